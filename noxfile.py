@@ -1,0 +1,145 @@
+"""Every command a developer runs, one session each: `nox -s demo`, `nox -s tests`, `nox -l` for the list.
+
+In: a machine with Python and g++. Out: what the session's name says, in a virtual environment of its own.
+The native modules are built against the torch of that environment (`--no-build-isolation`), so no second torch is ever fetched.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PACKAGES = {
+    "runtime": "flambeau_runtime",
+    "capture": "flambeau_capture",
+    "autograd": "flambeau_autograd",
+    "inductor": "flambeau_inductor",
+    "api": "flambeau",
+}
+#: What each package needs from the tree; pip checks it against the declared ranges.
+SIBLINGS = {
+    "runtime": [],
+    "capture": [],
+    "autograd": [],
+    "inductor": ["runtime"],
+    "api": ["runtime", "capture", "autograd", "inductor"],
+}
+#: The supported corners: (python, torch).
+MATRIX = [("3.11", "2.13.0"), ("3.12", "2.11.0"), ("3.13", "2.15.0")]
+TORCH = "torch==2.13.0"
+TEST_REQUIREMENTS = ["-r", "tests/requirements.txt"]
+
+nox.options.default_venv_backend = "venv"
+nox.options.sessions = ["tests", "lint", "types"]
+
+
+def install(session: nox.Session, *packages: str, torch: str = TORCH, editable: bool = True) -> None:
+    """Install torch first, then the packages against it, built in the session's own environment."""
+    session.install(torch, "hatchling>=1.27", "editables", "numpy")
+    wanted: list[str] = []
+    for package in packages:
+        for name in [*SIBLINGS[package], package]:
+            flags = ["-e", f"packages/{name}"] if editable else [f"packages/{name}"]
+            if flags[-1] not in wanted:
+                wanted += flags
+    session.install("--no-build-isolation", *wanted)
+
+
+def pytest(session: nox.Session, *arguments: str) -> None:
+    session.run("python", "-m", "pytest", *arguments, env={"OMP_NUM_THREADS": "2", "PYTHONFAULTHANDLER": "1"})
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Compile, run and train five transformers models beside eager and print one table."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS)
+    session.run("python", "examples/demo.py", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test that needs no GPU and is not marked slow."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS)
+    pytest(session, "-m", "not slow and not gpu", *(session.posargs or ["packages", "tests"]))
+
+
+@nox.session
+@nox.parametrize("package", list(PACKAGES), ids=list(PACKAGES))
+def tests_package(session: nox.Session, package: str) -> None:
+    """One package with what it declares and nothing else, installed from its wheel."""
+    install(session, package, editable=False)
+    session.install(*TEST_REQUIREMENTS)
+    pytest(session, "-m", "not slow and not gpu", f"packages/{package}/tests", *session.posargs)
+
+
+@nox.session
+@nox.parametrize(("python", "torch"), MATRIX, ids=[f"{p}-{t}" for p, t in MATRIX])
+def matrix(session: nox.Session, torch: str) -> None:
+    """The package tests and the model tests on one corner of the supported versions."""
+    install(session, "api", torch=f"torch=={torch}")
+    session.install(*TEST_REQUIREMENTS)
+    pytest(session, "-m", "not slow and not gpu", *(session.posargs or ["packages", "tests"]))
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """The long suites: whole op database, fuzzing, leaks."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS)
+    pytest(session, "-m", "slow and not gpu", *(session.posargs or ["packages", "tests"]))
+
+
+@nox.session(venv_backend="none")
+def gpu(session: nox.Session) -> None:
+    """The tests that need a CUDA device, on the ambient Python: nothing is installed, native code is built in place."""
+    session.run("python3", "tools/build_native.py", "--inplace")
+    path = os.pathsep.join(str(ROOT / "packages" / name / "src") for name in PACKAGES)
+    path = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))
+    session.run(
+        "python3", "-m", "pytest", "-m", "gpu", *(session.posargs or ["packages", "tests"]), env={"PYTHONPATH": path}
+    )
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, and the arrows between the packages (import-linter)."""
+    session.install("-r", "tools/lint-requirements.txt")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    path = os.pathsep.join(str(ROOT / "packages" / name / "src") for name in PACKAGES)
+    session.run("lint-imports", env={"PYTHONPATH": path})
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict, over every package's sources."""
+    session.install(TORCH, "-r", "tools/lint-requirements.txt", "attrs", "structlog", "rich", "click", "nox")
+    session.run("mypy", *(f"packages/{name}/src" for name in PACKAGES))
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmarks, each beside eager and torch.compile in processes of their own."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS)
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Generate the pages that come from the code (error codes, supported surface) and check that they are current."""
+    install(session, "api")
+    session.run("python", "tools/generate_docs.py", *(session.posargs or ["--check"]))
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """sdist and wheel of each package, into dist/."""
+    session.install(TORCH, "hatchling>=1.27", "build")
+    for name in PACKAGES:
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", f"packages/{name}")
