@@ -1,0 +1,1 @@
+"""The traced graph and everything a traced frame hands to the rewriter."""
