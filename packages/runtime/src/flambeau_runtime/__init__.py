@@ -1,0 +1,1 @@
+"""Load, cache and run compiled artifacts."""

@@ -1,0 +1,136 @@
+"""Artifacts to bytes and back, without pickle.
+
+Layout: magic, format version (u32), header length (u64), JSON header, blobs, SHA-256 of all before. The header is a
+tree of plain JSON values; records, registers and torch constants are one-key objects; bytes are blob numbers.
+Equal artifacts give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from typing import Any
+
+import attrs
+import torch
+
+from . import artifact as records
+from .errors import ArtifactError
+
+MAGIC = b"FLAMBEAU"
+_PREFIX = struct.Struct("<8sIQ")
+_CHECKSUM_BYTES = 32
+
+_RECORDS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        records.Reg, records.Scalar, records.Library, records.Kernel, records.Alloc, records.View, records.Launch,
+        records.Call, records.Compute, records.Size, records.Item, records.Check, records.Free, records.Copy,
+        records.Subprogram, records.Python, records.InputSpec, records.OutputSpec, records.ConstantSpec,
+        records.Symbol, records.Program, records.Artifact,
+    )
+}  # fmt: skip
+
+_TORCH_KINDS: dict[str, type] = {
+    "dtype": torch.dtype,
+    "layout": torch.layout,
+    "memory_format": torch.memory_format,
+}
+
+
+class _Writer:
+    """Turns values into JSON, collecting bytes as blobs."""
+
+    def __init__(self) -> None:
+        self.blobs: list[bytes] = []
+
+    def value(self, value: Any) -> Any:
+        if value is None or isinstance(value, (bool, int, str)):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, complex):
+            return {"complex": [self.value(value.real), self.value(value.imag)]}
+        if isinstance(value, (tuple, list)):
+            return [self.value(item) for item in value]
+        if isinstance(value, dict):
+            return {"dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
+        if isinstance(value, bytes):
+            self.blobs.append(value)
+            return {"bytes": len(self.blobs) - 1}
+        if isinstance(value, torch.device):
+            return {"device": str(value)}
+        for kind, cls in _TORCH_KINDS.items():
+            if isinstance(value, cls):
+                return {kind: str(value).removeprefix("torch.")}
+        name = type(value).__name__
+        if _RECORDS.get(name) is type(value):
+            return {name: [self.value(getattr(value, item.name)) for item in attrs.fields(type(value))]}
+        raise ArtifactError(f"a value of type {type(value).__qualname__} cannot be part of an artifact")
+
+
+class _Reader:
+    """The inverse of ``_Writer``; JSON lists become tuples."""
+
+    def __init__(self, blobs: list[bytes]) -> None:
+        self.blobs = blobs
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(self.value(item) for item in value)
+        if not isinstance(value, dict):
+            return value
+        ((kind, content),) = value.items()
+        if kind in _RECORDS:
+            return _RECORDS[kind](*(self.value(item) for item in content))
+        if kind == "bytes":
+            return self.blobs[content]
+        if kind == "dict":
+            return {self.value(key): self.value(item) for key, item in content}
+        if kind == "float":
+            return float(content)
+        if kind == "complex":
+            return complex(self.value(content[0]), self.value(content[1]))
+        if kind == "device":
+            return torch.device(content)
+        result = getattr(torch, content)
+        if not isinstance(result, _TORCH_KINDS[kind]):
+            raise ValueError(f"{content!r} is no {kind}")
+        return result
+
+
+def encode(artifact: records.Artifact) -> bytes:
+    """Serialise ``artifact``. Raises ``ArtifactError`` if it holds a value that has no encoding."""
+    writer = _Writer()
+    tree = writer.value(artifact)
+    header = json.dumps({"tree": tree, "blobs": [len(blob) for blob in writer.blobs]}, separators=(",", ":")).encode()
+    body = b"".join((_PREFIX.pack(MAGIC, records.FORMAT_VERSION, len(header)), header, *writer.blobs))
+    return body + hashlib.sha256(body).digest()
+
+
+def decode(data: bytes) -> records.Artifact:
+    """Read what ``encode`` wrote. Raises ``ArtifactError`` on anything else."""
+    if len(data) < _PREFIX.size + _CHECKSUM_BYTES:
+        raise ArtifactError("the artifact is truncated")
+    magic, version, header_size = _PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise ArtifactError("this is not an artifact")
+    if version != records.FORMAT_VERSION:
+        raise ArtifactError(f"the artifact has format {version}, this runtime reads {records.FORMAT_VERSION}")
+    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if hashlib.sha256(body).digest() != checksum:
+        raise ArtifactError("the artifact is truncated or corrupt: its checksum does not match")
+    try:
+        header = json.loads(body[_PREFIX.size : _PREFIX.size + header_size])
+        blobs, position = [], _PREFIX.size + header_size
+        for size in header["blobs"]:
+            blobs.append(body[position : position + size])
+            position += size
+        result = _Reader(blobs).value(header["tree"])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ArtifactError(f"the artifact cannot be read: {error}") from error
+    if not isinstance(result, records.Artifact):
+        raise ArtifactError(f"expected an Artifact, found {type(result).__name__}")
+    return result

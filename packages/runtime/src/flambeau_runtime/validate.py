@@ -1,0 +1,194 @@
+"""Structural checks of artifacts: every register is defined before it is read, every index is in range."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import attrs
+
+from . import artifact as a
+from .errors import ArtifactError
+from .text import instruction_text
+
+
+class _Scope:
+    """What is defined at one point of one program."""
+
+    def __init__(self, program: a.Program, artifact: a.Artifact, where: str) -> None:
+        self.program, self.artifact, self.where = program, artifact, where
+        self.tensors: set[int] = set()
+        self.scalars: set[int] = set()
+
+    def fail(self, reason: str) -> NoReturn:
+        raise ArtifactError(f"{self.where}: {reason}")
+
+    def define_tensor(self, index: int) -> None:
+        if not 0 <= index < self.program.tensor_registers:
+            self.fail(f"t{index} is outside the {self.program.tensor_registers} tensor registers")
+        self.tensors.add(index)
+
+    def define_scalar(self, index: int) -> None:
+        if not 0 <= index < self.program.scalar_registers:
+            self.fail(f"s{index} is outside the {self.program.scalar_registers} scalar registers")
+        self.scalars.add(index)
+
+    def define(self, out: a.Reg | a.Scalar | None) -> None:
+        if isinstance(out, a.Reg):
+            self.define_tensor(out.index)
+        elif isinstance(out, a.Scalar):
+            self.define_scalar(out.index)
+
+    def read_tensor(self, index: int) -> None:
+        if index not in self.tensors:
+            self.fail(f"t{index} is read but not defined (or freed)")
+
+    def read(self, value: Any) -> None:
+        """An argument of any kind: registers in it must be defined."""
+        if isinstance(value, a.Reg):
+            self.read_tensor(value.index)
+        elif isinstance(value, a.Scalar):
+            if value.index not in self.scalars:
+                self.fail(f"s{value.index} is read but not defined")
+        elif isinstance(value, tuple):
+            for item in value:
+                self.read(item)
+
+    def layout(self, sizes: a.Size1D, strides: a.Size1D) -> None:
+        if len(sizes) != len(strides):
+            self.fail(f"{len(sizes)} sizes but {len(strides)} strides")
+        self.read(sizes)
+        self.read(strides)
+
+
+def _check_launch(scope: _Scope, instruction: a.Launch) -> None:
+    kernels = scope.artifact.kernels
+    if not 0 <= instruction.kernel < len(kernels):
+        scope.fail(f"kernel {instruction.kernel} does not exist")
+    kernel = kernels[instruction.kernel]
+    if len(instruction.buffers) != kernel.buffers or len(instruction.scalars) != kernel.scalars:
+        scope.fail(
+            f"kernel {kernel.name} takes {kernel.buffers} buffers and {kernel.scalars} scalars, "
+            f"got {len(instruction.buffers)} and {len(instruction.scalars)}"
+        )
+    if instruction.grain < 1:
+        scope.fail("grain must be at least 1")
+    for index in instruction.buffers:
+        scope.read_tensor(index)
+    scope.read(instruction.scalars)
+    scope.read((instruction.extent, *(instruction.grid or ())))
+
+
+def _check_subprogram(scope: _Scope, instruction: a.Subprogram) -> None:
+    if instruction.kind not in ("cond", "while") or len(instruction.programs) != 2:
+        scope.fail(f"a subprogram is 'cond' or 'while' with two programs, not {instruction.kind!r}")
+    scope.read(instruction.inputs + instruction.extra)
+    passed = instruction.inputs[1:] if instruction.kind == "cond" else instruction.inputs
+    for position, program in enumerate(instruction.programs):
+        if len(program.inputs) != len(passed) + len(instruction.extra):
+            scope.fail(f"program {position} takes {len(program.inputs)} inputs, {len(passed)} are passed")
+        _check_program(program, scope.artifact, f"{scope.where}, program {position}", constants=False)
+    for out in instruction.outs:
+        scope.define(out)
+
+
+def _check_instruction(scope: _Scope, instruction: Any) -> None:
+    match instruction:
+        case a.Alloc():
+            scope.layout(instruction.sizes, instruction.strides)
+            scope.define_tensor(instruction.out)
+        case a.View():
+            scope.read_tensor(instruction.source)
+            scope.layout(instruction.sizes, instruction.strides)
+            scope.read(instruction.offset)
+            scope.define_tensor(instruction.out)
+        case a.Launch():
+            _check_launch(scope, instruction)
+        case a.Call() | a.Python():
+            scope.read(instruction.args)
+            for _, value in instruction.kwargs if isinstance(instruction, a.Call) else ():
+                scope.read(value)
+            for out in instruction.outs:
+                scope.define(out)
+        case a.Compute():
+            if a.OPCODES.get(instruction.opcode) != len(instruction.args):
+                scope.fail(f"unknown opcode {instruction.opcode!r} with {len(instruction.args)} arguments")
+            scope.read(instruction.args)
+            scope.define_scalar(instruction.out)
+        case a.Size() | a.Item():
+            if isinstance(instruction, a.Size) and instruction.kind not in ("size", "stride", "offset"):
+                scope.fail(f"unknown size kind {instruction.kind!r}")
+            scope.read_tensor(instruction.source)
+            scope.define_scalar(instruction.out)
+        case a.Check():
+            scope.read(instruction.cond)
+        case a.Free():
+            for index in instruction.regs:
+                scope.read_tensor(index)
+                scope.tensors.discard(index)
+        case a.Copy():
+            scope.read_tensor(instruction.dst)
+            scope.read_tensor(instruction.src)
+        case a.Subprogram():
+            _check_subprogram(scope, instruction)
+        case _:
+            scope.fail(f"{type(instruction).__name__} is not an instruction")
+
+
+def _check_inputs(scope: _Scope) -> None:
+    for spec in scope.program.inputs:
+        if spec.kind == "scalar":
+            scope.define_scalar(spec.register)
+        elif spec.kind == "tensor":
+            scope.define_tensor(spec.register)
+        else:
+            scope.fail(f"unknown input kind {spec.kind!r}")
+    for spec in scope.program.inputs:
+        scope.read((spec.sizes or ()) + (spec.strides or ()))
+        if spec.sizes is not None and spec.strides is not None and len(spec.sizes) != len(spec.strides):
+            scope.fail(f"input {spec.name or spec.register}: {len(spec.sizes)} sizes, {len(spec.strides)} strides")
+        if spec.strides is not None and spec.sizes is None:
+            scope.fail(f"input {spec.name or spec.register}: strides without sizes")
+
+
+def _check_outputs(scope: _Scope) -> None:
+    for spec in scope.program.outputs:
+        if spec.kind == "tensor" and isinstance(spec.value, int):
+            scope.read_tensor(spec.value)
+        elif spec.kind == "scalar":
+            scope.read(spec.value)
+        elif spec.kind == "input" and isinstance(spec.value, int):
+            if not 0 <= spec.value < len(scope.program.inputs):
+                scope.fail(f"there is no input {spec.value}")
+        elif spec.kind != "none":
+            scope.fail(f"unknown output {spec!r}")
+
+
+def _check_program(program: a.Program, artifact: a.Artifact, where: str, *, constants: bool) -> None:
+    scope = _Scope(program, artifact, f"{where}, inputs")
+    if constants:
+        for constant in artifact.constants:
+            scope.define_tensor(constant.register)
+    _check_inputs(scope)
+    for position, instruction in enumerate(program.instructions):
+        text = instruction_text(instruction, artifact.kernels).splitlines()[0] if attrs.has(type(instruction)) else ""
+        scope.where = f"{where}, instruction {position} ({text})"
+        _check_instruction(scope, instruction)
+    scope.where = f"{where}, outputs"
+    _check_outputs(scope)
+
+
+def validate(artifact: a.Artifact) -> None:
+    """Raise ``ArtifactError`` naming the first thing that does not make sense."""
+    if artifact.version != a.FORMAT_VERSION:
+        raise ArtifactError(f"the artifact has format {artifact.version}, this runtime reads {a.FORMAT_VERSION}")
+    for library in artifact.libraries:
+        if library.language not in ("cpp", "triton"):
+            raise ArtifactError(f"library {library.name}: unknown language {library.language!r}")
+    for kernel in artifact.kernels:
+        if not 0 <= kernel.library < len(artifact.libraries):
+            raise ArtifactError(f"kernel {kernel.name}: library {kernel.library} does not exist")
+        if kernel.dtypes and len(kernel.dtypes) != kernel.buffers:
+            raise ArtifactError(f"kernel {kernel.name}: {len(kernel.dtypes)} dtypes for {kernel.buffers} buffers")
+        if kernel.scalar_kinds and (len(kernel.scalar_kinds) != kernel.scalars or set(kernel.scalar_kinds) - {"i", "f"}):
+            raise ArtifactError(f"kernel {kernel.name}: scalar kinds {kernel.scalar_kinds!r} for {kernel.scalars} scalars")
+    _check_program(artifact.program, artifact, "program", constants=True)

@@ -1,0 +1,81 @@
+"""The body of a worker process: frames in on stdin, frames out on stdout, until stdin closes.
+
+It is run by path, not as a module of the package, so that it starts without importing torch.
+Requests carry ``method`` (``"compile"`` or ``"interpret"``); answers carry ``ok`` and either the result or ``error``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+
+def _sibling(name: str) -> ModuleType:
+    """Load a module of this folder by path: importing the package would import torch."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"flambeau_worker_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+protocol = _sibling("protocol")
+triton_task = _sibling("triton_task")
+
+
+def _compile(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    facts, cubin = triton_task.compile_entry(blobs[0].decode(), **header["arguments"])
+    return facts, [cubin]
+
+
+def _interpret(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    import torch
+
+    if triton_task.interpreter_loaded() is None:
+        triton_task.import_interpreter()
+    storages = []
+    for data in blobs[1:]:
+        # Two extra bytes' worth is never read: an empty storage still needs an address.
+        flat = torch.empty(max(len(data), 1), dtype=torch.uint8)
+        if data:
+            flat[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        storages.append(flat)
+    args: dict[str, Any] = {}
+    for name, spec in header["arguments"].items():
+        if isinstance(spec, dict):
+            base = torch.empty(0, dtype=getattr(torch, spec["dtype"]))
+            storage = storages[spec["storage"]].untyped_storage()
+            args[name] = base.set_(storage, spec["offset"], spec["sizes"], spec["strides"])
+        else:
+            args[name] = spec
+    triton_task.interpret_entry(blobs[0].decode(), header["entry"], tuple(header["grid"]), args)
+    return {}, [bytes(s.numpy().tobytes())[: len(d)] for s, d in zip(storages, blobs[1:], strict=True)]
+
+
+_METHODS = {"compile": _compile, "interpret": _interpret}
+
+
+def serve() -> None:
+    """Answer frames until the parent closes the pipe."""
+    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints must not end up between frames.
+    os.dup2(2, 1)
+    requests = sys.stdin.buffer
+    while (frame := protocol.read_frame(requests)) is not None:
+        header, blobs = frame
+        try:
+            result, out = _METHODS[header["method"]](header, blobs)
+            answer: tuple[dict[str, Any], list[bytes]] = ({"ok": True, "result": result}, out)
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+            answer = ({"ok": False, "error": text, "trace": traceback.format_exc()}, [])
+        protocol.write_frame(answers, *answer)
+
+
+if __name__ == "__main__":
+    serve()
