@@ -1,0 +1,76 @@
+"""What crosses the frame hook: the frame seen by the compiler, and the compiler's answer.
+
+In: a frame that is about to run. Out: `RunGraph`, `RunCode`, `Skip` or `SkipAlways`, which `hook.py` hands to the native cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from attrs import field, frozen
+
+from .guards.spec import GuardSpec
+from .sources.source import Source
+
+
+@frozen(eq=False)
+class FrameInfo:
+    """A frame before its first instruction.
+
+    `locals` maps argument, cell and free variable names to values (cells unwrapped; unset ones are absent); `closure` are the
+    function's cells in the order of `code.co_freevars`; `entries` counts the entries this region already holds for `code`.
+    """
+
+    code: CodeType
+    locals: Mapping[str, Any]
+    globals: dict[str, Any]
+    builtins: Mapping[str, Any]
+    closure: tuple[CellType, ...] | None
+    function: FunctionType
+    entries: int = 0
+
+
+@frozen(eq=False)
+class RunCode:
+    """Run `code` in place of the frame's code whenever `guards` hold.
+
+    `code` has the frame code's arguments, cells and free variables (same names and order); further locals may follow.
+    """
+
+    code: CodeType
+    guards: tuple[GuardSpec, ...]
+    keep_alive: tuple[Any, ...] = ()
+
+
+@frozen(eq=False)
+class RunGraph:
+    """The frame is one graph and nothing else: call `compiled(*inputs)` and return its outputs, with no interpreter in between.
+
+    `outputs` says what the frame returns: an int `i` returns `result[i]` itself, a tuple of ints a tuple, a list of ints a list, and
+    a `None` among them the constant None. `fallback` is the same entry as rewritten code, for calls that the native path refuses.
+    """
+
+    compiled: Callable[..., Any]
+    inputs: tuple[Source, ...]
+    outputs: int | tuple[int | None, ...] | list[int | None] | None
+    guards: tuple[GuardSpec, ...]
+    fallback: CodeType | None = None
+    keep_alive: tuple[Any, ...] = field(default=())
+
+
+@frozen
+class Skip:
+    """Run this call in eager; frames it calls are still looked at. Other calls of the same code will ask again."""
+
+
+@frozen
+class SkipAlways:
+    """Never ask again about this code in this region; with `recursive`, nor about frames called from it."""
+
+    recursive: bool = False
+
+
+Answer = RunCode | RunGraph | Skip | SkipAlways
+Callback = Callable[[FrameInfo], Answer]

@@ -1,0 +1,207 @@
+"""Guard specs: what a compiled entry assumes, as frozen records.
+
+In: a `Source` (or several) and what was seen while tracing. Out: plain data that `guards/build.py` turns into the native tree,
+`guards/check.py` checks in Python and `guards/explain.py` puts into words. Every spec carries the user's position that made the
+assumption, as `(file, line, function)`, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import Any
+
+import torch
+from attrs import field, frozen
+
+from ..sources.source import Source
+
+Position = tuple[str, int, str]
+
+
+@frozen(kw_only=True)
+class GuardSpec:
+    """Abstract. `position` is the user's `(file, line, function)` that caused the guard."""
+
+    position: Position | None = field(default=None, eq=False)
+
+
+@frozen
+class SourceGuard(GuardSpec):
+    """Abstract. A guard about one source."""
+
+    source: Source
+
+
+@frozen
+class TypeIs(SourceGuard):
+    """`type(value) is cls`."""
+
+    cls: type
+
+
+@frozen
+class IdentityIs(SourceGuard):
+    """`value is expected`; held weakly where the object allows it, and a dead object never matches."""
+
+    expected: Any = field(eq=id)
+
+
+@frozen
+class ConstantIs(SourceGuard):
+    """Exactly this constant, types included: 1 is not True, 0.0 is not -0.0, nan is nan.
+
+    Constants are None, Ellipsis, bool, int, float, complex, str, bytes, `torch.device`, and tuples and frozensets of these
+    (`torch.Size` and slices and ranges too); types, dtypes, layouts, memory formats and enum members match by identity.
+    """
+
+    value: Any
+
+
+@frozen
+class NotConstant(SourceGuard):
+    """The value is anything but this constant (used for `is not None`)."""
+
+    value: Any
+
+
+@frozen
+class TensorMatch(SourceGuard):
+    """A tensor with these properties; a None size or stride is free.
+
+    `dispatch_keys` is `torch._C._dispatch_keys(tensor).raw_repr()`, so conjugation, negation, subclass, functorch and inference bits
+    are part of it. `strides` is None where the layout has none (sparse).
+    """
+
+    cls: type
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool
+    dispatch_keys: int
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...] | None
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        tensor: torch.Tensor,
+        *,
+        dynamic_sizes: Iterable[int] = (),
+        dynamic_strides: Iterable[int] = (),
+        position: Position | None = None,
+    ) -> TensorMatch:
+        """The guard a real tensor satisfies now, with the dimensions named in `dynamic_*` left free."""
+        free_sizes, free_strides = set(dynamic_sizes), set(dynamic_strides)
+        strided = tensor.layout is torch.strided and not tensor.is_nested
+        return cls(
+            source,
+            type(tensor),
+            tensor.dtype,
+            tensor.device,
+            tensor.requires_grad,
+            torch._C._dispatch_keys(tensor).raw_repr(),
+            tuple(None if i in free_sizes else int(s) for i, s in enumerate(tensor.shape)),
+            tuple(None if i in free_strides else int(s) for i, s in enumerate(tensor.stride())) if strided else None,
+            position=position,
+        )
+
+
+@frozen
+class SequenceLength(SourceGuard):
+    """`len(value) == length`, for lists, tuples, dicts, sets and other sized objects."""
+
+    length: int
+
+
+@frozen
+class DictKeys(SourceGuard):
+    """The dict has exactly these keys in this order; keys compare as constants, others by identity."""
+
+    keys: tuple[Any, ...]
+
+
+@frozen
+class Contains(SourceGuard):
+    """Whether a dict, set or frozenset contains a key."""
+
+    key: Any
+    present: bool
+
+
+@frozen
+class SetEquals(SourceGuard):
+    """A set or frozenset with exactly these members."""
+
+    members: frozenset[Any]
+
+
+@frozen
+class HasAttribute(SourceGuard):
+    """Whether `hasattr(value, attribute)`."""
+
+    attribute: str
+    present: bool
+
+
+@frozen
+class FunctionIs(SourceGuard):
+    """A Python function with this code object, whatever closure it carries."""
+
+    code: CodeType = field(eq=id)
+
+
+@frozen
+class AliasOf(SourceGuard):
+    """`value is other's value`."""
+
+    other: Source
+
+
+@frozen
+class NoAlias(GuardSpec):
+    """All these sources hold different objects."""
+
+    sources: tuple[Source, ...]
+
+
+@frozen
+class GlobalState(GuardSpec):
+    """The state of torch that changes what a graph means.
+
+    `autocast` lists `(device type, dtype)` for the device types where autocast is on; `function_modes` is the depth of the
+    `__torch_function__` mode stack (a default device set by `torch.set_default_device` is one), `dispatch_modes` that of
+    `__torch_dispatch__` modes, `functorch_depth` the number of active function transforms.
+    """
+
+    grad_enabled: bool
+    inference_mode: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
+    autocast_cache: bool
+    deterministic: bool
+    deterministic_warn_only: bool
+    default_dtype: torch.dtype
+    function_modes: int
+    dispatch_modes: int
+    functorch_depth: int
+    torch_function_enabled: bool
+
+
+@frozen
+class ShapeExpression(GuardSpec):
+    """A boolean expression over integers: Python text as sympy prints it, with the source of each symbol in it.
+
+    Example: `ShapeExpression("Eq(Mod(s0, 8), 0)", (("s0", TensorSize(Local("x"), 0)),))`. A source is an int (or bool, float)
+    or a `TensorSize`, `TensorStride`, `TensorOffset`.
+    """
+
+    expression: str
+    symbols: tuple[tuple[str, Source], ...]
+
+
+@frozen
+class PythonCheck(SourceGuard):
+    """The last resort: a Python predicate over the value. Counted, because it enters the interpreter."""
+
+    predicate: Callable[[Any], bool] = field(eq=id)
+    description: str

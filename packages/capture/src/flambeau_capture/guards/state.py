@@ -1,0 +1,41 @@
+"""Read torch's global state into a `GlobalState` spec; the Python half of what the native guard compares."""
+
+from __future__ import annotations
+
+import torch
+
+from .spec import GlobalState, Position
+
+AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "hpu", "mps", "mtia", "maia")
+"""Device types whose autocast switches are guarded; a fixed order, shared with the native check."""
+
+
+def current_state(position: Position | None = None) -> GlobalState:
+    """The state of this thread, as a guard that holds now."""
+    return GlobalState(
+        grad_enabled=torch.is_grad_enabled(),
+        inference_mode=torch.is_inference_mode_enabled(),
+        autocast=tuple(
+            (device, torch.get_autocast_dtype(device)) for device in AUTOCAST_DEVICES if _autocast_enabled(device)
+        ),
+        autocast_cache=torch.is_autocast_cache_enabled(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        default_dtype=torch.get_default_dtype(),
+        function_modes=torch._C._len_torch_function_stack(),
+        dispatch_modes=torch._C._len_torch_dispatch_stack(),
+        functorch_depth=_functorch_depth(),
+        torch_function_enabled=torch._C._is_torch_function_enabled(),
+        position=position,
+    )
+
+
+def _autocast_enabled(device: str) -> bool:
+    try:
+        return torch.is_autocast_enabled(device)
+    except RuntimeError:
+        return False
+
+
+def _functorch_depth() -> int:
+    return 0 if torch._C._functorch.peek_interpreter_stack() is None else torch._C._functorch.maybe_current_level() or 1

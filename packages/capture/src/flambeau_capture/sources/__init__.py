@@ -1,0 +1,1 @@
+"""Where a value came from: the vocabulary of paths from a frame to an object."""
