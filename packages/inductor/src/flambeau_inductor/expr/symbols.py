@@ -1,0 +1,146 @@
+"""The border with sympy: torch's symbolic integers become ``Expr``.
+
+In: ``torch.SymInt`` / ``SymBool`` values or sympy expressions of one ``ShapeEnv``. Out: expressions over ``Symbol`` nodes
+named as the ShapeEnv names them (``s0`` backed, ``u0`` data-dependent), with its value ranges and hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from . import division, truth
+from .node import ONE, UNBOUNDED, ZERO, Expr, Int, Symbol, add, as_expr, multiply
+
+
+class UnsupportedExpression(ValueError):
+    """A sympy expression that is not integer arithmetic this algebra models (for example true division)."""
+
+
+def _ceil_div(a: Expr, b: Expr) -> Expr:
+    return multiply(Int(-1), division.floor_div(multiply(Int(-1), a), b))
+
+
+def _power(a: Expr, b: Expr) -> Expr:
+    if not b.is_int or b.args[0] < 0 or b.args[0] > 16:
+        raise UnsupportedExpression(f"power with exponent {b}")
+    result: Expr = ONE
+    for _ in range(b.args[0]):
+        result = multiply(result, a)
+    return result
+
+
+def _fold(function: Callable[[Expr, Expr], Expr]) -> Callable[..., Expr]:
+    def folded(*args: Expr) -> Expr:
+        result = args[0]
+        for item in args[1:]:
+            result = function(result, item)
+        return result
+
+    return folded
+
+
+_BY_NAME: dict[str, Callable[..., Expr]] = {
+    "Add": _fold(add),
+    "Mul": _fold(multiply),
+    "Pow": _power,
+    "PowByNatural": _power,
+    "FloorDiv": division.floor_div,
+    "CleanDiv": division.floor_div,
+    "CeilDiv": _ceil_div,
+    "Mod": division.mod,
+    "PythonMod": division.mod,
+    "Max": _fold(division.maximum),
+    "Min": _fold(division.minimum),
+    "Equality": truth.eq,
+    "Unequality": truth.ne,
+    "StrictLessThan": truth.lt,
+    "LessThan": truth.le,
+    "StrictGreaterThan": lambda a, b: truth.lt(b, a),
+    "GreaterThan": lambda a, b: truth.le(b, a),
+    "And": _fold(truth.both),
+    "Or": _fold(truth.either),
+    "Not": truth.negate,
+    "Where": truth.select,
+    "BooleanTrue": lambda: ONE,
+    "BooleanFalse": lambda: ZERO,
+    "ModularIndexing": lambda x, d, m: division.mod(division.floor_div(x, d), m),
+    "Identity": lambda x: x,
+}
+
+
+class SymbolTable:
+    """Translates values of one ShapeEnv; the same symbol always gives the same node."""
+
+    def __init__(self, shape_env: Any = None) -> None:
+        self.shape_env = shape_env
+        self._symbols: dict[Any, Expr] = {}
+        self._memo: dict[Any, Expr] = {}
+
+    def __call__(self, value: int | torch.SymInt | torch.SymBool | Expr | Any) -> Expr:
+        """``value`` (int, SymInt, SymBool, sympy expression or Expr) as an expression.
+
+        Raises UnsupportedExpression where integer algebra cannot hold it.
+        """
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, int):
+            return as_expr(int(value))
+        if isinstance(value, torch.SymInt | torch.SymBool):
+            node = value.node
+            if self.shape_env is None:
+                self.shape_env = node.shape_env
+            return self.from_sympy(node.expr)
+        return self.from_sympy(value)
+
+    def from_sympy(self, e: Any) -> Expr:
+        """A sympy expression of this table's ShapeEnv."""
+        if isinstance(e, sympy.Integer | int):
+            return Int(int(e))
+        found = self._memo.get(e)
+        if found is None:
+            found = self._memo[e] = self._translate(e)
+        return found
+
+    def _translate(self, e: Any) -> Expr:
+        if isinstance(e, sympy.Symbol):
+            return self._symbol(e)
+        build = _BY_NAME.get(type(e).__name__)
+        if build is None:
+            raise UnsupportedExpression(f"{type(e).__name__} in {e}")
+        return build(*(self.from_sympy(argument) for argument in e.args))
+
+    def _symbol(self, s: Any) -> Expr:
+        found = self._symbols.get(s)
+        if found is None:
+            if not s.is_integer:
+                raise UnsupportedExpression(f"{s} is not an integer symbol")
+            found = self._symbols[s] = self._make(s)
+        return found
+
+    def _make(self, s: Any) -> Expr:
+        lo, hi, likely = -UNBOUNDED, UNBOUNDED, None
+        env = self.shape_env
+        if s.is_positive:
+            lo = 1
+        elif s.is_nonnegative:
+            lo = 0
+        if env is not None:
+            known = env.var_to_range.get(s)
+            if known is not None:
+                lo, hi = max(lo, _finite(known.lower, -UNBOUNDED)), min(hi, _finite(known.upper, UNBOUNDED))
+            values = getattr(env, "backed_var_to_val", None) or getattr(env, "var_to_val", {})
+            value = values.get(s)
+            likely = int(value) if value is not None and getattr(value, "is_Integer", False) else None
+        return Symbol(str(s), lo, hi, hint=likely)
+
+
+def _finite(bound: Any, otherwise: int) -> int:
+    try:
+        value = int(bound)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return otherwise
+    return max(-UNBOUNDED, min(UNBOUNDED, value))

@@ -1,0 +1,162 @@
+"""Operations of the loop IR: each fills its output buffers, in the order of ``Graph.operations``.
+
+In: scalars over axes. Out: frozen records. Element ``(a0, a1, …)`` of the output is written at ``out.layout.index(a0, a1, …)``
+where ``a`` are the axes of the operation, one per dimension of the output (reduced dimensions are kept out of it).
+A value whose dtype differs from the output's dtype is converted as ``to_dtype`` does when stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+from attrs import field, frozen
+
+from ..expr import Expr, Symbol, as_expr
+from .layout import Buffer, Ref
+from .scalar import Scalar
+
+#: What a reduction can do. ``min``/``max``/``argmin``/``argmax`` treat NaN as the extreme value; ties take the first index.
+REDUCTION_KINDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor_sum")
+SCAN_KINDS = ("sum", "prod", "max", "min", "logaddexp")
+SCATTER_MODES = ("set", "add", "mul", "min", "max")
+
+
+@frozen
+class Axis:
+    """A loop variable running over ``[0, size)``."""
+
+    symbol: Expr
+    size: Expr = field(converter=as_expr)
+
+
+def make_axes(sizes: tuple[Expr, ...], prefix: str = "i") -> tuple[Axis, ...]:
+    """Fresh axes ``i0, i1, …`` (``r0, …`` for reductions) over ``sizes``."""
+    return tuple(Axis(Symbol(f"{prefix}{n}", bound=as_expr(size)), size) for n, size in enumerate(sizes))
+
+
+@frozen
+class Pointwise:
+    """``out[axes] = value``."""
+
+    out: Buffer
+    axes: tuple[Axis, ...]
+    value: Scalar
+    origins: tuple[str, ...] = ()
+
+
+@frozen
+class Reduction:
+    """``out[axes] = kind over reduce_axes of value``.
+
+    The accumulator has the dtype of ``value`` (lowering widens it to what eager accumulates in). ``argmax``/``argmin`` give
+    the row-major position inside ``reduce_axes`` as int64. ``any``/``all`` take and give bool. An empty reduction gives the
+    identity of its kind (lowering refuses those that have none).
+    """
+
+    out: Buffer
+    axes: tuple[Axis, ...]
+    reduce_axes: tuple[Axis, ...]
+    kind: str
+    value: Scalar
+    origins: tuple[str, ...] = ()
+
+
+@frozen
+class Scan:
+    """``out[axes] = kind of value over all positions of axes[along] up to and including this one`` (accumulator: value's dtype)."""
+
+    out: Buffer
+    axes: tuple[Axis, ...]
+    along: int
+    kind: str
+    value: Scalar
+    origins: tuple[str, ...] = ()
+
+
+@frozen
+class Scatter:
+    """For every point of ``axes`` in turn: ``out[index] = value`` (``mode`` "set") or combined with what is there.
+
+    ``out.storage`` is the buffer that holds the initial contents; it has no other reader after this operation.
+    ``index`` is an element position in ``out`` (no offset) and usually contains indirect symbols. With "set" and colliding
+    indices the last point in row-major order wins on the CPU; on a GPU any may (as in eager). Parallel "add" is atomic.
+    Where ``condition`` is given (bool scalar), points at which it is false write nothing.
+    """
+
+    out: Buffer
+    axes: tuple[Axis, ...]
+    index: Expr
+    value: Scalar
+    mode: str
+    condition: Scalar | None = None
+    origins: tuple[str, ...] = ()
+
+
+#: An argument of a library call: a tensor window, an expression (int), a scalar of the graph, or plain data and nested tuples.
+ExternArg: TypeAlias = Any
+
+
+@frozen
+class Extern:
+    """A call of dispatcher op ``op`` (an ``OpOverload``).
+
+    ``args``/``kwargs`` hold ``Ref``s (tensors), ``Expr``s (ints), ``Scalar`` parameters (floats), Python values and nested tuples
+    or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused or not a tensor.
+    ``mutates`` lists positions of ``args`` that are written; the op then has in ``outs`` the buffers that stand for the new
+    contents (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols the results define:
+    ``(symbol, output position, dimension)``, or dimension None for a scalar result. ``reason`` says why this is a library call.
+    """
+
+    op: Any
+    args: tuple[ExternArg, ...]
+    kwargs: dict[str, ExternArg]
+    outs: tuple[Buffer | None, ...]
+    mutates: tuple[int, ...] = ()
+    binds: tuple[tuple[Expr, int, int | None], ...] = ()
+    reason: str = ""
+    origins: tuple[str, ...] = ()
+
+
+@frozen
+class ReadItem:
+    """``symbol`` (or parameter ``name``) is the value of the one-element tensor ``source``: ``.item()``."""
+
+    name: str
+    symbol: Expr | None
+    source: Ref
+    dtype: torch.dtype
+    origins: tuple[str, ...] = ()
+
+
+@frozen
+class Assert:
+    """Raise RuntimeError(``message``) at run time unless ``condition`` (0 or 1) holds."""
+
+    condition: Expr
+    message: str
+    origins: tuple[str, ...] = ()
+
+
+Operation: TypeAlias = Pointwise | Reduction | Scan | Scatter | Extern | ReadItem | Assert
+Loop: TypeAlias = Pointwise | Reduction | Scan | Scatter
+
+
+def written(operation: Operation) -> tuple[Buffer, ...]:
+    """The buffers an operation fills."""
+    if isinstance(operation, Extern):
+        return tuple(out for out in operation.outs if out is not None)
+    if isinstance(operation, ReadItem | Assert):
+        return ()
+    return (operation.out,)
+
+
+def refs(argument: ExternArg) -> tuple[Ref, ...]:
+    """All tensor windows inside a library call's (nested) argument."""
+    if isinstance(argument, Ref):
+        return (argument,)
+    if isinstance(argument, tuple | list):
+        return tuple(r for part in argument for r in refs(part))
+    if isinstance(argument, dict):
+        return tuple(r for part in argument.values() for r in refs(part))
+    return ()

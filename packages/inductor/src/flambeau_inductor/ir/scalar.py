@@ -1,0 +1,297 @@
+"""The value a loop body computes for one index: hash-consed, frozen scalar nodes.
+
+In: index expressions, constants and the ops of ``ops/table.py``. Out: ``Scalar`` nodes; equal nodes are the same object, so a
+set of nodes is common-subexpression elimination.
+
+Kinds (``node.kind``) and their parts (``node.args``):
+
+==============  ==============================================  ==================================================================
+kind            args                                            meaning
+==============  ==============================================  ==================================================================
+``load``        ``(buffer name, index Expr)``                   element ``index`` of the buffer, counted from its data pointer
+``constant``    ``(value,)``                                    a Python bool, int or float in ``dtype``
+``index``       ``(Expr,)``                                     an index expression as a value of ``dtype``
+``parameter``   ``(name,)``                                     a scalar graph input (a float that stays symbolic)
+``op``          ``(name, operand, …)``                          a scalar op; operands are scalars, then plain parameters
+``masked``      ``(condition, body, other)``                    ``body`` where condition holds (else not even evaluated), ``other``
+``reduced``     ``(name,)``                                     result of the ``Reduce``/``ScanStep`` statement of that name
+==============  ==============================================  ==================================================================
+
+Arithmetic on float16 and bfloat16 does not exist here: lowering widens with ``to_dtype`` to float32, computes, and rounds with
+``to_dtype``, once per eager op. Only load, store, ``to_dtype``, ``where``, ``masked`` and ``bitcast`` see half types.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+
+from .. import expr as ex
+from ..expr import Expr, Symbol
+from ..ops.table import scalar_op
+
+
+class Scalar:
+    """One interned scalar value; see the module's table for ``kind`` and ``args``. ``key`` is stable between processes."""
+
+    __slots__ = ("__weakref__", "args", "dtype", "key", "kind")
+
+    kind: str
+    args: tuple[Any, ...]
+    dtype: torch.dtype
+    key: int
+
+    def __repr__(self) -> str:
+        from .text import scalar_text
+
+        return scalar_text(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_intern, (self.kind, self.args, self.dtype))
+
+    def __copy__(self) -> Scalar:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Scalar:
+        return self
+
+    @property
+    def children(self) -> tuple[Scalar, ...]:
+        """The scalar operands (an index read from memory is not among them; see ``indirect_scalars``)."""
+        if self.kind in ("op", "masked"):
+            return tuple(part for part in self.args if isinstance(part, Scalar))
+        return ()
+
+    @property
+    def op(self) -> str:
+        """The op's name ("" for other kinds)."""
+        return self.args[0] if self.kind == "op" else ""
+
+    @property
+    def index(self) -> Expr:
+        """The index expression of a load or an index node."""
+        return self.args[1] if self.kind == "load" else self.args[0]  # type: ignore[no-any-return]
+
+    @property
+    def buffer(self) -> str:
+        """The buffer a load reads."""
+        return self.args[0]  # type: ignore[no-any-return]
+
+
+_TABLE: WeakValueDictionary[tuple[Any, ...], Scalar] = WeakValueDictionary()
+_LOCK = threading.Lock()
+
+
+def _part_key(part: Any) -> int:
+    if isinstance(part, Scalar | Expr):
+        return part.key
+    if isinstance(part, float):
+        return zlib.crc32(struct.pack("<d", part))
+    if isinstance(part, int):
+        return hash((type(part) is bool, int(part)))
+    return zlib.crc32(str(part).encode())
+
+
+def _identity(part: Any) -> Any:
+    # 1, 1.0 and True are equal in Python, as are 0.0 and -0.0; a NaN equals nothing: none of that may merge or split nodes.
+    if isinstance(part, float):
+        return ("float", struct.pack("<d", part))
+    return (type(part), part)
+
+
+def _intern(kind: str, args: tuple[Any, ...], dtype: torch.dtype) -> Scalar:
+    identity = (kind, dtype, *(_identity(part) for part in args))
+    found = _TABLE.get(identity)
+    if found is not None:
+        return found
+    with _LOCK:
+        found = _TABLE.get(identity)
+        if found is None:
+            found = Scalar.__new__(Scalar)
+            found.kind, found.args, found.dtype = kind, args, dtype
+            found.key = hash((zlib.crc32(f"{kind}{dtype}".encode()), *(_part_key(part) for part in args)))
+            _TABLE[identity] = found
+        return found
+
+
+def load(buffer: str, index: Expr, dtype: torch.dtype) -> Scalar:
+    """Element ``index`` of ``buffer``."""
+    return _intern("load", (buffer, index), dtype)
+
+
+def constant(value: bool | int | float, dtype: torch.dtype) -> Scalar:
+    """A literal, brought to the Python type that fits ``dtype``."""
+    if dtype is torch.bool:
+        value = bool(value)
+    elif dtype.is_floating_point:
+        value = float(value)
+    else:
+        value = int(value)
+    return _intern("constant", (value,), dtype)
+
+
+def index_value(e: Expr, dtype: torch.dtype = torch.int64) -> Scalar:
+    """An index expression as a value."""
+    return constant(e.args[0], dtype) if e.is_int else _intern("index", (e,), dtype)
+
+
+def parameter(name: str, dtype: torch.dtype) -> Scalar:
+    """A scalar graph input."""
+    return _intern("parameter", (name,), dtype)
+
+
+def op(name: str, *args: Any, dtype: torch.dtype | None = None) -> Scalar:
+    """Apply the scalar op ``name``; its dtype follows from the op's record unless the op takes one (``to_dtype``).
+
+    Raises ValueError for an unknown op or the wrong number of operands.
+    """
+    record = scalar_op(name)
+    operands = [part for part in args if isinstance(part, Scalar)]
+    if len(operands) != record.arity:
+        raise ValueError(f"{name} takes {record.arity} operands, not {len(operands)}")
+    if record.commutative:
+        first, second, *rest = args
+        args = (*sorted((first, second), key=lambda s: s.key), *rest)
+    result = record.result([part.dtype for part in operands], dtype)
+    if name == "to_dtype" and operands[0].dtype is result:
+        return operands[0]
+    return _intern("op", (name, *args), result)
+
+
+def masked(condition: Scalar, body: Scalar, other: Scalar) -> Scalar:
+    """``body`` where ``condition`` (bool) holds, loads included; ``other`` elsewhere. Both have one dtype."""
+    if condition.kind == "constant":
+        return body if condition.args[0] else other
+    return _intern("masked", (condition, body, other), body.dtype)
+
+
+def reduced(name: str, dtype: torch.dtype) -> Scalar:
+    """The result of a reduction or scan statement of the same kernel."""
+    return _intern("reduced", (name,), dtype)
+
+
+def indirect(value: Scalar, size: Expr, *, wrap: bool = True, check: bool = True) -> Expr:
+    """An index read from memory: a symbol in ``[0, size)`` whose ``definition`` is the final scalar.
+
+    ``wrap`` adds ``size`` to negative values; ``check`` asks for a run-time bounds check (op ``check_bounds``), which makes
+    the kernel report an index error instead of reading outside.
+    """
+    limit = index_value(size)
+    position = op("to_dtype", value, dtype=torch.int64)
+    if wrap:
+        zero = constant(0, torch.int64)
+        position = op("where", op("lt", position, zero), op("add", position, limit), position)
+    if check:
+        position = op("check_bounds", position, limit)
+    hi = size.hi - 1 if size.hi < ex.UNBOUNDED else ex.UNBOUNDED
+    return Symbol(f"at{position.key & 0xFFFFFFFF:08x}", 0, max(hi, 0), bound=size, definition=position)
+
+
+def expressions(node: Scalar) -> Iterator[Expr]:
+    """The index expressions of one node (not of its children)."""
+    if node.kind in ("load", "index"):
+        yield node.index
+
+
+def indirect_scalars(node: Scalar) -> tuple[Scalar, ...]:
+    """The definitions behind indirect symbols in one node's own index expression."""
+    found: list[Scalar] = []
+    for e in expressions(node):
+        for symbol in sorted(ex.free_symbols(e), key=lambda s: s.key):
+            if symbol.definition is not None:
+                found.append(symbol.definition)
+    return tuple(found)
+
+
+def walk(*roots: Scalar) -> Iterator[Scalar]:
+    """Every distinct node below ``roots``, operands before users, indirect indices included."""
+    seen: set[Scalar] = set()
+    stack: list[tuple[Scalar, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        stack.extend((part, False) for part in reversed(node.children + indirect_scalars(node)))
+
+
+def loads(*roots: Scalar) -> tuple[Scalar, ...]:
+    """The distinct loads below ``roots``, indirect indices' loads included."""
+    return tuple(node for node in walk(*roots) if node.kind == "load")
+
+
+def transform(
+    root: Scalar, replace: Callable[[Scalar], Scalar | None], index: Callable[[Expr], Expr] | None = None
+) -> Scalar:
+    """``root`` rebuilt bottom-up: ``index`` maps every index expression, then ``replace`` may answer with another node.
+
+    ``replace`` sees each node after its operands were rebuilt. Indirect symbols are rebuilt too.
+    """
+    memo: dict[Scalar, Scalar] = {}
+    memo_expr: dict[Expr, Expr] = {}
+
+    def visit_expr(e: Expr) -> Expr:
+        found = memo_expr.get(e)
+        if found is None:
+            renamed: dict[Expr, Expr | int] = {}
+            for symbol in ex.free_symbols(e):
+                if symbol.definition is not None:
+                    renamed[symbol] = _rebuild_indirect(symbol, visit, visit_expr)
+            found = ex.substitute(e, renamed)
+            # The caller's map applies to direct symbols only: the indirect ones were rebuilt through their definition.
+            found = memo_expr[e] = index(found) if index is not None else found
+        return found
+
+    def visit(node: Scalar) -> Scalar:
+        found = memo.get(node)
+        if found is not None:
+            return found
+        if node.kind in ("op", "masked"):
+            args = tuple(visit(part) if isinstance(part, Scalar) else part for part in node.args)
+            rebuilt = node if args == node.args else rebuild(node, args)
+        elif node.kind == "load":
+            rebuilt = load(node.buffer, visit_expr(node.index), node.dtype)
+        elif node.kind == "index":
+            rebuilt = index_value(visit_expr(node.index), node.dtype)
+        else:
+            rebuilt = node
+        answer = replace(rebuilt)
+        memo[node] = rebuilt if answer is None else answer
+        return memo[node]
+
+    return visit(root)
+
+
+def _rebuild_indirect(symbol: Expr, visit: Callable[[Scalar], Scalar], visit_expr: Callable[[Expr], Expr]) -> Expr:
+    definition = visit(symbol.definition)
+    bound = visit_expr(symbol.bound) if symbol.bound is not None else None
+    if definition is symbol.definition and bound is symbol.bound:
+        return symbol
+    return Symbol(f"at{definition.key & 0xFFFFFFFF:08x}", symbol.lo, symbol.hi, bound=bound, definition=definition)
+
+
+def rebuild(node: Scalar, args: tuple[Any, ...]) -> Scalar:
+    """``node`` with other operands."""
+    if node.kind == "masked":
+        return masked(*args)
+    return op(*args, dtype=node.dtype)
+
+
+def substitute(root: Scalar, mapping: Mapping[Expr, Expr | int]) -> Scalar:
+    """``root`` with loop symbols replaced in every index."""
+    return transform(root, lambda node: None, lambda e: ex.substitute(e, mapping))
+
+
+def op_count(root: Scalar) -> int:
+    """How many scalar ops one evaluation costs (conversions and constants are free)."""
+    return sum(1 for node in walk(root) if node.kind == "op" and node.op != "to_dtype")

@@ -1,0 +1,1 @@
+"""The table of scalar ops that loop bodies are made of."""
