@@ -1,0 +1,224 @@
+"""Build the native modules: one g++ command a file, one to link, nothing needed but g++ and an installed torch.
+
+In: `packages/<name>/csrc/**/*.cpp` and the shared headers in `native/include`. Out: `src/flambeau_<name>/_C.<suffix>.so`, or
+another path when a wheel is built (`hatch_build.py` of each package uses `build` from here)::
+
+    python tools/build_native.py --inplace                  # every package that has C++ sources
+    python tools/build_native.py --inplace capture runtime  # some of them
+
+A module is rebuilt only where the content of its sources, the flags, the compiler, Python or torch changed; object files are kept
+in `packages/<name>/build/native`. torch is found without importing it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple
+
+NATIVE_PACKAGES = ("capture", "autograd", "runtime")
+LIBRARIES = ("torch_python", "torch", "torch_cpu", "c10")
+
+
+class BuildError(RuntimeError):
+    """The native module could not be built; the message holds the command and the compiler's words."""
+
+
+class Torch(NamedTuple):
+    """Where the installed torch is and what it was built with."""
+
+    root: Path
+    version: str
+    cxx11_abi: bool
+
+
+class Job(NamedTuple):
+    """Everything a build of one module depends on."""
+
+    package: Path
+    torch: Torch
+    compiler: str
+    flags: tuple[str, ...]
+    link: tuple[str, ...]
+
+
+def find_torch() -> Torch:
+    """Locate torch on the path. Raises BuildError when it is not installed."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise BuildError("torch is not installed for " + sys.executable)
+    root = Path(spec.origin).parent
+    match = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)['\"]", (root / "version.py").read_text(), re.MULTILINE)
+    if match is None:
+        raise BuildError(f"cannot read torch's version from {root / 'version.py'}")
+    c10 = (root / "lib" / "libc10.so").read_bytes()
+    return Torch(root, match.group(1), b"c105ErrorC1ENS_14SourceLocationENSt7__cxx11" in c10)
+
+
+def find_compiler() -> str:
+    """The C++ compiler: $CXX, else g++. Raises BuildError when there is none."""
+    name = os.environ.get("CXX", "g++")
+    path = shutil.which(name)
+    if path is None:
+        raise BuildError(f"no C++ compiler: {name} is not on the path; install g++ or set CXX")
+    return path
+
+
+def shared_include(package: Path) -> Path:
+    """`native/include` of the repository, or the copy an sdist carries."""
+    for base in (package, package.parent.parent):
+        candidate = base / "native" / "include"
+        if candidate.is_dir():
+            return candidate
+    raise BuildError(f"native/include is missing beside {package}")
+
+
+def make_job(package: Path, torch: Torch, compiler: str) -> Job:
+    """Flags of one package."""
+    include = torch.root / "include"
+    flags = (
+        "-std=c++20",
+        "-O2",
+        "-g0",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-fno-plt",
+        "-fopenmp",
+        "-Wall",
+        "-Wno-unknown-pragmas",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
+        f'-DFLAMBEAU_TORCH_VERSION="{torch.version}"',
+        "-DTORCH_EXTENSION_NAME=_C",
+        f"-I{package / 'csrc'}",
+        f"-I{shared_include(package)}",
+        "-isystem",
+        str(include),
+        "-isystem",
+        str(include / "torch" / "csrc" / "api" / "include"),
+        "-isystem",
+        sysconfig.get_path("include"),
+    )
+    lib = torch.root / "lib"
+    # The OpenMP runtime must be the one torch loads, or two thread pools would fight over the cores.
+    gomp = sorted(lib.glob("libgomp*.so*"))
+    openmp = (str(gomp[0]),) if gomp else ("-lgomp",)
+    return Job(package, torch, compiler, flags, (f"-L{lib}", *(f"-l{name}" for name in LIBRARIES), *openmp))
+
+
+def digest(*parts: bytes) -> str:
+    """A content hash of byte strings, each with its length."""
+    state = hashlib.sha256()
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.hexdigest()[:24]
+
+
+def run(command: list[str], verbose: bool) -> None:
+    """Run a compiler command; on failure raise BuildError with its output."""
+    if verbose:
+        print(" ".join(command), flush=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    if verbose and done.stderr:
+        print(done.stderr, file=sys.stderr)
+
+
+def build(package: Path, output: Path | None = None, *, verbose: bool = False) -> Path | None:
+    """Build the module of the package folder `package` and return its path; None where the package has no C++ sources.
+
+    `output` defaults to the place beside the Python sources. Raises BuildError.
+    """
+    package = package.resolve()
+    sources = sorted((package / "csrc").rglob("*.cpp"))
+    if not sources:
+        return None
+    job = make_job(package, find_torch(), find_compiler())
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    target = output or package / "src" / f"flambeau_{package_name(package)}" / f"_C{suffix}"
+    keep = package / "build" / "native" / f"{sys.implementation.cache_tag}-torch{job.torch.version}"
+    keep.mkdir(parents=True, exist_ok=True)
+
+    headers = sorted([*(package / "csrc").rglob("*.hpp"), *shared_include(package).rglob("*.hpp")])
+    version = subprocess.run([job.compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    common = digest(*(h.read_bytes() for h in headers), repr(job[2:]).encode(), version.encode())
+    objects = [compile_one(job, source, keep, common, verbose) for source in sources]
+
+    stamp = keep / "linked"
+    wanted = digest(*(o.name.encode() for o in objects), str(target).encode())
+    if target.exists() and stamp_of(target) == wanted:
+        return target
+    command = [job.compiler, "-shared", *map(str, objects), "-o", str(target) + ".new", *job.link]
+    run(command, verbose)
+    os.replace(str(target) + ".new", target)
+    stamp_path(target).write_text(wanted)
+    stamp.write_text(wanted)
+    for stale in set(keep.glob("*.o")) - set(objects):
+        stale.unlink(missing_ok=True)
+    return target
+
+
+def stamp_path(target: Path) -> Path:
+    """Where the content hash of a built module is kept."""
+    return target.with_name(target.name + ".d")
+
+
+def stamp_of(target: Path) -> str | None:
+    """The content hash a module was built from, if known."""
+    path = stamp_path(target)
+    return path.read_text() if path.exists() else None
+
+
+def compile_one(job: Job, source: Path, keep: Path, common: str, verbose: bool) -> Path:
+    """Compile one file unless an object of the same content exists."""
+    relative = source.relative_to(job.package / "csrc").with_suffix("")
+    name = "-".join(relative.parts)
+    made = keep / f"{name}.{digest(common.encode(), source.read_bytes())}.o"
+    if made.exists():
+        return made
+    print(f"compiling {job.package.name}/csrc/{relative}.cpp", flush=True)
+    partial = made.with_suffix(f".{os.getpid()}.tmp")
+    run([job.compiler, *job.flags, "-c", str(source), "-o", str(partial)], verbose)
+    os.replace(partial, made)
+    return made
+
+
+def package_name(package: Path) -> str:
+    """`capture` for `packages/capture`, and for an unpacked sdist, whatever its folder is called."""
+    (found,) = (p.name.removeprefix("flambeau_") for p in (package / "src").glob("flambeau_*") if p.is_dir())
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build flambeau's native modules.")
+    parser.add_argument("packages", nargs="*", help=f"any of {', '.join(NATIVE_PACKAGES)}; all by default")
+    parser.add_argument("--inplace", action="store_true", help="put each module beside its Python sources")
+    parser.add_argument("--verbose", action="store_true", help="print the commands")
+    options = parser.parse_args()
+    unknown = set(options.packages) - set(NATIVE_PACKAGES)
+    if unknown:
+        parser.error(f"unknown packages: {', '.join(sorted(unknown))}")
+    if not options.inplace:
+        parser.error("only --inplace builds run from here; wheels are built by pip or hatch")
+    root = Path(__file__).resolve().parent.parent
+    try:
+        for name in options.packages or NATIVE_PACKAGES:
+            built = build(root / "packages" / name, verbose=options.verbose)
+            print(f"{name}: {built.relative_to(root) if built else 'no C++ sources'}")
+    except BuildError as error:
+        print(f"build failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
