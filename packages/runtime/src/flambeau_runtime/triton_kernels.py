@@ -1,0 +1,214 @@
+"""Triton source text to something that runs: a cubin for a GPU, or Triton's interpreter on CPU tensors.
+
+In: the source of a ``Library`` whose language is ``"triton"`` and the ``meta`` of its kernels (``signature``,
+``constexprs``, ``divisible``, ``num_warps``, ``num_stages``). Out: ``Cubin`` records, or changed tensors.
+
+Triton is imported only when a kernel is compiled or run. Compiling several kernels is done by worker processes that are
+started for the batch and joined after it; so is compiling where this process has Triton loaded as an interpreter (one
+process holds either the compiler or the interpreter).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from attrs import Factory, frozen
+
+from flambeau_runtime.workers import Pool, Request, WorkerFailed, triton_task
+
+#: Compute capability that kernels are compiled for when no GPU says otherwise (sm_90).
+DEFAULT_ARCH = 90
+
+
+class TritonCompileError(RuntimeError):
+    """A kernel that Triton refused; the message names the kernel, ``source`` is its text, ``trace`` Triton's traceback."""
+
+    def __init__(self, entry: str, message: str, source: str, trace: str = "") -> None:
+        super().__init__(f"Triton could not compile {entry}: {message}")
+        self.source = source
+        self.trace = trace
+
+
+@frozen
+class Cubin:
+    """A compiled kernel: ``binary`` holds the function ``name`` for compute capability ``arch``.
+
+    ``shared`` is the dynamic shared memory in bytes; ``global_scratch`` and ``profile_scratch`` are the sizes behind the two
+    trailing pointer parameters that Triton adds to every kernel (null pointers where the size is 0).
+    """
+
+    name: str
+    arch: int
+    shared: int
+    num_warps: int
+    global_scratch: int
+    profile_scratch: int
+    triton: str
+    binary: bytes
+
+
+@frozen
+class CompileRequest:
+    """One kernel to compile: see :func:`compile_kernel`."""
+
+    source: str
+    entry: str
+    signature: Mapping[str, str]
+    constexprs: Mapping[str, Any] = Factory(dict)
+    divisible: tuple[str, ...] = ()
+    num_warps: int = 4
+    num_stages: int = 1
+    arch: int = DEFAULT_ARCH
+
+    @classmethod
+    def from_meta(cls, source: str, entry: str, meta: Mapping[str, Any], arch: int = DEFAULT_ARCH) -> CompileRequest:
+        """The request of a kernel in an artifact, from its ``meta``."""
+        return cls(
+            source=source,
+            entry=entry,
+            signature=dict(meta["signature"]),
+            constexprs=dict(meta.get("constexprs", {})),
+            divisible=tuple(meta.get("divisible", ())),
+            num_warps=int(meta.get("num_warps", 4)),
+            num_stages=int(meta.get("num_stages", 1)),
+            arch=arch,
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "entry": self.entry,
+            "signature": dict(self.signature),
+            "constexprs": dict(self.constexprs),
+            "divisible": list(self.divisible),
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            "arch": self.arch,
+        }
+
+
+def compile_kernel(
+    source: str,
+    entry: str,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, Any] | None = None,
+    num_warps: int = 4,
+    target: int = DEFAULT_ARCH,
+    *,
+    num_stages: int = 1,
+    divisible: Sequence[str] = (),
+) -> Cubin:
+    """Compile one kernel for compute capability ``target``.
+
+    ``signature`` maps each run-time parameter to Triton's type text, ``constexprs`` each other one to its value; those in
+    ``divisible`` are promised to be multiples of 16. Raises ``TritonCompileError``.
+    """
+    request = CompileRequest(
+        source, entry, signature, constexprs or {}, tuple(divisible), num_warps, num_stages, target
+    )
+    return compile_kernels([request])[0]
+
+
+def compile_kernels(requests: Sequence[CompileRequest], *, pool: Pool | None = None) -> list[Cubin]:
+    """Compile many kernels, in worker processes; one alone is compiled here when Triton's compiler is already loaded.
+
+    Raises ``TritonCompileError`` for the first kernel that fails.
+    """
+    if not requests:
+        return []
+    if pool is None and len(requests) == 1 and triton_task.interpreter_loaded() is False:
+        return [_compile_here(requests[0])]
+    work = [Request("compile", {"arguments": r.arguments()}, (r.source.encode(),)) for r in requests]
+    if pool is not None:
+        answers = pool.run(work)
+    else:
+        # Triton's own on-disk cache is not wanted: the store of artifacts keeps the binaries.
+        with (
+            tempfile.TemporaryDirectory(prefix="flambeau-triton-") as folder,
+            Pool(environment={"TRITON_CACHE_DIR": folder, triton_task.INTERPRET_VARIABLE: "0"}) as own,
+        ):
+            answers = own.run(work)
+    return [_cubin(request, answer) for request, answer in zip(requests, answers, strict=True)]
+
+
+def _compile_here(request: CompileRequest) -> Cubin:
+    try:
+        facts, binary = triton_task.compile_entry(request.source, **request.arguments())
+    except Exception as error:
+        raise TritonCompileError(request.entry, f"{type(error).__name__}: {error}", request.source) from error
+    return Cubin(arch=request.arch, binary=binary, **facts)
+
+
+def _cubin(request: CompileRequest, answer: tuple[dict[str, Any], list[bytes]] | WorkerFailed) -> Cubin:
+    if isinstance(answer, WorkerFailed):
+        raise TritonCompileError(request.entry, str(answer), request.source, answer.trace) from answer
+    facts, blobs = answer
+    return Cubin(arch=request.arch, binary=blobs[0], **facts)
+
+
+def run_interpreted(
+    source: str,
+    entry: str,
+    grid: tuple[int, int, int],
+    args: Mapping[str, Any],
+    *,
+    pool: Pool | None = None,
+) -> None:
+    """Run ``entry`` over ``grid`` on CPU tensors under Triton's interpreter; the tensors in ``args`` change in place.
+
+    ``args`` maps every parameter, constexprs included, to a tensor, int, float or bool. Where this process has loaded
+    Triton's compiler, a worker process interprets instead and the tensors' bytes travel. Raises what the kernel raises.
+    """
+    if pool is None:
+        loaded = triton_task.interpreter_loaded()
+        if loaded is None:
+            triton_task.import_interpreter()
+            loaded = True
+        if loaded:
+            triton_task.interpret_entry(source, entry, grid, dict(args))
+            return
+        with Pool(1, {triton_task.INTERPRET_VARIABLE: "1"}) as own:
+            _interpret_elsewhere(own, source, entry, grid, args)
+        return
+    _interpret_elsewhere(pool, source, entry, grid, args)
+
+
+def _interpret_elsewhere(
+    pool: Pool, source: str, entry: str, grid: tuple[int, int, int], args: Mapping[str, Any]
+) -> None:
+    storages: dict[int, tuple[int, torch.Tensor]] = {}
+    described: dict[str, Any] = {}
+    for name, value in args.items():
+        if not isinstance(value, torch.Tensor):
+            described[name] = value
+            continue
+        storage = value.untyped_storage()
+        flat = torch.empty(0, dtype=torch.uint8).set_(storage)
+        index, _ = storages.setdefault(storage.data_ptr(), (len(storages), flat))
+        described[name] = {
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "sizes": list(value.shape),
+            "strides": list(value.stride()),
+            "offset": value.storage_offset(),
+            "storage": index,
+        }
+    flats = [flat for _, flat in storages.values()]
+    blobs = (source.encode(), *(bytes(flat.numpy().tobytes()) for flat in flats))
+    fields = {"entry": entry, "grid": list(grid), "arguments": described}
+    answer = pool.run([Request("interpret", fields, blobs)])[0]
+    if isinstance(answer, WorkerFailed):
+        raise answer
+    for flat, data in zip(flats, answer[1], strict=True):
+        if len(data):
+            flat.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+
+
+def launch_arguments(meta: Mapping[str, Any], buffers: Sequence[Any], scalars: Sequence[Any]) -> dict[str, Any]:
+    """The named arguments of one launch: buffers then scalars in the order of ``meta["signature"]``, then constexprs."""
+    names = list(meta["signature"])
+    values = [*buffers, *scalars]
+    if len(names) != len(values):
+        raise ValueError(f"a kernel of {len(names)} parameters was given {len(values)} arguments")
+    return {**dict(zip(names, values, strict=True)), **dict(meta.get("constexprs", {}))}

@@ -1,0 +1,87 @@
+"""Compiling Triton text for sm_90 and running it under the interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from flambeau_runtime.triton_kernels import (  # noqa: E402
+    CompileRequest,
+    TritonCompileError,
+    compile_kernel,
+    compile_kernels,
+    launch_arguments,
+    run_interpreted,
+)
+from flambeau_runtime.workers import Pool  # noqa: E402
+
+ADD = '''
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(a, b, out, n, XBLOCK: tl.constexpr):
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    m = x < n
+    tl.store(out + x, tl.load(a + x, m) + tl.load(b + x, m), m)
+'''
+SIGNATURE = {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32"}
+
+
+def test_interpreter_changes_tensors_in_place() -> None:
+    """The interpreter runs the kernel on CPU tensors, views with an offset included."""
+    a, b, out = torch.randn(100)[7:], torch.randn(93), torch.zeros(93)
+    run_interpreted(ADD, "add", (3, 1, 1), {"a": a, "b": b, "out": out, "n": 93, "XBLOCK": 32})
+    assert torch.equal(out, a + b)
+
+
+def test_interpreter_in_a_worker_gives_the_same() -> None:
+    """A worker process that interprets sends the changed bytes back into the caller's storage."""
+    a, b, out = torch.randn(100)[7:], torch.randn(93), torch.zeros(100)[3:96]
+    with Pool(1) as pool:
+        run_interpreted(ADD, "add", (3, 1, 1), {"a": a, "b": b, "out": out, "n": 93, "XBLOCK": 32}, pool=pool)
+    assert torch.equal(out, a + b)
+
+
+def test_empty_grid_launches_nothing() -> None:
+    """A grid with a zero is a no-op."""
+    out = torch.ones(1)
+    run_interpreted(ADD, "add", (0, 1, 1), {"a": out, "b": out, "out": out, "n": 0, "XBLOCK": 32})
+    assert out.item() == 1
+
+
+def test_cubins_for_sm_90_come_back_in_order() -> None:
+    """Two requests give two cubins (ELF files) that name their kernel."""
+    requests = [
+        CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256}, ("a", "b", "out"), num_warps=w) for w in (2, 4)
+    ]
+    cubins = compile_kernels(requests)
+    assert [c.num_warps for c in cubins] == [2, 4]
+    assert all(c.binary.startswith(b"\x7fELF") and c.name == "add" and c.arch == 90 for c in cubins)
+
+
+def test_a_kernel_that_does_not_compile_names_itself() -> None:
+    """The error says which kernel and keeps its source."""
+    with pytest.raises(TritonCompileError, match="broken") as caught:
+        compile_kernel("import triton\n@triton.jit\ndef broken(a):\n    nothing(a)\n", "broken", {"a": "*fp32"})
+    assert "nothing" in caught.value.source
+
+
+def test_launch_arguments_follow_the_signature() -> None:
+    """Buffers and scalars are named in signature order; constexprs are added."""
+    meta = {"signature": {"a": "*fp32", "n": "i32"}, "constexprs": {"X": 8}}
+    assert launch_arguments(meta, ["tensor"], [3]) == {"a": "tensor", "n": 3, "X": 8}
+    with pytest.raises(ValueError, match="2 parameters"):
+        launch_arguments(meta, ["tensor"], [])
+
+
+def test_triton_is_not_imported_by_the_module() -> None:
+    """Importing the module starts nothing and loads no Triton."""
+    code = "import sys, flambeau_runtime.triton_kernels as t; assert 'triton' not in sys.modules, 'loaded'"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)}, timeout=120)
