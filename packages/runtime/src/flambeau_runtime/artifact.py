@@ -239,9 +239,7 @@ class Python:
     outs: tuple[Reg | Scalar | None, ...] = field(default=(), converter=_outs)
 
 
-Instruction = (
-    Alloc | View | Launch | Call | Compute | Size | Item | Check | Free | Copy | Subprogram | Python
-)
+Instruction = Alloc | View | Launch | Call | Compute | Size | Item | Check | Free | Copy | Subprogram | Python
 
 OPCODES: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "floordiv": 2, "mod": 2, "truediv": 2, "truncdiv": 2, "min": 2, "max": 2, "pow": 2,
@@ -267,7 +265,9 @@ class InputSpec:
     kind: str
     register: int
     dtype: torch.dtype | None = None
-    device: torch.device | None = field(default=None, converter=lambda value: value if value is None else _device(value))
+    device: torch.device | None = field(
+        default=None, converter=lambda value: value if value is None else _device(value)
+    )
     sizes: tuple[int | Scalar | None, ...] | None = field(default=None, converter=_optional_tuple)
     strides: tuple[int | Scalar | None, ...] | None = field(default=None, converter=_optional_tuple)
     static: bool = False

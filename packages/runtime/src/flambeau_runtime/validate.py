@@ -189,6 +189,10 @@ def validate(artifact: a.Artifact) -> None:
             raise ArtifactError(f"kernel {kernel.name}: library {kernel.library} does not exist")
         if kernel.dtypes and len(kernel.dtypes) != kernel.buffers:
             raise ArtifactError(f"kernel {kernel.name}: {len(kernel.dtypes)} dtypes for {kernel.buffers} buffers")
-        if kernel.scalar_kinds and (len(kernel.scalar_kinds) != kernel.scalars or set(kernel.scalar_kinds) - {"i", "f"}):
-            raise ArtifactError(f"kernel {kernel.name}: scalar kinds {kernel.scalar_kinds!r} for {kernel.scalars} scalars")
+        if kernel.scalar_kinds and (
+            len(kernel.scalar_kinds) != kernel.scalars or set(kernel.scalar_kinds) - {"i", "f"}
+        ):
+            raise ArtifactError(
+                f"kernel {kernel.name}: scalar kinds {kernel.scalar_kinds!r} for {kernel.scalars} scalars"
+            )
     _check_program(artifact.program, artifact, "program", constants=True)

@@ -1,0 +1,100 @@
+"""Which C++ compiler is used, found once per process and environment.
+
+In: ``CXX`` and ``PATH``. Out: a ``Toolchain`` whose ``identity`` is part of every kernel's cache key, or
+``CompilerUnavailable`` and one warning per process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+from attrs import frozen
+
+from .. import log
+from ..config import Config
+from ..errors import CompilerUnavailable
+
+BASE_FLAGS = (
+    "-std=c++20", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+    "-fopenmp-simd", "-fno-exceptions", "-fno-rtti", "-fPIC", "-shared", "-w",
+)  # fmt: skip
+_CANDIDATES = ("g++", "clang++", "c++")
+_PROBE_SECONDS = 20
+
+
+@frozen
+class Toolchain:
+    """A compiler command (``command``), its version line and an identity that changes when its output may."""
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+    identity: str
+
+
+def find_toolchain(config: Config | None = None) -> Toolchain:
+    """The compiler to use. Raises ``CompilerUnavailable`` (after one warning) when there is none that answers."""
+    config = Config.from_environment() if config is None else config
+    found = _probe(config.cxx, os.environ.get("PATH", ""), config.cxx_flags)
+    if isinstance(found, Toolchain):
+        return found
+    raise CompilerUnavailable(found)
+
+
+@functools.lru_cache(maxsize=32)
+def _probe(cxx: str, path: str, extra_flags: str) -> Toolchain | str:
+    """A toolchain, or the reason why there is none. ``path`` is an argument so that a changed PATH probes again."""
+    candidates = [shlex.split(cxx)] if cxx.strip() else [[name] for name in _CANDIDATES]
+    reasons = []
+    for command in candidates:
+        executable = shutil.which(command[0], path=path)
+        if executable is None:
+            reasons.append(f"{command[0]} was not found")
+            continue
+        answer = _version([executable, *command[1:]])
+        if isinstance(answer, bytes):
+            version = answer.decode(errors="replace").splitlines()[0] if answer else ""
+            flags = (*BASE_FLAGS, *shlex.split(extra_flags))
+            identity = hashlib.sha256("\0".join((version, *command[1:], *flags, _cpu())).encode()).hexdigest()
+            return Toolchain((executable, *command[1:]), version, flags, identity)
+        reasons.append(answer)
+    reason = "; ".join(reasons)
+    warn_unavailable(reason)
+    return reason
+
+
+def warn_unavailable(reason: str) -> None:
+    """Tell the user once per reason that fused CPU kernels are not available."""
+    warnings.warn(f"{log.COMPILER_UNAVAILABLE} ({reason})", RuntimeWarning, stacklevel=5)
+
+
+def _version(command: list[str]) -> bytes | str:
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, timeout=_PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{command[0]}: {error}"
+    if done.returncode:
+        return f"{command[0]} --version ended with status {done.returncode}"
+    return done.stdout
+
+
+@functools.cache
+def _cpu() -> str:
+    """What ``-march=native`` depends on: the machine and the CPU's feature flags."""
+    features = ""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                features = " ".join(sorted(line.partition(":")[2].split()))
+                break
+    except OSError:
+        features = platform.processor()
+    return f"{platform.machine()} {features}"

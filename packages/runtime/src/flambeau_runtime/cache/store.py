@@ -1,0 +1,316 @@
+"""A content-addressed store in one folder, safe between threads, processes and crashes.
+
+In: ``CacheKey`` and bytes. Out: the same bytes later, or None. An entry appears whole or not at all (temporary file,
+fsync, rename); a damaged one is a miss and is removed; a folder that cannot be written makes the store keep its
+entries in memory. Nothing here raises because of the state of the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import tarfile
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import log
+from ..config import Config
+from .entry import pack, unpack
+from .key import CacheKey
+
+_LAYOUT = "v1"
+_TEMPORARY = "tmp"
+_LOCKS = "locks"
+
+
+class Store:
+    """Entries below ``folder`` (None: memory only), at most ``limit_bytes`` of them, least recently used evicted."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None, *, limit_bytes: int = 4 << 30) -> None:
+        self.limit_bytes = limit_bytes
+        self._root = None if folder is None else Path(folder) / _LAYOUT
+        self._memory: dict[str, tuple[CacheKey, bytes]] = {}
+        self._guard = threading.Lock()
+        self._warned: set[str] = set()
+        self._unswept_bytes: int | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """Where entries lie; None while the store is in memory."""
+        return self._root
+
+    # reading and writing
+
+    def get(self, key: CacheKey) -> bytes | None:
+        """The payload stored under ``key``, or None."""
+        with self._guard:
+            held = self._memory.get(key.digest)
+        if held is not None:
+            return held[1]
+        path = self._path(key)
+        found = None if path is None else self._read(path)
+        log.get_logger("caching").debug(
+            log.CACHE_MISS if found is None else log.CACHE_HIT, kind=key.kind, key=key.digest[:16]
+        )
+        return None if found is None else found[0]
+
+    def path(self, key: CacheKey) -> Path | None:
+        """The verified file whose leading bytes are the payload (a shared object can be loaded from it), or None."""
+        path = self._path(key)
+        return path if path is not None and self._read(path) is not None else None
+
+    def put(self, key: CacheKey, payload: bytes) -> None:
+        """Store ``payload``; the last of several writers of one key wins, and all are whole."""
+        path = self._path(key)
+        if path is None or not self._write(path, pack(key, payload)):
+            with self._guard:
+                self._memory[key.digest] = (key, bytes(payload))
+
+    def get_json(self, key: CacheKey) -> Any:
+        """The value stored by ``put_json``, or None."""
+        payload = self.get(key)
+        return None if payload is None else json.loads(payload)
+
+    def put_json(self, key: CacheKey, value: Any) -> None:
+        """Store a JSON-able value."""
+        self.put(key, json.dumps(value, sort_keys=True).encode())
+
+    def remove(self, key: CacheKey) -> None:
+        """Forget an entry, if there is one."""
+        with self._guard:
+            self._memory.pop(key.digest, None)
+        path = self._path(key)
+        if path is not None:
+            _unlink(path)
+
+    def clear(self) -> None:
+        """Forget every entry."""
+        with self._guard:
+            self._memory.clear()
+        for path in self._entries():
+            _unlink(path)
+
+    # working together
+
+    @contextlib.contextmanager
+    def lock(self, key: CacheKey, *, patience_seconds: float = 300.0) -> Iterator[bool]:
+        """Hold the lock of ``key`` (shared with other keys of its kind: do not nest locks of one kind).
+
+        The kernel frees a lock whose owner died. A live owner that holds it longer than ``patience_seconds`` is
+        overtaken, since entries are content-addressed and writing one twice is harmless. Yields whether it is held.
+        """
+        handle = self._open_lock(key)
+        if handle is None:
+            yield False
+            return
+        try:
+            yield _acquire(handle, patience_seconds)
+        finally:
+            os.close(handle)
+
+    def _open_lock(self, key: CacheKey) -> int | None:
+        if self._root is None:
+            return None
+        path = self._root / _LOCKS / f"{key.kind}-{key.digest[:2]}"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:
+            return None
+
+    # explaining
+
+    def why(self, key: CacheKey) -> str:
+        """Why ``get(key)`` misses: which parts differ from the nearest entry of the same kind."""
+        if self.get(key) is not None:
+            return f"{key.kind} {key.digest[:16]}: present"
+        candidates = [unpacked[1] for path in self._entries(key.kind) if (unpacked := self._read(path)) is not None]
+        with self._guard:
+            candidates += [dict(held.parts) for held, _ in self._memory.values() if held.kind == key.kind]
+        if not candidates:
+            return f"{key.kind} {key.digest[:16]}: no entry of this kind is stored"
+        nearest = min(candidates, key=lambda parts: len(key.difference(parts)))
+        mine = dict(key.parts)
+        lines = [
+            f"  {name}: {nearest.get(name, '(absent)')!r:.120} is stored, {mine.get(name, '(absent)')!r:.120} is wanted"
+            for name in key.difference(nearest)
+        ]
+        return "\n".join([f"{key.kind} {key.digest[:16]}: nearest of {len(candidates)} entries differs in", *lines])
+
+    # bundles
+
+    def export_bundle(self, keys: Iterable[CacheKey] | None = None) -> bytes:
+        """The named entries (default: all) as one uncompressed tar archive for ``import_bundle``."""
+        chosen = self._entries() if keys is None else [path for key in keys if (path := self._path(key)) is not None]
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            contents = [(f"{path.parent.parent.name}/{path.name}", path) for path in chosen]
+            for name, path in sorted(contents):
+                with contextlib.suppress(OSError):
+                    _add_member(archive, name, path.read_bytes())
+            for key, payload in list(self._memory.values()):
+                _add_member(archive, f"{key.kind}/{key.digest}", pack(key, payload))
+        return buffer.getvalue()
+
+    def import_bundle(self, bundle: bytes) -> int:
+        """Add the entries of a bundle; damaged or misnamed ones are left out. Returns how many were added."""
+        added = 0
+        try:
+            with tarfile.open(fileobj=io.BytesIO(bundle)) as archive:
+                for member in archive:
+                    content = archive.extractfile(member)
+                    unpacked = None if content is None else unpack(content.read())
+                    kind = member.name.partition("/")[0]
+                    if unpacked is None:
+                        continue
+                    key = CacheKey(kind, tuple(unpacked[1].items()))
+                    if member.name == f"{kind}/{key.digest}":
+                        self.put(key, unpacked[0])
+                        added += 1
+        except (tarfile.TarError, ValueError, EOFError) as error:
+            raise ValueError(f"this is not a cache bundle: {error}") from None
+        return added
+
+    # the disk
+
+    def _path(self, key: CacheKey) -> Path | None:
+        return None if self._root is None else self._root / key.kind / key.digest[:2] / key.digest
+
+    def _entries(self, kind: str | None = None) -> list[Path]:
+        if self._root is None or not self._root.is_dir():
+            return []
+        if kind is not None:
+            return list((self._root / kind).glob("??/*"))
+        return [path for path in self._root.glob("*/??/*") if path.parts[-3] not in (_TEMPORARY, _LOCKS)]
+
+    def _read(self, path: Path) -> tuple[bytes, dict[str, str]] | None:
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        unpacked = unpack(data)
+        if unpacked is None:
+            _unlink(path)
+            self._warn_once("corrupt", f"{log.CACHE_CORRUPT}: {path}")
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return unpacked
+
+    def _write(self, path: Path, content: bytes) -> bool:
+        assert self._root is not None
+        temporary = self._root / _TEMPORARY / f"{os.getpid()}-{threading.get_ident()}-{os.urandom(6).hex()}"
+        try:
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "xb") as file:
+                # The lock tells a live writer's file from one left by a writer that was killed.
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(temporary, path)
+        except OSError as error:
+            _unlink(temporary)
+            self._warn_once("unwritable", f"{log.CACHE_UNWRITABLE}: {error}")
+            return False
+        self._account(len(content))
+        return True
+
+    def _account(self, written: int) -> None:
+        """Sweep at the first write and then whenever a sixteenth of the limit was written."""
+        with self._guard:
+            due = self._unswept_bytes is None or self._unswept_bytes + written > self.limit_bytes // 16
+            self._unswept_bytes = 0 if due else (self._unswept_bytes or 0) + written
+        if due:
+            self.sweep()
+
+    def sweep(self) -> int:
+        """Remove what dead writers left, and the least recently used entries above the limit. Returns bytes freed."""
+        if self._root is None:
+            return 0
+        for path in (self._root / _TEMPORARY).glob("*"):
+            _remove_if_abandoned(path)
+        stats = []
+        for path in self._entries():
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                stats.append((status.st_mtime_ns, status.st_size, path))
+        total, freed = sum(size for _, size, _ in stats), 0
+        for _, size, path in sorted(stats):
+            if total - freed <= self.limit_bytes:
+                break
+            _unlink(path)
+            freed += size
+        if freed:
+            log.get_logger("caching").debug(log.CACHE_EVICTED, bytes=freed)
+        return freed
+
+    def _warn_once(self, subject: str, message: str) -> None:
+        with self._guard:
+            if subject in self._warned:
+                return
+            self._warned.add(subject)
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _add_member(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _acquire(handle: int, patience_seconds: float) -> bool:
+    deadline, pause = time.monotonic() + patience_seconds, 0.001
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 2, 0.05)
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A file that was just created may not be locked yet by its writer.
+        if time.time() - os.fstat(handle).st_mtime > 5.0:
+            _unlink(path)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+
+
+_stores: dict[tuple[str, int], Store] = {}
+_stores_guard = threading.Lock()
+
+
+def default_store(config: Config | None = None) -> Store:
+    """The store that ``config`` (default: the environment) names; one object per folder and process."""
+    config = Config.from_environment() if config is None else config
+    folder = str(config.folder()) if config.cache_enabled else ""
+    identity = (folder, config.cache_limit_bytes)
+    with _stores_guard:
+        if identity not in _stores:
+            _stores[identity] = Store(folder or None, limit_bytes=config.cache_limit_bytes)
+        return _stores[identity]

@@ -1,0 +1,121 @@
+"""From an artifact to a callable: kernels built and bound, constants made, an executor chosen.
+
+``load`` is the package's main function; the rest of this module are its steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import artifact as a
+from .build.compile import build_libraries
+from .build.library import entry_address, load_library
+from .cache import Store
+from .config import Config
+from .errors import ArtifactError
+from .executor_py import KernelFunction, PythonExecutor, bind_address
+
+
+def load(
+    artifact: a.Artifact,
+    *,
+    constants: Sequence[torch.Tensor] = (),
+    python_functions: Mapping[str, Callable[..., Any]] | None = None,
+    executor: str | None = None,
+    store: Store | None = None,
+    include_dirs: Sequence[str | Path] = (),
+) -> Callable[..., tuple[Any, ...]]:
+    """Make ``artifact`` callable: positional tensors and numbers in, a tuple out.
+
+    ``constants`` supplies the ``ConstantSpec``s without data, in order. ``python_functions`` is the table of ``Python``
+    instructions. ``executor`` is ``"native"`` (default) or ``"python"``. C++ libraries without a binary are built
+    through ``store`` with headers from ``include_dirs``. Raises ``ArtifactError`` for a malformed artifact or missing
+    constants or functions, ``CompilerUnavailable`` and ``BuildError`` from the build.
+    """
+    artifact.validate()
+    functions = dict(python_functions or {})
+    _check_functions(artifact.program, functions)
+    tensors = bind_constants(artifact, constants)
+    if any(library.language == "cpp" for library in artifact.libraries):
+        artifact = build_libraries(artifact, include_dirs=include_dirs, store=store)
+    executor = executor or Config.from_environment().executor
+    if executor == "python":
+        return PythonExecutor(artifact, bind_kernels(artifact), tensors, functions)
+    if executor != "native":
+        raise ValueError(f"executor must be 'native' or 'python', not {executor!r}")
+    from .native import make_executor
+
+    return make_executor(artifact, tensors, functions)
+
+
+def bind_constants(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """One tensor per ``ConstantSpec``, from its bytes or from ``constants``; dtype and sizes are checked."""
+    supplied = iter(constants)
+    result = []
+    for position, spec in enumerate(artifact.constants):
+        if spec.data is not None:
+            result.append(_constant_from_bytes(spec))
+            continue
+        tensor = next(supplied, None)
+        if tensor is None:
+            wanted = sum(item.data is None for item in artifact.constants)
+            raise ArtifactError(f"the artifact needs {wanted} constants, got {len(constants)}", hint="pass constants=")
+        if tensor.dtype != spec.dtype or tuple(tensor.shape) != spec.sizes:
+            raise ArtifactError(
+                f"constant {position} must be {spec.dtype} {list(spec.sizes)}, got {tensor.dtype} {list(tensor.shape)}",
+                hint="pass constants= in the order of the specs",
+            )
+        result.append(tensor.detach())
+    if next(supplied, None) is not None:
+        raise ArtifactError("more constants were given than the artifact needs", hint="pass one per spec without data")
+    return result
+
+
+def _constant_from_bytes(spec: a.ConstantSpec) -> torch.Tensor:
+    assert spec.data is not None
+    if len(spec.data) != math.prod(spec.sizes) * spec.dtype.itemsize:
+        raise ArtifactError(f"constant t{spec.register} holds {len(spec.data)} bytes, which is not its size")
+    if not spec.data:
+        return torch.empty(spec.sizes, dtype=spec.dtype, device=spec.device)
+    flat = torch.frombuffer(bytearray(spec.data), dtype=spec.dtype)
+    return flat.reshape(spec.sizes).to(spec.device)
+
+
+def bind_kernels(artifact: a.Artifact) -> list[KernelFunction]:
+    """Every kernel as a function for the Python executor."""
+    return [
+        bind_address(kernel_address(artifact, kernel), kernel.scalar_kinds)
+        if artifact.libraries[kernel.library].language == "cpp"
+        else bind_triton(artifact.libraries[kernel.library], kernel)
+        for kernel in artifact.kernels
+    ]
+
+
+def kernel_address(artifact: a.Artifact, kernel: a.Kernel) -> int:
+    """The address of a C++ kernel's entry; its library must be built."""
+    return entry_address(load_library(artifact.libraries[kernel.library]), kernel.entry)
+
+
+def bind_triton(library: a.Library, kernel: a.Kernel) -> KernelFunction:
+    """A Triton kernel under Triton's interpreter, for machines without a GPU."""
+    from .triton_kernels import run_interpreted
+
+    def run(tensors: list[torch.Tensor], scalars: list[Any], grid: Any, extent: int) -> int:
+        run_interpreted(library, kernel, tensors, scalars, grid)
+        return 0
+
+    return run
+
+
+def _check_functions(program: a.Program, functions: Mapping[str, Any]) -> None:
+    for instruction in program.instructions:
+        if isinstance(instruction, a.Python) and instruction.key not in functions:
+            raise ArtifactError(f"no Python function {instruction.key!r} was given", hint="pass python_functions=")
+        if isinstance(instruction, a.Subprogram):
+            for nested in instruction.programs:
+                _check_functions(nested, functions)
