@@ -1,0 +1,167 @@
+"""Five transformers models, compiled, run and trained beside eager; one table at the end.
+
+Run `nox -s demo`, or `python examples/demo.py [MODEL ...]`. Every model runs twice in a process of its own, first with an empty
+cache folder, then with the one that the first run filled, so that "first call" is shown cold and warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+from tests.models import zoo  # noqa: E402
+
+STEPS = 20
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the largest expected magnitude."""
+    scale = expected.detach().abs().max().clamp_min(1e-12)
+    return float(((actual.detach() - expected.detach()).abs().max() / scale).item())
+
+
+def milliseconds(call: Callable[[], Any], seconds: float = 0.6) -> float:
+    """The best of repeated calls within a budget: the least disturbed one."""
+    best, deadline = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best * 1e3
+
+
+def train(model: torch.nn.Module, call: Callable[..., Any], case: zoo.Case) -> tuple[float, float]:
+    """Loss after `STEPS` AdamW steps, and the best milliseconds of one step."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    best, loss = float("inf"), torch.zeros(())
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        loss = case.loss(call(**case.inputs))
+        loss.backward()
+        optimizer.step()
+        best = min(best, time.perf_counter() - start)
+    return float(loss.item()), best * 1e3
+
+
+def run_model(name: str) -> dict[str, Any]:
+    """Everything the table shows of one model, measured in this process."""
+    import flambeau
+
+    case = zoo.make(name, "small")
+    expected = case.outputs(case.model(**case.inputs))
+    case.loss(case.model(**case.inputs)).backward()
+    gradients = {key: p.grad.clone() for key, p in case.model.named_parameters() if p.grad is not None}
+    case.model.zero_grad()
+
+    compiled = flambeau.compile(case.model, fullgraph=True)
+    with torch.no_grad():
+        start = time.perf_counter()
+        compiled(**case.inputs)
+        first = time.perf_counter() - start
+        actual = case.outputs(compiled(**case.inputs))
+        eager_ms = milliseconds(lambda: case.model(**case.inputs))
+        compiled_ms = milliseconds(lambda: compiled(**case.inputs))
+    start = time.perf_counter()
+    case.loss(compiled(**case.inputs)).backward()
+    first_train = time.perf_counter() - start
+    gradient_error = max(
+        relative_error(p.grad, gradients[key]) for key, p in case.model.named_parameters() if p.grad is not None
+    )
+    missing = sum(1 for key, p in case.model.named_parameters() if (p.grad is None) != (key not in gradients))
+
+    twin = copy.deepcopy(case.model)
+    eager_loss, eager_step = train(twin, twin, case)
+    compiled_loss, compiled_step = train(case.model, compiled, case)
+
+    explanation = flambeau.explain(twin)(**case.inputs)
+    return {
+        "model": name,
+        "outputs": max(relative_error(a, e) for a, e in zip(actual, expected, strict=True)),
+        "gradients": gradient_error if not missing else float("inf"),
+        "loss": abs(compiled_loss - eager_loss) / max(abs(eager_loss), 1e-12),
+        "graphs": explanation.graph_count,
+        "breaks": explanation.graph_break_count,
+        "kernels": sum(p.kernels for p in explanation.programs),
+        "fused": sum(p.fused_operations for p in explanation.programs),
+        "first": first,
+        "first_train": first_train,
+        "ms": compiled_ms,
+        "eager_ms": eager_ms,
+        "step_ms": compiled_step,
+        "eager_step_ms": eager_step,
+    }
+
+
+def in_process(name: str, cache: str) -> dict[str, Any]:
+    """`run_model` in a fresh process with its cache in `cache`."""
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache}
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", name], env=environment, capture_output=True, text=True, cwd=ROOT
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        raise SystemExit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+def show(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="flambeau beside eager (max relative errors; seconds; ms)")
+    headings = ("model", "outputs", "gradients", f"loss@{STEPS}", "graphs", "breaks", "kernels", "ops fused", "first cold",
+                "warm", "first train cold", "warm", "ms", "speed-up", "train ms", "speed-up")  # fmt: skip
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for cold, warm in rows:
+        table.add_row(
+            cold["model"], f"{cold['outputs']:.1e}", f"{cold['gradients']:.1e}", f"{cold['loss']:.1e}",
+            str(cold["graphs"]), str(cold["breaks"]), str(cold["kernels"]), str(cold["fused"]),
+            f"{cold['first']:.2f}", f"{warm['first']:.2f}", f"{cold['first_train']:.2f}", f"{warm['first_train']:.2f}",
+            f"{warm['ms']:.2f}", f"{warm['eager_ms'] / warm['ms']:.2f}x",
+            f"{warm['step_ms']:.2f}", f"{warm['eager_step_ms'] / warm['step_ms']:.2f}x",
+        )  # fmt: skip
+    Console(width=200).print(table)
+
+
+def main() -> int:
+    """Run the models; exit status 1 when one differs from eager."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=list(zoo.ONE_GRAPH), help="names; default: the five")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(run_model(arguments.one)))
+        return 0
+    rows = []
+    for name in arguments.models:
+        with tempfile.TemporaryDirectory() as cache:
+            print(f"{name} …", file=sys.stderr, flush=True)
+            rows.append((in_process(name, cache), in_process(name, cache)))
+    show(rows)
+    wrong = [c["model"] for c, _ in rows if not (c["outputs"] < 1e-4 and c["gradients"] < 1e-3 and c["loss"] < 1e-3)]
+    if wrong:
+        print(f"different from eager: {', '.join(wrong)}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,51 @@
+"""The shared models under the default backend: outputs, gradients, mutated buffers and graph counts beside eager."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import flambeau
+from tests.comparison import assert_same, gradients, twin_of
+
+from . import zoo
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_inference_equals_eager(name: str) -> None:
+    """Every output tensor of a call without gradients."""
+    case = zoo.make(name)
+    compiled = flambeau.compile(case.model)
+    with torch.no_grad():
+        expected = case.outputs(case.model(**case.inputs))
+        for _ in range(2):
+            assert_same(case.outputs(compiled(**case.inputs)), expected)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_training_step_equals_eager(name: str) -> None:
+    """Loss, every parameter's gradient and every buffer after a step in training mode."""
+    case = zoo.make(name)
+    eager = twin_of(case.model).train()
+    model = case.model.train()
+    compiled = flambeau.compile(model)
+    for step in range(2):
+        torch.manual_seed(step)
+        expected = case.loss(eager(**case.inputs))
+        expected.backward()
+        torch.manual_seed(step)
+        actual = case.loss(compiled(**case.inputs))
+        actual.backward()
+        assert_same(actual, expected)
+        assert_same(gradients(model), gradients(eager), rtol=1e-3, atol=1e-4)
+        assert_same(dict(model.named_buffers()), dict(eager.named_buffers()))
+
+
+@pytest.mark.parametrize("name", zoo.ONE_GRAPH)
+def test_one_graph(name: str) -> None:
+    """`fullgraph=True` accepts the model, in inference and in training mode."""
+    case = zoo.make(name)
+    flambeau.compile(case.model, fullgraph=True, backend="eager")(**case.inputs)
+    case.model.train()
+    explanation = flambeau.explain(case.model, backend="eager")(**case.inputs)
+    assert (explanation.graph_count, explanation.graph_break_count) == (1, 0)
