@@ -11,9 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from attrs import frozen
-from torch import Tensor, nn
-
 from tests.models import zoo
+from torch import Tensor, nn
 
 
 @frozen
@@ -112,7 +111,11 @@ def batch_norm_relu() -> Any:
 @op_workload
 def group_norm_silu() -> Any:
     """group norm + silu, as in diffusion models."""
-    return lambda x, w, b: F.silu(F.group_norm(x, 32, w, b)), (torch.randn(4, 128, 48, 48), torch.ones(128), torch.zeros(128))
+    return lambda x, w, b: F.silu(F.group_norm(x, 32, w, b)), (
+        torch.randn(4, 128, 48, 48),
+        torch.ones(128),
+        torch.zeros(128),
+    )
 
 
 @op_workload
@@ -209,7 +212,9 @@ def dtype_mix() -> Any:
 @op_workload
 def transcendental() -> Any:
     """sin, cos, exp, log1p of 1 M elements."""
-    return lambda x: torch.sin(x) * torch.cos(x) + torch.exp(-x.abs()) + torch.log1p(x.abs()), (torch.randn(1024, 1024),)
+    return lambda x: torch.sin(x) * torch.cos(x) + torch.exp(-x.abs()) + torch.log1p(x.abs()), (
+        torch.randn(1024, 1024),
+    )
 
 
 @op_workload

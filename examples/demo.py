@@ -22,9 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
-from torch import Tensor  # noqa: E402
-
 from tests.models import zoo  # noqa: E402
+from torch import Tensor  # noqa: E402
 
 STEPS = 20
 

@@ -22,7 +22,16 @@ from tests.comparison import assert_same
 
 #: Ops whose result is not a function of their inputs: uninitialised memory, or random numbers by an own generator object.
 UNDETERMINED = frozenset(
-    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
+    {
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+    }
 )
 SAMPLES = 2
 

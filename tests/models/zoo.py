@@ -137,9 +137,7 @@ def _convnext(scale: Scale) -> Case:
     from transformers import ConvNextConfig, ConvNextForImageClassification
 
     sizes, depths, side = ([8, 16], [1, 1], 32) if scale == "tiny" else ([32, 64, 128, 256], [2, 2, 4, 2], 96)
-    config = ConvNextConfig(
-        hidden_sizes=sizes, depths=depths, num_stages=len(sizes), num_labels=10, drop_path_rate=0.0
-    )
+    config = ConvNextConfig(hidden_sizes=sizes, depths=depths, num_stages=len(sizes), num_labels=10, drop_path_rate=0.0)
     image = torch.randn(2, 3, side, side)
     return _case(ConvNextForImageClassification(config), pixel_values=image, labels=torch.randint(0, 10, (2,)))
 
@@ -214,7 +212,11 @@ class GanStep(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.generator = nn.Sequential(
-            nn.ConvTranspose2d(8, width, 4), nn.BatchNorm2d(width), nn.ReLU(), nn.ConvTranspose2d(width, 1, 4, 2, 1), nn.Tanh()
+            nn.ConvTranspose2d(8, width, 4),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.ConvTranspose2d(width, 1, 4, 2, 1),
+            nn.Tanh(),
         )
         self.discriminator = nn.Sequential(
             nn.Conv2d(1, width, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(width, 1, 4), nn.Flatten()

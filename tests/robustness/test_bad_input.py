@@ -84,7 +84,9 @@ def test_damaged_cache_files(damage: str, tmp_path: Path) -> None:
     """A damaged entry is a miss with at most one warning, is replaced, and is not read a third time."""
     cache = {"FLAMBEAU_CACHE_DIR": str(tmp_path)}
     assert warnings_of(run(PROGRAM, **cache)) == 0
-    entries = [path for path in tmp_path.rglob("*") if path.is_file() and "locks" not in path.parts and path.stat().st_size]
+    entries = [
+        path for path in tmp_path.rglob("*") if path.is_file() and "locks" not in path.parts and path.stat().st_size
+    ]
     assert entries
     for path in entries:
         data = path.read_bytes()
@@ -140,7 +142,9 @@ def test_kill_while_an_entry_is_written(tmp_path: Path) -> None:
         assert sizes <= {0, 1 << 20}, sizes
         print("whole")
     """
-    done = run("import warnings; warnings.simplefilter('error')\n" + textwrap.dedent(reader), FLAMBEAU_CACHE_DIR=str(tmp_path))
+    done = run(
+        "import warnings; warnings.simplefilter('error')\n" + textwrap.dedent(reader), FLAMBEAU_CACHE_DIR=str(tmp_path)
+    )
     assert "whole" in done.stdout, done.stderr
     assert warnings_of(run(PROGRAM, FLAMBEAU_CACHE_DIR=str(tmp_path))) == 0
 

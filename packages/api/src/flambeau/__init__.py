@@ -1,0 +1,24 @@
+"""flambeau: a compiler for PyTorch programs.
+
+Example:
+    >>> import flambeau
+    >>> model = flambeau.compile(model)
+    >>> model(x)                                     # compiled on the first call
+    >>> print(flambeau.explain(model)(x))            # what was compiled, and where graphs break
+"""
+
+from __future__ import annotations
+
+from .compat import check_environment
+
+check_environment()
+
+from . import compiler  # noqa: E402
+from .compile import compile  # noqa: E402
+from .explain import Explanation, explain  # noqa: E402
+from .log import configure_from_environment  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = ["Explanation", "__version__", "compile", "compiler", "explain"]
+
+configure_from_environment()

@@ -1,0 +1,140 @@
+"""`flambeau.compile`: the function, the decorator, and what it does to modules.
+
+In: a function, method or module and the arguments of `torch.compile`. Out: a native region (for functions) or the module's
+compiled twin. Nothing is traced here: the first call does that.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+import flambeau_capture
+
+from . import defaults
+from .backends import Backend, checked, inductor, lookup_backend
+from .errors import InvalidOption
+from .explain import Recorder
+from .module import compiled_module, original_of
+from .observe import observer_of
+from .options import Options, resolve
+
+Function = Callable[..., Any]
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    name: str | None = None,
+    recompile_limit: int | None = None,
+) -> Any:
+    """Compile a function or a module on its first call.
+
+    Args:
+        model: a callable or an `nn.Module`; None makes a decorator.
+        fullgraph: True: anything that cannot be captured is an error with the user's line, not a graph break.
+        dynamic: None: sizes are static first, those that change become symbolic; True: symbolic from the start; False: never.
+        backend: a name of `flambeau.compiler.list_backends()` or a callable `(GraphModule, example_inputs) -> callable`.
+        mode: a name of `flambeau.compiler.list_mode_options()`; excludes `options`.
+        options: option name -> value, see `flambeau.compiler.list_options()`.
+        disable: True: return `model` as it is.
+        name: a label for logs and traces.
+        recompile_limit: entries per code object in this region; past it, new shapes run in eager.
+
+    Returns:
+        A callable with the function's name and signature; for a module, a module of the same class that shares its state.
+
+    Raises:
+        UnknownName: for an unknown backend, mode or option; says what exists and the nearest name.
+        InvalidOption: for values of a wrong type, or `mode` together with `options`.
+    """
+    arguments = {
+        "fullgraph": fullgraph,
+        "dynamic": dynamic,
+        "backend": backend,
+        "mode": mode,
+        "options": options,
+        "name": name,
+        "recompile_limit": recompile_limit,
+    }
+    if model is None:
+        return functools.partial(compile, **arguments, disable=disable)
+    return _compile(model, arguments, None, disable=disable)
+
+
+def compile_recorded(model: Any, recorder: Recorder, **arguments: Any) -> Any:
+    """`compile`, with everything that happens written into `recorder`."""
+    defaults_of_compile: dict[str, Any] = dict.fromkeys(
+        ("dynamic", "backend", "mode", "options", "name", "recompile_limit")
+    )
+    unknown = arguments.keys() - {*defaults_of_compile, "fullgraph", "disable"}
+    if unknown:
+        raise InvalidOption(f"compile has no argument {', '.join(sorted(unknown))}")
+    disable = arguments.pop("disable", False)
+    return _compile(model, {"fullgraph": False, **defaults_of_compile, **arguments}, recorder, disable=disable)
+
+
+def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None, *, disable: bool) -> Any:
+    _check_types(model, arguments)
+    options = resolve(arguments["mode"], arguments["options"])
+    backend = _configured_backend(arguments, options, recorder)
+    if disable:
+        return model
+    target = model
+    if isinstance(model, torch.nn.Module):
+        model = original_of(model)
+        target = functools.partial(type(model).__call__, model) if _overrides_call(model) else model.__call__
+    region = flambeau_capture.make_region(
+        target,
+        backend,
+        config=defaults.capture_config(arguments, options),
+        observer=observer_of(recorder, arguments["name"]),
+    )
+    if isinstance(model, torch.nn.Module):
+        return compiled_module(model, region, arguments)
+    return region
+
+
+def _overrides_call(model: torch.nn.Module) -> bool:
+    return "__call__" in vars(type(model))
+
+
+def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:
+    if not callable(model):
+        raise InvalidOption(
+            f"compile takes a function or an nn.Module, not {type(model).__name__}",
+            hint="as a decorator with arguments write @flambeau.compile(fullgraph=True)",
+        )
+    if isinstance(model, type):
+        raise InvalidOption("compile takes an instance or a function, not a class", hint="compile the instances")
+    if arguments["dynamic"] not in (None, True, False):
+        raise InvalidOption(f"dynamic takes None, True or False, not {arguments['dynamic']!r}")
+
+
+def _configured_backend(arguments: Mapping[str, Any], options: Options, recorder: Recorder | None) -> Backend:
+    """The backend with the options bound that it understands."""
+    backend = lookup_backend(arguments["backend"])
+    if backend is inductor:
+        return _own(functools.partial(inductor, options=options, recorder=recorder))
+    if getattr(backend, "wants_real_inputs", True):
+        label = (
+            arguments["backend"] if isinstance(arguments["backend"], str) else getattr(backend, "__name__", "backend")
+        )
+        extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
+        return checked(functools.partial(backend, **extra) if extra else backend, label)
+    return backend
+
+
+def _own(backend: Any) -> Backend:
+    """Mark a backend as one that reads fake example inputs."""
+    backend.wants_real_inputs = False
+    return backend  # type: ignore[no-any-return]

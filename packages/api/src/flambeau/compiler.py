@@ -1,0 +1,60 @@
+"""`flambeau.compiler`: the names of `torch.compiler` and of the `torch._dynamo` helpers in daily use.
+
+In: functions and tensors. Out: marks on them that capture reads, or answers about the compiler's state.
+"""
+
+from __future__ import annotations
+
+from flambeau_capture import (
+    allow_in_graph,
+    disable,
+    graph_break,
+    is_capturing,
+    mark_dynamic,
+    mark_static,
+    mark_unbacked,
+    maybe_mark_dynamic,
+)
+from flambeau_capture import reset as _reset_capture
+
+from .backends import list_backends, lookup_backend, register_backend
+from .compile import compile
+from .defaults import config
+from .log import set_logs
+from .options import list_mode_options, list_options
+
+__all__ = [
+    "allow_in_graph",
+    "compile",
+    "config",
+    "disable",
+    "graph_break",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "list_backends",
+    "list_mode_options",
+    "list_options",
+    "lookup_backend",
+    "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
+    "register_backend",
+    "reset",
+    "set_logs",
+]
+
+
+def reset() -> None:
+    """Forget every compiled entry of this process; the disk cache stays."""
+    _reset_capture()
+
+
+def is_compiling() -> bool:
+    """True while the code that asks is being captured; in plain Python it is False."""
+    return is_capturing()
+
+
+def is_dynamo_compiling() -> bool:
+    """The same question under the name that existing code asks."""
+    return is_capturing()

@@ -1,0 +1,182 @@
+"""When two captured graphs compile to the same thing: the cache key of a graph.
+
+In: a `GraphModule` as capture makes it and its example inputs. Out: a dict of named parts (so that a miss can be explained by
+the part that differs), or `Uncacheable` with the reason. Everything that a later stage reads must be in here: the nodes, the
+inputs' properties and which of them share storage, symbolic shapes, constants' contents, global state, versions.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from .options import Options
+
+_PACKAGES = ("flambeau_autograd", "flambeau_inductor", "flambeau_runtime", "flambeau")
+_MAX_CONSTANT_BYTES = 1 << 20
+_TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format)
+
+
+class Uncacheable(Exception):
+    """The graph has no stable key; the message says what part of it has none."""
+
+
+def graph_key(gm: fx.GraphModule, options: Options) -> dict[str, str]:
+    """Name of a part -> its text.
+
+    Raises:
+        Uncacheable: for a target that cannot be named (a local function, a submodule) or a large constant.
+    """
+    return {
+        "graph": _graph_text(gm),
+        "options": options.cache_key(),
+        "state": _global_state(),
+        "versions": _versions(),
+    }
+
+
+def _graph_text(gm: fx.GraphModule) -> str:
+    numbers: dict[fx.Node, int] = {}
+    storages: dict[int, int] = {}
+    lines = []
+    for node in gm.graph.nodes:
+        numbers[node] = len(numbers)
+        parts = [node.op, _target(gm, node), _argument(node.args, numbers), _argument(node.kwargs, numbers)]
+        if node.op == "placeholder":
+            parts.append(_value(node.meta.get("val"), storages))
+            parts.append("static" if node.meta.get("static") else "")
+        lines.append(" ".join(parts))
+    return "\n".join(lines)
+
+
+def _target(gm: fx.GraphModule, node: fx.Node) -> str:
+    if node.op in ("placeholder", "output"):
+        return ""
+    if node.op == "call_method":
+        return str(node.target)
+    if node.op == "get_attr":
+        return _constant(functools.reduce(getattr, str(node.target).split("."), gm))
+    if node.op == "call_module":
+        raise Uncacheable(f"submodule {node.target}")
+    return _function(node.target)
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, torch.Tensor) and type(value) in (Tensor, torch.nn.Parameter):
+        if value.numel() * value.element_size() > _MAX_CONSTANT_BYTES or value.layout is not torch.strided:
+            raise Uncacheable("a large constant tensor")
+        data = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+        return f"{_value(value, {})} {hashlib.sha256(data).hexdigest()}"
+    raise Uncacheable(f"a constant of type {type(value).__name__}")
+
+
+def _function(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        return f"{target.namespace}::{target._schema}"
+    name, module = getattr(target, "__qualname__", None), getattr(target, "__module__", None)
+    module = module or getattr(getattr(target, "__objclass__", None), "__module__", None)
+    if name is None:
+        raise Uncacheable(f"the function {target!r}")
+    if module is None and getattr(torch._C._VariableFunctions, name.rpartition(".")[2], None) is target:
+        return f"torch.{name}"
+    root = (module or "").partition(".")[0]
+    if root not in ("torch", "_operator", "operator", "math", "builtins") or "<" in name:
+        raise Uncacheable(f"the function {module}.{name}, which is not torch's")
+    return f"{module}.{name}"
+
+
+def _argument(value: Any, numbers: dict[fx.Node, int]) -> str:
+    if isinstance(value, fx.Node):
+        return f"%{numbers[value]}"
+    if isinstance(value, bool | int | float | complex | str | bytes) or value is None or value is Ellipsis:
+        return f"{type(value).__name__}:{value!r}"
+    if isinstance(value, _TORCH_PLAIN):
+        return str(value)
+    if isinstance(value, torch.device):
+        return value.type
+    if isinstance(value, slice):
+        return f"slice({_argument((value.start, value.stop, value.step), numbers)})"
+    if isinstance(value, dict):
+        items = (f"{_argument(k, numbers)}={_argument(v, numbers)}" for k, v in value.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, tuple | list):
+        name = "" if type(value) in (tuple, list) else type(value).__qualname__
+        return f"{name}{'(' if isinstance(value, tuple) else '['}{', '.join(_argument(v, numbers) for v in value)})"
+    if callable(value):
+        return _function(value)
+    raise Uncacheable(f"an argument of type {type(value).__name__}")
+
+
+def _value(value: Any, storages: dict[int, int]) -> str:
+    """Everything about an example value that a stage may look at."""
+    if isinstance(value, Tensor):
+        if value.layout is not torch.strided:
+            raise Uncacheable(f"an input with layout {value.layout}")
+        if type(value).__name__ not in ("FakeTensor", "Tensor", "Parameter"):
+            raise Uncacheable(f"an input of type {type(value).__name__}")
+        storage = storages.setdefault(value.untyped_storage()._cdata, len(storages))
+        facts = (
+            value.dtype, value.device.type, [_size(s) for s in value.shape], [_size(s) for s in value.stride()],
+            _size(value.storage_offset()), value.requires_grad, value.is_leaf, value.is_conj(), value.is_neg(),
+            value.is_inference(), isinstance(value, torch.nn.Parameter), storage,
+        )  # fmt: skip
+        return repr(facts)
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return _size(value)
+    if isinstance(value, int | float | bool) or value is None:
+        return repr(value)
+    raise Uncacheable(f"an input of type {type(value).__name__}")
+
+
+def _size(size: Any) -> str:
+    node = getattr(size, "node", None)
+    if node is None:
+        return repr(size)
+    ranges = node.shape_env.bound_sympy(node.expr) if node.shape_env is not None else ""
+    return f"{node.expr} hint={node.hint if node.has_hint() else None} in {ranges}"
+
+
+def _global_state() -> str:
+    autocast = [
+        (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")
+    ]
+    facts = (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        autocast,
+        torch.is_autocast_cache_enabled(),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.mkldnn.enabled,
+        torch.backends.cuda.matmul.allow_tf32,
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cuda.mem_efficient_sdp_enabled(),
+        torch.backends.cuda.math_sdp_enabled(),
+    )
+    return repr(facts)
+
+
+@functools.cache
+def _versions() -> str:
+    """torch, the processor's instruction set and the contents of our own sources."""
+    digest = hashlib.sha256()
+    for name in _PACKAGES:
+        folder = Path(str(import_module(name).__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return repr((torch.__version__, platform.machine(), _cpu_capability(), digest.hexdigest()))
+
+
+def _cpu_capability() -> str:
+    probe: Callable[[], str] = torch.backends.cpu.get_cpu_capability
+    return probe()

@@ -1,0 +1,144 @@
+"""`FLAMBEAU_LOGS`: which artifacts of a compilation are printed, and the only place that configures structlog.
+
+In: a string such as `"graph_breaks,recompiles,+guards"` (from the environment or `set_logs`). Out: structlog events whose
+`artifact` is enabled go to standard error, the rest are dropped before they are rendered. Silent by default, but for warnings.
+The packages log with `structlog.get_logger("flambeau.<package>")` and bind `artifact=<name>`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import structlog
+from attrs import frozen
+
+from .errors import UnknownName
+
+#: Artifact name -> what it shows. The names are those of TORCH_LOGS.
+ARTIFACTS: Mapping[str, str] = {
+    "graph_breaks": "each graph break with the user's file and line, the reason and a hint",
+    "recompiles": "why a frame was compiled again: the first guard that failed",
+    "recompiles_verbose": "every guard that failed, for every cached entry",
+    "guards": "the guards of each compiled frame",
+    "graph_code": "each captured graph as Python code",
+    "graph": "each captured graph as a table",
+    "graph_sizes": "sizes of every tensor in the captured graph",
+    "bytecode": "the original and the rewritten bytecode of each frame",
+    "side_effects": "mutations that are replayed after the graph",
+    "dynamic": "symbols, ranges and specialisations of dynamic shapes",
+    "aot_joint_graph": "the joint forward and backward graph",
+    "aot_graphs": "the partitioned forward and backward graphs",
+    "post_grad_graphs": "ATen graphs after inductor's passes",
+    "ir_pre_fusion": "loop IR before fusion",
+    "ir_post_fusion": "kernel bodies after fusion",
+    "fusion": "which operations were fused, and why others were not",
+    "fallbacks": "operations that became library calls, with the reason",
+    "output_code": "the program and the kernels of each artifact",
+    "kernel_code": "the source of each generated kernel",
+    "caching": "cache hits, misses and the reason of each miss",
+    "perf_hints": "missed optimisations",
+    "timings": "seconds spent in each stage of a compilation",
+}
+
+
+@frozen
+class LogSettings:
+    """Which artifacts are shown.
+
+    Attributes:
+        artifacts: enabled artifact names.
+        level: the lowest level shown for events that carry no artifact.
+    """
+
+    artifacts: frozenset[str] = frozenset()
+    level: int = logging.WARNING
+
+
+def parse(text: str) -> LogSettings:
+    """Read a `FLAMBEAU_LOGS` value.
+
+    Args:
+        text: comma separated artifact names; `+name` is accepted for `name`, `-name` switches one off, `all` means every one,
+            `debug` and `info` lower the level of the events that belong to no artifact.
+
+    Raises:
+        UnknownName: for a name that is no artifact.
+    """
+    chosen: set[str] = set()
+    level = logging.WARNING
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name = word.lstrip("+-")
+        if name in ("debug", "info"):
+            level = min(level, logging.DEBUG if name == "debug" else logging.INFO)
+        elif name == "all":
+            chosen.update(ARTIFACTS)
+        elif name not in ARTIFACTS:
+            raise UnknownName("log artifact", name, [*ARTIFACTS, "all", "debug", "info"])
+        elif word.startswith("-"):
+            chosen.discard(name)
+        else:
+            chosen.add(name)
+    return LogSettings(frozenset(chosen), level)
+
+
+def _level_number(method: str) -> int:
+    return logging.getLevelNamesMapping().get(method.upper(), logging.INFO)
+
+
+def _select(settings: LogSettings) -> Any:
+    """A structlog processor that drops what is not enabled."""
+
+    def processor(logger: Any, method: str, event: dict[str, Any]) -> dict[str, Any]:
+        artifact = event.get("artifact")
+        shown = artifact in settings.artifacts if artifact else False
+        if not shown and _level_number(method) < settings.level:
+            raise structlog.DropEvent
+        return event
+
+    return processor
+
+
+def _render(logger: Any, method: str, event: dict[str, Any]) -> str:
+    """One line of key=value pairs; multi-line text (graphs, code) follows indented below it."""
+    name = event.pop("event")
+    artifact = event.pop("artifact", None)
+    event.pop("level", None)
+    blocks = {key: value for key, value in event.items() if isinstance(value, str) and "\n" in value}
+    pairs = " ".join(f"{key}={value}" for key, value in event.items() if key not in blocks)
+    lines = [f"[flambeau {artifact or method}] {name} {pairs}".rstrip()]
+    for key, text in blocks.items():
+        lines.append(f"  {key}:")
+        lines.extend(f"    {line}" for line in text.rstrip().splitlines())
+    return "\n".join(lines)
+
+
+def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+    """Configure structlog for flambeau's loggers, unless the application already configured it.
+
+    Args:
+        settings: what is shown.
+        stream: where it goes; standard error by default.
+    """
+    wrapper = structlog.make_filtering_bound_logger(logging.DEBUG if settings.artifacts else settings.level)
+    structlog.configure(
+        processors=[_select(settings), _render],
+        wrapper_class=wrapper,
+        logger_factory=structlog.PrintLoggerFactory(file=stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def configure_from_environment() -> None:
+    """Apply `FLAMBEAU_LOGS` once at import, and leave an application's own structlog configuration alone."""
+    text = os.environ.get("FLAMBEAU_LOGS", "")
+    if text or not structlog.is_configured():
+        configure(parse(text))
+
+
+def set_logs(*names: str) -> None:
+    """Switch artifacts on for this process, e.g. `set_logs("graph_breaks", "recompiles")`; no name switches all off."""
+    configure(parse(",".join(names)))

@@ -1,0 +1,69 @@
+"""Compiled modules: what `flambeau.compile(module)` returns.
+
+In: an `nn.Module` and the native region that runs its call. Out: an instance of the same class (of a subclass that differs in
+`__call__` alone) over the *same* `__dict__`: parameters, buffers, hooks, attributes and `state_dict` keys are those of the
+original, live, with no prefix. It deep-copies and pickles as (original, compile arguments).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+
+ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
+
+#: `(module, arguments) -> compiled module`; what `compile.py` passes in, so that copies compile themselves again.
+Recompile = Callable[[torch.nn.Module, Mapping[str, Any]], torch.nn.Module]
+
+
+def rebuild(module: torch.nn.Module, arguments: Mapping[str, Any]) -> torch.nn.Module:
+    """Compile an unpickled module again, with the arguments of the first time."""
+    from .compile import compile
+
+    result: torch.nn.Module = compile(module, **arguments)
+    return result
+
+
+def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Mapping[str, Any]) -> ModuleT:
+    """The original's twin whose `__call__` goes through `region`.
+
+    Args:
+        original: stays as it is and uncompiled; both share every attribute.
+        region: called with the call's arguments.
+        arguments: the keyword arguments of `flambeau.compile`, for copies and pickles.
+    """
+    base = type(original)
+
+    def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return region(*args, **kwargs)
+
+    def reduce_ex(self: torch.nn.Module, protocol: int) -> Any:
+        return rebuild, (original, dict(arguments))
+
+    def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
+        return rebuild(copy.deepcopy(original, memo), arguments)
+
+    namespace = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__slots__": (),
+        "__call__": call,
+        "__reduce_ex__": reduce_ex,
+        "__deepcopy__": deepcopy,
+        "_flambeau_region": region,
+        "_flambeau_original": original,
+    }
+    subclass = type(base)(base.__name__, (base,), namespace)
+    twin = subclass.__new__(subclass)
+    object.__setattr__(twin, "__dict__", original.__dict__)
+    return twin  # type: ignore[no-any-return]
+
+
+def original_of(module: torch.nn.Module) -> torch.nn.Module:
+    """The uncompiled module behind a compiled one; any other module is returned as it is."""
+    found = getattr(type(module), "_flambeau_original", module)
+    return found if isinstance(found, torch.nn.Module) else module

@@ -1,0 +1,166 @@
+"""Modes and options: what `flambeau.compile(mode=..., options=...)` accepts, as one frozen record.
+
+In: a mode name or a dict with the option names of `torch.compile`. Out: `Options`, validated, printable, with a stable cache key.
+One record per option (`OPTIONS`) feeds validation, `list_options()`, and the docs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from .errors import InvalidOption, UnknownName
+
+
+@frozen
+class OptionSpec:
+    """One option.
+
+    Attributes:
+        name: the key in `options={...}`.
+        types: accepted Python types; a bool is not accepted as an int.
+        default: value when it is not given.
+        help: one sentence.
+        cached: whether the value is part of the compilation cache's key.
+        choices: the accepted values, if they are few.
+    """
+
+    name: str
+    types: tuple[type, ...]
+    default: Any
+    help: str
+    cached: bool = True
+    choices: tuple[Any, ...] | None = None
+
+
+def _spec(name: str, default: Any, help: str, *, types: tuple[type, ...] | None = None, **more: Any) -> OptionSpec:
+    return OptionSpec(name, types or (type(default),), default, help, **more)
+
+
+_CALLABLE: tuple[type, ...] = (object,)
+
+_SPECS = (
+    _spec("numerics", "faithful", "'faithful' rounds where eager rounds; 'fast' may not", choices=("faithful", "fast")),
+    _spec("cpu_backend", "cpp", "code generator for CPU tensors", choices=("cpp", "triton")),
+    _spec("triton.cudagraphs", False, "record and replay CUDA graphs"),
+    _spec("max_autotune", False, "choose kernels by measurement"),
+    _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement"),
+    _spec("epilogue_fusion", True, "fuse pointwise work into the tail of templates"),
+    _spec("max_fusion_size", 64, "operations in one kernel at most"),
+    _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one"),
+    _spec("inplace_buffers", True, "let an output overwrite an input that dies"),
+    _spec("fallback_by_default", False, "library calls for everything: a minimal compile"),
+    _spec("fallback_random", True, "random numbers from torch's own generators, equal to eager's"),
+    _spec("deterministic", True, "no choice depends on a measurement"),
+    _spec("fx_graph_cache", True, "keep compiled graphs on disk", cached=False),
+    _spec("force_disable_caches", False, "neither read nor write the disk cache", cached=False),
+    _spec("compile_threads", 0, "parallel compiler processes; 0 = one a core", cached=False),
+    _spec("cpp.threads", -1, "threads of CPU kernels; -1 = torch.get_num_threads() at the call"),
+    _spec("activation_memory_budget", 1.0, "saved activations as a share of eager's (0..1)", types=(float, int)),
+    _spec("size_asserts", True, "check sizes where a library call's result is not what was predicted"),
+    _spec("recompile_limit", 8, "compiled entries of one frame in one region", cached=False),
+    _spec("guard_filter_fn", None, "choose which guards are kept (unsafe)", types=_CALLABLE, cached=False),
+    _spec("suppress_errors", True, "our own failure runs the graph in eager after one warning", cached=False),
+    _spec("executor", "native", "which executor runs the program", choices=("native", "python"), cached=False),
+)
+
+#: Option name -> its record.
+OPTIONS: Mapping[str, OptionSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+
+_MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "default": {},
+        "reduce-overhead": {"triton.cudagraphs": True},
+        "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
+        "max-autotune": {"max_autotune": True, "coordinate_descent_tuning": True, "triton.cudagraphs": True},
+        "lite": {"fallback_by_default": True, "allow_buffer_reuse": False},
+    }
+)
+
+
+def _plain(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(values))
+
+
+@frozen
+class Options:
+    """The options of one compile region, resolved once.
+
+    Attributes:
+        values: option name -> value, only those that differ from the default.
+    """
+
+    values: Mapping[str, Any] = field(factory=dict, converter=_plain)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in OPTIONS:
+            raise UnknownName("option", name, OPTIONS)
+        return self.values.get(name, OPTIONS[name].default)
+
+    def cache_key(self) -> str:
+        """The part of a cache key that the options contribute."""
+        return repr(sorted((k, v) for k, v in self.values.items() if OPTIONS[k].cached))
+
+    def with_(self, **changes: Any) -> Options:
+        """A copy with some options changed; dots in names are written as double underscores."""
+        renamed = {name.replace("__", "."): value for name, value in changes.items()}
+        return evolve(self, values={**self.values, **_validated(renamed)})
+
+
+def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
+    result = {}
+    for name, value in given.items():
+        spec = OPTIONS.get(name)
+        if spec is None:
+            raise UnknownName("option", name, OPTIONS)
+        wrong_type = not isinstance(value, spec.types) or (isinstance(value, bool) and bool not in spec.types)
+        if wrong_type and spec.types is not _CALLABLE:
+            expected = " or ".join(kind.__name__ for kind in spec.types)
+            raise InvalidOption(f"option {name!r} takes {expected}, not {value!r}", hint=spec.help)
+        if spec.choices is not None and value not in spec.choices:
+            raise UnknownName(f"value of option {name!r}", value, map(str, spec.choices))
+        if value != spec.default:
+            result[name] = value
+    return result
+
+
+def resolve(mode: str | None, options: Mapping[str, Any] | None) -> Options:
+    """The `Options` of a compile call.
+
+    Args:
+        mode: one of `list_mode_options()`, or None.
+        options: option name -> value, or None. A key of `"guard_filter_fn"` is capture's.
+
+    Raises:
+        InvalidOption: when both are given, or a value has the wrong type.
+        UnknownName: for an unknown mode, option or choice.
+    """
+    if mode is not None and options is not None:
+        raise InvalidOption(
+            "mode and options exclude each other",
+            hint=f"write what the mode sets into the options: {dict(_MODES.get(mode, {}))}",
+        )
+    if mode is not None:
+        if mode not in _MODES:
+            raise UnknownName("mode", mode, _MODES)
+        return Options(_validated(_MODES[mode]))
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidOption(f"options takes a dict, not {type(options).__name__}")
+    return Options(_validated(options or {}))
+
+
+def list_mode_options(mode: str | None = None) -> dict[str, Any]:
+    """Mode name -> the options it sets; with `mode`, that mode's options alone."""
+    if mode is None:
+        return {name: dict(values) for name, values in _MODES.items()}
+    if mode not in _MODES:
+        raise UnknownName("mode", mode, _MODES)
+    return dict(_MODES[mode])
+
+
+def list_options() -> list[str]:
+    """Names of all options, sorted."""
+    return sorted(OPTIONS)
