@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from attrs import frozen
+from attrs import Factory, frozen
 from tests.models import zoo
 from torch import Tensor, nn
 
@@ -21,7 +21,7 @@ class Workload:
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, Any] = Factory(dict)
     train: bool = False
 
 

@@ -22,12 +22,16 @@ def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-4, atol: float =
         if isinstance(theirs, Tensor):
             assert isinstance(ours, Tensor), f"leaf {number}: {type(ours)}"
             assert ours.requires_grad == theirs.requires_grad, f"leaf {number}: requires_grad"
-            torch.testing.assert_close(
-                ours, theirs, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"leaf {number}: {m}"
-            )
+            _assert_close(number, ours, theirs, rtol, atol)
         else:
             assert type(ours) is type(theirs), f"leaf {number}"
             assert ours == theirs or (ours != ours and theirs != theirs), f"leaf {number}: {ours!r} != {theirs!r}"
+
+
+def _assert_close(number: int, ours: Tensor, theirs: Tensor, rtol: float, atol: float) -> None:
+    torch.testing.assert_close(
+        ours, theirs, rtol=rtol, atol=atol, equal_nan=True, msg=lambda message: f"leaf {number}: {message}"
+    )
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor | None]:
