@@ -1,0 +1,54 @@
+"""`FLAMBEAU_LOGS`: parsing, selection, rendering."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from flambeau import log
+from flambeau.errors import UnknownName
+
+
+@pytest.fixture(autouse=True)
+def own_configuration() -> Iterator[None]:
+    """Leave structlog as it was."""
+    yield
+    structlog.reset_defaults()
+    log.configure(log.LogSettings())
+
+
+def test_parse() -> None:
+    """Plus is accepted, minus switches off, debug lowers the level."""
+    assert log.parse("graph_breaks,+recompiles").artifacts == {"graph_breaks", "recompiles"}
+    assert "guards" not in log.parse("all,-guards").artifacts
+    assert log.parse("debug").level == logging.DEBUG
+    with pytest.raises(UnknownName, match="graph_breaks"):
+        log.parse("graph_break")
+
+
+def test_silent_by_default_and_selected_on_demand() -> None:
+    """An artifact's events are shown only when it is enabled; warnings always."""
+    stream = io.StringIO()
+    log.configure(log.parse("recompiles"), stream)
+    logger = structlog.get_logger("flambeau.test")
+    logger.debug("recompile", artifact="recompiles", reason="size 0: expected 3, actual 4")
+    logger.debug("graph", artifact="graph_code", code="def f(): ...")
+    logger.info("stage")
+    logger.warning("fallback", operation="aten.mode")
+    lines = stream.getvalue().splitlines()
+    assert lines == [
+        "[flambeau recompiles] recompile reason=size 0: expected 3, actual 4",
+        "[flambeau warning] fallback operation=aten.mode",
+    ]
+
+
+def test_multi_line_values_are_indented_blocks() -> None:
+    """Code is readable, not a quoted string."""
+    stream = io.StringIO()
+    log.configure(log.parse("graph_code"), stream)
+    structlog.get_logger("flambeau.test").debug("captured", artifact="graph_code", code="a = 1\nb = 2")
+    assert stream.getvalue().splitlines()[1:] == ["  code:", "    a = 1", "    b = 2"]
