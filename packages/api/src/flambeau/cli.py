@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import torch
+
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import default_store
 from flambeau_runtime.errors import CompilerUnavailable
