@@ -1,0 +1,58 @@
+"""What the stages after capture assumed about symbolic sizes, as text that a cache can keep.
+
+In: the fake inputs of a graph. Out: the expressions that their `ShapeEnv` holds; and, on a cache hit, the same expressions
+asserted again in the new `ShapeEnv`, so that capture turns them into guards exactly as after a full compilation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy import functions as shape_functions
+
+_NAMESPACE: dict[str, Any] = {
+    **{name: value for name, value in vars(shape_functions).items() if inspect.isclass(value)},
+    **{name: getattr(sympy, name) for name in ("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not")},
+}
+
+
+def shape_env_of(inputs: Sequence[Any]) -> ShapeEnv | None:
+    """The one `ShapeEnv` behind the symbolic sizes of a graph's inputs; None when every size is a number."""
+    for value in inputs:
+        if isinstance(value, torch.Tensor):
+            mode = getattr(value, "fake_mode", None)
+            if mode is not None and mode.shape_env is not None:
+                return mode.shape_env  # type: ignore[no-any-return]
+        elif isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return value.node.shape_env  # type: ignore[no-any-return]
+    return None
+
+
+def shape_guards(inputs: Sequence[Any]) -> list[str]:
+    """Every expression assumed so far, in order."""
+    env = shape_env_of(inputs)
+    return [] if env is None else [str(guard.expr) for guard in env.guards]
+
+
+def replay_guards(guards: Sequence[str], inputs: Sequence[Any]) -> bool:
+    """Assume the expressions again.
+
+    Returns:
+        False when one does not hold for the sizes at hand, or names a symbol that is not there: then the entry is of no use.
+    """
+    env = shape_env_of(inputs)
+    if env is None or not guards:
+        return not guards
+    symbols = {str(symbol): symbol for symbol in env.var_to_range}
+    for text in guards:
+        expression = sympy.sympify(text, locals={**_NAMESPACE, **symbols})
+        if not all(str(symbol) in symbols for symbol in expression.free_symbols):
+            return False
+        if not env.evaluate_expr(expression):
+            return False
+    return True
