@@ -125,3 +125,97 @@ def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: 
             store.put(key, compiled.to_bytes())
     with _timed(recorder, "load"):
         return _assemble(compiled, options, gm, inputs, recorder, cached=False, prepared=prepared)
+
+
+def _for_this_machine(options: Options) -> Options:
+    """Without a C++ compiler, the options of a program of library calls; the runtime has warned once."""
+    if options["fallback_by_default"] or options["cpu_backend"] != "cpp":
+        return options
+    try:
+        find_toolchain()
+    except CompilerUnavailable:
+        return options.with_(fallback_by_default=True)
+    return options
+
+
+def _cache_key(gm: fx.GraphModule, options: Options) -> CacheKey | None:
+    if not options["fx_graph_cache"] or options["force_disable_caches"]:
+        return None
+    try:
+        return CacheKey(CACHE_KIND, graph_key(gm, options))
+    except Uncacheable as reason:
+        logger.info("graph_not_cached", artifact="caching", reason=str(reason))
+        return None
+
+
+def _read(key: CacheKey, store: Store, inputs: list[Any]) -> CompiledGraph | None:
+    data = store.get(key)
+    if data is None:
+        logger.debug("graph_miss", artifact="caching", why=store.why(key))
+        return None
+    try:
+        found = CompiledGraph.from_bytes(data)
+    except (ValueError, TypeError, KeyError) as error:
+        logger.warning("cached_graph_unreadable", artifact="caching", reason=str(error))
+        store.remove(key)
+        return None
+    if not replay_guards(found.guards, inputs):
+        return None
+    return found
+
+
+def _self_contained(compiled: CompiledGraph) -> bool:
+    """Whether the artifacts carry every constant: a cached graph has no other place to take one from."""
+    artifacts = [a for a in (compiled.forward, compiled.backward) if a is not None]
+    return all(constant.data is not None for artifact in artifacts for constant in artifact.constants)
+
+
+def _assemble(
+    compiled: CompiledGraph,
+    options: Options,
+    gm: fx.GraphModule,
+    inputs: list[Any],
+    recorder: Recorder,
+    *,
+    cached: bool,
+    prepared: autograd.Prepared | None = None,
+) -> CompiledFn:
+    """Load both programs and join them."""
+    programs = [("forward", compiled.forward, None if prepared is None else prepared.forward)]
+    if compiled.backward is not None:
+        programs.append(("backward", compiled.backward, None if prepared is None else prepared.backward))
+    loaded = []
+    for kind, artifact, graph in programs:
+        recorder.programs.append(_program_record(kind, artifact, cached))
+        logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=artifact.text())
+        for library in artifact.libraries:
+            logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
+        constants = [] if graph is None else _constants(artifact, graph)
+        loaded.append(runtime.load(artifact, constants=constants, executor=options["executor"]))
+    return autograd.assemble(compiled.signature, *loaded)
+
+
+def _constants(artifact: runtime.Artifact, graph: fx.GraphModule) -> list[torch.Tensor]:
+    return [graph.get_parameter_or_buffer(spec.name) for spec in artifact.constants if spec.data is None]
+
+
+def _program_record(kind: str, artifact: runtime.Artifact, cached: bool) -> ProgramRecord:
+    calls: dict[str, int] = {}
+    kernels = 0
+    fused: set[str] = set()
+    for instruction in artifact.program.instructions:
+        if isinstance(instruction, runtime.Launch):
+            kernels += 1
+            fused.update(artifact.kernels[instruction.kernel].meta.get("origins", ()))
+        elif isinstance(instruction, runtime.Call):
+            calls[instruction.op] = calls.get(instruction.op, 0) + 1
+    return ProgramRecord(kind, kernels, calls, len(fused), cached, artifact.text())
+
+
+@contextmanager
+def _timed(recorder: Recorder, stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        recorder.spent(stage, time.perf_counter() - start)
