@@ -193,9 +193,7 @@ class _Lowering:
 
     def _slot(self, i: Instruction) -> None:
         name = i.name
-        if name == "LOAD_CLOSURE" and BEHAVIOUR.closure_by_load_fast:
-            name = "LOAD_FAST"
-        elif name == "LOAD_FAST_CHECK" and BEHAVIOUR.load_fast_is_checked:
+        if (name == "LOAD_CLOSURE" and BEHAVIOUR.closure_by_load_fast) or (name == "LOAD_FAST_CHECK" and BEHAVIOUR.load_fast_is_checked):
             name = "LOAD_FAST"
         self._put(i.position, i.handler, name, self.slots[i.value])
 

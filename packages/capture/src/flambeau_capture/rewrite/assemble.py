@@ -1,0 +1,91 @@
+"""The replacement code of a traced frame.
+
+In: the frame, what tracing it gave, and the compiled graph. Out: a code object with the frame code's arguments, cells and free
+variables, which loads the graph's inputs, calls it, replays effects, and returns (or runs the instruction that broke the graph
+and goes on in a resume function).
+
+Order is what keeps this right: everything is loaded and made before anything is changed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from attrs import evolve
+
+from ..bytecode.encode import spec_of
+from ..bytecode.model import Position
+from ..effects.replay import replay, values_of
+from ..frame import FrameInfo
+from ..graph.captured import Break, FrameResult
+from .break_point import BreakPoint, analyse, emit_break
+from .emitter import Emitter
+from .resume import CannotResume
+
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def assemble(frame: FrameInfo, result: FrameResult, compiled: Callable[..., Any] | None) -> CodeType:
+    """The code to run in place of `frame.code`.
+
+    Raises CannotResume when the frame cannot be cut where tracing stopped: it has to run in plain Python then.
+    """
+    code = frame.code
+    if code.co_flags & _SUSPENDS:
+        raise CannotResume("generators and coroutines are not rewritten")
+    point = analyse(code, result.exit) if isinstance(result.exit, Break) else None
+    e = Emitter(evolve(spec_of(code), names=(), constants=code.co_consts[:1]), _first_position(code), frame.builtins)
+    if result.graph is not None:
+        assert compiled is not None, "a graph was traced but no compiled callable given"
+        _call_graph(e, result, compiled)
+    _prepare(e, result, point)
+    e.seal()
+    for effect in result.effects:
+        replay(e, effect)
+    if point is not None:
+        emit_break(e, point)
+    else:
+        assert not isinstance(result.exit, Break)
+        e.value(result.exit.value)
+        e.ret()
+    return e.finish()
+
+
+def _first_position(code: CodeType) -> Position:
+    return Position(code.co_firstlineno, code.co_firstlineno, 0, 0)
+
+
+def _call_graph(e: Emitter, result: FrameResult, compiled: Callable[..., Any]) -> None:
+    """Call the compiled graph; its outputs become what the output values stand for."""
+    e.plan(result.inputs)
+    e.pinned(compiled, "compiled graph")
+    for source in result.inputs:
+        e.source(source)
+    if getattr(compiled, "_boxed_call", False):
+        e.build("list", len(result.inputs))
+        e.call(1)
+    else:
+        e.call(len(result.inputs))
+    if not result.outputs:
+        e.pop()
+        return
+    e.unpack(len(result.outputs))
+    for output in result.outputs:
+        name = e.temp()
+        e.store_local(name)
+        e.bind(output, name)
+
+
+def _prepare(e: Emitter, result: FrameResult, point: BreakPoint | None) -> None:
+    """Make every object that is needed after the first change."""
+    for effect in result.effects:
+        for value in values_of(effect):
+            e.prepare(value)
+    if point is not None:
+        for value in point.values():
+            e.prepare(value)
+    elif result.effects and not isinstance(result.exit, Break):
+        e.prepare(result.exit.value)

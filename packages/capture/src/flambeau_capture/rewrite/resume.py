@@ -1,0 +1,150 @@
+"""Resume functions: the rest of a function, from one instruction on.
+
+In: a code object, the index of the normalised instruction to go on at, what lies on the stack there, and which locals are passed.
+Out: `ResumeCode`, an ordinary function's code: its arguments are the stack (bottom first) and the locals, its free variables are
+the cells and free variables of the original, its body is the part of the original that can still be reached, with the original's
+positions and exception handlers. So `try` and `with` blocks that are open at the break stay open in the resume function.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CodeType
+
+from attrs import evolve, frozen
+
+from ..bytecode.encode import spec_of
+from ..bytecode.flow import reachable
+from ..bytecode.lower import write_code
+from ..bytecode.model import Handler, Instruction
+from ..bytecode.normalise import decode_normalised
+
+_SUFFIX = re.compile(r"\.resume_at_\d+$")
+_LOCALS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "STORE_FAST", "DELETE_FAST", "MAKE_CELL"})
+_SEES_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack", "f_locals", "breakpoint", "set_trace"})
+FIRST_ARGUMENT = "__first"
+
+
+class CannotResume(Exception):
+    """The frame cannot be cut here without changing what it does; it has to run in plain Python. The argument is the reason."""
+
+
+class Slot(enum.Enum):
+    """What a stack slot holds at the cut."""
+
+    VALUE = "value"
+    NULL = "null"
+    HANDLED = "handled"
+    """The exception that was being handled before; passed is the exception being handled *now*, the rest follows from it."""
+
+
+@frozen
+class ResumeCode:
+    """A resume function's code. `parameters` are its argument names: `__stack_<i>` or a local's name; `free` its free variables."""
+
+    code: CodeType
+    parameters: tuple[str, ...]
+    free: tuple[str, ...]
+
+
+def stack_parameter(index: int) -> str:
+    """The name of the argument that holds stack slot `index`."""
+    return f"__stack_{index}"
+
+
+def base_name(name: str) -> str:
+    """A function's own name, without what earlier cuts added."""
+    return _SUFFIX.sub("", name)
+
+
+@lru_cache(maxsize=512)
+def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables: tuple[str, ...]) -> ResumeCode:
+    """The code that goes on at instruction `target` of `decode_normalised(code)`; `variables` are the locals passed."""
+    instructions = decode_normalised(code)
+    kept = reachable(instructions, target)
+    free = (*code.co_cellvars, *code.co_freevars)
+    parameters = [stack_parameter(at) for at, slot in enumerate(slots) if slot is not Slot.NULL]
+    first = first_argument(code, target)
+    if first is not None:
+        parameters.insert(0, FIRST_ARGUMENT if first in free else first)
+    parameters.extend(name for name in variables if name not in parameters)
+    prologue = _prologue(instructions[target], slots, kept[0] != target)
+    body = _body(instructions, kept, target, prologue)
+    used = {i.value for i in body if i.name in _LOCALS} - set(free) - set(parameters)
+    line = _line(instructions[target], code)
+    suffix = f".resume_at_{line}"
+    spec = evolve(
+        spec_of(code),
+        name=base_name(code.co_name) + suffix,
+        qualified_name=base_name(code.co_qualname) + suffix,
+        flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
+        argument_count=len(parameters),
+        positional_only_count=0,
+        keyword_only_count=0,
+        variables=(*parameters, *sorted(used)),
+        cells=(),
+        free=free,
+        names=(),
+        constants=code.co_consts[:1],
+    )
+    return ResumeCode(write_code(body, spec), tuple(parameters), free)
+
+
+def _line(instruction: Instruction, code: CodeType) -> int:
+    return instruction.position.line or code.co_firstlineno
+
+
+def _prologue(target: Instruction, slots: Sequence[Slot], jump: bool) -> list[Instruction]:
+    """Put the stack back; arguments that hold it are dropped, so that nothing lives longer than it would have."""
+    out: list[Instruction] = []
+
+    def put(name: str, value: str | None = None) -> None:
+        out.append(Instruction(name, value=value, position=target.position))
+
+    for at, slot in enumerate(slots):
+        if slot is Slot.NULL:
+            put("PUSH_NULL")
+            continue
+        put("LOAD_FAST", stack_parameter(at))
+        put("DELETE_FAST", stack_parameter(at))
+        if slot is Slot.HANDLED:
+            put("PUSH_EXC_INFO")
+            put("POP_TOP")
+    if jump:
+        put("JUMP")
+    return out
+
+
+def _body(instructions: Sequence[Instruction], kept: Sequence[int], target: int, prologue: list[Instruction]) -> tuple[Instruction, ...]:
+    place = {index: len(prologue) + at for at, index in enumerate(kept)}
+    if prologue and prologue[-1].name == "JUMP":
+        prologue[-1] = evolve(prologue[-1], target=place[target])
+    body = list(prologue)
+    for index in kept:
+        i = instructions[index]
+        handler = i.handler
+        if handler is not None:
+            handler = Handler(place[handler.target], handler.depth, handler.lasti)
+        if handler is not i.handler or i.target is not None:
+            i = evolve(i, target=None if i.target is None else place[i.target], handler=handler)
+        body.append(i)
+    return tuple(body)
+
+
+def first_argument(code: CodeType, target: int) -> str | None:
+    """The argument that `super()` without arguments would look up in the rest of the function; None when nothing does."""
+    if "__class__" not in code.co_freevars or not code.co_argcount:
+        return None
+    instructions = decode_normalised(code)
+    rest = (instructions[index] for index in reachable(instructions, target))
+    return code.co_varnames[0] if any(i.value == "super" for i in rest if i.name == "LOAD_GLOBAL") else None
+
+
+@lru_cache(maxsize=512)
+def sees_locals(code: CodeType) -> bool:
+    """Whether the function may look at its own locals by other means than naming them."""
+    return not _SEES_LOCALS.isdisjoint(code.co_names)
