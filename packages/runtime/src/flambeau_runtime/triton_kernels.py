@@ -62,6 +62,7 @@ class CompileRequest:
     num_warps: int = 4
     num_stages: int = 1
     arch: int = DEFAULT_ARCH
+    asserts: bool = False
 
     @classmethod
     def from_meta(cls, source: str, entry: str, meta: Mapping[str, Any], arch: int = DEFAULT_ARCH) -> CompileRequest:
@@ -75,6 +76,7 @@ class CompileRequest:
             num_warps=int(meta.get("num_warps", 4)),
             num_stages=int(meta.get("num_stages", 1)),
             arch=arch,
+            asserts=bool(meta.get("asserts", False)),
         )
 
     def arguments(self) -> dict[str, Any]:
@@ -86,6 +88,7 @@ class CompileRequest:
             "num_warps": self.num_warps,
             "num_stages": self.num_stages,
             "arch": self.arch,
+            "asserts": self.asserts,
         }
 
 

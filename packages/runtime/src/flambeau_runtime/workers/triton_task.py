@@ -39,11 +39,12 @@ def compile_entry(
     num_warps: int,
     num_stages: int,
     arch: int,
+    asserts: bool = False,
 ) -> tuple[dict[str, Any], bytes]:
     """Compile for compute capability ``arch`` (90 is sm_90): ``(facts, cubin)``.
 
     ``signature`` maps every non-constexpr parameter to Triton's type text (``"*fp32"``, ``"i32"``); parameters named in
-    ``divisible`` are promised to be multiples of 16 (pointers: bytes).
+    ``divisible`` are promised to be multiples of 16 (pointers: bytes). ``asserts`` keeps the kernel's ``device_assert``s.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -56,6 +57,8 @@ def compile_entry(
     request = ASTSource(fn=function, signature=types, constexprs=dict(constexprs), attrs=attributes)
     # Fusing a multiply and an add of two separate eager operations into one rounding would change results.
     options = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": False}
+    if asserts:
+        options |= {"debug": True, "sanitize_overflow": False}
     compiled = triton.compile(request, target=GPUTarget("cuda", arch, 32), options=options)
     meta = compiled.metadata
     facts = {
@@ -88,6 +91,9 @@ def import_interpreter() -> None:
         import triton.language  # noqa: F401
     finally:
         _restore(before)
+    from flambeau_runtime import triton_interpreter
+
+    triton_interpreter.install()
 
 
 def interpret_entry(source: str, entry: str, grid: tuple[int, int, int], args: dict[str, Any]) -> None:
@@ -100,7 +106,17 @@ def interpret_entry(source: str, entry: str, grid: tuple[int, int, int], args: d
     try:
         function = load_entry(source, entry)
         if 0 not in grid:
+            from flambeau_runtime.triton_interpreter import Libdevice, install
+
+            install()
+            function.fn.__globals__["libdevice"] = Libdevice()
             function[grid](**args)
+    except Exception as error:
+        # Triton wraps what a kernel raises.
+        cause = error.__cause__ or error.__context__
+        if isinstance(cause, IndexError):
+            raise cause from None
+        raise
     finally:
         _restore(before)
 

@@ -1,0 +1,105 @@
+"""From a kernel's axes to the few flat loops a GPU program walks.
+
+In: the outer and inner axes of a ``KernelBody`` and the indices its statements use. Out: a ``Space``: one or two tiles (``x``;
+``y`` and ``x`` where reads and writes are contiguous along different axes; ``x`` and ``r`` with a reduction) and, for every axis,
+the expression of the tiles that gives its value. Each tile is a row-major flattening of neighbouring axes, so that an index
+that runs through memory in order simplifies to the tile's own symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import frozen
+
+from .. import expr as ex
+from ..expr import ONE, Expr, Symbol
+from ..ir.kernel import KernelBody, Statement, Store
+from ..ir.layout import product
+from ..ir.loops import Axis
+from ..ir.scalar import loads
+
+
+@frozen
+class Tile:
+    """One flat loop: ``prefix`` is ``"x"``, ``"y"`` or ``"r"``; ``symbol`` runs over ``[0, numel)``."""
+
+    prefix: str
+    symbol: Expr
+    numel: Expr
+
+
+@frozen
+class Space:
+    """``tiles`` in the order of a block's dimensions; ``values`` maps each axis symbol to an expression of tile symbols."""
+
+    tiles: tuple[Tile, ...]
+    values: Mapping[Expr, Expr]
+
+    def tile(self, prefix: str) -> Tile | None:
+        """The tile called ``prefix``, if there is one."""
+        return next((tile for tile in self.tiles if tile.prefix == prefix), None)
+
+
+def space_of(body: KernelBody) -> Space:
+    """The tiles of ``body``."""
+    if body.inner:
+        parts = [("x", body.outer), ("r", body.inner)]
+    else:
+        split = _transposed_split(body)
+        parts = [("x", body.outer)] if split is None else [("y", body.outer[:split]), ("x", body.outer[split:])]
+    tiles: list[Tile] = []
+    values: dict[Expr, Expr] = {}
+    for prefix, axes in parts:
+        tile, mapping = flatten(axes, prefix)
+        tiles.append(tile)
+        values.update(mapping)
+    return Space(tuple(tiles), values)
+
+
+def flatten(axes: Sequence[Axis], prefix: str) -> tuple[Tile, dict[Expr, Expr]]:
+    """One tile over ``axes`` in row-major order, and each axis as an expression of it."""
+    numel = product([axis.size for axis in axes])
+    symbol = Symbol(f"{prefix}i", bound=numel)
+    values: dict[Expr, Expr] = {}
+    stride: Expr = ONE
+    for position, axis in reversed(list(enumerate(axes))):
+        if axis.size is ONE:
+            values[axis.symbol] = ex.ZERO
+            continue
+        value = symbol // stride
+        outermost = all(other.size is ONE for other in axes[:position])
+        values[axis.symbol] = value if outermost else value % axis.size
+        stride = stride * axis.size
+    return Tile(prefix, symbol, numel), values
+
+
+def statement_indices(statement: Statement) -> Iterable[Expr]:
+    """Every memory index of a statement: what it stores to and what it loads."""
+    if isinstance(statement, Store):
+        yield statement.index
+        if statement.condition is not None:
+            yield from (node.index for node in loads(statement.condition))
+    yield from (node.index for node in loads(statement.value))
+
+
+#: Below this many elements along an axis, reading against the grain costs less than a second tile dimension.
+_MINIMUM_EXTENT = 16
+
+
+def _transposed_split(body: KernelBody) -> int | None:
+    """Where to cut ``outer`` in two tiles: behind an axis that some index is contiguous along, while others are contiguous
+    along the last one. None for one tile."""
+    axes = body.outer
+    if len(axes) < 2 or ex.hint(axes[-1].size) < _MINIMUM_EXTENT:
+        return None
+    contiguous: set[int] = set()
+    for statement in body.statements:
+        for index in statement_indices(statement):
+            strides = [ex.coefficient(index, axis.symbol) for axis in axes]
+            unit = [n for n, stride in enumerate(strides) if stride is ONE and axes[n].size is not ONE]
+            # Contiguous along n and strided along the last axis: a transposed access.
+            if unit and unit[-1] != len(axes) - 1 and strides[-1] is not ex.ZERO:
+                contiguous.add(unit[-1])
+    candidates = [n for n in contiguous if ex.hint(axes[n].size) >= _MINIMUM_EXTENT]
+    return max(candidates) + 1 if candidates else None

@@ -1,0 +1,362 @@
+"""One ``KernelBody`` as the text of one ``@triton.jit`` function.
+
+In: a body. Out: a ``KernelText``: the function's source, the helpers it calls, its parameters and the launch facts.
+The parts: ``tiling`` flattens the axes, ``options`` picks blocks and warps, ``passes`` says which walk over the row a statement
+belongs to, ``values`` writes scalars, ``reduction`` writes reductions and scans.
+
+    pointwise     xi over all points; or yi and xi, two tile dimensions, where accesses are transposed
+    persistent    a block holds whole rows: every load happens once, statements follow each other
+    looped        one loop over the row per stage, accumulators a block wide
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import torch
+from attrs import evolve, frozen
+
+from ... import expr as ex
+from ...expr import ONE, Expr
+from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from ...ir.scalar import Scalar, loads, substitute, walk
+from .. import tiling
+from ..tiling import Space
+from . import options, reduction
+from .errors import UnsupportedKernel
+from .options import Config
+from .passes import Plan, is_inner, plan, values_of
+from .types import HALVES, signature_text
+from .values import NO_DIMS, Dims, Emitter, Scope, Value
+
+_INT32 = 2**31 - 1
+
+
+@frozen
+class KernelText:
+    """A generated kernel.
+
+    ``buffers`` and ``scalars`` are the arguments in order: storage names, then symbols or parameter names. ``signature`` maps
+    their parameter names to Triton's types; ``grid`` has three expressions over the symbols.
+    """
+
+    entry: str
+    source: str
+    helpers: frozenset[str]
+    body: KernelBody
+    buffers: tuple[str, ...]
+    scalars: tuple[Expr | str, ...]
+    signature: Mapping[str, str]
+    divisible: tuple[str, ...]
+    config: Config
+    grid: tuple[Expr, Expr, Expr]
+    asserts: bool
+    moved: Expr
+
+
+def kernel_text(body: KernelBody, name: str | None = None, config: Config | None = None) -> KernelText:
+    """Generate ``body``; ``config`` overrides the analytic choice. Raises UnsupportedKernel, with the reason."""
+    return _Generator(body, config).generate(name)
+
+
+class _Generator:
+    """The state of generating one kernel."""
+
+    def __init__(self, body: KernelBody, config: Config | None) -> None:
+        self.space = tiling.space_of(body)
+        self.plan: Plan = plan(body)
+        self.body = evolve(body, statements=tuple(self._on_tiles(s) for s in body.statements))
+        self.dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
+        self.storage = {buffer.name: buffer.storage for buffer in body.buffers}
+        self.config = config or self._configure()
+        self.stage = 0
+        self.index_bits = 32 if self._fits_32_bits() else 64
+        self.arguments, self.pointers = self._name_pointers()
+        self.scalar_names = self._name_scalars()
+        self.masks = {
+            tile.prefix: f"{tile.prefix}mask"
+            for tile in self.space.tiles
+            if not (tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0)
+        }
+        self.emitter = Emitter(
+            self.space, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
+        )
+
+    # -- facts -----------------------------------------------------------------------------------------------------------
+
+    def _on_tiles(self, statement: Statement) -> Statement:
+        """The statement with axes replaced by expressions of the tiles."""
+        values = self.space.values
+        changed = evolve(statement, value=substitute(statement.value, values))
+        if isinstance(changed, Store):
+            condition = None if changed.condition is None else substitute(changed.condition, values)
+            index = _substitute_index(changed.index, values)
+            changed = evolve(changed, index=index, condition=condition)
+        return changed
+
+    def _indices(self) -> list[Expr]:
+        return [index for statement in self.body.statements for index in tiling.statement_indices(statement)]
+
+    def _configure(self) -> Config:
+        widest = max((buffer.layout.dtype.itemsize for buffer in self.body.buffers), default=4)
+        contiguous, rows, scans = True, 0, any(isinstance(s, ScanStep) for s in self.body.statements)
+        r, x = self.space.tile("r"), self.space.tile("x")
+        if r is not None and x is not None:
+            along_r = along_x = 0
+            for index in set(self._indices()):
+                along_r += ex.coefficient(index, r.symbol) is ONE
+                along_x += ex.coefficient(index, x.symbol) is ONE and r.symbol in ex.free_symbols(index)
+            contiguous = along_r >= along_x
+            rows = len({n.buffer for s in self.body.statements for n in loads(*values_of(s)) if r.symbol in ex.free_symbols(n.index)})
+        return options.choose(self.space, widest, contiguous or scans, rows, False)
+
+    def _fits_32_bits(self) -> bool:
+        limit = _INT32 - 2 * max(self.config.blocks.values())
+        exprs = [*self._indices(), *(tile.numel for tile in self.space.tiles)]
+        total = ONE
+        for tile in self.space.tiles:
+            total = total * tile.numel
+        for statement in self.body.statements:
+            exprs += [n.index for n in walk(*values_of(statement)) if n.kind == "index"]
+        return all(-limit < e.lo and e.hi < limit for part in [*exprs, total] for e in ex.walk(part))
+
+    def _name_pointers(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        stored = {self.storage[s.buffer] for s in self.body.statements if isinstance(s, Store)}
+        loaded = {self.storage[n.buffer] for s in self.body.statements for n in loads(*values_of(s))}
+        names: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for storage in self.storage.values():
+            if storage not in names:
+                kind = "inout" if storage in stored & loaded else "out" if storage in stored else "in"
+                names[storage] = f"{kind}{counts.get(kind, 0)}"
+                counts[kind] = counts.get(kind, 0) + 1
+        return tuple(names), {name: names[storage] for name, storage in self.storage.items()}
+
+    def _name_scalars(self) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for scalar in self.body.scalars:
+            text = scalar if isinstance(scalar, str) else scalar.name
+            names[text] = "n_" + re.sub(r"\W", "_", text)
+        return names
+
+    def _eviction(self, node: Scalar) -> str:
+        """A row that a later walk reads again should stay in the cache; one that is done with should leave it."""
+        r = self.space.tile("r")
+        if r is None or node.kind != "load":
+            return ""
+        if r.symbol not in ex.free_symbols(node.index):
+            return "evict_last"
+        if self.config.persistent or self.plan.count < 2:
+            return ""
+        return "evict_last" if self.plan.last_use.get(node.buffer, 0) > self.stage else "evict_first"
+
+    # -- text ------------------------------------------------------------------------------------------------------------
+
+    def generate(self, name: str | None) -> KernelText:
+        emitter = self.emitter
+        if self.space.tile("r") is None or self.config.persistent:
+            for statement in self.body.statements:
+                self._straight(statement)
+        else:
+            for stage in range(self.plan.count):
+                self._walk(stage)
+        body = [*self._header(), *emitter.scopes[0].lines]
+        kind = "poi" if self.space.tile("r") is None else "per" if self.config.persistent else "red"
+        entry = name or f"triton_{kind}_{self.body.name}"
+        parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
+        lines = ["@triton.jit", f"def {entry}({', '.join(parameters)}):", *("    " + text for text in body)]
+        return KernelText(
+            entry=entry,
+            source="\n".join(lines) + "\n",
+            helpers=frozenset(emitter.helpers),
+            body=self.body,
+            buffers=self.arguments,
+            scalars=self.body.scalars,
+            signature=self._signature(),
+            divisible=self._divisible(),
+            config=self.config,
+            grid=self._grid(),
+            asserts=emitter.asserts,
+            moved=self._moved(),
+        )
+
+    def _header(self) -> list[str]:
+        """Program ids, tile indices and masks."""
+        wide = ".to(tl.int64)" if self.index_bits == 64 else ""
+        tiles = [tile for tile in self.space.tiles if tile.prefix != "r"]
+        lines = [f"pid = tl.program_id(0){wide}"]
+        numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}
+        programs = {"x": "pid"}
+        if len(tiles) == 2:
+            lines.append(f"xtiles = ({numels['x']} + XBLOCK - 1) // XBLOCK")
+            programs = {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
+        for tile in tiles:
+            p = tile.prefix
+            lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self._range(p)}")
+        if self.space.tile("r") is not None and self.config.persistent:
+            lines.append(f"ri = {self._range('r')}{wide}")
+        looped = "r" if not self.config.persistent else ""
+        lines += [f"{mask} = {p}i < {numels[p]}" for p, mask in self.masks.items() if p != looped]
+        return lines
+
+    def _numel(self, tile: tiling.Tile, lines: list[str]) -> str:
+        if tile.numel.is_int:
+            return str(int(tile.numel))
+        text, _ = self.emitter.index(tile.numel)
+        lines.append(f"{tile.prefix}numel = {text}")
+        return f"{tile.prefix}numel"
+
+    def _range(self, prefix: str) -> str:
+        """``arange`` over a tile, laid along its dimension of the block."""
+        text = f"tl.arange(0, {prefix.upper()}BLOCK)"
+        if len(self.space.tiles) == 1:
+            return text
+        return text + ("[:, None]" if self.space.tiles[0].prefix == prefix else "[None, :]")
+
+    def _straight(self, statement: Statement) -> None:
+        if isinstance(statement, Store):
+            self._store(statement)
+        elif isinstance(statement, Reduce):
+            self.emitter.reduced[statement.name] = reduction.reduce_block(self.emitter, statement)
+        else:
+            self._check_scan()
+            self.emitter.reduced[statement.name] = reduction.scan_block(self.emitter, statement, None)
+
+    def _check_scan(self) -> None:
+        if sum(axis.size is not ONE for axis in self.body.inner) > 1:
+            raise UnsupportedKernel("a scan inside a space of several axes")
+
+    def _walk(self, stage: int) -> None:
+        """The outer statements of ``stage``, then one loop for its inner ones."""
+        self.stage = stage
+        chosen = [s for s, at in zip(self.body.statements, self.plan.stages, strict=True) if at == stage]
+        for statement in chosen:
+            if not is_inner(statement):
+                assert isinstance(statement, Store)
+                self._store(statement)
+        inner = [s for s in chosen if is_inner(s)]
+        if not inner:
+            return
+        emitter = self.emitter
+        accumulators = {s.name: reduction.start(emitter, s) for s in inner if isinstance(s, Reduce)}
+        carries = {s.name: reduction.scan_carry(emitter, s) for s in inner if isinstance(s, ScanStep)}
+        emitter.scopes.append(Scope())
+        for statement in inner:
+            if isinstance(statement, Reduce):
+                reduction.step(emitter, accumulators[statement.name])
+            elif isinstance(statement, ScanStep):
+                self._check_scan()
+                emitter.reduced[statement.name] = reduction.scan_block(emitter, statement, carries[statement.name])
+            else:
+                self._store(statement)
+        self._close_loop(emitter.scopes.pop())
+        for name, accumulator in accumulators.items():
+            emitter.reduced[name] = reduction.finish(emitter, accumulator)
+
+    def _close_loop(self, scope: Scope) -> None:
+        r = self.space.tile("r")
+        assert r is not None
+        numel = str(int(r.numel)) if r.numel.is_int else "rnumel"
+        wide = ".to(tl.int64)" if self.index_bits == 64 else ""
+        lines = [f"for start in tl.range(0, {numel}, RBLOCK):", f"    ri = start + {self._range('r')}{wide}"]
+        if "r" in self.masks:
+            lines.append(f"    {self.masks['r']} = ri < {numel}")
+        self.emitter.scopes[0].lines += [*lines, *("    " + text for text in scope.lines)]
+        # What a loop stored cannot be forwarded to another loop: its variables hold the last block only.
+        self.emitter.stored = {key: value for key, value in self.emitter.stored.items() if "r" not in value.dims}
+
+    def _store(self, statement: Store) -> None:
+        emitter = self.emitter
+        level = {tile.prefix for tile in self.space.tiles}
+        if statement.level == "outer" and self.space.tile("r") is not None:
+            level.discard("r")
+        dims: Dims = frozenset(level)
+        value = emitter.convert(emitter.emit(statement.value), self.dtypes[statement.buffer])
+        condition = None if statement.condition is None else emitter.emit(statement.condition)
+        offset, have = emitter.index(statement.index, condition)
+        if have != dims:
+            text = f"tl.full([], {offset}, tl.int32)" if statement.index.is_int else f"({offset})"
+            offset = emitter.broadcast(text, have, dims)
+        pointer = f"{self.pointers[statement.buffer]} + ({offset})"
+        mask = emitter.store_mask(dims, condition)
+        if statement.mode == "set":
+            text = f"tl.store({pointer}, {value.text}{', ' + mask if mask else ''})"
+            if condition is None:
+                emitter.stored[(statement.buffer, statement.index)] = value
+        else:
+            text = self._atomic(statement, pointer, value, dims, mask)
+        emitter.line(text, dims if dims else NO_DIMS)
+
+    def _atomic(self, statement: Store, pointer: str, value: Value, dims: Dims, mask: str) -> str:
+        dtype = self.dtypes[statement.buffer]
+        narrow = dtype.itemsize < 4 and not (dtype in HALVES and statement.mode == "add")
+        ordered = statement.mode == "add" or (statement.mode in ("min", "max") and not dtype.is_floating_point)
+        if narrow or not ordered or dtype is torch.bool:
+            raise UnsupportedKernel(f"no atomic {statement.mode} on {dtype}")
+        whole = self.emitter.broadcast(value.text, value.dims, dims)
+        mask = f", mask={mask}" if mask else ""
+        return f"tl.atomic_{statement.mode}({pointer}, {whole}{mask}, sem='relaxed')"
+
+    # -- the call --------------------------------------------------------------------------------------------------------
+
+    def _signature(self) -> dict[str, str]:
+        by_storage: dict[str, str] = {}
+        for buffer in self.body.buffers:
+            pointer = "*" + signature_text(buffer.layout.dtype)
+            if by_storage.setdefault(buffer.storage, pointer) != pointer:
+                raise UnsupportedKernel(f"{buffer.storage} is used with two dtypes")
+        signature = {self.pointers[storage]: text for storage, text in by_storage.items()}
+        parameters = {n.args[0]: n.dtype for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "parameter"}
+        for scalar in self.body.scalars:
+            if isinstance(scalar, str):
+                floating = parameters.get(scalar, torch.float64).is_floating_point
+                signature[self.scalar_names[scalar]] = "fp64" if floating else "i64"
+            else:
+                small = -_INT32 <= scalar.lo and scalar.hi <= _INT32
+                signature[self.scalar_names[scalar.name]] = "i32" if small else "i64"
+        return signature
+
+    def _divisible(self) -> tuple[str, ...]:
+        """Pointers that are multiples of 16 bytes: those of buffers that start at a multiple of it in their allocation."""
+        aligned: dict[str, bool] = {}
+        for buffer in self.body.buffers:
+            offset = buffer.layout.offset * buffer.layout.dtype.itemsize
+            whole = offset.is_int and int(offset) % 16 == 0
+            aligned[buffer.storage] = aligned.get(buffer.storage, True) and whole
+        return tuple(self.pointers[storage] for storage, whole in aligned.items() if whole)
+
+    def _grid(self) -> tuple[Expr, Expr, Expr]:
+        total: Expr = ONE
+        for tile in self.space.tiles:
+            if tile.prefix != "r":
+                block = self.config.blocks[tile.prefix]
+                total = total * ((tile.numel + (block - 1)) // block)
+        return (total, ONE, ONE)
+
+    def _moved(self) -> Expr:
+        """About how many bytes one launch reads and writes."""
+        touched: dict[str, Expr] = {}
+        sizes = {tile.symbol: tile.numel for tile in self.space.tiles}
+        for statement in self.body.statements:
+            pairs = [(n.buffer, n.index) for n in loads(*values_of(statement))]
+            if isinstance(statement, Store):
+                pairs.append((statement.buffer, statement.index))
+            for buffer, index in pairs:
+                points: Expr = ONE
+                for symbol in sorted(ex.free_symbols(index), key=lambda s: s.key):
+                    points = points * sizes.get(symbol, ONE)
+                touched[buffer] = points * self.dtypes[buffer].itemsize
+        total: Expr = ex.ZERO
+        for part in touched.values():
+            total = total + part
+        return total
+
+
+def _substitute_index(index: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """An index expression with axes replaced, inside the definitions of indirect symbols too."""
+    from ...ir.scalar import load
+
+    return substitute(load("", index, torch.float32), values).index
+
+

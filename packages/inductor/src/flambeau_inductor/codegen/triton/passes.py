@@ -1,0 +1,89 @@
+"""In which walk over the reduction space each statement of a kernel happens.
+
+In: the statements of a ``KernelBody``. Out: a stage for each. A looped kernel walks its ``r`` tile once per stage; an inner
+statement of stage ``s`` runs in walk ``s``, an outer one just before it. A statement comes after the walks that compute the
+reductions it uses, and never overtakes a statement that touches the same memory.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from ...ir.scalar import Scalar, loads, walk
+from .errors import UnsupportedKernel
+
+
+@frozen
+class Plan:
+    """``stages[i]`` belongs to statement ``i``; ``last_use`` is the last stage that loads a buffer along the row."""
+
+    stages: tuple[int, ...]
+    last_use: dict[str, int]
+
+    @property
+    def count(self) -> int:
+        """How many stages there are, the one behind the last walk included."""
+        return max(self.stages, default=0) + 1
+
+
+def values_of(statement: Statement) -> tuple[Scalar, ...]:
+    """The scalars a statement evaluates."""
+    if isinstance(statement, Store) and statement.condition is not None:
+        return (statement.value, statement.condition)
+    return (statement.value,)
+
+
+def is_inner(statement: Statement) -> bool:
+    """Whether the statement runs for every point of the inner space."""
+    return not (isinstance(statement, Store) and statement.level == "outer")
+
+
+def plan(body: KernelBody) -> Plan:
+    """Stages for the statements of ``body``. Raises UnsupportedKernel where a kernel reads back what it wrote elsewhere."""
+    storage = {buffer.name: buffer.storage for buffer in body.buffers}
+    ready: dict[str, int] = {}
+    stages: list[int] = []
+    last_use: dict[str, int] = {}
+    for number, statement in enumerate(body.statements):
+        stage = max((ready[r.args[0]] for r in walk(*values_of(statement)) if r.kind == "reduced"), default=0)
+        for earlier_number, earlier in enumerate(body.statements[:number]):
+            if _conflict(earlier, statement, storage):
+                settled = stages[earlier_number] + (is_inner(earlier) and not is_inner(statement))
+                stage = max(stage, settled)
+        stages.append(stage)
+        if isinstance(statement, Reduce):
+            ready[statement.name] = stage + 1
+        elif isinstance(statement, ScanStep):
+            ready[statement.name] = stage
+        if is_inner(statement):
+            for node in loads(*values_of(statement)):
+                last_use[node.buffer] = max(last_use.get(node.buffer, 0), stage)
+    _refuse_read_back(body)
+    return Plan(tuple(stages), last_use)
+
+
+def _written(statement: Statement, storage: dict[str, str]) -> str | None:
+    return storage[statement.buffer] if isinstance(statement, Store) else None
+
+
+def _conflict(earlier: Statement, later: Statement, storage: dict[str, str]) -> bool:
+    wrote, writes = _written(earlier, storage), _written(later, storage)
+    if wrote is not None and wrote == writes:
+        return True
+    if wrote is not None and any(storage[n.buffer] == wrote for n in loads(*values_of(later))):
+        return True
+    return writes is not None and any(storage[n.buffer] == writes for n in loads(*values_of(earlier)))
+
+
+def _refuse_read_back(body: KernelBody) -> None:
+    """Another thread may have written what a load of a buffer stored in this kernel reads, unless it is the same element."""
+    stored: dict[str, set[object]] = {}
+    for statement in body.statements:
+        for node in loads(*values_of(statement)):
+            known = stored.get(node.buffer)
+            if known is not None and node.index not in known:
+                raise UnsupportedKernel(f"{body.name} reads {node.buffer} at another place than it wrote")
+        if isinstance(statement, Store):
+            plain = statement.mode == "set" and statement.condition is None
+            stored.setdefault(statement.buffer, set()).add(statement.index if plain else None)

@@ -1,0 +1,270 @@
+"""Scalar nodes of the IR become named blocks, once each.
+
+In: scalar nodes, the tiles, names of arguments. Out: lines of source, and for each node a ``Value``: the name that holds it
+and the tile dimensions it varies along. A value is written in the outermost scope it can live in: what does not vary along the
+reduction is computed before the loop over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from attrs import field, frozen
+
+from ... import expr as ex
+from ...expr import Expr
+from ...ir.scalar import Scalar, indirect_scalars
+from ..tiling import Space
+from .errors import UnsupportedKernel
+from .ops import Operation, cast_text, op_text
+from .types import literal, type_text
+
+Dims = frozenset[str]
+NO_DIMS: Dims = frozenset()
+
+
+@frozen
+class Value:
+    """A computed block: ``text`` names it, ``dims`` are the tiles it varies along (its extent is 1 along the others)."""
+
+    text: str
+    dims: Dims
+    dtype: torch.dtype
+
+
+@frozen(eq=False)
+class Scope:
+    """Lines in the making and the values that they define."""
+
+    lines: list[str] = field(factory=list)
+    values: dict[tuple[Scalar, str], Value] = field(factory=dict)
+
+
+class Emitter:
+    """Writes the values of one kernel.
+
+    ``pointers`` and ``scalars`` give the argument that holds a buffer or a size; ``masks`` the name of each tile's mask where
+    one is needed; ``blocks`` the block size of each tile.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        pointers: Mapping[str, str],
+        scalars: Mapping[str, str],
+        masks: Mapping[str, str],
+        index_bits: int,
+        eviction: Callable[[Scalar], str],
+    ) -> None:
+        self.space = space
+        self.pointers = pointers
+        self.scalars = scalars
+        self.masks = masks
+        self.index_bits = index_bits
+        self.eviction = eviction
+        self.helpers: set[str] = set()
+        self.asserts = False
+        self.scopes = [Scope()]
+        #: Results of reductions and scans, and what was stored where.
+        self.reduced: dict[str, Value] = {}
+        self.stored: dict[tuple[str, Expr], Value] = {}
+        self._count = 0
+        self._memory: dict[Scalar, bool] = {}
+        self._tiles = {tile.symbol: tile.prefix for tile in space.tiles}
+        self._order = [tile.prefix for tile in space.tiles]
+
+    # -- names, scopes, shapes -------------------------------------------------------------------------------------------
+
+    def need(self, helper: str) -> str:
+        """Note that the module must define ``helper``; its name."""
+        self.helpers.add(helper)
+        return helper
+
+    def name(self, prefix: str = "v") -> str:
+        """A fresh variable."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def line(self, text: str, dims: Dims) -> None:
+        """Add a line to the outermost scope where values of ``dims`` exist."""
+        self._scope(dims).lines.append(text)
+
+    def define(self, text: str, dims: Dims, dtype: torch.dtype, prefix: str = "v") -> Value:
+        """A new variable holding ``text``."""
+        name = self.name(prefix)
+        self.line(f"{name} = {text}", dims)
+        return Value(name, dims, dtype)
+
+    def _scope(self, dims: Dims) -> Scope:
+        return self.scopes[-1] if "r" in dims else self.scopes[0]
+
+    def shape(self, dims: Dims) -> str:
+        """The shape of a block that varies along ``dims``."""
+        return "[" + ", ".join(f"{p.upper()}BLOCK" if p in dims else "1" for p in self._order) + "]"
+
+    def broadcast(self, text: str, have: Dims, want: Dims) -> str:
+        """``text`` with extent along all of ``want``."""
+        return text if have == want else f"tl.broadcast_to({text}, {self.shape(want)})"
+
+    def tile_mask(self, dims: Dims) -> str:
+        """The mask of the tiles in ``dims``, "" where no lane lies outside."""
+        return " & ".join(self.masks[p] for p in self._order if p in dims and p in self.masks)
+
+    # -- index expressions -----------------------------------------------------------------------------------------------
+
+    def index(self, e: Expr, mask: Value | None = None) -> tuple[str, Dims]:
+        """An index expression (over tile symbols) as text, and the dimensions it varies along."""
+        dims: set[str] = set()
+        names: dict[Expr, str] = {}
+        for symbol in ex.free_symbols(e):
+            prefix = self._tiles.get(symbol)
+            if prefix is not None:
+                dims.add(prefix)
+                names[symbol] = symbol.name
+            elif symbol.definition is not None:
+                value = self.emit(symbol.definition, mask)
+                dims |= value.dims
+                names[symbol] = value.text if self.index_bits == 64 else f"{value.text}.to(tl.int32)"
+            else:
+                names[symbol] = self.scalars[symbol.name]
+        return ex.render(e, "triton", names.__getitem__), frozenset(dims)
+
+    # -- scalar nodes ----------------------------------------------------------------------------------------------------
+
+    def emit(self, root: Scalar, mask: Value | None = None) -> Value:
+        """The value of ``root``; loads below it happen only where ``mask`` (a bool value) holds."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if self._find(node, mask) is not None:
+                stack.pop()
+                continue
+            first = node.children[:1] if node.kind == "masked" else node.children
+            pending = [c for c in (*first, *indirect_scalars(node)) if self._find(c, mask) is None]
+            if pending:
+                stack.extend(reversed(pending))
+                continue
+            value = self._compute(node, mask)
+            self._scope(value.dims).values[self._key(node, mask)] = value
+            stack.pop()
+        found = self._find(root, mask)
+        assert found is not None
+        return found
+
+    def _key(self, node: Scalar, mask: Value | None) -> tuple[Scalar, str]:
+        return (node, mask.text if mask is not None and self._touches_memory(node) else "")
+
+    def _find(self, node: Scalar, mask: Value | None) -> Value | None:
+        if node.kind == "reduced":
+            return self._reduced(node)
+        if node.kind == "load":
+            stored = self.stored.get((node.buffer, node.index))
+            if stored is not None:
+                return stored
+        key = self._key(node, mask)
+        for scope in reversed(self.scopes):
+            found = scope.values.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def _reduced(self, node: Scalar) -> Value:
+        found = self.reduced.get(node.args[0])
+        if found is None:
+            raise UnsupportedKernel(f"{node.args[0]} is used before its reduction")
+        return found
+
+    def _touches_memory(self, node: Scalar) -> bool:
+        found = self._memory.get(node)
+        if found is None:
+            stack = [node]
+            while stack:
+                top = stack[-1]
+                parts = (*top.children, *indirect_scalars(top))
+                pending = [part for part in parts if part not in self._memory]
+                if pending:
+                    stack.extend(pending)
+                    continue
+                own = top.kind == "load" or top.op == "check_bounds"
+                self._memory[top] = own or any(self._memory[part] for part in parts)
+                stack.pop()
+            found = self._memory[node]
+        return found
+
+    def _compute(self, node: Scalar, mask: Value | None) -> Value:
+        if node.kind == "constant":
+            return self.define(literal(node.args[0], node.dtype), NO_DIMS, node.dtype, "k")
+        if node.kind == "parameter":
+            name = self.scalars[node.args[0]]
+            return self.define(literal_of_argument(name, node.dtype), NO_DIMS, node.dtype)
+        if node.kind == "index":
+            text, dims = self.index(node.index, mask)
+            return self.define(f"({text}).to({type_text(node.dtype)})", dims, node.dtype)
+        if node.kind == "load":
+            return self._load(node, mask)
+        if node.kind == "masked":
+            return self._masked(node, mask)
+        operands = [self.emit(part, mask) for part in node.children]
+        dims = frozenset().union(*(value.dims for value in operands))
+        if node.op == "check_bounds":
+            return self._check_bounds(operands[0], operands[1], dims, mask)
+        operation = Operation(node.op, [v.text for v in operands], [v.dtype for v in operands], node.dtype, self.need)
+        return self.define(op_text(operation), dims, node.dtype)
+
+    def _masked(self, node: Scalar, mask: Value | None) -> Value:
+        condition = self.emit(node.args[0], mask)
+        inner = condition
+        if mask is not None:
+            inner = self.define(f"({mask.text} & {condition.text})", mask.dims | condition.dims, torch.bool, "m")
+        body = self.emit(node.args[1], inner)
+        other = self.emit(node.args[2], mask)
+        dims = condition.dims | body.dims | other.dims
+        return self.define(f"tl.where({condition.text}, {body.text}, {other.text})", dims, node.dtype)
+
+    def _load(self, node: Scalar, mask: Value | None) -> Value:
+        offset, dims = self.index(node.index, mask)
+        wanted = dims if mask is None else dims | mask.dims
+        if wanted != dims:
+            offset = self.broadcast(f"tl.full([], {offset}, tl.int32)" if node.index.is_int else f"({offset})", dims, wanted)
+        masks = [part for part in (self.tile_mask(wanted), mask.text if mask is not None else "") if part]
+        arguments = [f"{self.pointers[node.buffer]} + ({offset})"]
+        if masks:
+            arguments += [" & ".join(masks), "other=0"]
+        policy = self.eviction(node)
+        if policy:
+            arguments.append(f"eviction_policy='{policy}'")
+        return self.define(f"tl.load({', '.join(arguments)})", wanted, node.dtype)
+
+    def _check_bounds(self, position: Value, size: Value, dims: Dims, mask: Value | None) -> Value:
+        self.asserts = True
+        legal = f"({position.text} >= 0) & ({position.text} < {size.text})"
+        wanted = dims if mask is None else dims | mask.dims
+        outside = [f"({part} == 0)" for part in (self.tile_mask(wanted), mask.text if mask is not None else "") if part]
+        condition = " | ".join([f"({legal})", *(part.replace(" & ", ") & (") for part in outside)])
+        self.line(f"tl.device_assert({condition}, 'index out of range')", wanted)
+        return position
+
+    # -- stores ----------------------------------------------------------------------------------------------------------
+
+    def store_mask(self, dims: Dims, condition: Value | None) -> str:
+        """The mask argument of a store over ``dims``, "" for none."""
+        parts = [self.tile_mask(dims), condition.text if condition is not None else ""]
+        return " & ".join(part for part in parts if part)
+
+    def convert(self, value: Value, dtype: torch.dtype) -> Value:
+        """``value`` in ``dtype``."""
+        if value.dtype is dtype:
+            return value
+        return self.define(cast_text(value.text, value.dtype, dtype), value.dims, dtype)
+
+
+def literal_of_argument(name: str, dtype: torch.dtype) -> str:
+    """A scalar argument as a block of ``dtype``."""
+    wide = "tl.float64" if dtype.is_floating_point else "tl.int64"
+    text = f"tl.full([], {name}, {wide})"
+    if type_text(dtype) == wide:
+        return text
+    source: Any = torch.float64 if dtype.is_floating_point else torch.int64
+    return cast_text(text, source, dtype)

@@ -1,0 +1,125 @@
+"""What Triton's interpreter lacks, so that interpreted kernels compute what compiled ones do.
+
+In: an interpreting Triton, already imported. Out: the same, with
+- ``libdevice`` for CPU arrays: the functions of the device library computed by torch's own kernels;
+- float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off);
+- reductions and scans with a function of the kernel's own done on whole arrays, not element by element;
+- ``device_assert`` as an ``IndexError`` with the kernel's message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+#: libdevice's name -> torch's function.
+_UNARY = {
+    "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log, "log2": torch.log2, "log1p": torch.log1p,
+    "log10": torch.log10, "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin,
+    "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh,
+    "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv,
+    "lgamma": torch.lgamma, "rint": torch.round, "sqrt": torch.sqrt,
+}  # fmt: skip
+_BINARY = {
+    "atan2": torch.atan2, "hypot": torch.hypot, "copysign": torch.copysign, "nextafter": torch.nextafter, "pow": torch.pow,
+    "fmod": torch.fmod,
+}  # fmt: skip
+
+
+class Libdevice:
+    """Stands in for ``triton.language.extra.libdevice`` in the namespace of an interpreted kernel."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = _UNARY.get(name) or _BINARY.get(name)
+        if function is None:
+            raise AttributeError(f"libdevice.{name} has no stand-in for the interpreter")
+
+        def call(*blocks: Any) -> Any:
+            return _like(blocks[0], function(*(torch.from_numpy(np.ascontiguousarray(b.handle.data)) for b in blocks)))
+
+        return call
+
+
+def _like(block: Any, result: torch.Tensor) -> Any:
+    """A block with the element type of ``block`` holding ``result``."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    scalar = block.dtype.scalar
+    data = result.numpy()
+    kind = tl.block_type(scalar, list(data.shape)) if block.type.is_block() else scalar
+    return tl.core.tensor(TensorHandle(data, scalar), kind)
+
+
+def install() -> None:
+    """Patch the interpreter of this process, once."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    if getattr(builder, "flambeau_installed", False):
+        return
+    builder.flambeau_installed = True
+    original_cast = builder.cast_impl
+
+    def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
+        if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
+            return interpreter.TensorHandle(_round_to_bfloat16(src.data), tl.bfloat16)
+        return original_cast(self, src, dst_type)
+
+    def create_assert(self: Any, condition: Any, message: str, *rest: Any) -> None:
+        if not np.all(condition.data):
+            raise IndexError(message)
+
+    builder.cast_impl = cast_impl
+    builder.create_assert = create_assert
+    interpreter.ReduceOps.generic_reduce = _generic_reduce
+    interpreter.ScanOps.generic_scan = _generic_scan
+
+
+def _round_to_bfloat16(data: np.ndarray) -> np.ndarray:
+    values = torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32)).to(torch.bfloat16)
+    return values.view(torch.int16).numpy().view(np.uint16).reshape(data.shape)
+
+
+def _combine(op: Any, left: list[np.ndarray], right: list[np.ndarray], inputs: Any) -> list[np.ndarray]:
+    blocks = [op.to_tensor(np.ascontiguousarray(part), block.dtype) for part, block in zip([*left, *right], [*inputs, *inputs])]
+    answer = op.combine_fn.fn(*blocks)
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    return [np.broadcast_to(part.handle.data, left[0].shape) for part in parts]
+
+
+def _generic_reduce(self: Any, inputs: Any) -> list[Any]:
+    """Halve the axis until one element is left, as a GPU's tree does."""
+    axis = self.axis
+    flat = axis is None
+    parts = [block.handle.data.reshape(-1) if flat else np.moveaxis(block.handle.data, axis, -1) for block in inputs]
+    while parts[0].shape[-1] > 1:
+        size = parts[0].shape[-1]
+        half = size // 2
+        joined = _combine(self, [p[..., :half] for p in parts], [p[..., half : 2 * half] for p in parts], inputs)
+        parts = [np.concatenate([j, p[..., 2 * half :]], axis=-1) for j, p in zip(joined, parts)]
+    results = []
+    for part, block in zip(parts, inputs):
+        data = part[..., 0]
+        if flat:
+            data = data.reshape([1] * len(block.shape)) if self.keep_dims else data.item()
+        elif self.keep_dims:
+            data = np.expand_dims(data, axis)
+        results.append(self.to_tensor(data, block.dtype))
+    return results
+
+
+def _generic_scan(self: Any, inputs: Any) -> list[Any]:
+    """Combine each element with the one 1, 2, 4, … before it."""
+    parts = [np.moveaxis(block.handle.data, self.axis, -1) for block in inputs]
+    distance, size = 1, parts[0].shape[-1]
+    while distance < size:
+        joined = _combine(self, [p[..., :-distance] for p in parts], [p[..., distance:] for p in parts], inputs)
+        parts = [np.concatenate([p[..., :distance], j], axis=-1) for j, p in zip(joined, parts)]
+        distance *= 2
+    moved = (np.ascontiguousarray(np.moveaxis(part, -1, self.axis)) for part in parts)
+    return [self.to_tensor(data, block.dtype) for data, block in zip(moved, inputs)]
