@@ -50,7 +50,7 @@ def load(
         raise ValueError(f"executor must be 'native' or 'python', not {executor!r}")
     from .native import make_executor
 
-    return make_executor(artifact, tensors, functions)
+    return make_executor(artifact, tensors, functions, bind_triton)
 
 
 def bind_constants(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -102,11 +102,18 @@ def kernel_address(artifact: a.Artifact, kernel: a.Kernel) -> int:
 
 
 def bind_triton(library: a.Library, kernel: a.Kernel) -> KernelFunction:
-    """A Triton kernel under Triton's interpreter, for machines without a GPU."""
-    from .triton_kernels import run_interpreted
+    """A Triton kernel under Triton's interpreter, for machines without a GPU.
+
+    Tensors, then scalars, fill the parameters of ``kernel.meta["signature"]`` in order; ``constexprs`` the others.
+    """
+    names = list(kernel.meta["signature"])
+    constants = dict(kernel.meta.get("constexprs", {}))
 
     def run(tensors: list[torch.Tensor], scalars: list[Any], grid: Any, extent: int) -> int:
-        run_interpreted(library, kernel, tensors, scalars, grid)
+        from .triton_kernels import run_interpreted
+
+        arguments = dict(zip(names, [*tensors, *scalars], strict=True))
+        run_interpreted(library.source, kernel.entry, grid, {**arguments, **constants})
         return 0
 
     return run

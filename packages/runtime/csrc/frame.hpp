@@ -1,0 +1,55 @@
+// The registers of one run. Inputs and constants are borrowed (the caller and the executor own them): no reference counts.
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include "arguments.hpp"
+#include "program.hpp"
+
+namespace flambeau {
+
+class Frame {
+ public:
+  explicit Frame(const Program& program)
+      : tensors_(program.tensor_registers), borrowed_(program.tensor_registers, 0), scalars_(program.scalar_registers) {}
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+  ~Frame() {
+    for (size_t i = 0; i < tensors_.size(); ++i) give_back(i);
+  }
+
+  const at::Tensor& tensor(int32_t reg) const { return tensors_[static_cast<size_t>(reg)]; }
+  const Value& scalar(int32_t reg) const { return scalars_[static_cast<size_t>(reg)]; }
+  Value operand(const Operand& operand) const { return operand.reg < 0 ? operand.literal : scalar(operand.reg); }
+
+  void set(int32_t reg, at::Tensor&& tensor) {
+    give_back(static_cast<size_t>(reg));
+    tensors_[static_cast<size_t>(reg)] = std::move(tensor);
+  }
+  void set(int32_t reg, const Value& value) { scalars_[static_cast<size_t>(reg)] = value; }
+  // `tensor` must outlive the frame.
+  void borrow(int32_t reg, const at::Tensor& tensor) {
+    const auto index = static_cast<size_t>(reg);
+    give_back(index);
+    tensors_[index] = at::Tensor(
+        c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(tensor.unsafeGetTensorImpl()));
+    borrowed_[index] = 1;
+  }
+  void free(int32_t reg) { set(reg, at::Tensor()); }
+
+  size_t scalar_count() const { return scalars_.size(); }
+
+ private:
+  void give_back(size_t index) {
+    if (borrowed_[index] != 0) {
+      static_cast<void>(tensors_[index].unsafeReleaseTensorImpl());
+      borrowed_[index] = 0;
+    }
+  }
+
+  c10::SmallVector<at::Tensor, 16> tensors_;
+  c10::SmallVector<uint8_t, 32> borrowed_;
+  c10::SmallVector<Value, 8> scalars_;
+};
+
+}  // namespace flambeau

@@ -1,0 +1,105 @@
+#include "inputs.hpp"
+
+namespace flambeau {
+namespace {
+
+using c10::DispatchKey;
+
+// Keys of tensors that are not plain strided memory: lazily conjugated, wrapped, traced, sparse.
+const c10::DispatchKeySet& special_keys() {
+  static const c10::DispatchKeySet keys({
+      DispatchKey::Python, DispatchKey::Functionalize, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
+      DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor, DispatchKey::Batched, DispatchKey::Sparse,
+      DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU,
+  });
+  return keys;
+}
+
+int64_t wanted(const InputDim& dim, const Frame& frame) {
+  return dim.kind == InputDim::Kind::Register ? frame.scalar(static_cast<int32_t>(dim.value)).as_int() : dim.value;
+}
+
+bool fits(const Input& input, const at::Tensor& tensor, const Frame& frame) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (impl.key_set().has_any(special_keys())) return false;
+  if (input.checks_dtype && impl.dtype() != c10::scalarTypeToTypeMeta(input.dtype)) return false;
+  if (input.checks_device) {
+    const c10::Device device = impl.device();
+    if (device.type() != input.device.type()) return false;
+    if (input.device.has_index() && device.index() != input.device.index()) return false;
+  }
+  if (!input.checks_sizes) return true;
+  const c10::IntArrayRef sizes = impl.sizes();
+  if (sizes.size() != input.sizes.size()) return false;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (input.sizes[i].kind != InputDim::Kind::Any && wanted(input.sizes[i], frame) != sizes[i]) return false;
+  }
+  if (!input.checks_strides) return true;
+  const c10::IntArrayRef strides = impl.strides();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const InputDim& dim = input.strides[i];
+    if (dim.kind == InputDim::Kind::Any || sizes[i] == 1) continue;
+    if (wanted(dim, frame) != strides[i] && impl.numel() != 0) return false;
+  }
+  return true;
+}
+
+Ref replacement(PyObject* misfit, Py_ssize_t position, PyObject* value, const Frame& frame) {
+  Ref index = checked(PyLong_FromSsize_t(position));
+  Ref scalars = scalars_tuple(frame);
+  return checked(PyObject_CallFunctionObjArgs(misfit, index.get(), value, scalars.get(), nullptr));
+}
+
+void bind_scalar(const Program& program, Frame& frame, size_t i, PyObject* value, PyObject* misfit) {
+  const int32_t reg = program.inputs[i].reg;
+  if (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBool_Check(value)) {
+    frame.set(reg, value_of(value));
+  } else {
+    frame.set(reg, value_of(replacement(misfit, static_cast<Py_ssize_t>(i), value, frame).get()));
+  }
+}
+
+void bind_tensor(const Program& program, Frame& frame, size_t i, PyObject* value, PyObject* misfit) {
+  const Input& input = program.inputs[i];
+  if (THPVariable_Check(value)) {
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    if (fits(input, tensor, frame)) {
+      frame.borrow(input.reg, tensor);
+      return;
+    }
+  }
+  Ref used = replacement(misfit, static_cast<Py_ssize_t>(i), value, frame);
+  if (!THPVariable_Check(used.get())) raise(PyExc_TypeError, "a replaced input must be a tensor");
+  frame.set(input.reg, at::Tensor(THPVariable_Unpack(used.get())));
+}
+
+}  // namespace
+
+Ref python_scalar(const Value& value) {
+  if (value.is_float()) return checked(PyFloat_FromDouble(value.d));
+  if (value.kind == Kind::Bool) return Ref::share(value.i != 0 ? Py_True : Py_False);
+  return checked(PyLong_FromLongLong(value.i));
+}
+
+Ref scalars_tuple(const Frame& frame) {
+  Ref tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(frame.scalar_count())));
+  for (size_t i = 0; i < frame.scalar_count(); ++i) {
+    Ref value = python_scalar(frame.scalar(static_cast<int32_t>(i)));
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), value.release());
+  }
+  return tuple;
+}
+
+void bind_inputs(const Program& program, Frame& frame, PyObject* const* inputs, PyObject* misfit) {
+  // Sizes may be compared with scalar inputs, wherever those stand.
+  if (program.has_scalar_inputs) {
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      if (program.inputs[i].is_scalar) bind_scalar(program, frame, i, inputs[i], misfit);
+    }
+  }
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    if (!program.inputs[i].is_scalar) bind_tensor(program, frame, i, inputs[i], misfit);
+  }
+}
+
+}  // namespace flambeau

@@ -1,0 +1,263 @@
+// flambeau_runtime._C: the type Executor and the facts of the build.
+#include "inputs.hpp"
+#include "run.hpp"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <structmember.h>
+
+namespace flambeau {
+namespace {
+
+// What an Executor object holds; immutable once made, so that calls need no lock.
+struct State {
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::shared_ptr<Program> program;
+  std::vector<std::pair<int32_t, at::Tensor>> constants;
+  Ref misfit;    // (position, value, scalars) -> replacement
+  Ref describe;  // (program, instruction) -> text
+  Ref count;     // (inputs) -> raises: the number of inputs is wrong
+};
+
+struct Executor {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  State* state;
+};
+
+// Library calls run below autograd and autocast: the program holds their effects already.
+struct Guards {
+  at::AutoDispatchBelowADInplaceOrView below;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+  c10::AutoGradMode no_grad{false};
+};
+
+PyObject* exception_of(ProgramError::Type type) {
+  switch (type) {
+    case ProgramError::Type::Index: return PyExc_IndexError;
+    case ProgramError::Type::ZeroDivision: return PyExc_ZeroDivisionError;
+    case ProgramError::Type::Overflow: return PyExc_OverflowError;
+    case ProgramError::Type::Value: return PyExc_ValueError;
+    case ProgramError::Type::TypeMismatch: return PyExc_TypeError;
+    default: return PyExc_RuntimeError;
+  }
+}
+
+// Run `body`; what it throws becomes the Python exception that torch would raise.
+template <typename Body>
+PyObject* translated(Body&& body) {
+  HANDLE_TH_ERRORS
+  try {
+    return body();
+  } catch (const PythonError&) {
+    return nullptr;
+  } catch (const ProgramError& error) {
+    PyErr_SetString(exception_of(error.type), error.what());
+    return nullptr;
+  }
+  END_HANDLE_TH_ERRORS
+}
+
+Ref output(const Program& program, const Output& output, const Frame& frame, PyObject* const* inputs) {
+  static_cast<void>(program);
+  switch (output.kind) {
+    case Output::Kind::Tensor: {
+      const at::Tensor& tensor = frame.tensor(output.index);
+      return tensor.defined() ? checked(THPVariable_Wrap(tensor)) : Ref::share(Py_None);
+    }
+    case Output::Kind::Scalar: return python_scalar(frame.operand(output.operand));
+    case Output::Kind::Input: return Ref::share(inputs[output.index]);
+    default: return Ref::share(Py_None);
+  }
+}
+
+PyObject* run(const State& state, PyObject* const* inputs, Position& position) {
+  const Program& program = *state.program;
+  Frame frame(program);
+  for (const auto& [reg, tensor] : state.constants) frame.borrow(reg, tensor);
+  bind_inputs(program, frame, inputs, state.misfit.get());
+  {
+    Gil gil;
+    if (program.calls_library) {
+      const Guards guards;
+      run_program(program, frame, gil, position);
+    } else {
+      run_program(program, frame, gil, position);
+    }
+  }
+  if (program.has_mutated_inputs) {
+    for (const Input& input : program.inputs) {
+      if (input.mutated && !frame.tensor(input.reg).is_inference()) {
+        frame.tensor(input.reg).unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+  Ref result = checked(PyTuple_New(static_cast<Py_ssize_t>(program.outputs.size())));
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    Ref value = output(program, program.outputs[i], frame, inputs);
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), value.release());
+  }
+  return result.release();
+}
+
+// Add to the exception what was running; never replaces the exception.
+void annotate(const State& state, const Position& position) {
+  if (position.instruction < 0) return;
+  Ref note;
+  {
+    ErrorAside aside;
+    note = Ref::steal(PyObject_CallFunction(
+        state.describe.get(), "iL", static_cast<int>(position.program), static_cast<long long>(position.instruction)));
+    if (!note) PyErr_Clear();
+  }
+  if (note) add_note(note.get());
+}
+
+PyObject* executor_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  const State& state = *reinterpret_cast<Executor*>(self)->state;
+  const auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
+  if (kwnames != nullptr && PyTuple_GET_SIZE(kwnames) != 0) {
+    PyErr_SetString(PyExc_TypeError, "a compiled program takes positional arguments only");
+    return nullptr;
+  }
+  if (count != state.program->inputs.size()) {
+    Ref given = Ref::steal(PyLong_FromSize_t(count));
+    if (!given) return nullptr;
+    Ref unused = Ref::steal(PyObject_CallOneArg(state.count.get(), given.get()));
+    if (unused) PyErr_SetString(PyExc_TypeError, "wrong number of inputs");
+    return nullptr;
+  }
+  Position position;
+  PyObject* result = translated([&] { return run(state, args, position); });
+  if (result == nullptr) annotate(state, position);
+  return result;
+}
+
+// Executor(program, kernels, constants, misfit, describe, count)
+PyObject* executor_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject *program, *kernels, *constants, *misfit, *describe, *count;
+  if (!PyArg_ParseTuple(args, "O!O!O!OOO", &PyTuple_Type, &program, &PyTuple_Type, &kernels, &PyTuple_Type, &constants,
+                        &misfit, &describe, &count)) {
+    return nullptr;
+  }
+  return translated([&]() -> PyObject* {
+    auto state = std::make_unique<State>();
+    state->kernels = decode_kernels(kernels);
+    state->program = decode_program(program, state->kernels);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants); ++i) {
+      int reg = 0;
+      PyObject* tensor = nullptr;
+      if (!PyArg_ParseTuple(PyTuple_GET_ITEM(constants, i), "iO", &reg, &tensor)) throw PythonError();
+      if (!THPVariable_Check(tensor)) raise(PyExc_TypeError, "a constant must be a tensor");
+      state->constants.emplace_back(reg, THPVariable_Unpack(tensor));
+    }
+    state->misfit = Ref::share(misfit);
+    state->describe = Ref::share(describe);
+    state->count = Ref::share(count);
+    Ref self = checked(type->tp_alloc(type, 0));
+    auto* executor = reinterpret_cast<Executor*>(self.get());
+    executor->vectorcall = executor_call;
+    executor->state = state.release();
+    return self.release();
+  });
+}
+
+int visit_program(const Program& program, visitproc visit, void* arg) {
+  for (const PythonCall& python : program.pythons) {
+    Py_VISIT(python.function.get());
+    for (const Argument& argument : python.args) Py_VISIT(argument.object.get());
+  }
+  for (const Subprogram& sub : program.subprograms) {
+    if (const int stop = visit_program(*sub.first, visit, arg)) return stop;
+    if (const int stop = visit_program(*sub.second, visit, arg)) return stop;
+  }
+  return 0;
+}
+
+int executor_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  const State* state = reinterpret_cast<Executor*>(self)->state;
+  if (state == nullptr) return 0;
+  Py_VISIT(state->misfit.get());
+  Py_VISIT(state->describe.get());
+  Py_VISIT(state->count.get());
+  for (const auto& kernel : state->kernels) Py_VISIT(kernel->function.get());
+  return visit_program(*state->program, visit, arg);
+}
+
+void clear_program(Program& program) {
+  for (PythonCall& python : program.pythons) {
+    python.function = Ref::share(Py_None);
+    for (Argument& argument : python.args) argument.object = Ref();
+  }
+  for (Subprogram& sub : program.subprograms) {
+    clear_program(*sub.first);
+    clear_program(*sub.second);
+  }
+}
+
+// Breaks cycles through Python callables. The object is unreachable then: nobody calls it any more.
+int executor_clear(PyObject* self) {
+  State* state = reinterpret_cast<Executor*>(self)->state;
+  if (state == nullptr) return 0;
+  for (const auto& kernel : state->kernels) {
+    if (kernel->function) kernel->function = Ref::share(Py_None);
+  }
+  clear_program(*state->program);
+  state->misfit = Ref::share(Py_None);
+  state->describe = Ref::share(Py_None);
+  state->count = Ref::share(Py_None);
+  return 0;
+}
+
+void executor_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  delete std::exchange(reinterpret_cast<Executor*>(self)->state, nullptr);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef executor_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Executor, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot executor_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(executor_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(executor_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(executor_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(executor_clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_members, executor_members},
+    {Py_tp_doc, const_cast<char*>("A decoded program: call it with positional tensors and numbers, get a tuple.")},
+    {0, nullptr},
+};
+
+PyType_Spec executor_spec = {
+    "flambeau_runtime._C.Executor", sizeof(Executor), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, executor_slots};
+
+int module_exec(PyObject* module) {
+  Ref type = Ref::steal(PyType_FromModuleAndSpec(module, &executor_spec, nullptr));
+  if (!type || PyModule_AddObjectRef(module, "Executor", type.get()) < 0) return -1;
+  return PyModule_AddStringConstant(module, "TORCH_VERSION", FLAMBEAU_TORCH_VERSION);
+}
+
+PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(module_exec)},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, nullptr},
+};
+
+PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT, "flambeau_runtime._C", "The native executor.", 0, nullptr, module_slots, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace flambeau
+
+PyMODINIT_FUNC PyInit__C() { return PyModuleDef_Init(&flambeau::module_definition); }

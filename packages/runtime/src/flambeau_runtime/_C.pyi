@@ -1,0 +1,20 @@
+"""Types of the native extension."""
+
+from collections.abc import Callable
+from typing import Any
+
+TORCH_VERSION: str
+
+class Executor:
+    """A decoded program; ``native.py`` makes the arguments from an artifact."""
+
+    def __new__(
+        cls,
+        program: tuple[Any, ...],
+        kernels: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        misfit: Callable[[int, Any, tuple[Any, ...]], Any],
+        describe: Callable[[int, int], str],
+        count: Callable[[int], None],
+    ) -> Executor: ...
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...

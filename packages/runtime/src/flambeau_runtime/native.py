@@ -1,0 +1,143 @@
+"""Artifacts as the plain tuples that the native executor decodes, and the check that the extension fits this torch.
+
+In: a validated, built artifact. Out: ``_C.Executor``. Encoding: registers are ``("t", i)`` and ``("s", i)``, tuples
+``("l", items)``, everything else stands for itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from . import artifact as a
+from .build.library import entry_address, load_library
+from .errors import ExtensionError
+from .executor_py import KernelFunction, instruction_context
+from .inputs import check_count, check_scalar, check_tensor
+
+
+@functools.cache
+def extension() -> Any:
+    """The module ``_C``. Raises ``ExtensionError`` when it is missing or was built for another torch."""
+    try:
+        from . import _C
+    except ImportError as error:
+        raise ExtensionError(f"flambeau_runtime._C cannot be imported: {error}") from error
+    if _C.TORCH_VERSION != torch.__version__:
+        raise ExtensionError(f"flambeau_runtime._C was built for torch {_C.TORCH_VERSION}, this is {torch.__version__}")
+    return _C
+
+
+class _Encoder:
+    """Encodes one artifact; programs are numbered in the order they are met, for error contexts."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self.functions = functions
+        self.programs: list[a.Program] = []
+
+    def program(self, program: a.Program) -> tuple[Any, ...]:
+        number = len(self.programs)
+        self.programs.append(program)
+        return (
+            number,
+            program.tensor_registers,
+            program.scalar_registers,
+            tuple(_input(spec) for spec in program.inputs),
+            tuple(self.instruction(instruction) for instruction in program.instructions),
+            tuple((spec.kind, encode_argument(spec.value)) for spec in program.outputs),
+        )
+
+    def instruction(self, i: a.Instruction) -> tuple[Any, ...]:
+        match i:
+            case a.Alloc():
+                return ("alloc", i.out, _operands(i.sizes), _operands(i.strides), i.dtype, i.device)
+            case a.View():
+                offset = encode_argument(i.offset)
+                return ("view", i.out, i.source, _operands(i.sizes), _operands(i.strides), offset, i.dtype)
+            case a.Launch():
+                grid = None if i.grid is None else _operands(i.grid)
+                return ("launch", i.kernel, i.buffers, _operands(i.scalars), encode_argument(i.extent), i.grain, grid)
+            case a.Call():
+                kwargs = tuple((key, encode_argument(value)) for key, value in i.kwargs)
+                return ("call", i.op, i.overload, _operands(i.args), kwargs, _operands(i.outs))
+            case a.Compute():
+                return ("compute", i.out, i.opcode, _operands(i.args))
+            case a.Size():
+                return ("size", i.out, i.source, i.dim, i.kind)
+            case a.Item():
+                return ("item", i.out, i.source)
+            case a.Check():
+                return ("check", encode_argument(i.cond), i.message)
+            case a.Free():
+                return ("free", i.regs)
+            case a.Copy():
+                return ("copy", i.dst, i.src)
+            case a.Python():
+                return ("python", self.functions[i.key], _operands(i.args), _operands(i.outs))
+            case a.Subprogram():
+                nested = tuple(self.program(program) for program in i.programs)
+                return ("subprogram", i.kind, *nested, _operands(i.inputs), _operands(i.outs), _operands(i.extra))
+        raise TypeError(f"not an instruction: {i!r}")
+
+
+def encode_argument(value: Any) -> Any:
+    """One argument in the form that the extension decodes."""
+    if isinstance(value, a.Reg):
+        return ("t", value.index)
+    if isinstance(value, a.Scalar):
+        return ("s", value.index)
+    if isinstance(value, tuple):
+        return ("l", _operands(value))
+    return value
+
+
+def _operands(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(encode_argument(value) for value in values)
+
+
+def _input(spec: a.InputSpec) -> tuple[Any, ...]:
+    sizes = None if spec.sizes is None else _operands(spec.sizes)
+    strides = None if spec.strides is None else _operands(spec.strides)
+    return (spec.kind == "scalar", spec.register, spec.dtype, spec.device, sizes, strides, spec.mutated)
+
+
+def make_executor(
+    artifact: a.Artifact,
+    constants: Sequence[torch.Tensor],
+    functions: Mapping[str, Callable[..., Any]],
+    bind_other: Callable[[a.Library, a.Kernel], KernelFunction],
+) -> Callable[..., tuple[Any, ...]]:
+    """The native executor of a built artifact. ``bind_other`` binds kernels that are not C++ as Python functions."""
+    encoder = _Encoder(functions)
+    program = encoder.program(artifact.program)
+    kernels = tuple(_kernel(artifact, kernel, bind_other) for kernel in artifact.kernels)
+    specs = artifact.program.inputs
+
+    def misfit(position: int, value: Any, scalars: tuple[Any, ...]) -> Any:
+        spec = specs[position]
+        if spec.kind == "scalar":
+            return check_scalar(position, spec, value)
+        return check_tensor(position, spec, value, scalars.__getitem__)
+
+    def describe(number: int, position: int) -> str:
+        return instruction_context(position, encoder.programs[number].instructions[position], artifact.kernels)
+
+    def count(given: int) -> None:
+        check_count(specs, (None,) * given)
+
+    pairs = tuple((spec.register, tensor) for spec, tensor in zip(artifact.constants, constants))
+    return extension().Executor(program, kernels, pairs, misfit, describe, count)
+
+
+def _kernel(
+    artifact: a.Artifact, kernel: a.Kernel, bind_other: Callable[[a.Library, a.Kernel], KernelFunction]
+) -> tuple[Any, ...]:
+    library = artifact.libraries[kernel.library]
+    if library.language == "cpp":
+        target: Any = entry_address(load_library(library), kernel.entry)
+    else:
+        target = bind_other(library, kernel)
+    return (kernel.name, target, kernel.scalar_kinds, kernel.checks)
