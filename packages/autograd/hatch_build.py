@@ -11,13 +11,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class NativeBuildHook(BuildHookInterface):
-    """Adds `_C` to a wheel; the tool lies in the repository's `tools`, or in the sdist's own copy of it."""
+    """Adds `_C` to a wheel; the tool lies in the repository's `tools`, or at the root of an sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
         package = Path(self.root)
-        places = [package / "tools", package.parent.parent / "tools"]
+        places = [package, package.parent.parent / "tools"]
         sys.path[:0] = [str(place) for place in places if (place / "build_native.py").is_file()]
         import build_native
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from .guards.spec import GuardSpec
 from .sources.source import Source
@@ -49,15 +49,14 @@ class RunGraph:
     """The frame is one graph and nothing else: call `compiled(*inputs)` and return its outputs, with no interpreter in between.
 
     `outputs` says what the frame returns: an int `i` returns `result[i]` itself, a tuple of ints a tuple, a list of ints a list, and
-    a `None` among them the constant None. `fallback` is the same entry as rewritten code, for calls that the native path refuses.
+    a `None` among them the constant None.
     """
 
     compiled: Callable[..., Any]
     inputs: tuple[Source, ...]
     outputs: int | tuple[int | None, ...] | list[int | None] | None
     guards: tuple[GuardSpec, ...]
-    fallback: CodeType | None = None
-    keep_alive: tuple[Any, ...] = field(default=())
+    keep_alive: tuple[Any, ...] = ()
 
 
 @frozen

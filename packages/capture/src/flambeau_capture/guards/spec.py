@@ -169,9 +169,9 @@ class NoAlias(GuardSpec):
 class GlobalState(GuardSpec):
     """The state of torch that changes what a graph means.
 
-    `autocast` lists `(device type, dtype)` for the device types where autocast is on; `function_modes` is the depth of the
-    `__torch_function__` mode stack (a default device set by `torch.set_default_device` is one), `dispatch_modes` that of
-    `__torch_dispatch__` modes, `functorch_depth` the number of active function transforms.
+    `autocast` lists `(device type, dtype)` for the device types where autocast is on; `function_modes` are the objects
+    on the `__torch_function__` mode stack, compared by identity (a default device set by `torch.set_default_device` is one),
+    `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `functorch_depth` the number of active function transforms.
     """
 
     grad_enabled: bool
@@ -181,7 +181,7 @@ class GlobalState(GuardSpec):
     deterministic: bool
     deterministic_warn_only: bool
     default_dtype: torch.dtype
-    function_modes: int
+    function_modes: tuple[Any, ...]
     dispatch_modes: int
     functorch_depth: int
     torch_function_enabled: bool

@@ -22,7 +22,9 @@ def current_state(position: Position | None = None) -> GlobalState:
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
         default_dtype=torch.get_default_dtype(),
-        function_modes=torch._C._len_torch_function_stack(),
+        function_modes=tuple(
+            torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
+        ),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         functorch_depth=_functorch_depth(),
         torch_function_enabled=torch._C._is_torch_function_enabled(),
@@ -38,4 +40,4 @@ def _autocast_enabled(device: str) -> bool:
 
 
 def _functorch_depth() -> int:
-    return 0 if torch._C._functorch.peek_interpreter_stack() is None else torch._C._functorch.maybe_current_level() or 1
+    return len(torch._C._functorch.get_interpreter_stack() or ())

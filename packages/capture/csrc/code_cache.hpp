@@ -1,0 +1,80 @@
+// Compiled entries of one region: for each code object a short list, most recently used first.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "flambeau/errors.hpp"
+#include "guards/tree.hpp"
+#include "thread_state.hpp"
+
+namespace flambeau {
+
+// What a frame returns, picked from the compiled graph's outputs.
+struct OutputPlan {
+  enum class Kind { kNone, kSingle, kTuple, kList } kind = Kind::kNone;
+  std::vector<Py_ssize_t> indices;  // -1 stands for None
+  bool is_whole = false;            // a tuple of all outputs in order
+};
+
+// One compiled result. Runs either rewritten code or, where `compiled` is set, a graph straight away.
+struct Entry {
+  int uses = 0;  // counted under the GIL
+  Ref tree;
+  Ref code;      // rewritten code whose parameters are all positional
+  Ref function;  // a function over `code`, kept for frames with the same globals and closure
+  Ref compiled;
+  bool boxed = false;
+  std::vector<int> inputs;  // captured slots
+  OutputPlan output;
+  Ref keep;
+
+  GuardTree* guards() const { return reinterpret_cast<GuardTree*>(tree.get()); }
+};
+
+class EntryPtr {
+ public:
+  EntryPtr() = default;
+  explicit EntryPtr(Entry* entry) : entry_(entry) { ++entry_->uses; }
+  EntryPtr(const EntryPtr& other) : entry_(other.entry_) {
+    if (entry_) ++entry_->uses;
+  }
+  EntryPtr(EntryPtr&& other) noexcept : entry_(std::exchange(other.entry_, nullptr)) {}
+  EntryPtr& operator=(EntryPtr other) noexcept {
+    std::swap(entry_, other.entry_);
+    return *this;
+  }
+  ~EntryPtr() {
+    if (entry_ && --entry_->uses == 0) delete entry_;
+  }
+  Entry* operator->() const { return entry_; }
+  Entry& operator*() const { return *entry_; }
+
+ private:
+  Entry* entry_ = nullptr;
+};
+
+struct CodeEntries {
+  Ref code;  // keeps the key of the table alive
+  std::vector<EntryPtr> entries;
+  bool skip = false;
+  bool skip_recursive = false;
+  bool limit_told = false;
+  bool compiling = false;
+};
+
+using CodeTable = std::unordered_map<PyCodeObject*, std::unique_ptr<CodeEntries>>;
+
+// Read what the handler answered: ("code", tree, code, keep) or ("graph", tree, compiled, boxed, slots, outputs, keep).
+EntryPtr parse_entry(PyObject* answer);
+
+// Try the entries in order. On a hit run it with the frame's values and set `hit`; the result is a new reference or NULL with an
+// exception. Without a hit the result is NULL and no exception is set.
+PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool& hit);
+
+// Forget entries whose guards can never hold again.
+void drop_dead(CodeEntries& record);
+
+}  // namespace flambeau

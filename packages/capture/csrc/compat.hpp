@@ -1,0 +1,87 @@
+// Everything that differs between CPython 3.11, 3.12 and 3.13 behind one set of names.
+#pragma once
+
+#ifndef Py_BUILD_CORE
+#define Py_BUILD_CORE 1
+#endif
+#include <Python.h>
+#include <frameobject.h>
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#error "flambeau-capture supports CPython 3.11, 3.12 and 3.13"
+#endif
+
+// CPython's internal headers are C: these words are keywords or absent in C++.
+#define FB_312 (PY_VERSION_HEX >= 0x030C0000)
+#define FB_313 (PY_VERSION_HEX >= 0x030D0000)
+
+extern "C" {
+#include <internal/pycore_code.h>
+#include <internal/pycore_frame.h>
+}
+#undef _PyGC_FINALIZED
+
+namespace flambeau::compat {
+
+using Frame = _PyInterpreterFrame;
+
+inline PyCodeObject* frame_code(const Frame* frame) {
+#if FB_313
+  return reinterpret_cast<PyCodeObject*>(frame->f_executable);
+#else
+  return frame->f_code;
+#endif
+}
+
+inline PyFunctionObject* frame_function(const Frame* frame) {
+#if FB_312
+  return reinterpret_cast<PyFunctionObject*>(frame->f_funcobj);
+#else
+  return frame->f_func;
+#endif
+}
+
+// A call's own frame on the thread's data stack, not a generator's and not one CPython made for itself.
+inline bool frame_is_plain_call(const Frame* frame) {
+  return frame->owner == FRAME_OWNED_BY_THREAD && frame->frame_obj == nullptr;
+}
+
+// From 3.12 on, whoever evaluates a frame also clears and pops it; in 3.11 the caller of the evaluation function does.
+// A frame that was never started holds its locals, its function and its code, and nothing links to it.
+inline void finish_unstarted_frame(PyThreadState* thread, Frame* frame) {
+#if FB_312
+  for (int i = 0; i < frame->stacktop; ++i) Py_XDECREF(frame->localsplus[i]);
+  frame->stacktop = 0;
+  Py_XDECREF(frame->f_locals);
+  Py_DECREF(frame->f_funcobj);
+  Py_DECREF(reinterpret_cast<PyObject*>(frame_code(frame)));
+  auto** base = reinterpret_cast<PyObject**>(frame);
+  _PyStackChunk* chunk = thread->datastack_chunk;
+  if (base != &chunk->data[0]) {
+    thread->datastack_top = base;
+    return;
+  }
+  // The frame is the first of its chunk of the data stack: the chunk goes with it.
+  _PyStackChunk* previous = chunk->previous;
+  thread->datastack_chunk = previous;
+  PyObjectArenaAllocator arena;
+  PyObject_GetArenaAllocator(&arena);
+  arena.free(arena.ctx, chunk, chunk->size);
+  thread->datastack_limit = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(previous) + previous->size);
+  thread->datastack_top = &previous->data[previous->top];
+#else
+  (void)thread;
+  (void)frame;
+#endif
+}
+
+// The attribute as a new reference; NULL without an exception where there is none, NULL with one on errors.
+inline int lookup_attribute(PyObject* object, PyObject* name, PyObject** result) {
+#if FB_313
+  return PyObject_GetOptionalAttr(object, name, result);
+#else
+  return _PyObject_LookupAttr(object, name, result);
+#endif
+}
+
+}  // namespace flambeau::compat

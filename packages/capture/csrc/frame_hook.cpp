@@ -1,0 +1,102 @@
+// The PEP 523 hook: run a frame as it is, from the cache, or after asking the compiler.
+#include "frame_hook.hpp"
+
+#include "region.hpp"
+
+namespace flambeau {
+namespace {
+
+// One interpreter is supported, so one counter; it changes under the GIL.
+Py_ssize_t installed = 0;
+_PyFrameEvalFunction before = nullptr;
+
+constexpr int kNeverReplaced = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+
+PyObject* run_plain(PyThreadState* thread, compat::Frame* frame, int throwing) {
+  return before != nullptr ? before(thread, frame, throwing) : _PyEval_EvalFrameDefault(thread, frame, throwing);
+}
+
+PyObject* run_inactive(ThreadState& state, PyThreadState* thread, compat::Frame* frame) {
+  ActiveScope nothing(state, nullptr);
+  return run_plain(thread, frame, 0);
+}
+
+bool take(PyObject*& expected, PyObject* code) {
+  if (expected != code) return false;
+  expected = nullptr;
+  return true;
+}
+
+PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Frame* frame) {
+  Region* region = state.active;
+  PyCodeObject* code = compat::frame_code(frame);
+  PyFunctionObject* function = compat::frame_function(frame);
+  CodeEntries* record = find_record(region, code);
+  if (record == nullptr) return run_plain(thread, frame, 0);  // out of memory was reported by the next allocation
+  if (record->skip_recursive) return run_inactive(state, thread, frame);
+  if (record->skip) return run_plain(thread, frame, 0);
+
+  const FrameView view = view_of(function, frame->localsplus, parameter_count(code));
+  bool hit = false;
+  PyObject* result = nullptr;
+  if (std::exchange(state.known_miss, nullptr) != record) {
+    result = run_first_match(region, *record, function, view, hit);
+  }
+  if (!hit) {
+    switch (compile_frame(region, *record, function, view)) {
+      case Compiled::kEntry:
+        result = run_first_match(region, *record, function, view, hit);
+        if (!hit) return run_inactive(state, thread, frame);
+        break;
+      case Compiled::kSkip:
+        return record->skip_recursive ? run_inactive(state, thread, frame) : run_plain(thread, frame, 0);
+      case Compiled::kBusy:
+        return run_inactive(state, thread, frame);
+      case Compiled::kError:
+        break;
+    }
+  }
+  compat::finish_unstarted_frame(thread, frame);
+  return result;
+}
+
+PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwing) {
+  ThreadState& state = thread_state();
+  if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {
+    return run_plain(thread, frame, throwing);
+  }
+  PyCodeObject* code = compat::frame_code(frame);
+  auto* code_object = reinterpret_cast<PyObject*>(code);
+  if (take(state.pass_code, code_object) || take(state.skip_code, code_object) ||
+      (code->co_flags & CO_OPTIMIZED) == 0 || (code->co_flags & kNeverReplaced) != 0) {
+    return run_plain(thread, frame, throwing);
+  }
+  // The region may be dropped by what it runs.
+  Ref region = Ref::share(reinterpret_cast<PyObject*>(state.active));
+  return run_or_compile(state, thread, frame);
+}
+
+}  // namespace
+
+HookInstalled::HookInstalled() {
+  if (installed++ > 0) return;
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  const _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  before = current == _PyEval_EvalFrameDefault ? nullptr : current;
+  _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate_frame);
+}
+
+HookInstalled::~HookInstalled() {
+  if (--installed > 0) return;
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  // Somebody else's hook on top of ours stays: it will find our default behaviour through the thread state.
+  if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate_frame) {
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, before != nullptr ? before : _PyEval_EvalFrameDefault);
+  }
+}
+
+bool hook_is_installed() {
+  return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate_frame;
+}
+
+}  // namespace flambeau

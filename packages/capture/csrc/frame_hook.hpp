@@ -1,0 +1,19 @@
+// The PEP 523 hook: CPython asks it to evaluate every frame, while some region runs.
+#pragma once
+
+#include "compat.hpp"
+
+namespace flambeau {
+
+// Keeps the hook installed for a scope; the first scope installs it and the last one takes it away.
+class HookInstalled {
+ public:
+  HookInstalled();
+  ~HookInstalled();
+  HookInstalled(const HookInstalled&) = delete;
+  HookInstalled& operator=(const HookInstalled&) = delete;
+};
+
+bool hook_is_installed();
+
+}  // namespace flambeau

@@ -1,0 +1,345 @@
+// Leaves about plain Python values, and relations between values.
+#include <cmath>
+#include <cstring>
+
+#include "flambeau/errors.hpp"
+#include "guards/node.hpp"
+
+namespace flambeau {
+namespace {
+
+bool same_bits(double left, double right) {
+  return std::memcmp(&left, &right, sizeof left) == 0 || (std::isnan(left) && std::isnan(right));
+}
+
+bool same_items(PyObject* left, PyObject* right) {
+  const Py_ssize_t size = PyTuple_GET_SIZE(left);
+  if (size != PyTuple_GET_SIZE(right)) return false;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (!same_constant(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i))) return false;
+  }
+  return true;
+}
+
+bool same_members(PyObject* left, PyObject* right) {
+  if (PySet_GET_SIZE(left) != PySet_GET_SIZE(right)) return false;
+  Ref mine = checked(PySequence_Tuple(left));
+  Ref theirs = checked(PySequence_Tuple(right));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mine.get()); ++i) {
+    bool found = false;
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(theirs.get()) && !found; ++j) {
+      found = same_constant(PyTuple_GET_ITEM(mine.get(), i), PyTuple_GET_ITEM(theirs.get(), j));
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+bool same_range(PyObject* left, PyObject* right) {
+  for (const char* name : {"start", "stop", "step"}) {
+    Ref mine = checked(PyObject_GetAttrString(left, name));
+    Ref theirs = checked(PyObject_GetAttrString(right, name));
+    if (!same_constant(mine.get(), theirs.get())) return false;
+  }
+  return true;
+}
+
+bool equal(PyObject* left, PyObject* right) { return checked(PyObject_RichCompareBool(left, right, Py_EQ)) == 1; }
+
+class TypeIs final : public Leaf {
+ public:
+  TypeIs(PyObject* type, int spec) : Leaf(spec), type_(reinterpret_cast<PyTypeObject*>(type)) {}
+  bool holds(PyObject* value) const override { return Py_TYPE(value) == type_; }
+
+ private:
+  PyTypeObject* type_;
+};
+
+// Payload: the object itself, or (weak reference,) so that an entry does not keep a user's model alive.
+class IdentityIs final : public Leaf {
+ public:
+  IdentityIs(PyObject* payload, int spec) : Leaf(spec), reference_(nullptr), object_(payload) {
+    if (PyTuple_CheckExact(payload) && PyTuple_GET_SIZE(payload) == 1 && PyWeakref_Check(PyTuple_GET_ITEM(payload, 0))) {
+      reference_ = PyTuple_GET_ITEM(payload, 0);
+      object_ = target();
+    }
+  }
+  bool holds(PyObject* value) const override { return value == object_ && alive(); }
+  bool alive() const override { return reference_ == nullptr || target() == object_; }
+
+ private:
+  PyObject* target() const { return reinterpret_cast<PyWeakReference*>(reference_)->wr_object; }
+  PyObject* reference_;
+  PyObject* object_;
+};
+
+class ConstantIs final : public Leaf {
+ public:
+  ConstantIs(PyObject* constant, bool expected, int spec) : Leaf(spec), constant_(constant), expected_(expected) {}
+  bool holds(PyObject* value) const override { return same_constant(value, constant_) == expected_; }
+
+ private:
+  PyObject* constant_;
+  bool expected_;
+};
+
+class SequenceLength final : public Leaf {
+ public:
+  SequenceLength(Py_ssize_t length, int spec) : Leaf(spec), length_(length) {}
+  bool holds(PyObject* value) const override {
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) return Py_SIZE(value) == length_;
+    if (PyDict_CheckExact(value)) return PyDict_GET_SIZE(value) == length_;
+    return PyObject_Size(value) == length_;
+  }
+
+ private:
+  Py_ssize_t length_;
+};
+
+class DictKeys final : public Leaf {
+ public:
+  DictKeys(PyObject* keys, int spec) : Leaf(spec), keys_(keys) {}
+  bool holds(PyObject* value) const override {
+    if (!PyDict_Check(value) || PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys_)) return false;
+    return PyDict_CheckExact(value) ? plain(value) : by_iteration(value);
+  }
+
+ private:
+  bool plain(PyObject* value) const {
+    Py_ssize_t position = 0;
+    PyObject* key = nullptr;
+    for (Py_ssize_t i = 0; PyDict_Next(value, &position, &key, nullptr); ++i) {
+      if (!same_constant(key, PyTuple_GET_ITEM(keys_, i))) return false;
+    }
+    return true;
+  }
+  bool by_iteration(PyObject* value) const {
+    Ref iterator = checked(PyObject_GetIter(value));
+    Py_ssize_t i = 0;
+    while (Ref key = Ref::steal(PyIter_Next(iterator.get()))) {
+      if (i >= PyTuple_GET_SIZE(keys_) || !same_constant(key.get(), PyTuple_GET_ITEM(keys_, i++))) return false;
+    }
+    return i == PyTuple_GET_SIZE(keys_) && !PyErr_Occurred();
+  }
+  PyObject* keys_;
+};
+
+// Payload: (key, present).
+class Contains final : public Leaf {
+ public:
+  Contains(PyObject* payload, int spec)
+      : Leaf(spec), key_(PyTuple_GetItem(payload, 0)), present_(PyTuple_GetItem(payload, 1) == Py_True) {}
+  bool holds(PyObject* value) const override {
+    int found = 0;
+    if (PyDict_Check(value)) {
+      found = PyDict_Contains(value, key_);
+    } else if (PyAnySet_Check(value)) {
+      found = PySet_Contains(value, key_);
+    } else {
+      return false;
+    }
+    return found >= 0 && (found == 1) == present_;
+  }
+
+ private:
+  PyObject* key_;
+  bool present_;
+};
+
+class SetEquals final : public Leaf {
+ public:
+  SetEquals(PyObject* members, int spec) : Leaf(spec), members_(members) {}
+  bool holds(PyObject* value) const override { return PyAnySet_Check(value) && same_members(value, members_); }
+
+ private:
+  PyObject* members_;
+};
+
+// Payload: (name, present).
+class HasAttribute final : public Leaf {
+ public:
+  HasAttribute(PyObject* payload, int spec)
+      : Leaf(spec), name_(PyTuple_GetItem(payload, 0)), present_(PyTuple_GetItem(payload, 1) == Py_True) {}
+  bool holds(PyObject* value) const override {
+    PyObject* found = nullptr;
+    const int status = compat::lookup_attribute(value, name_, &found);
+    Py_XDECREF(found);
+    return status >= 0 && (status == 1) == present_;
+  }
+  bool runs_python() const override { return true; }
+
+ private:
+  PyObject* name_;
+  bool present_;
+};
+
+class FunctionIs final : public Leaf {
+ public:
+  FunctionIs(PyObject* code, int spec) : Leaf(spec), code_(code) {}
+  bool holds(PyObject* value) const override {
+    return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject*>(value)->func_code == code_;
+  }
+
+ private:
+  PyObject* code_;
+};
+
+class PythonCheck final : public Leaf {
+ public:
+  PythonCheck(PyObject* predicate, int spec) : Leaf(spec), predicate_(predicate) {}
+  bool holds(PyObject* value) const override {
+    Ref answer = checked(PyObject_CallOneArg(predicate_, value));
+    return checked(PyObject_IsTrue(answer.get())) == 1;
+  }
+  bool runs_python() const override { return true; }
+
+ private:
+  PyObject* predicate_;
+};
+
+int slot_at(PyObject* payload, Py_ssize_t index) {
+  PyObject* item = PyTuple_GetItem(payload, index);
+  if (item == nullptr) throw PythonError();
+  const long slot = PyLong_AsLong(item);
+  if (slot < 0) raise(PyExc_ValueError, "a slot is a number from 0");
+  return static_cast<int>(slot);
+}
+
+// Payload: (slot, slot).
+class Alias final : public Relation {
+ public:
+  Alias(PyObject* payload, int spec) : Relation(spec), left_(slot_at(payload, 0)), right_(slot_at(payload, 1)) {}
+  bool holds(PyObject* const* captured) const override { return captured[left_] == captured[right_]; }
+
+ private:
+  int left_, right_;
+};
+
+// Payload: tuple of slots. A hash table on the stack finds an object that appears twice.
+class NoAlias final : public Relation {
+ public:
+  NoAlias(PyObject* payload, int spec) : Relation(spec) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(payload); ++i) slots_.push_back(slot_at(payload, i));
+    while (capacity_ < 2 * slots_.size()) capacity_ *= 2;
+  }
+  bool holds(PyObject* const* captured) const override {
+    if (capacity_ <= kOnStack) {
+      PyObject* table[kOnStack];
+      return distinct(captured, table);
+    }
+    std::unique_ptr<PyObject*[]> table(new PyObject*[capacity_]);
+    return distinct(captured, table.get());
+  }
+
+ private:
+  static constexpr size_t kOnStack = 512;
+  bool distinct(PyObject* const* captured, PyObject** table) const {
+    std::memset(table, 0, capacity_ * sizeof *table);
+    for (int slot : slots_) {
+      PyObject* object = captured[slot];
+      // Objects are 16-byte aligned; the multiplier spreads neighbours.
+      size_t place = ((reinterpret_cast<uintptr_t>(object) >> 4) * 0x9E3779B97F4A7C15ULL >> 32) & (capacity_ - 1);
+      while (table[place] != nullptr) {
+        if (table[place] == object) return false;
+        place = (place + 1) & (capacity_ - 1);
+      }
+      table[place] = object;
+    }
+    return true;
+  }
+  std::vector<int> slots_;
+  size_t capacity_ = 8;
+};
+
+// A leaf must not throw while a frame is being looked up: a Python error inside one means that it does not hold.
+template <typename Inner>
+class Contained final : public Leaf {
+ public:
+  template <typename... Args>
+  explicit Contained(Args... args) : Leaf(0), inner_(args...) {
+    spec = inner_.spec;
+  }
+  bool holds(PyObject* value) const override {
+    try {
+      return inner_.holds(value);
+    } catch (const PythonError&) {
+      return false;
+    }
+  }
+  bool runs_python() const override { return inner_.runs_python(); }
+
+ private:
+  Inner inner_;
+};
+
+}  // namespace
+
+bool same_constant(PyObject* left, PyObject* right) {
+  if (left == right) return true;
+  PyTypeObject* type = Py_TYPE(left);
+  if (type != Py_TYPE(right)) return false;
+  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBytes_Type) return equal(left, right);
+  if (type == &PyFloat_Type) return same_bits(PyFloat_AS_DOUBLE(left), PyFloat_AS_DOUBLE(right));
+  if (type == &PyComplex_Type) {
+    const Py_complex mine = PyComplex_AsCComplex(left), theirs = PyComplex_AsCComplex(right);
+    return same_bits(mine.real, theirs.real) && same_bits(mine.imag, theirs.imag);
+  }
+  if (PyTuple_Check(left)) return same_items(left, right);
+  if (PyAnySet_Check(left)) return same_members(left, right);
+  if (type == &PyRange_Type || type == &PySlice_Type) return same_range(left, right);
+  // torch.device objects are made anew each time; everything else that reaches here goes by identity.
+  if (std::strcmp(type->tp_name, "torch.device") == 0) return equal(left, right);
+  return false;
+}
+
+std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec) {
+  switch (static_cast<LeafKind>(kind)) {
+    case LeafKind::kTypeIs:
+      if (!PyType_Check(payload)) raise(PyExc_TypeError, "TypeIs needs a type");
+      return std::make_unique<TypeIs>(payload, spec);
+    case LeafKind::kIdentityIs:
+      return std::make_unique<IdentityIs>(payload, spec);
+    case LeafKind::kConstantIs:
+    case LeafKind::kNotConstant:
+      return std::make_unique<Contained<ConstantIs>>(payload, static_cast<LeafKind>(kind) == LeafKind::kConstantIs, spec);
+    case LeafKind::kTensorMatch:
+      return make_tensor_leaf(payload, spec);
+    case LeafKind::kSequenceLength: {
+      const Py_ssize_t length = PyLong_AsSsize_t(payload);
+      if (length < 0) raise(PyExc_ValueError, "SequenceLength needs a number from 0");
+      return std::make_unique<Contained<SequenceLength>>(length, spec);
+    }
+    case LeafKind::kDictKeys:
+      if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "DictKeys needs a tuple");
+      return std::make_unique<Contained<DictKeys>>(payload, spec);
+    case LeafKind::kContains:
+      return std::make_unique<Contained<Contains>>(payload, spec);
+    case LeafKind::kSetEquals:
+      if (!PyAnySet_Check(payload)) raise(PyExc_TypeError, "SetEquals needs a set");
+      return std::make_unique<Contained<SetEquals>>(payload, spec);
+    case LeafKind::kHasAttribute:
+      return std::make_unique<Contained<HasAttribute>>(payload, spec);
+    case LeafKind::kFunctionIs:
+      return std::make_unique<FunctionIs>(payload, spec);
+    case LeafKind::kGlobalState:
+      return make_state_leaf(payload, spec);
+    case LeafKind::kPythonCheck:
+      return std::make_unique<Contained<PythonCheck>>(payload, spec);
+  }
+  raise(PyExc_ValueError, "unknown kind of leaf");
+}
+
+std::unique_ptr<Relation> make_relation(int kind, PyObject* payload, int spec) {
+  if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "a relation's payload is a tuple");
+  switch (static_cast<RelationKind>(kind)) {
+    case RelationKind::kAlias:
+      return std::make_unique<Alias>(payload, spec);
+    case RelationKind::kNoAlias:
+      return std::make_unique<NoAlias>(payload, spec);
+    case RelationKind::kShape:
+      return make_shape_relation(payload, spec);
+  }
+  raise(PyExc_ValueError, "unknown kind of relation");
+}
+
+}  // namespace flambeau

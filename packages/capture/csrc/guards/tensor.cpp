@@ -1,0 +1,207 @@
+// What a tensor must look like, read from its TensorImpl; and torch's global state.
+#include "compat.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/functorch/DynamicLayer.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "flambeau/errors.hpp"
+#include "guards/node.hpp"
+
+namespace flambeau {
+namespace {
+
+PyObject* item(PyObject* tuple, Py_ssize_t index) {
+  PyObject* found = PyTuple_GetItem(tuple, index);
+  if (found == nullptr) throw PythonError();
+  return found;
+}
+
+c10::ScalarType dtype_of(PyObject* object) {
+  if (!THPDtype_Check(object)) raise(PyExc_TypeError, "expected a torch.dtype");
+  return reinterpret_cast<THPDtype*>(object)->scalar_type;
+}
+
+std::vector<int64_t> integers(PyObject* tuple) {
+  std::vector<int64_t> made;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); ++i) {
+    made.push_back(PyLong_AsLongLong(item(tuple, i)));
+    if (PyErr_Occurred()) throw PythonError();
+  }
+  return made;
+}
+
+// A negative expectation is a free dimension.
+bool matches(const std::vector<int64_t>& expected, c10::IntArrayRef actual) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i] >= 0 && expected[i] != actual[i]) return false;
+  }
+  return true;
+}
+
+// Payload: (type, dtype, device, requires_grad, dispatch keys, sizes, strides or None), -1 for a free size or stride.
+class TensorMatch final : public Leaf {
+ public:
+  TensorMatch(PyObject* payload, int spec)
+      : Leaf(spec),
+        type_(reinterpret_cast<PyTypeObject*>(item(payload, 0))),
+        dtype_(c10::scalarTypeToTypeMeta(dtype_of(item(payload, 1)))),
+        device_(c10::kCPU),
+        requires_grad_(item(payload, 3) == Py_True),
+        keys_(PyLong_AsUnsignedLongLong(item(payload, 4))),
+        sizes_(integers(item(payload, 5))) {
+    if (PyErr_Occurred()) throw PythonError();
+    if (!THPDevice_Check(item(payload, 2))) raise(PyExc_TypeError, "expected a torch.device");
+    device_ = reinterpret_cast<THPDevice*>(item(payload, 2))->device;
+    strided_ = item(payload, 6) != Py_None;
+    if (strided_) strides_ = integers(item(payload, 6));
+    if (strided_ && strides_.size() != sizes_.size()) raise(PyExc_ValueError, "sizes and strides differ in length");
+  }
+
+  bool holds(PyObject* value) const override {
+    if (Py_TYPE(value) != type_) return false;
+    const at::TensorImpl* tensor = THPVariable_Unpack(value).unsafeGetTensorImpl();
+    if (tensor->key_set().raw_repr() != keys_ || tensor->dtype() != dtype_ || tensor->has_symbolic_sizes_strides()) {
+      return false;
+    }
+    try {
+      return tensor->requires_grad() == requires_grad_ && tensor->device() == device_ && shape_holds(*tensor);
+    } catch (const std::exception&) {
+      return false;  // a subclass that cannot say its sizes is not the tensor seen while tracing
+    }
+  }
+
+ private:
+  bool shape_holds(const at::TensorImpl& tensor) const {
+    const c10::IntArrayRef sizes = tensor.sizes();
+    if (sizes.size() != sizes_.size() || !matches(sizes_, sizes)) return false;
+    return !strided_ || matches(strides_, tensor.strides());
+  }
+
+  PyTypeObject* type_;
+  caffe2::TypeMeta dtype_;
+  c10::Device device_;
+  bool requires_grad_;
+  uint64_t keys_;
+  std::vector<int64_t> sizes_;
+  std::vector<int64_t> strides_;
+  bool strided_ = false;
+};
+
+struct AutocastDevice {
+  at::DeviceType device;
+  c10::ScalarType dtype;
+};
+
+// The same device types in the same order as guards/state.py.
+constexpr at::DeviceType kAutocastDevices[] = {at::kCPU, at::kCUDA, at::kXPU, at::kHPU, at::kMPS, at::kMTIA, at::kMAIA};
+
+// Payload: (grad, inference, ((device, dtype), ...), autocast cache, deterministic, warn only, default dtype,
+// function modes, depth of dispatch modes, depth of functorch, torch function enabled).
+class GlobalState final : public Leaf {
+ public:
+  GlobalState(PyObject* payload, int spec)
+      : Leaf(spec),
+        grad_(item(payload, 0) == Py_True),
+        inference_(item(payload, 1) == Py_True),
+        cache_(item(payload, 3) == Py_True),
+        deterministic_(item(payload, 4) == Py_True),
+        warn_only_(item(payload, 5) == Py_True),
+        torch_function_(item(payload, 10) == Py_True),
+        dtype_(c10::scalarTypeToTypeMeta(dtype_of(item(payload, 6)))),
+        modes_(item(payload, 7)),
+        dispatch_modes_(PyLong_AsLongLong(item(payload, 8))),
+        functorch_(PyLong_AsSize_t(item(payload, 9))) {
+    if (PyErr_Occurred()) throw PythonError();
+    PyObject* on = item(payload, 2);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(on); ++i) {
+      const char* name = PyUnicode_AsUTF8(item(item(on, i), 0));
+      if (name == nullptr) throw PythonError();
+      const at::DeviceType device = c10::Device(name).type();
+      autocast_.push_back({device, dtype_of(item(item(on, i), 1))});
+      enabled_ = enabled_ | key_of(device);
+    }
+    for (at::DeviceType device : kAutocastDevices) watched_ = watched_ | key_of(device);
+  }
+
+  bool holds(PyObject*) const override {
+    if (at::GradMode::is_enabled() != grad_ || c10::InferenceMode::is_enabled() != inference_) return false;
+    // Autocast is on for a device where its dispatch key is not excluded on this thread.
+    if ((watched_ - c10::impl::tls_local_dispatch_key_set().excluded_) != enabled_) return false;
+    for (const AutocastDevice& one : autocast_) {
+      if (at::autocast::get_autocast_dtype(one.device) != one.dtype) return false;
+    }
+    if (!autocast_.empty() && at::autocast::is_autocast_cache_enabled() != cache_) return false;
+    const at::Context& context = at::globalContext();
+    if (context.deterministicAlgorithms() != deterministic_ ||
+        context.deterministicAlgorithmsWarnOnly() != warn_only_ || c10::get_default_dtype() != dtype_) {
+      return false;
+    }
+    return modes_hold();
+  }
+
+ private:
+  static c10::DispatchKeySet key_of(at::DeviceType device) {
+    return c10::DispatchKeySet(at::autocast::get_autocast_dispatch_key_from_device_type(device));
+  }
+
+  bool modes_hold() const {
+    using at::impl::PythonTorchFunctionTLS;
+    if (PythonTorchFunctionTLS::stack_len() != PyTuple_GET_SIZE(modes_)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(modes_); ++i) {
+      if (PythonTorchFunctionTLS::get_stack_at(i)->ptr(getPyInterpreter()) != PyTuple_GET_ITEM(modes_, i)) return false;
+    }
+    const bool enabled = PythonTorchFunctionTLS::get_disabled_state() == at::impl::TorchFunctionDisabledState::ENABLED;
+    return enabled == torch_function_ && c10::impl::TorchDispatchModeTLS::stack_len() == dispatch_modes_ &&
+           at::functorch::getDynamicLayerStack().size() == functorch_;
+  }
+
+  bool grad_, inference_, cache_, deterministic_, warn_only_, torch_function_;
+  caffe2::TypeMeta dtype_;
+  PyObject* modes_;
+  int64_t dispatch_modes_;
+  size_t functorch_;
+  c10::DispatchKeySet enabled_;
+  c10::DispatchKeySet watched_;
+  std::vector<AutocastDevice> autocast_;
+};
+
+}  // namespace
+
+std::unique_ptr<Leaf> make_tensor_leaf(PyObject* payload, int spec) {
+  return std::make_unique<TensorMatch>(payload, spec);
+}
+
+std::unique_ptr<Leaf> make_state_leaf(PyObject* payload, int spec) {
+  return std::make_unique<GlobalState>(payload, spec);
+}
+
+bool tensor_extent(PyObject* object, Access what, int dim, int64_t* result) {
+  if (!THPVariable_Check(object)) return false;
+  const at::TensorImpl* tensor = THPVariable_Unpack(object).unsafeGetTensorImpl();
+  if (tensor->has_symbolic_sizes_strides()) return false;
+  try {
+    if (what == Access::kTensorOffset) {
+      *result = tensor->storage_offset();
+      return true;
+    }
+    const c10::IntArrayRef extents = what == Access::kTensorSize ? tensor->sizes() : tensor->strides();
+    const int64_t place = dim < 0 ? dim + static_cast<int64_t>(extents.size()) : dim;
+    if (place < 0 || place >= static_cast<int64_t>(extents.size())) return false;
+    *result = extents[static_cast<size_t>(place)];
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace flambeau

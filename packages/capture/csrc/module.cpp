@@ -1,0 +1,61 @@
+// The module: method table, slots, version; nothing else.
+#include "frame_hook.hpp"
+#include "region.hpp"
+
+namespace flambeau {
+namespace {
+
+PyObject* hook_installed(PyObject*, PyObject*) { return PyBool_FromLong(hook_is_installed()); }
+
+PyObject* active_region(PyObject*, PyObject*) {
+  auto* region = reinterpret_cast<PyObject*>(thread_state().active);
+  return Py_NewRef(region != nullptr ? region : Py_None);
+}
+
+PyObject* set_suspended(PyObject*, PyObject* argument) {
+  const int wanted = PyObject_IsTrue(argument);
+  if (wanted < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(thread_state().suspended, wanted != 0));
+}
+
+PyObject* same_constant_of(PyObject*, PyObject* args) {
+  PyObject *left = nullptr, *right = nullptr;
+  if (!PyArg_ParseTuple(args, "OO:same_constant", &left, &right)) return nullptr;
+  return boundary([&] { return PyBool_FromLong(same_constant(left, right)); }, static_cast<PyObject*>(nullptr));
+}
+
+PyMethodDef methods[] = {
+    {"hook_installed", hook_installed, METH_NOARGS, "Whether the frame hook is installed now."},
+    {"active_region", active_region, METH_NOARGS, "The region that runs on this thread, or None."},
+    {"set_suspended", set_suspended, METH_O, "While True, calls of regions on this thread are plain calls; returns the old value."},
+    {"same_constant", same_constant_of, METH_VARARGS, "Exact equality of constants, as guards mean it."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+int execute(PyObject* module) {
+  return boundary(
+      [&] {
+        add_guard_tree_type(module);
+        add_region_types(module);
+        return PyModule_AddStringConstant(module, "TORCH_VERSION", FLAMBEAU_TORCH_VERSION);
+      },
+      -1);
+}
+
+PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, reinterpret_cast<void*>(execute)},
+#if FB_312
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#if FB_313
+    {Py_mod_gil, Py_MOD_GIL_USED},
+#endif
+    {0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_C", "Frame hook, code cache and guard tree.", 0, methods, slots, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace flambeau
+
+PyMODINIT_FUNC PyInit__C() { return PyModuleDef_Init(&flambeau::definition); }

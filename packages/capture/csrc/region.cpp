@@ -1,0 +1,420 @@
+// Region and Disabled: the two callables that switch the frame hook on and off.
+#include "region.hpp"
+
+#include <structmember.h>
+
+#include "bind.hpp"
+#include "frame_hook.hpp"
+
+namespace flambeau {
+namespace {
+
+PyTypeObject* region_type = nullptr;
+PyTypeObject* disabled_type = nullptr;
+PyObject* call_name = nullptr;
+
+Region* as_region(PyObject* object) { return reinterpret_cast<Region*>(object); }
+
+// ---- asking the compiler
+
+class SuspendScope {
+ public:
+  SuspendScope(ThreadState& state, CodeEntries& record) : state_(state), record_(record), active_(state, nullptr) {
+    before_ = std::exchange(state.suspended, true);
+    record.compiling = true;
+  }
+  ~SuspendScope() {
+    state_.suspended = before_;
+    record_.compiling = false;
+  }
+
+ private:
+  ThreadState& state_;
+  CodeEntries& record_;
+  ActiveScope active_;
+  bool before_;
+};
+
+Ref locals_of(const PyCodeObject* code, const FrameView& view) {
+  Ref locals = checked(PyDict_New());
+  for (Py_ssize_t i = 0; i < view.count; ++i) {
+    if (view.arguments[i] == nullptr) continue;
+    checked(PyDict_SetItem(locals.get(), PyTuple_GET_ITEM(code->co_localsplusnames, i), view.arguments[i]));
+  }
+  const Py_ssize_t free = view.closure != nullptr ? PyTuple_GET_SIZE(view.closure) : 0;
+  for (Py_ssize_t i = 0; i < free; ++i) {
+    PyObject* content = PyCell_GET(PyTuple_GET_ITEM(view.closure, i));
+    if (content == nullptr) continue;
+    PyObject* name = PyTuple_GET_ITEM(code->co_localsplusnames, code->co_nlocalsplus - free + i);
+    checked(PyDict_SetItem(locals.get(), name, content));
+  }
+  return locals;
+}
+
+Ref trees_of(const CodeEntries& record) {
+  Ref trees = checked(PyTuple_New(static_cast<Py_ssize_t>(record.entries.size())));
+  for (size_t i = 0; i < record.entries.size(); ++i) {
+    PyTuple_SET_ITEM(trees.get(), static_cast<Py_ssize_t>(i), Py_NewRef(record.entries[i]->tree.get()));
+  }
+  return trees;
+}
+
+Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, const FrameView& view, bool over_limit) {
+  auto* code = reinterpret_cast<PyCodeObject*>(function->func_code);
+  Ref locals = locals_of(code, view);
+  Ref trees = trees_of(record);
+  PyObject* closure = view.closure != nullptr ? view.closure : Py_None;
+  PyObject* arguments[] = {function->func_code,
+                           locals.get(),
+                           view.globals,
+                           view.builtins != nullptr ? view.builtins : Py_None,
+                           closure,
+                           reinterpret_cast<PyObject*>(function),
+                           trees.get(),
+                           over_limit ? Py_True : Py_False};
+  return checked(PyObject_Vectorcall(region->handler, arguments, std::size(arguments), nullptr));
+}
+
+// ---- calling a region
+
+struct Target {
+  PyFunctionObject* function = nullptr;
+  PyObject* self = nullptr;
+};
+
+// The Python function that calling `callable` enters first, where that is certain.
+Target target_of(PyObject* callable) {
+  if (PyFunction_Check(callable)) return {reinterpret_cast<PyFunctionObject*>(callable), nullptr};
+  if (PyMethod_Check(callable)) {
+    PyObject* function = PyMethod_GET_FUNCTION(callable);
+    if (!PyFunction_Check(function)) return {};
+    return {reinterpret_cast<PyFunctionObject*>(function), PyMethod_GET_SELF(callable)};
+  }
+  if (PyType_Check(callable) || (Py_TYPE(callable)->tp_flags & Py_TPFLAGS_HEAPTYPE) == 0) return {};
+  PyObject* call = _PyType_Lookup(Py_TYPE(callable), call_name);
+  if (call == nullptr || !PyFunction_Check(call)) return {};
+  return {reinterpret_cast<PyFunctionObject*>(call), callable};
+}
+
+PyObject* region_call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  Region* region = as_region(self);
+  ThreadState& state = thread_state();
+  if (state.suspended) return PyObject_Vectorcall(region->callable, arguments, flags, names);
+
+  Ref alive = Ref::share(self);
+  CodeEntries* missed = nullptr;
+  const Target target = target_of(region->callable);
+  if (target.function != nullptr) {
+    CodeEntries* record = find_record(region, reinterpret_cast<PyCodeObject*>(target.function->func_code));
+    BoundArguments bound;
+    if (record != nullptr && !record->entries.empty() &&
+        bound.bind(target.function, target.self, arguments, PyVectorcall_NARGS(flags), names)) {
+      Ref function = Ref::share(reinterpret_cast<PyObject*>(target.function));
+      bool hit = false;
+      PyObject* result =
+          run_first_match(region, *record, target.function, view_of(target.function, bound.data(), bound.size()), hit);
+      if (hit) return result;
+      missed = record;
+    }
+  }
+  HookInstalled hook;
+  ActiveScope active(state, region);
+  state.known_miss = missed;
+  PyObject* result = PyObject_Vectorcall(region->callable, arguments, flags, names);
+  state.known_miss = nullptr;
+  return result;
+}
+
+PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"callable", "handler", "limit", nullptr};
+  PyObject *callable = nullptr, *handler = nullptr;
+  Py_ssize_t limit = 8;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|n:Region", const_cast<char**>(names), &callable, &handler, &limit)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(callable) || !PyCallable_Check(handler)) {
+    PyErr_SetString(PyExc_TypeError, "Region needs a callable and a handler that can be called");
+    return nullptr;
+  }
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  Region* region = as_region(self);
+  region->vectorcall = region_call;
+  region->callable = Py_NewRef(callable);
+  region->handler = Py_NewRef(handler);
+  region->limit = limit;
+  region->table = new CodeTable();
+  return self;
+}
+
+int region_traverse(PyObject* self, visitproc visit, void* arg) {
+  Region* region = as_region(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(region->callable);
+  Py_VISIT(region->handler);
+  Py_VISIT(region->dict);
+  if (region->table == nullptr) return 0;
+  for (const auto& [code, record] : *region->table) {
+    Py_VISIT(record->code.get());
+    for (const EntryPtr& entry : record->entries) {
+      if (entry->uses > 1) continue;  // a running call owns it too
+      Py_VISIT(entry->tree.get());
+      Py_VISIT(entry->code.get());
+      Py_VISIT(entry->function.get());
+      Py_VISIT(entry->compiled.get());
+      Py_VISIT(entry->keep.get());
+    }
+  }
+  return 0;
+}
+
+void forget_entries(Region* region) {
+  if (region->table == nullptr) return;
+  std::vector<EntryPtr> dropped;  // destroyed when the table is consistent again
+  for (auto& [code, record] : *region->table) {
+    for (EntryPtr& entry : record->entries) dropped.push_back(entry);
+    record->entries.clear();
+    record->skip = record->skip_recursive = record->limit_told = false;
+  }
+}
+
+int region_clear(PyObject* self) {
+  Region* region = as_region(self);
+  forget_entries(region);
+  Py_CLEAR(region->callable);
+  Py_CLEAR(region->handler);
+  Py_CLEAR(region->dict);
+  return 0;
+}
+
+void region_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  Region* region = as_region(self);
+  if (region->weak != nullptr) PyObject_ClearWeakRefs(self);
+  region_clear(self);
+  delete std::exchange(region->table, nullptr);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* bind_to_instance(PyObject* self, PyObject* instance, PyObject*) {
+  if (instance == nullptr || instance == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, instance);
+}
+
+PyObject* region_forget(PyObject* self, PyObject*) {
+  forget_entries(as_region(self));
+  return Py_NewRef(Py_None);
+}
+
+PyObject* region_trees(PyObject* self, PyObject* code) {
+  if (!PyCode_Check(code)) return PyErr_Format(PyExc_TypeError, "expected a code object");
+  return boundary(
+      [&]() -> PyObject* {
+        const auto found = as_region(self)->table->find(reinterpret_cast<PyCodeObject*>(code));
+        return found == as_region(self)->table->end() ? PyTuple_New(0) : trees_of(*found->second).release();
+      },
+      nullptr);
+}
+
+PyObject* region_codes(PyObject* self, PyObject*) {
+  return boundary(
+      [&]() -> PyObject* {
+        Ref made = checked(PyList_New(0));
+        for (const auto& [code, record] : *as_region(self)->table) {
+          if (!record->entries.empty()) checked(PyList_Append(made.get(), record->code.get()));
+        }
+        return made.release();
+      },
+      nullptr);
+}
+
+PyMethodDef region_methods[] = {
+    {"forget", region_forget, METH_NOARGS, "Drop every compiled entry and every decision to skip."},
+    {"trees", region_trees, METH_O, "trees(code) -> the guard trees of the code's entries, most recently used first"},
+    {"codes", region_codes, METH_NOARGS, "codes() -> the code objects that have entries"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef region_members[] = {
+    {"callable", T_OBJECT_EX, offsetof(Region, callable), READONLY, "what the region calls"},
+    {"handler", T_OBJECT_EX, offsetof(Region, handler), READONLY, "what is asked about new frames"},
+    {"limit", T_PYSSIZET, offsetof(Region, limit), 0, "entries per code object"},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Region, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Region, weak), READONLY, nullptr},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Region, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef dict_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot region_slots[] = {
+    {Py_tp_doc, const_cast<char*>("A callable whose frames are compiled while it runs.")},
+    {Py_tp_new, reinterpret_cast<void*>(region_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(region_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(region_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(region_clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(bind_to_instance)},
+    {Py_tp_methods, region_methods},
+    {Py_tp_members, region_members},
+    {Py_tp_getset, dict_getset},
+    {0, nullptr},
+};
+
+constexpr unsigned long kCallableFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                         Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE;
+
+PyType_Spec region_spec = {"flambeau_capture._C.Region", sizeof(Region), 0, kCallableFlags, region_slots};
+
+// ---- Disabled
+
+struct Disabled {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* callable;
+  PyObject* dict;
+  PyObject* weak;
+  char recursive;
+};
+
+Disabled* as_disabled(PyObject* object) { return reinterpret_cast<Disabled*>(object); }
+
+PyObject* disabled_call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
+  Disabled* disabled = as_disabled(self);
+  ThreadState& state = thread_state();
+  if (state.active == nullptr) return PyObject_Vectorcall(disabled->callable, arguments, flags, names);
+  Ref alive = Ref::share(self);
+  if (disabled->recursive) {
+    ActiveScope nothing(state, nullptr);
+    return PyObject_Vectorcall(disabled->callable, arguments, flags, names);
+  }
+  const Target target = target_of(disabled->callable);
+  state.skip_code = target.function != nullptr ? target.function->func_code : nullptr;
+  PyObject* result = PyObject_Vectorcall(disabled->callable, arguments, flags, names);
+  state.skip_code = nullptr;
+  return result;
+}
+
+PyObject* disabled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"callable", "recursive", nullptr};
+  PyObject* callable = nullptr;
+  int recursive = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:Disabled", const_cast<char**>(names), &callable, &recursive)) {
+    return nullptr;
+  }
+  if (!PyCallable_Check(callable)) return PyErr_Format(PyExc_TypeError, "Disabled needs something that can be called");
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  as_disabled(self)->vectorcall = disabled_call;
+  as_disabled(self)->callable = Py_NewRef(callable);
+  as_disabled(self)->recursive = static_cast<char>(recursive);
+  return self;
+}
+
+int disabled_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(as_disabled(self)->callable);
+  Py_VISIT(as_disabled(self)->dict);
+  return 0;
+}
+
+int disabled_clear(PyObject* self) {
+  Py_CLEAR(as_disabled(self)->callable);
+  Py_CLEAR(as_disabled(self)->dict);
+  return 0;
+}
+
+void disabled_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  if (as_disabled(self)->weak != nullptr) PyObject_ClearWeakRefs(self);
+  disabled_clear(self);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef disabled_members[] = {
+    {"callable", T_OBJECT_EX, offsetof(Disabled, callable), READONLY, "what is called"},
+    {"recursive", T_BOOL, offsetof(Disabled, recursive), READONLY, "whether frames called from it run as they are, too"},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Disabled, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Disabled, weak), READONLY, nullptr},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Disabled, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot disabled_slots[] = {
+    {Py_tp_doc, const_cast<char*>("A callable whose frames run as they are, even inside a region.")},
+    {Py_tp_new, reinterpret_cast<void*>(disabled_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(disabled_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(disabled_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(disabled_clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(bind_to_instance)},
+    {Py_tp_members, disabled_members},
+    {Py_tp_getset, dict_getset},
+    {0, nullptr},
+};
+
+PyType_Spec disabled_spec = {"flambeau_capture._C.Disabled", sizeof(Disabled), 0, kCallableFlags, disabled_slots};
+
+}  // namespace
+
+CodeEntries* find_record(Region* region, PyCodeObject* code) {
+  if (region->last_code == code) return region->last_record;
+  if (region->table == nullptr) return nullptr;
+  return boundary(
+      [&]() -> CodeEntries* {
+        std::unique_ptr<CodeEntries>& record = (*region->table)[code];
+        if (!record) {
+          record = std::make_unique<CodeEntries>();
+          record->code = Ref::share(reinterpret_cast<PyObject*>(code));
+        }
+        region->last_code = code;
+        region->last_record = record.get();
+        return record.get();
+      },
+      static_cast<CodeEntries*>(nullptr));
+}
+
+Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view) {
+  if (record.compiling) return Compiled::kBusy;
+  drop_dead(record);
+  const bool over_limit = static_cast<Py_ssize_t>(record.entries.size()) >= region->limit;
+  if (over_limit && record.limit_told) return Compiled::kBusy;
+  return boundary(
+      [&] {
+        SuspendScope compiling(thread_state(), record);
+        Ref answer = ask(region, record, function, view, over_limit);
+        if (over_limit) {
+          record.limit_told = true;
+          return Compiled::kBusy;
+        }
+        if (answer.get() == Py_None) return Compiled::kSkip;
+        if (PyBool_Check(answer.get())) {
+          record.skip = true;
+          record.skip_recursive = answer.get() == Py_True;
+          return Compiled::kSkip;
+        }
+        if (!PyTuple_Check(answer.get())) raise(PyExc_TypeError, "a handler answers None, a bool or a tuple");
+        record.entries.insert(record.entries.begin(), parse_entry(answer.get()));
+        return Compiled::kEntry;
+      },
+      Compiled::kError);
+}
+
+void add_region_types(PyObject* module) {
+  call_name = checked(PyUnicode_InternFromString("__call__")).release();
+  Ref region = checked(PyType_FromModuleAndSpec(module, &region_spec, nullptr));
+  checked(PyModule_AddObjectRef(module, "Region", region.get()));
+  region_type = reinterpret_cast<PyTypeObject*>(region.release());
+  Ref disabled = checked(PyType_FromModuleAndSpec(module, &disabled_spec, nullptr));
+  checked(PyModule_AddObjectRef(module, "Disabled", disabled.get()));
+  disabled_type = reinterpret_cast<PyTypeObject*>(disabled.release());
+}
+
+}  // namespace flambeau

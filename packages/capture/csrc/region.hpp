@@ -1,0 +1,31 @@
+// Region: a callable whose frames are compiled. Disabled: a callable whose frames are not.
+#pragma once
+
+#include "code_cache.hpp"
+
+namespace flambeau {
+
+struct Region {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* callable;
+  PyObject* handler;  // asked about frames that no entry covers
+  PyObject* dict;
+  PyObject* weak;
+  Py_ssize_t limit;   // entries per code object
+  CodeTable* table;
+  PyCodeObject* last_code;  // the record looked up last
+  CodeEntries* last_record;
+};
+
+enum class Compiled { kEntry, kSkip, kBusy, kError };
+
+// The region's record of a code object, made when it is new; NULL when memory is out.
+CodeEntries* find_record(Region* region, PyCodeObject* code);
+
+// Ask the handler about a frame that no entry covers. kError leaves a Python exception.
+Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view);
+
+void add_region_types(PyObject* module);
+
+}  // namespace flambeau

@@ -1,0 +1,37 @@
+// What one thread is doing: which region runs, and what the frame hook must let pass.
+#pragma once
+
+#include "compat.hpp"
+
+namespace flambeau {
+
+struct Region;
+struct CodeEntries;
+
+struct ThreadState {
+  Region* active = nullptr;             // frames that start are this region's; NULL: frames run as they are
+  PyObject* pass_code = nullptr;        // the next frame of this code is a rewritten one of ours
+  PyObject* skip_code = nullptr;        // the next frame of this code runs as it is, frames it calls do not
+  CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
+  bool suspended = false;               // the compiler itself runs: calls of regions are plain calls
+};
+
+inline ThreadState& thread_state() {
+  static thread_local ThreadState state;
+  return state;
+}
+
+// Runs a scope with another active region (or none).
+class ActiveScope {
+ public:
+  ActiveScope(ThreadState& state, Region* region) : state_(state), before_(state.active) { state.active = region; }
+  ~ActiveScope() { state_.active = before_; }
+  ActiveScope(const ActiveScope&) = delete;
+  ActiveScope& operator=(const ActiveScope&) = delete;
+
+ private:
+  ThreadState& state_;
+  Region* before_;
+};
+
+}  // namespace flambeau
