@@ -1,7 +1,8 @@
 """Floor division, modulo, minimum and maximum on expressions, as tables of rules.
 
 In: two expressions in normal form. Out: the simplest equal expression the rules find.
-A rule is a function ``(a, b) -> Expr | None``; None means "does not apply". Rules hold for every integer value inside the
+A rule is a function ``(a, b) -> Expr | None``; None means "does not apply". Rules hold for every integer value inside
+the
 symbols' ranges, with Python's floor semantics. Order matters: the first rule that answers wins.
 """
 
@@ -98,7 +99,7 @@ def divide_exactly(e: Expr, by: Expr) -> Expr | None:
 def _divide_by_sum(e: Expr, by: Expr) -> Expr | None:
     """Polynomial long division by a sum with several terms; exact or nothing."""
     quotient, rest = ZERO, e
-    by_constant, by_terms = linear(by)
+    _, by_terms = linear(by)
     lead, lead_coefficient = max(by_terms, key=lambda item: (len(_factors(item[0])), item[0].key))
     for _ in range(8):
         if rest is ZERO:
@@ -183,7 +184,8 @@ def _nonzero(b: Expr) -> bool:
 
 
 def _common_part(a: Expr, b: Expr) -> tuple[int, Expr, Expr] | None:
-    """``(g, x, r)`` with ``a == g*x + r``, ``0 <= r < g``, g > 1 dividing the integer ``b``; None where there is none."""
+    """``(g, x, r)`` with ``a == g*x + r``, ``0 <= r < g``, g > 1 dividing the integer ``b``; None where there is
+    none."""
     if not b.is_int or b.args[0] <= 1:
         return None
     n = b.args[0]

@@ -9,7 +9,8 @@ and memo tables are dicts keyed by the node.
     (True, True)
 
 A sum is held as a polynomial: ``("add", constant, ((term, coefficient), ...))`` where no term is itself a sum or an
-integer; a product of symbols is ``("mul", factor, factor, ...)`` in a fixed order. Division rules are in ``division.py``.
+integer; a product of symbols is ``("mul", factor, factor, ...)`` in a fixed order. Division rules are in
+``division.py``.
 Values are bounded by 2**62 in magnitude; a bound that large means "unknown".
 """
 
@@ -203,7 +204,8 @@ def Symbol(
 ) -> Expr:
     """A named integer in ``[lo, hi]``.
 
-    ``bound`` is an exclusive upper bound as an expression (a loop index below its size); ``definition`` is the scalar an
+    ``bound`` is an exclusive upper bound as an expression (a loop index below its size); ``definition`` is the scalar
+    an
     indirect index stands for; ``hint`` is a likely value, used for decisions about speed only.
     """
     if bound is not None:

@@ -112,7 +112,8 @@ def hint(e: Expr) -> int:
 
 
 def coefficient(e: Expr, symbol: Expr) -> Expr | None:
-    """The stride of ``symbol`` in ``e``: ``e == stride * symbol + rest`` with both free of ``symbol``; None otherwise."""
+    """The stride of ``symbol`` in ``e``: ``e == stride * symbol + rest`` with both free of ``symbol``; None
+    otherwise."""
     stride: Expr = ZERO
     for term, c in linear(e)[1]:
         if symbol not in free_symbols(term):

@@ -1,1 +1,2 @@
-"""The loop IR: scalars (``scalar.py``), operations (``loops.py``), graphs (``graph.py``), fused kernels (``kernel.py``)."""
+"""The loop IR: scalars (``scalar.py``), operations (``loops.py``), graphs (``graph.py``), fused kernels
+(``kernel.py``)."""

@@ -26,7 +26,8 @@ class TensorInput:
 
 @frozen
 class ScalarInput:
-    """Positional scalar input. ``value`` is the integer expression it carries (usually a symbol); None for a float or bool
+    """Positional scalar input. ``value`` is the integer expression it carries (usually a symbol); None for a float or
+    bool
     parameter, which loop bodies read as ``parameter(name)``."""
 
     name: str
@@ -53,7 +54,8 @@ Output: TypeAlias = Ref | Expr | Any
 class Graph:
     """``inputs`` in calling order, ``constants``, ``operations`` in program order, ``outputs`` in returning order.
 
-    ``buffers`` has every buffer by name (inputs, constants and results). ``origins`` on operations name FX nodes; ``stacks``
+    ``buffers`` has every buffer by name (inputs, constants and results). ``origins`` on operations name FX nodes;
+    ``stacks``
     maps an FX node's name to the user's line, for comments and profiles.
     """
 

@@ -47,7 +47,8 @@ class Store:
 class Reduce:
     """``name`` becomes the reduction of ``value`` over the inner axes, accumulated in ``value.dtype``.
 
-    ``dtype`` is the result's (int64 for argmax/argmin, else ``value.dtype``). Later statements use ``reduced(name, dtype)``.
+    ``dtype`` is the result's (int64 for argmax/argmin, else ``value.dtype``). Later statements use ``reduced(name,
+    dtype)``.
     """
 
     name: str
@@ -76,8 +77,10 @@ Statement: TypeAlias = Store | Reduce | ScanStep
 class KernelBody:
     """One kernel. ``outer`` axes are parallel, ``inner`` is the reduction or scan space (empty for pointwise).
 
-    ``buffers`` lists every buffer the kernel touches in argument order (each with its layout, dtype and device); buffers with
-    equal ``storage`` share one argument. ``scalars`` are the symbols and parameter names it needs, in argument order: free
+    ``buffers`` lists every buffer the kernel touches in argument order (each with its layout, dtype and device);
+    buffers with
+    equal ``storage`` share one argument. ``scalars`` are the symbols and parameter names it needs, in argument order:
+    free
     symbols of sizes, strides and index expressions that are not axes, not indirect.
     ``serial`` asks for one thread in row-major order (a "set" scatter that may collide on a CPU).
     """

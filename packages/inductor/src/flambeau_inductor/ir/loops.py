@@ -1,6 +1,7 @@
 """Operations of the loop IR: each fills its output buffers, in the order of ``Graph.operations``.
 
-In: scalars over axes. Out: frozen records. Element ``(a0, a1, …)`` of the output is written at ``out.layout.index(a0, a1, …)``
+In: scalars over axes. Out: frozen records. Element ``(a0, a1, …)`` of the output is written at ``out.layout.index(a0,
+a1, …)``
 where ``a`` are the axes of the operation, one per dimension of the output (reduced dimensions are kept out of it).
 A value whose dtype differs from the output's dtype is converted as ``to_dtype`` does when stored.
 """
@@ -16,7 +17,8 @@ from ..expr import Expr, Symbol, as_expr
 from .layout import Buffer, Ref
 from .scalar import Scalar
 
-#: What a reduction can do. ``min``/``max``/``argmin``/``argmax`` treat NaN as the extreme value; ties take the first index.
+#: What a reduction can do. ``min``/``max``/``argmin``/``argmax`` treat NaN as the extreme value; ties take the first
+#: index.
 REDUCTION_KINDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor_sum")
 SCAN_KINDS = ("sum", "prod", "max", "min", "logaddexp")
 SCATTER_MODES = ("set", "add", "mul", "min", "max")
@@ -49,8 +51,10 @@ class Pointwise:
 class Reduction:
     """``out[axes] = kind over reduce_axes of value``.
 
-    The accumulator has the dtype of ``value`` (lowering widens it to what eager accumulates in). ``argmax``/``argmin`` give
-    the row-major position inside ``reduce_axes`` as int64. ``any``/``all`` take and give bool. An empty reduction gives the
+    The accumulator has the dtype of ``value`` (lowering widens it to what eager accumulates in).
+    ``argmax``/``argmin`` give
+    the row-major position inside ``reduce_axes`` as int64. ``any``/``all`` take and give bool. An empty reduction
+    gives the
     identity of its kind (lowering refuses those that have none).
     """
 
@@ -64,7 +68,8 @@ class Reduction:
 
 @frozen
 class Scan:
-    """``out[axes] = kind of value over all positions of axes[along] up to and including this one`` (accumulator: value's dtype)."""
+    """``out[axes] = kind of value over all positions of axes[along] up to and including this one`` (accumulator:
+    value's dtype)."""
 
     out: Buffer
     axes: tuple[Axis, ...]
@@ -79,7 +84,8 @@ class Scatter:
     """For every point of ``axes`` in turn: ``out[index] = value`` (``mode`` "set") or combined with what is there.
 
     ``out.storage`` is the buffer that holds the initial contents; it has no other reader after this operation.
-    ``index`` is an element position in ``out`` (no offset) and usually contains indirect symbols. With "set" and colliding
+    ``index`` is an element position in ``out`` (no offset) and usually contains indirect symbols. With "set" and
+    colliding
     indices the last point in row-major order wins on the CPU; on a GPU any may (as in eager). Parallel "add" is atomic.
     Where ``condition`` is given (bool scalar), points at which it is false write nothing.
     """
@@ -93,7 +99,8 @@ class Scatter:
     origins: tuple[str, ...] = ()
 
 
-#: An argument of a library call: a tensor window, an expression (int), a scalar of the graph, or plain data and nested tuples.
+#: An argument of a library call: a tensor window, an expression (int), a scalar of the graph, or plain data and
+#: nested tuples.
 ExternArg: TypeAlias = Any
 
 
@@ -101,11 +108,15 @@ ExternArg: TypeAlias = Any
 class Extern:
     """A call of dispatcher op ``op`` (an ``OpOverload``).
 
-    ``args``/``kwargs`` hold ``Ref``s (tensors), ``Expr``s (ints), ``Scalar`` parameters (floats), Python values and nested tuples
-    or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused or not a tensor.
-    ``mutates`` lists positions of ``args`` that are written; the op then has in ``outs`` the buffers that stand for the new
+    ``args``/``kwargs`` hold ``Ref``s (tensors), ``Expr``s (ints), ``Scalar`` parameters (floats), Python values and
+    nested tuples
+    or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused or not a
+    tensor.
+    ``mutates`` lists positions of ``args`` that are written; the op then has in ``outs`` the buffers that stand for
+    the new
     contents (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols the results define:
-    ``(symbol, output position, dimension)``, or dimension None for a scalar result. ``reason`` says why this is a library call.
+    ``(symbol, output position, dimension)``, or dimension None for a scalar result. ``reason`` says why this is a
+    library call.
     """
 
     op: Any

@@ -1,23 +1,25 @@
 """The value a loop body computes for one index: hash-consed, frozen scalar nodes.
 
-In: index expressions, constants and the ops of ``ops/table.py``. Out: ``Scalar`` nodes; equal nodes are the same object, so a
+In: index expressions, constants and the ops of ``ops/table.py``. Out: ``Scalar`` nodes; equal nodes are the same
+object, so a
 set of nodes is common-subexpression elimination.
 
 Kinds (``node.kind``) and their parts (``node.args``):
 
-==============  ==============================================  ==================================================================
-kind            args                                            meaning
-==============  ==============================================  ==================================================================
-``load``        ``(buffer name, index Expr)``                   element ``index`` of the buffer, counted from its data pointer
-``constant``    ``(value,)``                                    a Python bool, int or float in ``dtype``
-``index``       ``(Expr,)``                                     an index expression as a value of ``dtype``
-``parameter``   ``(name,)``                                     a scalar graph input (a float that stays symbolic)
-``op``          ``(name, operand, …)``                          a scalar op; operands are scalars, then plain parameters
-``masked``      ``(condition, body, other)``                    ``body`` where condition holds (else not even evaluated), ``other``
-``reduced``     ``(name,)``                                     result of the ``Reduce``/``ScanStep`` statement of that name
-==============  ==============================================  ==================================================================
+=============  =======================  =====================================================================
+kind           args                     meaning
+=============  =======================  =====================================================================
+``load``       buffer name, index       element ``index`` of the buffer, counted from its data pointer
+``constant``   value                    a Python bool, int or float in ``dtype``
+``index``      expression               an index expression as a value of ``dtype``
+``parameter``  name                     a scalar graph input (a float that stays symbolic)
+``op``         name, operands           a scalar op of ``ops/table.py``
+``masked``     condition, body, other   ``body`` where condition holds (else not evaluated), ``other`` elsewhere
+``reduced``    name                     result of the ``Reduce``/``ScanStep`` statement of that name
+=============  =======================  =====================================================================
 
-Arithmetic on float16 and bfloat16 does not exist here: lowering widens with ``to_dtype`` to float32, computes, and rounds with
+Arithmetic on float16 and bfloat16 does not exist here: lowering widens with ``to_dtype`` to float32, computes, and
+rounds with
 ``to_dtype``, once per eager op. Only load, store, ``to_dtype``, ``where``, ``masked`` and ``bitcast`` see half types.
 """
 
@@ -38,7 +40,8 @@ from ..ops.table import scalar_op
 
 
 class Scalar:
-    """One interned scalar value; see the module's table for ``kind`` and ``args``. ``key`` is stable between processes."""
+    """One interned scalar value; see the module's table for ``kind`` and ``args``. ``key`` is stable between
+    processes."""
 
     __slots__ = ("__weakref__", "args", "dtype", "key", "kind")
 
@@ -99,7 +102,8 @@ def _part_key(part: Any) -> int:
 
 
 def _identity(part: Any) -> Any:
-    # 1, 1.0 and True are equal in Python, as are 0.0 and -0.0; a NaN equals nothing: none of that may merge or split nodes.
+    # 1, 1.0 and True are equal in Python, as are 0.0 and -0.0; a NaN equals nothing: none of that may merge or split
+    # nodes.
     if isinstance(part, float):
         return ("float", struct.pack("<d", part))
     return (type(part), part)
@@ -179,7 +183,8 @@ def reduced(name: str, dtype: torch.dtype) -> Scalar:
 def indirect(value: Scalar, size: Expr, *, wrap: bool = True, check: bool = True) -> Expr:
     """An index read from memory: a symbol in ``[0, size)`` whose ``definition`` is the final scalar.
 
-    ``wrap`` adds ``size`` to negative values; ``check`` asks for a run-time bounds check (op ``check_bounds``), which makes
+    ``wrap`` adds ``size`` to negative values; ``check`` asks for a run-time bounds check (op ``check_bounds``), which
+    makes
     the kernel report an index error instead of reading outside.
     """
     limit = index_value(size)

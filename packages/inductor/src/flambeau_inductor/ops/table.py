@@ -1,12 +1,17 @@
 """The scalar ops: one record per op, with its arity, dtype rule and meaning.
 
-In: an op's name. Out: its ``ScalarOp`` record. Code generators hold a table name → text and are checked for completeness
-against ``names()``; the IR interpreter runs ``reference`` (a function of torch tensors, elementwise, the definition of the op).
+In: an op's name. Out: its ``ScalarOp`` record. Code generators hold a table name → text and are checked for
+completeness
+against ``names()``; the IR interpreter runs ``reference`` (a function of torch tensors, elementwise, the definition
+of the op).
 
 Conventions: operands of arithmetic have one dtype (lowering promotes). float16/bfloat16 never reach arithmetic (see
-``ir/scalar.py``). Integer arithmetic wraps around in its dtype. Comparisons and ``logical_*`` give bool. ``div`` on integers does not
-exist (``truediv`` converts first: lowering inserts ``to_dtype``); ``floordiv``/``remainder`` follow Python's signs, ``truncdiv``/
-``fmod`` C's; integer division by zero is an error in eager, which lowering keeps by calling the library unless the divisor is
+``ir/scalar.py``). Integer arithmetic wraps around in its dtype. Comparisons and ``logical_*`` give bool. ``div`` on
+integers does not
+exist (``truediv`` converts first: lowering inserts ``to_dtype``); ``floordiv``/``remainder`` follow Python's signs,
+``truncdiv``/
+``fmod`` C's; integer division by zero is an error in eager, which lowering keeps by calling the library unless the
+divisor is
 a non-zero constant.
 """
 
@@ -157,7 +162,8 @@ for _name in ("floor", "ceil", "trunc", "round"):  # round: half to even
 
 # Transcendentals, to within the accuracy of eager's own implementation.
 for _name in (
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "log10", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "asin", "acos",
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "log10", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan",
+    "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
 ):  # fmt: skip
     _define(_name, 1, getattr(torch, _name), "float", cheap=_name in ("sqrt", "rsqrt", "reciprocal"))

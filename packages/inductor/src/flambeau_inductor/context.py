@@ -1,0 +1,49 @@
+"""What every stage of one compilation receives: options, timings and counters. No thread-locals.
+
+In: a ``Config``. Out: ``CompileContext``, passed down as an argument.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import field, frozen
+
+from .config import Config
+from .log import LIBRARY_CALL, STAGE_DONE, logger
+
+
+@frozen
+class CompileContext:
+    """Options and the notes taken along the way (``seconds`` by stage, ``library_calls`` by reason)."""
+
+    config: Config = field(factory=Config)
+    seconds: dict[str, float] = field(factory=dict)
+    library_calls: Counter[str] = field(factory=Counter)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time the block as stage ``name``."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            taken = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + taken
+            logger.debug(STAGE_DONE, stage=name, seconds=round(taken, 6))
+
+    def note_library_call(self, op: str, reason: str) -> None:
+        """Count an op that runs as a library call, and why."""
+        self.library_calls[f"{op}: {reason}"] += 1
+        logger.debug(LIBRARY_CALL, op=op, reason=reason)
+
+    def dump(self, name: str, text: str) -> None:
+        """Write a stage's text into the dump folder, when one is set."""
+        if self.config.dump:
+            folder = Path(self.config.dump)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.txt").write_text(text)

@@ -1,0 +1,313 @@
+"""An interpreter of the loop IR: the oracle that lowering and code generators are tested against.
+
+In: a ``Graph`` and real inputs. Out: its outputs, computed with plain torch ops over index grids, one grid per operation.
+Slow and simple on purpose: every load is a gather from a flat copy of the buffer's memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..expr import Expr, evaluate, free_symbols
+from ..ops.table import scalar_op
+from .graph import Graph, ScalarInput, TensorInput
+from .layout import Buffer, Ref
+from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter
+from .scalar import Scalar
+
+_MISSING = object()
+
+
+def run_graph(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Run ``graph`` on ``inputs`` (tensors and Python scalars in order); tensors that the graph overwrites are overwritten."""
+    machine = _Machine(graph)
+    machine.bind(inputs)
+    for operation in graph.operations:
+        machine.run(operation)
+    return tuple(machine.output(out) for out in graph.outputs)
+
+
+class _Machine:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        # One flat memory per storage; a tensor over it starts at the buffer's data pointer.
+        self.memory: dict[str, torch.Tensor] = {}
+        self.symbols: dict[str, int] = {}
+        self.parameters: dict[str, Any] = {}
+
+    def bind(self, inputs: Sequence[Any]) -> None:
+        """Take the inputs in and learn the symbols from sizes."""
+        for entry, value in zip(self.graph.inputs, inputs, strict=True):
+            if isinstance(entry, ScalarInput):
+                self.parameters[entry.name] = value
+                if entry.value is not None and entry.value.is_symbol:
+                    self.symbols[entry.value.name] = int(value)
+            elif isinstance(entry, TensorInput):
+                self.memory[entry.buffer.name] = value
+                layout = entry.buffer.layout
+                found = (*zip(layout.sizes, value.shape, strict=True), *zip(layout.strides, value.stride(), strict=True))
+                for e, actual in found:
+                    if e.is_symbol:
+                        self.symbols.setdefault(e.name, int(actual))
+        for constant in self.graph.constants:
+            self.memory[constant.buffer.name] = constant.tensor
+
+    def integer(self, e: Expr) -> int:
+        """The value of an expression over graph symbols."""
+        return evaluate(e, lambda symbol: self.symbols[symbol.name])
+
+    def flat(self, name: str) -> torch.Tensor:
+        """All memory from the buffer's data pointer on, as one dimension that writes through."""
+        while (storage := self.graph.buffers[name].storage) != name:
+            name = storage
+        tensor = self.memory[name]
+        spans = [(n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)]
+        return tensor.detach().as_strided((1 + sum(spans) if tensor.numel() else 0,), (1,))
+
+    def window(self, ref: Ref) -> torch.Tensor:
+        """A real tensor for a strided window."""
+        base = self.flat(ref.buffer)
+        sizes, strides = [self.integer(s) for s in ref.sizes], [self.integer(s) for s in ref.strides]
+        if ref.dtype is not base.dtype:
+            base = base.view(ref.dtype)
+        return base.as_strided(sizes, strides, base.storage_offset() + self.integer(ref.offset))
+
+    def allocate(self, buffer: Buffer) -> torch.Tensor:
+        """Memory for a new buffer; an in-place buffer shares its storage's."""
+        if buffer.in_place:
+            return self.flat(buffer.storage)
+        layout = buffer.layout
+        sizes, strides = [self.integer(s) for s in layout.sizes], [self.integer(s) for s in layout.strides]
+        self.memory[buffer.name] = torch.empty_strided(sizes, strides, dtype=layout.dtype)
+        return self.flat(buffer.name)
+
+    def argument(self, value: Any) -> Any:
+        """A library call's argument as a real value."""
+        if isinstance(value, Ref):
+            return self.window(value)
+        if isinstance(value, Expr):
+            return self.integer(value)
+        if isinstance(value, Scalar):
+            return self.parameters[value.args[0]] if value.kind == "parameter" else value.args[0]
+        if isinstance(value, tuple | list):
+            return [self.argument(part) for part in value]
+        if isinstance(value, dict):
+            return {key: self.argument(part) for key, part in value.items()}
+        return value
+
+    def output(self, value: Any) -> Any:
+        """A graph output."""
+        if isinstance(value, str):
+            return self.parameters[value]
+        return self.argument(value)
+
+    def run(self, operation: Operation) -> None:
+        """One operation."""
+        if isinstance(operation, Extern):
+            self._extern(operation)
+        elif isinstance(operation, ReadItem):
+            value = self.window(operation.source).item()
+            self.parameters[operation.name] = value
+            if operation.symbol is not None:
+                self.symbols[operation.symbol.name] = int(value)
+        elif isinstance(operation, Assert):
+            if not self.integer(operation.condition):
+                raise RuntimeError(operation.message)
+        else:
+            self._loop(operation)
+
+    def _extern(self, operation: Extern) -> None:
+        args = [self.argument(a) for a in operation.args]
+        kwargs = {k: self.argument(v) for k, v in operation.kwargs.items()}
+        result = operation.op(*args, **kwargs)
+        results = list(result) if isinstance(result, tuple | list) else [result]
+        for symbol, position, dim in operation.binds:
+            value = results[position]
+            self.symbols[symbol.name] = int(value if dim is None else value.shape[dim])
+        for buffer, value in zip(operation.outs, results, strict=False):
+            if buffer is not None and not buffer.in_place:
+                self.memory[buffer.name] = value
+
+    def _loop(self, operation: Pointwise | Reduction | Scan | Scatter) -> None:
+        reduce_axes = operation.reduce_axes if isinstance(operation, Reduction) else ()
+        grid = _Grid(self, operation.axes + reduce_axes)
+        value = grid.scalar(operation.value)
+        shape = grid.shape[: len(operation.axes)]
+        if isinstance(operation, Reduction):
+            value = _reduce(operation.kind, value.expand(grid.shape).reshape(*shape, -1))
+        elif isinstance(operation, Scan):
+            value = _scan(operation.kind, value.expand(grid.shape), operation.along)
+        out_dtype = operation.out.layout.dtype
+        value = value.expand(shape if isinstance(operation, Reduction) else grid.shape).to(out_dtype)
+        index = operation.index if isinstance(operation, Scatter) else operation.out.layout.index([a.symbol for a in operation.axes])
+        positions = grid.expression(index).expand(grid.shape)
+        if isinstance(operation, Reduction):
+            positions = positions[(..., *([0] * len(reduce_axes)))] if grid.numel else positions.new_zeros(shape)
+            if not grid.numel:
+                positions = _Grid(self, operation.axes).expression(index).expand(shape)
+        keep = None
+        if isinstance(operation, Scatter) and operation.condition is not None:
+            keep = grid.scalar(operation.condition).expand(grid.shape).reshape(-1)
+        memory = self.allocate(operation.out)
+        mode = operation.mode if isinstance(operation, Scatter) else "set"
+        _write(memory, positions.reshape(-1), value.reshape(-1), keep, mode)
+
+
+def _write(memory: torch.Tensor, positions: Any, values: Any, keep: Any, mode: str) -> None:
+    if keep is not None:
+        positions, values = positions[keep], values[keep]
+    if mode == "set":
+        for_ties = torch.arange(len(positions))
+        last = torch.full((len(memory),), -1, dtype=torch.int64)
+        last.scatter_reduce_(0, positions, for_ties, "amax")
+        chosen = last >= 0
+        memory[chosen] = values[last[chosen]]
+    elif mode == "add" and memory.dtype is torch.bool:
+        memory |= torch.zeros_like(memory, dtype=torch.int64).index_add_(0, positions, values.long()) > 0
+    elif mode == "add":
+        memory.index_add_(0, positions, values)
+    else:
+        name = {"mul": "prod", "min": "amin", "max": "amax"}[mode]
+        memory.scatter_reduce_(0, positions, values, name)
+
+
+class _Grid:
+    """Evaluates expressions and scalars at every point of some axes at once."""
+
+    def __init__(self, machine: _Machine, axes: Sequence[Axis]) -> None:
+        self.machine = machine
+        self.shape = [machine.integer(axis.size) for axis in axes]
+        self.numel = math.prod(self.shape)
+        self.axes = {}
+        for n, axis in enumerate(axes):
+            view = [1] * len(axes)
+            view[n] = -1
+            self.axes[axis.symbol.name] = torch.arange(self.shape[n]).view(view)
+        self.memo: dict[Any, Any] = {}
+
+    def expression(self, e: Expr) -> torch.Tensor:
+        """An index expression as an int64 grid."""
+        values: dict[Expr, Any] = {}
+        for symbol in free_symbols(e):
+            if symbol.definition is not None:
+                values[symbol] = self.scalar(symbol.definition)
+            elif symbol.name in self.axes:
+                values[symbol] = self.axes[symbol.name]
+            else:
+                values[symbol] = torch.tensor(self.machine.symbols[symbol.name])
+        return torch.as_tensor(_tensor_evaluate(e, values))
+
+    def scalar(self, node: Scalar) -> torch.Tensor:
+        """A scalar node as a grid of its dtype."""
+        found = self.memo.get(node)
+        if found is None:
+            found = self.memo[node] = self._scalar(node)
+        return found  # type: ignore[no-any-return]
+
+    def _scalar(self, node: Scalar) -> torch.Tensor:
+        if node.kind == "constant":
+            return torch.tensor(node.args[0], dtype=node.dtype)
+        if node.kind == "index":
+            return self.expression(node.index).to(node.dtype)
+        if node.kind == "parameter":
+            return torch.tensor(self.machine.parameters[node.args[0]], dtype=node.dtype)
+        if node.kind == "load":
+            memory = self.machine.flat(node.buffer)
+            position = self.expression(node.index)
+            outside = (position < 0) | (position >= len(memory))
+            inside = position.masked_fill(outside, 0)
+            if len(memory) == 0:
+                return torch.zeros(position.shape, dtype=node.dtype)
+            # Outside positions are only legal under a mask; a NaN (or a wild value) makes a missing mask visible.
+            value = memory[inside]
+            return torch.where(outside, _poison(node.dtype), value) if bool(outside.any()) else value
+        if node.kind == "masked":
+            condition, body, other = node.args
+            chosen = self.scalar(condition)
+            with _MaskedBounds(self, chosen):
+                return torch.where(chosen, self.scalar(body), self.scalar(other))
+        if node.op == "check_bounds" and "mask" in self.memo:
+            return self.scalar(node.children[0])
+        operands = [self.scalar(part) for part in node.children]
+        return scalar_op(node.op).reference(*operands, dtype=node.dtype)  # type: ignore[no-any-return]
+
+
+class _MaskedBounds:
+    """While a masked body is evaluated, bounds checks say nothing: lanes outside the mask may be anywhere."""
+
+    def __init__(self, grid: _Grid, mask: Any) -> None:
+        self.grid, self.mask, self.before = grid, mask, _MISSING
+
+    def __enter__(self) -> None:
+        self.before = self.grid.memo.get("mask", _MISSING)
+        self.grid.memo["mask"] = self.mask
+
+    def __exit__(self, *_: object) -> None:
+        if self.before is _MISSING:
+            del self.grid.memo["mask"]
+        else:
+            self.grid.memo["mask"] = self.before
+
+
+def _poison(dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.tensor(float("nan"), dtype=dtype)
+    return torch.tensor(True if dtype is torch.bool else torch.iinfo(dtype).max, dtype=dtype)
+
+
+def _tensor_evaluate(e: Expr, values: dict[Expr, Any]) -> Any:
+    if e.op == "int":
+        return torch.tensor(e.args[0])
+    if e.op == "symbol":
+        return values[e]
+    if e.op == "add":
+        total: Any = torch.tensor(e.args[0])
+        for term, c in e.args[1]:
+            total = total + c * _tensor_evaluate(term, values)
+        return total
+    parts = [_tensor_evaluate(child, values) for child in e.args]
+    if e.op == "mul":
+        return math.prod(parts[1:], start=parts[0])
+    table = {
+        "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+        "mod": torch.remainder,
+        "min": torch.minimum,
+        "max": torch.maximum,
+        "eq": lambda a, b: (a == b).long(),
+        "lt": lambda a, b: (a < b).long(),
+        "le": lambda a, b: (a <= b).long(),
+        "and": lambda a, b: a * b,
+        "not": lambda a: 1 - a,
+        "select": lambda c, a, b: torch.where(c.bool(), a, b),
+    }
+    return table[e.op](*parts)
+
+
+def _reduce(kind: str, rows: torch.Tensor) -> torch.Tensor:
+    if kind in ("sum", "prod"):
+        return getattr(rows, kind)(-1, dtype=rows.dtype)  # type: ignore[no-any-return]
+    if kind in ("max", "min") and rows.shape[-1] == 0:
+        extreme = float("-inf") if kind == "max" else float("inf")
+        return rows.new_full(rows.shape[:-1], extreme)
+    if kind in ("max", "min"):
+        return getattr(rows, f"a{kind}")(-1)  # type: ignore[no-any-return]
+    if kind == "xor_sum":
+        total = torch.zeros(rows.shape[:-1], dtype=rows.dtype)
+        for n in range(rows.shape[-1]):
+            total = total ^ rows[..., n]
+        return total
+    return getattr(rows, kind)(-1)  # type: ignore[no-any-return]
+
+
+def _scan(kind: str, value: torch.Tensor, along: int) -> torch.Tensor:
+    if kind == "sum":
+        return value.cumsum(along, dtype=value.dtype)
+    if kind == "prod":
+        return value.cumprod(along, dtype=value.dtype)
+    if kind == "logaddexp":
+        return value.logcumsumexp(along)
+    return getattr(value, f"cum{kind}")(along).values  # type: ignore[no-any-return]

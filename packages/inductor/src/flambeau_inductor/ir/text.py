@@ -1,0 +1,152 @@
+"""The loop IR as text, for people, dumps and golden tests.
+
+In: a scalar, an operation, a graph or a kernel. Out: lines of text. Loads print as ``x[512*i0 + i1]``; an indirect symbol
+prints as ``{its definition}``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expr import Expr, render
+from .graph import Graph, ScalarInput, TensorInput
+from .kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from .layout import Buffer, Layout, Ref
+from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter
+from .scalar import Scalar
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+_SHORT = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "bool",
+}
+
+
+def dtype_text(dtype: Any) -> str:
+    """A short name such as ``f32``."""
+    name = str(dtype).removeprefix("torch.")
+    return _SHORT.get(name, name)
+
+
+def index_text(e: Expr) -> str:
+    """An index expression; what an indirect symbol stands for is written in braces."""
+
+    def spell(symbol: Expr) -> str:
+        return symbol.name if symbol.definition is None else "{" + scalar_text(symbol.definition) + "}"
+
+    return render(e, "python", spell)
+
+
+def scalar_text(node: Scalar) -> str:
+    """One scalar as an expression."""
+    if node.kind == "load":
+        return f"{node.buffer}[{index_text(node.index)}]"
+    if node.kind == "constant":
+        return f"{node.args[0]!r}:{dtype_text(node.dtype)}"
+    if node.kind == "index":
+        return f"index({index_text(node.index)}):{dtype_text(node.dtype)}"
+    if node.kind in ("parameter", "reduced"):
+        return f"{'$' if node.kind == 'parameter' else '%'}{node.args[0]}"
+    if node.kind == "masked":
+        return "masked(" + ", ".join(scalar_text(part) for part in node.args) + ")"
+    operands = [scalar_text(part) for part in node.children]
+    if node.op in _INFIX:
+        return f"({operands[0]} {_INFIX[node.op]} {operands[1]})"
+    if node.op in ("to_dtype", "bitcast"):
+        return f"{'' if node.op == 'to_dtype' else 'bits_'}{dtype_text(node.dtype)}({operands[0]})"
+    return f"{node.op}({', '.join(operands)})"
+
+
+def layout_text(layout: Layout) -> str:
+    """``f32[s0, 8; 8, 1]``, with the device where it is not the CPU."""
+    sizes, strides = (", ".join(render(e) for e in part) for part in (layout.sizes, layout.strides))
+    device = "" if layout.device.type == "cpu" else f" {layout.device}"
+    return f"{dtype_text(layout.dtype)}[{sizes}; {strides}]{device}"
+
+
+def _buffer(buffer: Buffer) -> str:
+    over = f" over {buffer.storage}" if buffer.in_place else ""
+    return f"{buffer.name}: {layout_text(buffer.layout)}{over}"
+
+
+def _axes(axes: tuple[Axis, ...]) -> str:
+    return ", ".join(f"{axis.symbol.name}<{render(axis.size)}" for axis in axes)
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, Ref):
+        return f"{value.buffer}<{layout_text(value.layout())} +{render(value.offset)}>"
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(_argument(part) for part in value) + ")"
+    if isinstance(value, Expr):
+        return render(value)
+    return repr(value)
+
+
+def operation_text(operation: Operation) -> str:
+    """One operation as one line."""
+    if isinstance(operation, Pointwise):
+        return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: {scalar_text(operation.value)}"
+    if isinstance(operation, Reduction):
+        body = f"{operation.kind} {_axes(operation.reduce_axes)}: {scalar_text(operation.value)}"
+        return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: {body}"
+    if isinstance(operation, Scan):
+        along = operation.axes[operation.along].symbol.name
+        return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: scan {operation.kind} {along}: {scalar_text(operation.value)}"
+    if isinstance(operation, Scatter):
+        where = "" if operation.condition is None else f" if {scalar_text(operation.condition)}"
+        target = f"[{index_text(operation.index)}] {operation.mode} {scalar_text(operation.value)}"
+        return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: {target}{where}"
+    if isinstance(operation, Extern):
+        outs = ", ".join("_" if out is None else _buffer(out) for out in operation.outs)
+        given = [_argument(a) for a in operation.args] + [f"{k}={_argument(v)}" for k, v in operation.kwargs.items()]
+        return f"{outs} = call {operation.op}({', '.join(given)})"
+    if isinstance(operation, ReadItem):
+        return f"{operation.name} = item {_argument(operation.source)}"
+    assert isinstance(operation, Assert)
+    return f"assert {render(operation.condition)}: {operation.message}"
+
+
+def graph_text(graph: Graph) -> str:
+    """The whole graph: inputs, one line per operation, outputs."""
+    lines = [f"graph {graph.name}"]
+    for entry in graph.inputs:
+        if isinstance(entry, TensorInput):
+            lines.append(f"  input {_buffer(entry.buffer)}{' static' if entry.static else ''}")
+        else:
+            assert isinstance(entry, ScalarInput)
+            value = "" if entry.value is None else f" = {render(entry.value)}"
+            lines.append(f"  input {entry.name}: {dtype_text(entry.dtype)}{value}")
+    lines += [f"  constant {_buffer(entry.buffer)}" for entry in graph.constants]
+    lines += ["  " + operation_text(operation) for operation in graph.operations]
+    lines.append("  return " + ", ".join(_argument(out) for out in graph.outputs))
+    return "\n".join(lines)
+
+
+def statement_text(statement: Statement) -> str:
+    """One kernel statement as one line."""
+    if isinstance(statement, Store):
+        mode = "" if statement.mode == "set" else f" {statement.mode}"
+        where = "" if statement.condition is None else f" if {scalar_text(statement.condition)}"
+        return f"{statement.level} {statement.buffer}[{index_text(statement.index)}]{mode} = {scalar_text(statement.value)}{where}"
+    word = "scan " if isinstance(statement, ScanStep) else ""
+    assert isinstance(statement, Reduce | ScanStep)
+    return f"%{statement.name} = {word}{statement.kind} {scalar_text(statement.value)} -> {dtype_text(statement.dtype)}"
+
+
+def kernel_text(body: KernelBody) -> str:
+    """A kernel: its axes, buffers and statements."""
+    lines = [f"kernel {body.name} outer({_axes(body.outer)}) inner({_axes(body.inner)})"]
+    lines += [f"  buffer {_buffer(buffer)}" for buffer in body.buffers]
+    lines += ["  " + statement_text(statement) for statement in body.statements]
+    return "\n".join(lines)

@@ -1,0 +1,351 @@
+"""The state of one lowering and the verbs that rules use: build lazily, reduce, realise, call the library.
+
+In: ``TensorValue``s. Out: operations appended in order, and new ``TensorValue``s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..context import CompileContext
+from ..errors import UnsupportedGraphError
+from ..expr import ONE, ZERO, Expr, SymbolTable, UnsupportedExpression, as_expr, free_symbols, hint
+from ..ir import scalar as sc
+from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_in_order
+from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
+from ..ir.scalar import Scalar
+from ..ops.table import scalar_op
+from .values import HALF, Index, TensorValue, broadcast_index, canonical_index, compute_dtype
+
+
+class Builder:
+    """Collects the operations of one graph. ``node`` is the FX node being lowered."""
+
+    def __init__(self, context: CompileContext, symbols: SymbolTable) -> None:
+        self.context = context
+        self.symbols = symbols
+        self.operations: list[Operation] = []
+        self.buffers: dict[str, Buffer] = {}
+        self.node: fx.Node | None = None
+        self.known_symbols: set[str] = set()
+        self._count = 0
+
+    # Sizes.
+
+    def expr(self, value: Any) -> Expr:
+        """An int, SymInt or Expr as an expression; UnsupportedGraphError where it is no integer arithmetic."""
+        try:
+            return self.symbols(value)
+        except UnsupportedExpression as error:
+            raise UnsupportedGraphError(f"symbolic size {value}: {error}") from error
+
+    def exprs(self, values: Sequence[Any]) -> Sizes:
+        """Several sizes at once."""
+        return tuple(self.expr(value) for value in values)
+
+    @property
+    def out(self) -> torch.Tensor:
+        """The fake tensor of the current node's result."""
+        assert self.node is not None
+        value = self.node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{self.node} gives {type(value).__name__}, not one tensor")
+        return value
+
+    @property
+    def out_sizes(self) -> Sizes:
+        """The current node's result shape."""
+        return self.exprs(self.out.shape)
+
+    # Names.
+
+    def new_name(self) -> str:
+        """A fresh buffer name."""
+        name = f"buf{self._count}"
+        self._count += 1
+        return name
+
+    def new_buffer(self, layout: Layout, storage: str = "") -> Buffer:
+        """A fresh buffer (in place over ``storage`` when given)."""
+        name = self.new_name()
+        buffer = Buffer(name, layout, storage or name)
+        self.buffers[name] = buffer
+        return buffer
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The FX node being lowered, by name."""
+        return () if self.node is None else (self.node.name,)
+
+    # Lazy values.
+
+    def lazy(
+        self, sizes: Sequence[Expr | int], dtype: torch.dtype, device: torch.device, producer: Callable[[Index], Scalar]
+    ) -> TensorValue:
+        """A tensor given by its elements."""
+        return TensorValue([as_expr(s) for s in sizes], dtype, device, producer)
+
+    def pointwise(
+        self,
+        function: Callable[..., Scalar],
+        *operands: TensorValue | Scalar,
+        sizes: Sizes,
+        dtype: torch.dtype,
+        device: torch.device,
+        compute: torch.dtype,
+    ) -> TensorValue:
+        """``function`` of the broadcast operands, each converted to ``compute`` first, the result converted to ``dtype``."""
+
+        def at(index: Index) -> Scalar:
+            parts = []
+            for operand in operands:
+                if isinstance(operand, TensorValue):
+                    part = operand.at(broadcast_index(operand.sizes, sizes, index))
+                else:
+                    part = operand
+                parts.append(self.convert(part, compute))
+            return self.convert(function(*parts), dtype)
+
+        return self.lazy(sizes, dtype, device, at)
+
+    def convert(self, value: Scalar, dtype: torch.dtype) -> Scalar:
+        """``to_dtype``; a constant is converted now; with ``numerics="fast"`` widening undoes an earlier narrowing."""
+        if value.dtype is dtype:
+            return value
+        if value.kind == "constant" and dtype not in HALF:
+            return sc.constant(_fold(value, dtype), dtype)
+        if value.op == "to_dtype":
+            inner = value.children[0]
+            fast = self.context.config.numerics == "fast"
+            if inner.dtype is dtype and (fast or inner.dtype in HALF) and value.dtype.is_floating_point:
+                return inner
+        return sc.op("to_dtype", value, dtype=dtype)
+
+    def constant(self, value: Any, dtype: torch.dtype) -> Scalar:
+        """A number argument (int, float, bool, Expr, or a run-time Scalar) as a scalar of ``dtype``."""
+        if isinstance(value, Scalar):
+            return self.convert(value, dtype)
+        if isinstance(value, Expr):
+            if value.is_int:
+                return self.constant(value.args[0], dtype)
+            if dtype is torch.int64:
+                return sc.index_value(value, torch.int64)
+            return self.convert(sc.index_value(value, torch.int64), dtype)
+        if dtype in HALF:
+            return self.convert(sc.constant(value, torch.float32), dtype)
+        return sc.constant(_wrap(value, dtype), dtype)
+
+    # Stored values.
+
+    def realise(self, value: TensorValue, strides: Sizes | None = None) -> Ref:
+        """Store ``value`` in a buffer of its own (once) and return the window on it."""
+        if value.ref is not None and strides is None:
+            return value.ref
+        wanted = strides or value.strides or contiguous_strides(value.sizes)
+        layout = Layout(value.sizes, wanted, ZERO, value.dtype, value.device)
+        body = value.body()
+        buffer = self.new_buffer(layout)
+        self.operations.append(Pointwise(buffer, make_axes(value.sizes), body, self.origins))
+        ref = Ref.whole(buffer)
+        if strides is None:
+            value.become(ref)
+        return ref
+
+    def is_costly(self, value: TensorValue) -> bool:
+        """True when computing an element again for each reader costs more than storing it."""
+        body = value.body()
+        config = self.context.config
+        if len({n.buffer for n in sc.loads(body)}) > config.max_inline_reads:
+            return True
+        cost = sum(1 if scalar_op(n.op).cheap else 4 for n in sc.walk(body) if n.kind == "op" and n.op != "to_dtype")
+        return cost > config.max_inline_ops
+
+    def reused(self, value: TensorValue) -> TensorValue:
+        """``value``, stored if it is costly: for rules that read an operand in several passes."""
+        if value.ref is None and value.base is None and self.is_costly(value):
+            self.realise(value)
+        return value
+
+    def ref(self, value: TensorValue) -> Ref:
+        """A window that holds ``value``: the base's for a view (realising the base), else its own buffer."""
+        found = value.known_ref()
+        if found is not None:
+            return found
+        if value.base is not None and value.window is not None:
+            found = value.window(self.ref(value.base))
+            if found is not None:
+                value.become(found)
+                return found
+        return self.realise(value)
+
+    def contiguous(self, value: TensorValue) -> Ref:
+        """A row-major window on ``value``, copied where it is not one yet."""
+        ref = self.ref(value)
+        return ref if ref.layout().is_contiguous else self.realise(value, contiguous_strides(value.sizes))
+
+    def reduce(
+        self,
+        value: TensorValue,
+        dims: Sequence[int],
+        kind: str,
+        *,
+        dtype: torch.dtype,
+        compute: torch.dtype | None = None,
+        keepdim: bool = False,
+        finish: Callable[[Scalar], Scalar] | None = None,
+    ) -> TensorValue:
+        """Reduce ``dims``; accumulates in ``compute``. ``finish`` maps the accumulated scalar to the element (lazily)."""
+        kept = [d for d in range(value.rank) if d not in dims]
+        accumulate = compute or compute_dtype(dtype)
+        stored = torch.int64 if kind.startswith("arg") else accumulate if finish is not None else dtype
+        kept_sizes = tuple(value.sizes[d] for d in kept)
+        reduced_sizes = tuple(value.sizes[d] for d in dims)
+        reduce_axes = make_axes(reduced_sizes, "r")
+        inner = [ZERO if s is ONE else a.symbol for a, s in zip(reduce_axes, reduced_sizes, strict=True)]
+        position: list[Expr] = [ZERO] * value.rank
+        for d, e in zip(kept, canonical_index(kept_sizes), strict=True):
+            position[d] = e
+        for d, e in zip(dims, inner, strict=True):
+            position[d] = e
+        body = self.convert(value.at(tuple(position)), accumulate)
+        buffer = self.new_buffer(Layout.contiguous(kept_sizes, stored, value.device))
+        self.operations.append(Reduction(buffer, make_axes(kept_sizes), reduce_axes, kind, body, self.origins))
+        result = TensorValue.of_ref(Ref.whole(buffer))
+        if finish is not None:
+            source, last = result, finish
+            result = self.lazy(kept_sizes, dtype, value.device, lambda i: self.convert(last(source.at(i)), dtype))
+        return self.keep_dimensions(result, value.sizes, dims) if keepdim else result
+
+    def keep_dimensions(self, value: TensorValue, sizes: Sizes, dims: Sequence[int]) -> TensorValue:
+        """Put the reduced dimensions back with size one."""
+        kept = [d for d in range(len(sizes)) if d not in dims]
+        new_sizes = [ONE if d in dims else sizes[d] for d in range(len(sizes))]
+
+        def window(ref: Ref) -> Ref:
+            strides = contiguous_strides(new_sizes)
+            merged = [ref.strides[kept.index(d)] if d in kept else strides[d] for d in range(len(sizes))]
+            return Ref(ref.buffer, new_sizes, merged, ref.offset, ref.dtype, ref.device)
+
+        return TensorValue(
+            new_sizes,
+            value.dtype,
+            value.device,
+            lambda index: value.at(tuple(index[d] for d in kept)),
+            base=value,
+            window=window,
+        )
+
+    def scan(self, value: TensorValue, dim: int, kind: str, dtype: torch.dtype, compute: torch.dtype) -> TensorValue:
+        """An inclusive scan along ``dim``."""
+        body = self.convert(value.body(), compute)
+        buffer = self.new_buffer(Layout.contiguous(value.sizes, dtype, value.device))
+        self.operations.append(Scan(buffer, make_axes(value.sizes), dim, kind, body, self.origins))
+        return TensorValue.of_ref(Ref.whole(buffer))
+
+    def scatter(
+        self,
+        initial: TensorValue,
+        sizes: Sizes,
+        position: Callable[[Index], Index],
+        value: Callable[[Index], Scalar],
+        mode: str,
+    ) -> TensorValue:
+        """A copy of ``initial`` into which, for every point of ``sizes``, ``value`` goes to ``position``."""
+        start = Buffer("", Layout.contiguous(initial.sizes, initial.dtype, initial.device))
+        base = self.new_buffer(start.layout)
+        self.operations.append(Pointwise(base, make_axes(initial.sizes), initial.body(), self.origins))
+        out = self.new_buffer(start.layout, storage=base.name)
+        axes = make_axes(sizes)
+        at = canonical_index(sizes)
+        index = out.layout.index(position(at))
+        body = self.convert(value(at), initial.dtype)
+        self.operations.append(Scatter(out, axes, index, body, mode, None, self.origins))
+        return TensorValue.of_ref(Ref.whole(out))
+
+    # Library calls.
+
+    def library(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], val: Any, reason: str) -> Any:
+        """Call ``op`` on realised tensors; ``val`` is the fake result (tensor, sequence of them, or a symbolic scalar)."""
+        self.context.note_library_call(str(op), reason)
+        given = tuple(self.argument(a) for a in args)
+        named = {k: self.argument(v) for k, v in kwargs.items()}
+        results = list(val) if isinstance(val, tuple | list) else [val]
+        outs = tuple(self._out_buffer(item) for item in results)
+        binds = self._binds(results)
+        self.operations.append(Extern(op, given, named, outs, (), binds, reason, self.origins))
+        values = [None if out is None else TensorValue.of_ref(Ref.whole(out)) for out in outs]
+        for n, item in enumerate(results):
+            if isinstance(item, torch.SymInt):
+                values[n] = self.expr(item)  # type: ignore[call-overload]
+        return tuple(values) if isinstance(val, tuple | list) else values[0]
+
+    def argument(self, value: Any) -> Any:
+        """An argument as a library call takes it: tensors as windows, symbolic ints as expressions."""
+        if isinstance(value, TensorValue):
+            return self.ref(value)
+        if isinstance(value, torch.SymInt):
+            return self.expr(value)
+        if isinstance(value, Expr):
+            return value.args[0] if value.is_int else value
+        if isinstance(value, Scalar) and value.kind not in ("parameter", "constant"):
+            raise UnsupportedGraphError("a library call takes a computed symbolic float")
+        if isinstance(value, tuple | list):
+            return tuple(self.argument(part) for part in value)
+        return value
+
+    def _out_buffer(self, val: Any) -> Buffer | None:
+        if not isinstance(val, torch.Tensor):
+            return None
+        layout = Layout(self.exprs(val.shape), self.exprs(val.stride()), ZERO, val.dtype, val.device)
+        return self.new_buffer(layout)
+
+    def _binds(self, results: Sequence[Any]) -> tuple[tuple[Expr, int, int | None], ...]:
+        found: list[tuple[Expr, int, int | None]] = []
+        for n, item in enumerate(results):
+            dims: list[tuple[Any, int | None]] = [(item, None)] if isinstance(item, torch.SymInt) else []
+            if isinstance(item, torch.Tensor):
+                dims = [(size, d) for d, size in enumerate(item.shape)]
+            for size, d in dims:
+                e = self.expr(size)
+                if e.is_symbol and e.name not in self.known_symbols:
+                    self.known_symbols.add(e.name)
+                    found.append((e, n, d))
+        return tuple(found)
+
+    # Layouts.
+
+    def wanted_strides(self, val: torch.Tensor) -> Sizes | None:
+        """The strides of a fake tensor as dense strides in the same order; None where row-major is it or it is not dense."""
+        if not val.dim() or not all(isinstance(n, int) for n in (*val.shape, *val.stride())):
+            strides = self.exprs(val.stride())
+            sizes = self.exprs(val.shape)
+            order = sorted(range(val.dim()), key=lambda d: (-hint(strides[d]), d))
+            dense = strides_in_order(sizes, order)
+            return dense if dense != contiguous_strides(sizes) and dense == strides else None
+        if val.is_contiguous() or val.numel() == 0:
+            return None
+        order = sorted(range(val.dim()), key=lambda d: (-val.stride(d), d))
+        dense = strides_in_order(self.exprs(val.shape), order)
+        actual = self.exprs(val.stride())
+        same = all(a is b or n == 1 for a, b, n in zip(dense, actual, val.shape, strict=True))
+        return actual if same else None
+
+    def note_symbols(self, *found: Expr) -> None:
+        """These symbols have values from here on."""
+        for e in found:
+            self.known_symbols.update(s.name for s in free_symbols(e))
+
+
+def _wrap(value: Any, dtype: torch.dtype) -> Any:
+    """A number as eager converts it to ``dtype`` (integers wrap)."""
+    if dtype is torch.bool or dtype.is_floating_point or isinstance(value, bool):
+        return value
+    return torch.tensor(int(value), dtype=torch.int64).to(dtype).item()
+
+
+def _fold(value: Scalar, dtype: torch.dtype) -> Any:
+    return torch.tensor(value.args[0], dtype=value.dtype).to(dtype).item()

@@ -1,0 +1,61 @@
+"""Everything without a rule: a call of the op's own kernel.
+
+In: an FX node and its lowered arguments. Out: an ``Extern`` operation and realised values. Layouts an op insists on are met here:
+an operand is handed over with the strides its fake tensor has where it is a lazy value, so that the library sees what eager
+would have given it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..errors import UnsupportedGraphError
+from .builder import Builder
+from .values import TensorValue
+
+aten = torch.ops.aten
+
+
+def call_library(
+    g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: dict[str, Any], reason: str
+) -> Any:
+    """Append the call and return its results; UnsupportedGraphError for an op that writes to its arguments."""
+    schema = op._schema
+    if schema.is_mutable:
+        raise UnsupportedGraphError(f"{op} writes to its arguments; graphs are functional here")
+    val = node.meta.get("val")
+    given = [_operand(g, value) for value in args]
+    named = {key: _operand(g, value) for key, value in kwargs.items()}
+    if any(r.alias_info is not None for r in schema.returns):
+        # The result shares memory with an argument: take a copy at once, so that nobody has to know.
+        return _copy_of_alias(g, op, given, named, val, reason)
+    return g.library(op, given, named, val, reason)
+
+
+def _copy_of_alias(g: Builder, op: Any, args: list[Any], kwargs: dict[str, Any], val: Any, reason: str) -> Any:
+    aliases = g.library(op, args, kwargs, val, f"{reason} (view)")
+    several = isinstance(aliases, tuple)
+    copies = []
+    for alias, item in zip(aliases if several else (aliases,), val if several else (val,), strict=True):
+        if alias is None:
+            copies.append(None)
+            continue
+        fresh = torch.empty_strided(item.shape, item.stride(), dtype=item.dtype, device=item.device) if _dense(item) else item.clone()
+        copies.append(g.library(aten.clone.default, [alias], {}, fresh, "copy of a view"))
+    return tuple(copies) if several else copies[0]
+
+
+def _dense(val: torch.Tensor) -> bool:
+    return bool(torch._prims_common.is_non_overlapping_and_dense(val))
+
+
+def _operand(g: Builder, value: Any) -> Any:
+    if isinstance(value, TensorValue):
+        g.ref(value)
+        return value
+    if isinstance(value, tuple | list):
+        return [_operand(g, part) for part in value]
+    return value

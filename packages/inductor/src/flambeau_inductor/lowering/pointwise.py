@@ -1,0 +1,465 @@
+"""Elementwise ops: tables first, special cases after.
+
+In: tensors and numbers. Out: lazy tensors. Half types are widened to float32 for each op and rounded after it, as eager does;
+a number operand is not rounded to the half type first (eager's kernels keep it in float32).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..expr import Expr
+from ..ir import scalar as sc
+from ..ir.layout import Sizes
+from ..ir.scalar import Scalar
+from .builder import Builder
+from .registry import Decline, lowers
+from .values import TensorValue, broadcast_sizes, compute_dtype, promote
+
+Number = Any
+
+
+def elementwise(
+    g: Builder,
+    function: Callable[..., Scalar],
+    *operands: Any,
+    common: torch.dtype | None = None,
+    dtype: torch.dtype | None = None,
+) -> TensorValue:
+    """``function`` over broadcast operands in the arithmetic type of ``common`` (their promotion); result ``dtype`` (default: common)."""
+    tensors = [o for o in operands if isinstance(o, TensorValue)]
+    joined = common or promote(*operands)
+    compute = compute_dtype(joined)
+    parts = [o if isinstance(o, TensorValue) else g.constant(o, compute) for o in operands]
+    # A 0-d CPU tensor may meet device tensors: the result lives with the others.
+    device = next((t.device for t in tensors if t.device.type != "cpu" or t.rank), tensors[0].device)
+    if any(t.device != device for t in tensors):
+        raise Decline("operands on different devices")
+    sizes: Sizes = broadcast_sizes(*(t.sizes for t in tensors))
+    return g.pointwise(function, *parts, sizes=sizes, dtype=dtype or joined, device=device, compute=compute)
+
+
+def _op(name: str) -> Callable[..., Scalar]:
+    return lambda *parts: sc.op(name, *parts)
+
+
+def _float_of(*operands: Any) -> torch.dtype:
+    joined = promote(*operands)
+    return joined if joined.is_floating_point else torch.get_default_dtype()
+
+
+# Unary ops whose result is floating point (integers are converted to the default dtype first).
+_UNARY_FLOAT = {
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log1p": "log1p", "log10": "log10",
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "reciprocal": "reciprocal", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin",
+    "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh",
+    "atanh": "atanh", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "lgamma": "lgamma", "digamma": "digamma",
+    "sigmoid": "sigmoid",
+}  # fmt: skip
+_UNARY_SAME = {"neg": "neg", "abs": "abs", "sign": "sign", "relu": "relu", "bitwise_not": "bitwise_not"}
+_ROUNDING = ("floor", "ceil", "trunc", "round")
+_BINARY_SAME = {
+    "mul.Tensor": "mul", "mul.Scalar": "mul", "maximum": "maximum", "minimum": "minimum", "bitwise_and.Tensor": "bitwise_and",
+    "bitwise_and.Scalar": "bitwise_and", "bitwise_or.Tensor": "bitwise_or", "bitwise_or.Scalar": "bitwise_or",
+    "bitwise_xor.Tensor": "bitwise_xor", "bitwise_xor.Scalar": "bitwise_xor", "bitwise_left_shift.Tensor": "shift_left",
+    "bitwise_left_shift.Tensor_Scalar": "shift_left", "bitwise_right_shift.Tensor": "shift_right",
+    "bitwise_right_shift.Tensor_Scalar": "shift_right",
+}  # fmt: skip
+_BINARY_FLOAT = {"atan2": "atan2", "hypot": "hypot", "copysign.Tensor": "copysign", "copysign.Scalar": "copysign", "nextafter": "nextafter"}
+_COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+_LOGICAL = ("logical_and", "logical_or", "logical_xor")
+
+
+def _register_unary_float(name: str, op: str) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: TensorValue) -> TensorValue:
+        return elementwise(g, _op(op), a, common=_float_of(a))
+
+
+def _register_unary_same(name: str, op: str) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: TensorValue) -> TensorValue:
+        if a.dtype is torch.bool:
+            if op == "bitwise_not":
+                return elementwise(g, _op("logical_not"), a)
+            if op in ("abs", "sign", "relu"):
+                return a
+            raise Decline("bool")
+        if op == "bitwise_not" and a.dtype.is_floating_point:
+            raise Decline("float")
+        return elementwise(g, _op(op), a)
+
+
+def _register_rounding(name: str) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: TensorValue) -> TensorValue:
+        return elementwise(g, _op(name), a) if a.dtype.is_floating_point else a
+
+
+_BOOL_BINARY = {
+    "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and", "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
+}  # fmt: skip
+
+
+def _register_binary_same(name: str, op: str) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: Any, b: Any) -> TensorValue:
+        joined = promote(a, b)
+        if joined is torch.bool:
+            if op not in _BOOL_BINARY:
+                raise Decline("bool")
+            return elementwise(g, _op(_BOOL_BINARY[op]), a, b)
+        if op.startswith(("bitwise", "shift")) and joined.is_floating_point:
+            raise Decline("float")
+        return elementwise(g, _op(op), a, b)
+
+
+def _register_binary_float(name: str, op: str) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: Any, b: Any) -> TensorValue:
+        joined = _float_of(a, b)
+        if op == "nextafter" and compute_dtype(joined) is not joined:
+            raise Decline("half precision")
+        return elementwise(g, _op(op), a, b, common=joined)
+
+
+def _register_compare(name: str, op: str) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: Any, b: Any) -> TensorValue:
+        joined = promote(a, b)
+        if joined is torch.bool:
+            # bool < bool compares 0 and 1.
+            return elementwise(g, _op(op), a, b, common=torch.uint8, dtype=torch.bool)
+        # A number outside the tensor's integer type would wrap: compare in int64 as eager's scalar overload does.
+        if not joined.is_floating_point and not isinstance(b, TensorValue):
+            joined = torch.int64
+        parts = [_rounded(g, o, joined) for o in (a, b)]
+        return elementwise(g, _op(op), *parts, common=joined, dtype=torch.bool)
+
+
+def _rounded(g: Builder, operand: Any, dtype: torch.dtype) -> Any:
+    """A number compared with half-precision tensors is rounded to their type first."""
+    if isinstance(operand, TensorValue) or compute_dtype(dtype) is dtype:
+        return operand
+    return g.constant(operand, dtype)
+
+
+def _register_logical(name: str) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: TensorValue, b: TensorValue) -> TensorValue:
+        return elementwise(g, _op(name), a, b, common=torch.bool)
+
+
+for _name, _target in _UNARY_FLOAT.items():
+    _register_unary_float(_name, _target)
+for _name, _target in _UNARY_SAME.items():
+    _register_unary_same(_name, _target)
+for _name in _ROUNDING:
+    _register_rounding(_name)
+for _name, _target in _BINARY_SAME.items():
+    _register_binary_same(_name, _target)
+for _name, _target in _BINARY_FLOAT.items():
+    _register_binary_float(_name, _target)
+for _name in _COMPARE:
+    _register_compare(f"{_name}.Tensor", _name)
+    _register_compare(f"{_name}.Scalar", _name)
+for _name in _LOGICAL:
+    _register_logical(_name)
+
+
+@lowers("logical_not")
+def logical_not(g: Builder, a: TensorValue) -> TensorValue:
+    return elementwise(g, _op("logical_not"), a, common=torch.bool)
+
+
+@lowers("isnan")
+def isnan(g: Builder, a: TensorValue) -> TensorValue:
+    if not a.dtype.is_floating_point:
+        return elementwise(g, lambda x: sc.constant(False, torch.bool), a, dtype=torch.bool)
+    return elementwise(g, _op("isnan"), a, dtype=torch.bool)
+
+
+@lowers("isinf")
+def isinf(g: Builder, a: TensorValue) -> TensorValue:
+    if not a.dtype.is_floating_point:
+        return elementwise(g, lambda x: sc.constant(False, torch.bool), a, dtype=torch.bool)
+    return elementwise(g, _op("isinf"), a, dtype=torch.bool)
+
+
+@lowers("signbit")
+def signbit(g: Builder, a: TensorValue) -> TensorValue:
+    if not a.dtype.is_floating_point:
+        if a.dtype in (torch.bool, torch.uint8):
+            return elementwise(g, lambda x: sc.constant(False, torch.bool), a, dtype=torch.bool)
+        return elementwise(g, lambda x: sc.op("lt", x, sc.constant(0, x.dtype)), a, dtype=torch.bool)
+    return elementwise(g, _op("signbit"), a, dtype=torch.bool)
+
+
+def _is_one(alpha: Any) -> bool:
+    return isinstance(alpha, int | float) and alpha == 1
+
+
+def _sum_rule(g: Builder, a: Any, b: Any, alpha: Number, op: str) -> TensorValue:
+    joined = promote(a, b)
+    if joined is torch.bool:
+        if op == "sub" or not _is_one(alpha):
+            raise Decline("bool")
+        return elementwise(g, _op("logical_or"), a, b)
+    compute = compute_dtype(joined)
+    if _is_one(alpha):
+        return elementwise(g, _op(op), a, b)
+    scale = g.constant(alpha, compute)
+    return elementwise(g, lambda x, y: sc.op(op, x, sc.op("mul", y, scale)), a, b)
+
+
+@lowers("add.Tensor", "add.Scalar")
+def add(g: Builder, a: Any, b: Any, alpha: Number = 1) -> TensorValue:
+    return _sum_rule(g, a, b, alpha, "add")
+
+
+@lowers("sub.Tensor", "sub.Scalar")
+def sub(g: Builder, a: Any, b: Any, alpha: Number = 1) -> TensorValue:
+    return _sum_rule(g, a, b, alpha, "sub")
+
+
+@lowers("rsub.Tensor", "rsub.Scalar")
+def rsub(g: Builder, a: Any, b: Any, alpha: Number = 1) -> TensorValue:
+    return _sum_rule(g, b, a, alpha, "sub") if _is_one(alpha) else _reject("alpha")
+
+
+def _reject(reason: str) -> TensorValue:
+    raise Decline(reason)
+
+
+@lowers("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def div(g: Builder, a: Any, b: Any) -> TensorValue:
+    return elementwise(g, _op("truediv"), a, b, common=_float_of(a, b))
+
+
+@lowers("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(g: Builder, a: Any, b: Any, rounding_mode: str | None = None) -> TensorValue:
+    if rounding_mode is None:
+        return div(g, a, b)
+    joined = promote(a, b)
+    if not joined.is_floating_point:
+        return _integer_division(g, a, b, joined, "floordiv" if rounding_mode == "floor" else "truncdiv")
+    if rounding_mode == "floor":
+        return elementwise(g, _op("floordiv"), a, b)
+    return elementwise(g, lambda x, y: sc.op("trunc", sc.op("truediv", x, y)), a, b)
+
+
+def _integer_division(g: Builder, a: Any, b: Any, joined: torch.dtype, op: str) -> TensorValue:
+    # Eager raises on a zero divisor (CPU): only a divisor known not to be zero is safe in a loop.
+    if not (isinstance(b, int) and b != 0) and not (isinstance(b, Expr) and b.lo > 0):
+        raise Decline("integer division by a tensor")
+    if joined is torch.bool:
+        raise Decline("bool")
+    return elementwise(g, _op(op), a, b, common=joined)
+
+
+@lowers("floor_divide", "floor_divide.Scalar")
+def floor_divide(g: Builder, a: Any, b: Any) -> TensorValue:
+    return div_mode(g, a, b, rounding_mode="floor")
+
+
+@lowers("remainder.Tensor", "remainder.Scalar")
+def remainder(g: Builder, a: Any, b: Any) -> TensorValue:
+    joined = promote(a, b)
+    if not joined.is_floating_point:
+        return _integer_division(g, a, b, joined, "remainder")
+    return elementwise(g, _op("remainder"), a, b)
+
+
+@lowers("fmod.Tensor", "fmod.Scalar")
+def fmod(g: Builder, a: Any, b: Any) -> TensorValue:
+    joined = promote(a, b)
+    if not joined.is_floating_point:
+        return _integer_division(g, a, b, joined, "fmod")
+    return elementwise(g, _op("fmod"), a, b)
+
+
+@lowers("fmax")
+def fmax(g: Builder, a: TensorValue, b: TensorValue) -> TensorValue:
+    return elementwise(g, _op("fmax" if promote(a, b).is_floating_point else "maximum"), a, b)
+
+
+@lowers("fmin")
+def fmin(g: Builder, a: TensorValue, b: TensorValue) -> TensorValue:
+    return elementwise(g, _op("fmin" if promote(a, b).is_floating_point else "minimum"), a, b)
+
+
+@lowers("pow.Tensor_Scalar")
+def pow_scalar(g: Builder, a: TensorValue, exponent: Number) -> TensorValue:
+    joined = promote(a, exponent)
+    if joined is torch.bool:
+        raise Decline("bool")
+    if not joined.is_floating_point and not (isinstance(exponent, int) and exponent >= 0):
+        raise Decline("integer power")
+    if isinstance(exponent, int | float):
+        special = _SPECIAL_POWERS.get(float(exponent))
+        if special is not None and (joined.is_floating_point or float(exponent) in (0.0, 1.0, 2.0, 3.0)):
+            return elementwise(g, special, a, common=joined)
+    return elementwise(g, _op("pow"), a, exponent, common=joined)
+
+
+_SPECIAL_POWERS: dict[float, Callable[[Scalar], Scalar]] = {
+    0.0: lambda x: sc.constant(1, x.dtype),
+    0.5: lambda x: sc.op("sqrt", x),
+    1.0: lambda x: x,
+    2.0: lambda x: sc.op("mul", x, x),
+    3.0: lambda x: sc.op("mul", sc.op("mul", x, x), x),
+    -0.5: lambda x: sc.op("rsqrt", x),
+    -1.0: lambda x: sc.op("reciprocal", x),
+    -2.0: lambda x: sc.op("reciprocal", sc.op("mul", x, x)),
+}
+
+
+@lowers("pow.Tensor_Tensor", "pow.Scalar")
+def pow_tensor(g: Builder, a: Any, b: TensorValue) -> TensorValue:
+    joined = promote(a, b)
+    if not joined.is_floating_point:
+        raise Decline("integer power")
+    return elementwise(g, _op("pow"), a, b)
+
+
+@lowers("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(g: Builder, condition: TensorValue, a: Any, b: Any) -> TensorValue:
+    joined = promote(a, b)
+    tensors = [o for o in (condition, a, b) if isinstance(o, TensorValue)]
+    sizes = broadcast_sizes(*(t.sizes for t in tensors))
+    parts = [o if isinstance(o, TensorValue) else g.constant(o, joined) for o in (a, b)]
+    device = next((t.device for t in tensors if t.device.type != "cpu" or t.rank), tensors[0].device)
+
+    def choose(c: Scalar, x: Scalar, y: Scalar) -> Scalar:
+        return sc.op("where", g.convert(c, torch.bool), g.convert(x, joined), g.convert(y, joined))
+
+    from .values import broadcast_index
+
+    def at(index: tuple[Expr, ...]) -> Scalar:
+        read = [p.at(broadcast_index(p.sizes, sizes, index)) if isinstance(p, TensorValue) else p for p in (condition, *parts)]
+        return choose(*read)
+
+    return g.lazy(sizes, joined, device, at)
+
+
+@lowers("clamp", "clamp.Tensor", "hardtanh")
+def clamp(g: Builder, a: TensorValue, min: Any = None, max: Any = None) -> TensorValue:
+    present = [bound for bound in (min, max) if bound is not None]
+    joined = promote(a, *present)
+    if joined is torch.bool:
+        raise Decline("bool")
+    result = a
+    if min is not None:
+        result = elementwise(g, _op("maximum"), result, min, common=joined)
+    if max is not None:
+        result = elementwise(g, _op("minimum"), result, max, common=joined)
+    return result
+
+
+@lowers("clamp_min", "clamp_min.Tensor")
+def clamp_min(g: Builder, a: TensorValue, bound: Any) -> TensorValue:
+    return clamp(g, a, bound, None)
+
+
+@lowers("clamp_max", "clamp_max.Tensor")
+def clamp_max(g: Builder, a: TensorValue, bound: Any) -> TensorValue:
+    return clamp(g, a, None, bound)
+
+
+@lowers("addcmul")
+def addcmul(g: Builder, a: TensorValue, b: TensorValue, c: TensorValue, *, value: Number = 1) -> TensorValue:
+    joined = promote(a, b, c)
+    scale = g.constant(value, compute_dtype(joined))
+    return elementwise(g, lambda x, y, z: sc.op("add", x, sc.op("mul", sc.op("mul", scale, y), z)), a, b, c)
+
+
+@lowers("addcdiv")
+def addcdiv(g: Builder, a: TensorValue, b: TensorValue, c: TensorValue, *, value: Number = 1) -> TensorValue:
+    joined = promote(a, b, c)
+    if not joined.is_floating_point:
+        raise Decline("integer")
+    scale = g.constant(value, compute_dtype(joined))
+    return elementwise(g, lambda x, y, z: sc.op("add", x, sc.op("truediv", sc.op("mul", scale, y), z)), a, b, c)
+
+
+@lowers("lerp.Scalar", "lerp.Tensor")
+def lerp(g: Builder, a: TensorValue, b: TensorValue, weight: Any) -> TensorValue:
+    def mix(x: Scalar, y: Scalar, w: Scalar) -> Scalar:
+        # From the nearer end, so that weight 1 gives exactly y.
+        one, half = sc.constant(1.0, w.dtype), sc.constant(0.5, w.dtype)
+        distance = sc.op("sub", y, x)
+        near = sc.op("add", x, sc.op("mul", w, distance))
+        far = sc.op("sub", y, sc.op("mul", distance, sc.op("sub", one, w)))
+        return sc.op("where", sc.op("lt", sc.op("abs", w), half), near, far)
+
+    return elementwise(g, mix, a, b, weight, common=promote(a, b))
+
+
+# Activations, in the order of operations eager's kernels use.
+
+
+@lowers("silu")
+def silu(g: Builder, a: TensorValue) -> TensorValue:
+    one = 1.0
+    return elementwise(
+        g,
+        lambda x: sc.op("truediv", x, sc.op("add", sc.constant(one, x.dtype), sc.op("exp", sc.op("neg", x)))),
+        a,
+    )
+
+
+@lowers("gelu")
+def gelu(g: Builder, a: TensorValue, *, approximate: str = "none") -> TensorValue:
+    def exact(x: Scalar) -> Scalar:
+        c = lambda v: sc.constant(v, x.dtype)  # noqa: E731
+        inner = sc.op("erf", sc.op("mul", x, c(math.sqrt(0.5))))
+        return sc.op("mul", sc.op("mul", x, c(0.5)), sc.op("add", c(1.0), inner))
+
+    def tanh(x: Scalar) -> Scalar:
+        c = lambda v: sc.constant(v, x.dtype)  # noqa: E731
+        cube = sc.op("mul", sc.op("mul", x, x), x)
+        inner = sc.op("mul", c(math.sqrt(2 / math.pi)), sc.op("add", x, sc.op("mul", c(0.044715), cube)))
+        return sc.op("mul", sc.op("mul", c(0.5), x), sc.op("add", c(1.0), sc.op("tanh", inner)))
+
+    return elementwise(g, tanh if approximate == "tanh" else exact, a)
+
+
+@lowers("leaky_relu")
+def leaky_relu(g: Builder, a: TensorValue, negative_slope: float = 0.01) -> TensorValue:
+    def rule(x: Scalar) -> Scalar:
+        slope, zero = sc.constant(negative_slope, x.dtype), sc.constant(0, x.dtype)
+        return sc.op("where", sc.op("gt", x, zero), x, sc.op("mul", x, slope))
+
+    return elementwise(g, rule, a)
+
+
+@lowers("square")
+def square(g: Builder, a: TensorValue) -> TensorValue:
+    return _reject("bool") if a.dtype is torch.bool else elementwise(g, lambda x: sc.op("mul", x, x), a)
+
+
+@lowers("tanh_backward")
+def tanh_backward(g: Builder, grad: TensorValue, out: TensorValue) -> TensorValue:
+    return elementwise(
+        g, lambda d, y: sc.op("mul", d, sc.op("sub", sc.constant(1.0, d.dtype), sc.op("mul", y, y))), grad, out
+    )
+
+
+@lowers("sigmoid_backward")
+def sigmoid_backward(g: Builder, grad: TensorValue, out: TensorValue) -> TensorValue:
+    return elementwise(
+        g, lambda d, y: sc.op("mul", sc.op("mul", d, sc.op("sub", sc.constant(1.0, d.dtype), y)), y), grad, out
+    )
+
+
+@lowers("threshold_backward")
+def threshold_backward(g: Builder, grad: TensorValue, a: TensorValue, threshold: Number) -> TensorValue:
+    def rule(d: Scalar, x: Scalar) -> Scalar:
+        return sc.op("where", sc.op("le", x, sc.constant(threshold, x.dtype)), sc.constant(0, d.dtype), d)
+
+    return elementwise(g, rule, grad, a)

@@ -1,0 +1,386 @@
+"""FX graph → loop IR, one node at a time.
+
+In: a functional ATen ``GraphModule`` whose nodes carry ``meta["val"]`` (in-place only as trailing ``aten.copy_`` on inputs).
+Out: a ``Graph``. Values stay lazy until somebody needs memory: a library call, a reduction, a graph output, or the heuristics in
+``_should_store``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..context import CompileContext
+from ..errors import FlambeauInductorError, LoweringError, UnsupportedGraphError
+from ..expr import ZERO, Expr, SymbolTable, free_symbols
+from ..ir import scalar as sc
+from ..ir.graph import ConstantInput, Graph, Input, ScalarInput, TensorInput
+from ..ir.layout import Buffer, Layout, Ref
+from ..ir.loops import Operation, Pointwise, make_axes, written
+from ..ir.scalar import Scalar
+from ..ir.verify import reads_of, verify
+from ..log import LOWERED, logger
+from . import RULES_LOADED, symbolic
+from .builder import Builder
+from .fallback import call_library
+from .registry import Decline, rule_for
+from .values import TensorValue
+
+aten = torch.ops.aten
+assert RULES_LOADED
+
+#: Ops that only check or name something and give nothing to compute.
+_IGNORED = frozenset({"aten::sym_constrain_range_for_size", "aten::sym_constrain_range", "aten::_assert_tensor_metadata"})
+
+
+def lower_graph(gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext | None = None) -> Graph:
+    """Lower ``gm``. ``inputs`` are the example inputs (fakes); placeholders' ``meta["val"]`` is used where there is one.
+
+    Raises UnsupportedGraphError for a graph that neither loops nor library calls can express.
+    """
+    lowering = _Lowering(gm, inputs, context or CompileContext())
+    graph = lowering.run()
+    if lowering.context.config.verify:
+        verify(graph)
+    logger.debug(LOWERED, operations=len(graph.operations), inputs=len(graph.inputs))
+    return graph
+
+
+class _Lowering:
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext) -> None:
+        self.gm = gm
+        self.context = context
+        self.examples = list(inputs)
+        self.builder = Builder(context, SymbolTable())
+        self.values: dict[fx.Node, Any] = {}
+        self.inputs: list[Input] = []
+        self.constants: list[ConstantInput] = []
+        self.copies: list[tuple[fx.Node, fx.Node]] = []
+        self.outputs: Any = ()
+
+    def run(self) -> Graph:
+        """All nodes, then the write-backs, then the outputs."""
+        nodes = list(self.gm.graph.nodes)
+        for node in nodes:
+            self.builder.node = node
+            try:
+                self._node(node)
+            except FlambeauInductorError as error:
+                error.add_context(f"lowering {node.format_node()}")
+                raise
+        self.builder.node = None
+        outputs = self._finish()
+        operations = _live(self.builder.operations, outputs, self.builder.buffers)
+        stacks = {n.name: _stack_text(n) for n in nodes if n.op == "call_function"}
+        return Graph(
+            tuple(self.inputs),
+            tuple(self.constants),
+            operations,
+            outputs,
+            self.builder.buffers,
+            {name: text for name, text in stacks.items() if text},
+        )
+
+    def _node(self, node: fx.Node) -> None:
+        if node.op == "placeholder":
+            self.values[node] = self._placeholder(node)
+        elif node.op == "get_attr":
+            self.values[node] = self._attribute(node)
+        elif node.op == "output":
+            self.outputs = node.args[0]
+        elif node.op == "call_function":
+            self.values[node] = self._call(node)
+        else:
+            raise UnsupportedGraphError(f"a {node.op} node; inductor takes functional ATen graphs")
+
+    def _placeholder(self, node: fx.Node) -> Any:
+        val = node.meta.get("val")
+        if val is None:
+            val = self.examples[len(self.inputs)]
+        b = self.builder
+        if isinstance(val, torch.Tensor):
+            layout = Layout(b.exprs(val.shape), b.exprs(val.stride()), b.expr(val.storage_offset()), val.dtype, val.device)
+            b.note_symbols(*layout.sizes, *layout.strides, layout.offset)
+            buffer = Buffer(node.name, layout)
+            b.buffers[buffer.name] = buffer
+            self.inputs.append(TensorInput(buffer, bool(node.meta.get("static", False))))
+            return TensorValue.of_ref(Ref.whole(buffer))
+        if isinstance(val, bool | float | torch.SymFloat | torch.SymBool):
+            dtype = torch.bool if isinstance(val, bool | torch.SymBool) else torch.float64
+            self.inputs.append(ScalarInput(node.name, None, dtype))
+            return sc.parameter(node.name, dtype)
+        if isinstance(val, int | torch.SymInt):
+            e = b.expr(val)
+            b.note_symbols(e)
+            self.inputs.append(ScalarInput(node.name, e, torch.int64))
+            return e
+        if val is None:
+            self.inputs.append(ScalarInput(node.name, ZERO, torch.int64))
+            return None
+        raise UnsupportedGraphError(f"input {node.name} is a {type(val).__name__}")
+
+    def _attribute(self, node: fx.Node) -> Any:
+        found: Any = self.gm
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if not isinstance(found, torch.Tensor):
+            return found
+        if found.dim() == 0 and found.device.type == "cpu" and type(found) is torch.Tensor and not found.is_complex():
+            value = found.item()
+            dtype = found.dtype
+            b = self.builder
+            return b.lazy((), dtype, found.device, lambda index: b.constant(value, dtype))
+        b = self.builder
+        layout = Layout(b.exprs(found.shape), b.exprs(found.stride()), b.expr(found.storage_offset()), found.dtype, found.device)
+        buffer = Buffer(node.name, layout)
+        b.buffers[buffer.name] = buffer
+        self.constants.append(ConstantInput(buffer, found))
+        return TensorValue.of_ref(Ref.whole(buffer))
+
+    def _call(self, node: fx.Node) -> Any:
+        target: Any = node.target
+        args = [self._argument(a) for a in node.args]
+        kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
+        if target is operator.getitem:
+            result = args[0][args[1]]
+            self._settle(node, result)
+            return result
+        val = node.meta.get("val")
+        if symbolic.is_symbolic_call(target, val):
+            return symbolic.evaluate_call(self.builder, node, target, args, kwargs)
+        if not isinstance(target, torch._ops.OpOverload):
+            raise UnsupportedGraphError(f"a call of {target}, which is no ATen overload")
+        name = target._schema.name
+        if name in _IGNORED:
+            return None
+        if target is aten.copy_.default and node.args[0].op == "placeholder":  # type: ignore[union-attr]
+            self.copies.append((node.args[0], node.args[1]))  # type: ignore[arg-type]
+            return args[1]
+        result = self._lower(node, target, args, kwargs)
+        self._settle(node, result)
+        return result
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return self.values[value]
+        if isinstance(value, tuple | list):
+            return [self._argument(part) for part in value]
+        if isinstance(value, torch.SymInt):
+            return self.builder.expr(value)
+        if isinstance(value, slice):
+            raise UnsupportedGraphError("a slice argument")
+        return value
+
+    def _lower(self, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        rule = rule_for(target)
+        mark = len(self.builder.operations)
+        if rule is not None:
+            reason = _unsupported(args, node.meta.get("val"))
+            if reason is None:
+                try:
+                    return rule(self.builder, *args, **kwargs)
+                except Decline as decline:
+                    reason = str(decline)
+                except FlambeauInductorError:
+                    raise
+                except Exception as error:
+                    raise LoweringError(f"{target}: {type(error).__name__}: {error}") from error
+                del self.builder.operations[mark:]
+        else:
+            reason = "no rule"
+        return call_library(self.builder, node, target, args, kwargs, reason)
+
+    def _settle(self, node: fx.Node, result: Any) -> None:
+        """Remember the layout eager gives, and store what would cost too much to compute once per user."""
+        val = node.meta.get("val")
+        if not isinstance(result, TensorValue) or not isinstance(val, torch.Tensor):
+            return
+        if result.ref is None and result.strides is None and result.base is None:
+            result.strides = self.builder.wanted_strides(val)
+        if result.base is None and self._should_store(node, result):
+            self.builder.realise(result)
+
+    def _should_store(self, node: fx.Node, result: TensorValue) -> bool:
+        if result.ref is not None:
+            return False
+        users = len(node.users)
+        config = self.context.config
+        if users <= 1:
+            # One reader may still evaluate it many times (a reduction over a broadcast, a window): only bound the size.
+            return sc.op_count(result.body()) > 16 * config.max_inline_ops
+        return self.builder.is_costly(result)
+
+    # The end of the graph.
+
+    def _finish(self) -> tuple[Any, ...]:
+        results = self.outputs if isinstance(self.outputs, tuple | list) else (self.outputs,)
+        overwritten = {target.name for target, _ in self.copies}
+        outputs = [self._output(value, overwritten) for value in results]
+        renamed = self._write_back()
+        return tuple(_rename(out, renamed) for out in outputs)
+
+    def _output(self, value: Any, overwritten: set[str]) -> Any:
+        if not isinstance(value, fx.Node):
+            return value
+        found = self.values[value]
+        if isinstance(found, TensorValue):
+            val = value.meta.get("val")
+            copied = value.op == "call_function" and value.target is aten.copy_.default
+            if copied:
+                return Ref.whole(self.builder.buffers[value.args[0].name])  # type: ignore[union-attr]
+            return self._output_ref(value, found, val, overwritten)
+        if isinstance(found, Scalar):
+            if found.kind != "parameter":
+                raise UnsupportedGraphError("a computed symbolic float as a graph output")
+            return found.args[0]
+        if isinstance(found, tuple | list):
+            raise UnsupportedGraphError("a tuple as a graph output")
+        return found
+
+    def _output_ref(self, node: fx.Node, value: TensorValue, val: Any, overwritten: set[str]) -> Ref:
+        b = self.builder
+        ref = b.ref(value)
+        if ref.buffer in overwritten and node.op != "placeholder":
+            # The input's memory is about to change, and this output is a value from before.
+            ref = b.realise(value, value.strides or _strides_of(b, val))
+        if isinstance(val, torch.Tensor) and not _same_strides(ref, b.exprs(val.stride())):
+            wanted = b.wanted_strides(val)
+            if wanted is not None or val.is_contiguous():
+                ref = b.realise(value, wanted or Layout.contiguous(ref.sizes, ref.dtype, ref.device).strides)
+        return ref
+
+    def _write_back(self) -> dict[str, str]:
+        """Emit the trailing ``copy_``s; returns the new name of each overwritten input."""
+        b = self.builder
+        targets = {target.name for target, _ in self.copies}
+        renamed: dict[str, str] = {}
+        values: list[TensorValue] = []
+        for target, source in self.copies:
+            value = self.values[source]
+            if _reads_otherwise(value, targets, self._input_layout(target)):
+                # It reads memory that another write-back (or this one, elsewhere) changes: take the value first.
+                ref = b.realise(value) if value.ref is None else b.realise(value, value.strides or value.ref.strides)
+                value = TensorValue.of_ref(ref)
+            values.append(value)
+        for (target, source), value in zip(self.copies, values, strict=True):
+            b.node = source
+            layout = self._input_layout(target)
+            storage = renamed.get(target.name, target.name)
+            buffer = b.new_buffer(layout, storage=storage)
+            body = _broadcast(value, layout)
+            b.operations.append(Pointwise(buffer, make_axes(layout.sizes), b.convert(body, layout.dtype), b.origins))
+            renamed[target.name] = buffer.name
+        b.node = None
+        return renamed
+
+    def _input_layout(self, target: fx.Node) -> Layout:
+        return self.builder.buffers[target.name].layout
+
+
+def _broadcast(value: TensorValue, layout: Layout) -> Scalar:
+    from .values import broadcast_index, canonical_index
+
+    return value.at(broadcast_index(value.sizes, layout.sizes, canonical_index(layout.sizes)))
+
+
+def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> bool:
+    """True when the value reads an overwritten input anywhere but at the very element it is written to."""
+    from .values import canonical_index
+
+    body = _broadcast(value, layout)
+    own = layout.index(canonical_index(layout.sizes))
+    touched = [node for node in sc.loads(body) if node.buffer in targets]
+    return any(node.index is not own for node in touched) or len({node.buffer for node in touched}) > 1 or len(targets) > 1 and bool(touched)
+
+
+def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:
+    return b.wanted_strides(val) if isinstance(val, torch.Tensor) else None
+
+
+def _same_strides(ref: Ref, strides: tuple[Expr, ...]) -> bool:
+    return all(a is b or n.is_int and n.args[0] <= 1 for a, b, n in zip(ref.strides, strides, ref.sizes, strict=True))
+
+
+def _rename(out: Any, renamed: dict[str, str]) -> Any:
+    if isinstance(out, Ref) and out.buffer in renamed:
+        return Ref(renamed[out.buffer], out.sizes, out.strides, out.offset, out.dtype, out.device)
+    return out
+
+
+def _unsupported(args: Sequence[Any], val: Any) -> str | None:
+    """Why no loop can do this: the reason, or None."""
+    for value in (*_tensors(args), val):
+        dtype = getattr(value, "dtype", None)
+        if dtype is None:
+            continue
+        if dtype.is_complex:
+            return "complex"
+        if dtype not in _LOOP_TYPES:
+            return f"dtype {dtype}"
+        device = value.device.type
+        if device not in ("cpu", "cuda"):
+            return f"device {device}"
+    if isinstance(val, torch.Tensor) and val.layout is not torch.strided:
+        return f"layout {val.layout}"
+    return None
+
+
+_LOOP_TYPES = frozenset(
+    {
+        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+        torch.float64,
+    }  # fmt: skip
+)
+
+
+def _tensors(value: Any) -> list[TensorValue]:
+    if isinstance(value, TensorValue):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [t for part in value for t in _tensors(part)]
+    return []
+
+
+def _live(operations: Sequence[Operation], outputs: tuple[Any, ...], buffers: dict[str, Buffer]) -> tuple[Operation, ...]:
+    """Operations whose results somebody uses; assertions, random draws and write-backs to inputs always stay."""
+    needed = {ref.buffer for ref in outputs if isinstance(ref, Ref)}
+    symbols = {s.name for out in outputs if isinstance(out, Expr) for s in free_symbols(out)}
+    kept: list[Operation] = []
+    inputs = {name for name in buffers if not name.startswith("buf")}
+    for operation in reversed(operations):
+        outs = written(operation)
+        used = any(out.name in needed or _root(out, buffers) in inputs for out in outs)
+        if not outs or used or _has_effect(operation) or symbols:
+            kept.append(operation)
+            needed.update(reads_of(operation))
+            needed.update(out.storage for out in outs)
+    return tuple(reversed(kept))
+
+
+def _root(buffer: Buffer, buffers: dict[str, Buffer]) -> str:
+    while buffer.in_place:
+        buffer = buffers[buffer.storage]
+    return buffer.name
+
+
+def _has_effect(operation: Operation) -> bool:
+    op = getattr(operation, "op", None)
+    if op is None:
+        return False
+    tags = getattr(op, "tags", ())
+    binds = getattr(operation, "binds", ())
+    return bool(binds) or torch.Tag.nondeterministic_seeded in tags or op._schema.is_mutable or not op._schema.returns
+
+
+def _stack_text(node: fx.Node) -> str:
+    stack = node.meta.get("stack")
+    if stack:
+        file, line, function = stack[0][:3]
+        return f"{file}:{line} in {function}"
+    trace = node.meta.get("stack_trace") or ""
+    lines = [part.strip() for part in str(trace).splitlines() if part.strip()]
+    return lines[-1] if lines else ""

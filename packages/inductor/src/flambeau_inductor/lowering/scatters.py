@@ -1,0 +1,116 @@
+"""Writes at computed positions: scatter, scatter_add, index_put, embedding backward.
+
+In: a tensor, integer tensors and values. Out: a stored copy of the tensor with the writes applied by a ``Scatter`` operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir import scalar as sc
+from ..ir.scalar import Scalar
+from .builder import Builder
+from .indexing import IndexPlan
+from .registry import Decline, lowers
+from .values import HALF, Index, TensorValue, broadcast_index
+
+
+def _place(a: TensorValue, dim: int, index: TensorValue, i: Index) -> Index:
+    d = dim % a.rank
+    return (*i[:d], sc.indirect(index.at(i), a.sizes[d], wrap=False), *i[d + 1 :])
+
+
+def _check(a: TensorValue, index: TensorValue, mode: str) -> None:
+    if a.rank == 0 or index.rank != a.rank:
+        raise Decline("0-d")
+    if mode != "set" and a.dtype in (*HALF, torch.bool):
+        # Eager accumulates these in the narrow type one by one; float32 atomics would give other results.
+        raise Decline("accumulation in a narrow type")
+
+
+@lowers("scatter.src")
+def scatter_src(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
+    _check(a, index, "set")
+    return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "set")
+
+
+@lowers("scatter.value")
+def scatter_value(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
+    _check(a, index, "set")
+    element = g.constant(value, a.dtype)
+    return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), lambda i: element, "set")
+
+
+@lowers("scatter_add")
+def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
+    _check(a, index, "add")
+    return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "add")
+
+
+@lowers("index_add")
+def index_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1) -> TensorValue:
+    if a.rank == 0 or index.rank != 1 or source.rank != a.rank or alpha != 1:
+        raise Decline("form")
+    if a.dtype in (*HALF, torch.bool):
+        raise Decline("accumulation in a narrow type")
+    d = dim % a.rank
+
+    def position(i: Index) -> Index:
+        return (*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d], wrap=False), *i[d + 1 :])
+
+    return g.scatter(a, source.sizes, position, source.at, "add")
+
+
+@lowers("index_put", "_unsafe_index_put")
+def index_put(
+    g: Builder, a: TensorValue, indices: Sequence[TensorValue | None], values: TensorValue, accumulate: bool = False
+) -> TensorValue:
+    if accumulate and a.dtype in (*HALF, torch.bool):
+        raise Decline("accumulation in a narrow type")
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool and not accumulate:
+        return _masked_put(g, a, indices[0], values)
+    plan = IndexPlan(a, indices)
+
+    def value(i: Index) -> Scalar:
+        return values.at(broadcast_index(values.sizes, plan.sizes, i))
+
+    return g.scatter(a, plan.sizes, plan.position, value, "add" if accumulate else "set")
+
+
+def _masked_put(g: Builder, a: TensorValue, mask: TensorValue, values: TensorValue) -> TensorValue:
+    """``a[mask] = one value`` is a choice per element."""
+    if values.rank:
+        raise Decline("boolean mask")
+
+    def at(i: Index) -> Scalar:
+        return sc.op("where", mask.at(i[: mask.rank]), g.convert(values.at(()), a.dtype), a.at(i))
+
+    return g.lazy(a.sizes, a.dtype, a.device, at)
+
+
+@lowers("embedding_dense_backward")
+def embedding_dense_backward(
+    g: Builder, grad: TensorValue, indices: TensorValue, num_weights: Any, padding_idx: Any, scale: bool
+) -> TensorValue:
+    if scale or grad.dtype in HALF:
+        raise Decline("form")
+    width = grad.sizes[-1]
+    rows = g.expr(num_weights)
+    zero = g.lazy((rows, width), grad.dtype, grad.device, lambda i: g.constant(0, grad.dtype))
+    padding = g.expr(padding_idx)
+
+    def position(i: Index) -> Index:
+        return (sc.indirect(indices.at(i[:-1]), rows, wrap=False), i[-1])
+
+    def value(i: Index) -> Scalar:
+        found = grad.at(i)
+        if padding.hi < 0:
+            return found
+        here = g.convert(indices.at(i[:-1]), torch.int64)
+        padded = sc.op("eq", here, sc.index_value(padding))
+        return sc.op("where", padded, g.constant(0, grad.dtype), found)
+
+    return g.scatter(zero, grad.sizes, position, value, "add")

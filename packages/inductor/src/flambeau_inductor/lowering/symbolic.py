@@ -1,0 +1,96 @@
+"""Calls on symbolic scalars: sizes, integer and float arithmetic outside tensors, ``.item()``, assertions.
+
+In: an FX node whose result is a ``SymInt``/``SymFloat``/``SymBool`` (or a check). Out: an ``Expr`` for integers and truth values, a
+``Scalar`` for floats, and ``ReadItem``/``Assert`` operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..errors import UnsupportedGraphError
+from ..expr import Expr, UnsupportedExpression
+from ..ir import scalar as sc
+from ..ir.loops import Assert, ReadItem
+from ..ir.scalar import Scalar
+from .builder import Builder
+from .values import TensorValue
+
+_SCALAR_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_CHECKS = frozenset({"aten::_assert_scalar", "aten::_assert_async", "aten::sym_constrain_range"})
+
+
+def is_symbolic_call(target: Any, val: Any) -> bool:
+    """True when this module evaluates the call."""
+    if isinstance(val, _SCALAR_TYPES):
+        return True
+    if isinstance(target, torch._ops.OpOverload):
+        if target._schema.name == "aten::_assert_scalar":
+            return True
+        return target._schema.name in ("aten::_local_scalar_dense", "aten::item")
+    return isinstance(val, int | float | bool)
+
+
+def evaluate_call(g: Builder, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The value of the node: ``Expr``, ``Scalar`` or a Python number."""
+    name = target._schema.name if isinstance(target, torch._ops.OpOverload) else ""
+    if name == "aten::_assert_scalar":
+        return _assert(g, args)
+    val = node.meta.get("val")
+    if name in ("aten::_local_scalar_dense", "aten::item"):
+        return _item(g, node, args[0], val)
+    if isinstance(val, torch.SymInt | torch.SymBool):
+        try:
+            return g.symbols(val)
+        except UnsupportedExpression as error:
+            raise UnsupportedGraphError(f"{node}: {error}") from error
+    if isinstance(val, torch.SymFloat):
+        return _float(g, target, args)
+    return val
+
+
+def _assert(g: Builder, args: list[Any]) -> None:
+    condition, message = args[0], str(args[1]) if len(args) > 1 else "assertion failed"
+    if isinstance(condition, Expr) and not condition.is_int:
+        g.operations.append(Assert(condition, message, g.origins))
+    elif isinstance(condition, Scalar):
+        raise UnsupportedGraphError("an assertion on a symbolic float")
+
+
+def _item(g: Builder, node: fx.Node, source: TensorValue, val: Any) -> Any:
+    ref = g.ref(source)
+    if isinstance(val, torch.SymInt | torch.SymBool):
+        e = g.expr(val)
+        if e.is_symbol:
+            g.known_symbols.add(e.name)
+            g.operations.append(ReadItem(e.name, e, ref, source.dtype, g.origins))
+            return e
+        if e.op == "eq" and e.args[0].is_symbol:
+            # A bool read from memory: ShapeEnv writes it as (u0 == 1) over an integer symbol.
+            symbol = e.args[0]
+            g.known_symbols.add(symbol.name)
+            g.operations.append(ReadItem(symbol.name, symbol, ref, source.dtype, g.origins))
+            return e
+        raise UnsupportedGraphError(f".item() that gives {e}")
+    if isinstance(val, torch.SymFloat):
+        g.operations.append(ReadItem(node.name, None, ref, source.dtype, g.origins))
+        return sc.parameter(node.name, torch.float64)
+    return val
+
+
+_FLOAT_OPS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "neg": "neg", "pow": "pow", "sym_float": "", "sym_max": "maximum",
+    "sym_min": "minimum", "sqrt": "sqrt", "_sym_sqrt": "sqrt", "int_truediv": "truediv", "float_pow": "pow",
+}  # fmt: skip
+
+
+def _float(g: Builder, target: Any, args: list[Any]) -> Scalar:
+    name = getattr(target, "__name__", str(target))
+    op = _FLOAT_OPS.get(name)
+    if op is None:
+        raise UnsupportedGraphError(f"symbolic float arithmetic {name}")
+    operands = [g.constant(a, torch.float64) for a in args]
+    return sc.op(op, *operands) if op else operands[0]
