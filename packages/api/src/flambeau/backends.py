@@ -15,6 +15,7 @@ import torch
 from attrs import frozen
 
 from .errors import BackendError, DuplicateBackend, UnknownName
+from .explain import Recorder
 from .options import Options
 
 CompiledFn = Callable[..., Any]
@@ -149,11 +150,13 @@ aot_eager.wants_real_inputs = False  # type: ignore[attr-defined]
 
 
 @register_backend(name="inductor")
-def inductor(gm: torch.fx.GraphModule, inputs: list[Any], *, options: Options | None = None) -> CompiledFn:
+def inductor(
+    gm: torch.fx.GraphModule, inputs: list[Any], *, options: Options | None = None, recorder: Recorder | None = None
+) -> CompiledFn:
     """The default: ahead-of-time autograd, fusion, generated kernels, the native executor."""
     from .stack import compile_stack
 
-    return compile_stack(gm, inputs, options or Options())
+    return compile_stack(gm, inputs, options or Options(), recorder)
 
 
 inductor.wants_real_inputs = False  # type: ignore[attr-defined]

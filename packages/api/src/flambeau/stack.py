@@ -13,21 +13,25 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
+
+import attrs
+import structlog
+import torch
+from attrs import frozen
+from torch import fx
 
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
-import structlog
-import torch
-from attrs import frozen
+from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
-from torch import fx
 
-from .errors import InternalError
 from .explain import ProgramRecord, Recorder
 from .graph_key import Uncacheable, graph_key
 from .options import Options
@@ -59,11 +63,20 @@ class CompiledGraph:
         """Inverse of `to_bytes`; raises `ValueError` for anything else."""
         fields = json.loads(data)
         forward, backward = (
-            None if blob is None else runtime.Artifact.from_bytes(base64.b64decode(blob)) for blob in fields["artifacts"]
+            None if blob is None else runtime.Artifact.from_bytes(base64.b64decode(blob))
+            for blob in fields["artifacts"]
         )
         if forward is None:
             raise ValueError("a cached graph without a forward")
         return cls(autograd.Signature.from_json(fields["signature"]), forward, backward, tuple(fields["guards"]))
+
+
+@frozen
+class Fresh:
+    """A graph that was just compiled, with the constants that its artifacts do not carry themselves."""
+
+    graph: CompiledGraph
+    constants: tuple[list[torch.Tensor], ...]
 
 
 def compile_stack(
@@ -105,26 +118,76 @@ def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: 
             found = _read(key, store, inputs)
         if found is not None:
             with _timed(recorder, "load"):
-                return _assemble(found, options, gm, inputs, recorder, cached=True)
+                return _assemble(found, options, gm, recorder, cached=True)
+    compiled = _compile_both(gm, inputs, options, recorder)
+    if key is not None and _self_contained(compiled.graph):
+        with _timed(recorder, "cache"):
+            store.put(key, compiled.graph.to_bytes())
+    with _timed(recorder, "load"):
+        return _assemble(compiled.graph, options, gm, recorder, constants=compiled.constants)
+
+
+def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder) -> Fresh:
+    """Autograd and inductor; the C++ compiler works on the forward while the backward is still being lowered."""
     before = len(shape_guards(inputs))
     with _timed(recorder, "autograd"):
-        prepared = autograd.prepare(gm, inputs, decompositions=inductor.decompositions(), config=_autograd_config(options))
+        prepared = autograd.prepare(
+            gm, inputs, decompositions=inductor.decompositions(), config=autograd_config(options)
+        )
     _log_graphs(prepared)
-    with _timed(recorder, "inductor"):
-        settings = inductor_options(options)
-        forward = inductor.compile_graph(prepared.forward, prepared.forward_inputs, settings)
-        backward = None
-        if prepared.backward is not None:
-            backward = inductor.compile_graph(prepared.backward, prepared.backward_inputs, settings)
-    with _timed(recorder, "build"):
-        forward = runtime.build_libraries(forward)
-        backward = None if backward is None else runtime.build_libraries(backward)
-    compiled = CompiledGraph(prepared.signature, forward, backward, tuple(shape_guards(inputs)[before:]))
-    if key is not None and _self_contained(compiled):
-        with _timed(recorder, "cache"):
-            store.put(key, compiled.to_bytes())
-    with _timed(recorder, "load"):
-        return _assemble(compiled, options, gm, inputs, recorder, cached=False, prepared=prepared)
+    settings = inductor_options(options)
+    graphs = [(prepared.forward, prepared.forward_inputs)]
+    if prepared.backward is not None:
+        graphs.append((prepared.backward, prepared.backward_inputs))
+    with ThreadPoolExecutor(max_workers=len(graphs), thread_name_prefix="flambeau-build") as pool:
+        pending = []
+        with _timed(recorder, "inductor"):
+            for graph, graph_inputs in graphs:
+                artifact = inductor.compile_graph(graph, graph_inputs, settings)
+                pending.append((pool.submit(runtime.build_libraries, artifact), _constants(artifact, graph)))
+        with _timed(recorder, "build"):
+            artifacts = [future.result() for future, _ in pending]
+    guards = tuple(shape_guards(inputs)[before:])
+    built = CompiledGraph(prepared.signature, artifacts[0], artifacts[1] if len(artifacts) > 1 else None, guards)
+    return Fresh(built, tuple(constants for _, constants in pending))
+
+
+def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+    """Autograd's graphs run by torch's own ops, uncompiled."""
+    try:
+        return autograd.compile_joint(gm, inputs, forward_compiler=_run_by_torch, decompositions=None)
+    except autograd.UnsupportedGraph as error:
+        logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
+        return gm.forward
+
+
+def _run_by_torch(gm: fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+    return gm.forward
+
+
+def autograd_config(options: Options) -> autograd.Config:
+    """Autograd's options of a region."""
+    return attrs.evolve(autograd.Config.from_environment(), memory_budget=float(options["activation_memory_budget"]))
+
+
+def inductor_options(options: Options) -> dict[str, Any]:
+    """Inductor's options of a region, under inductor's own names."""
+    library_only = options["fallback_by_default"]
+    return {
+        "numerics": options["numerics"],
+        "reuse_memory": options["allow_buffer_reuse"],
+        "max_autotune": options["max_autotune"],
+        "deterministic": options["deterministic"],
+        "cpp_kernels": not library_only,
+        "triton_kernels": not library_only,
+        "cpu_backend": options["cpu_backend"],
+    }
+
+
+def _log_graphs(prepared: autograd.Prepared) -> None:
+    for kind, graph in (("forward", prepared.forward), ("backward", prepared.backward)):
+        if graph is not None:
+            logger.debug("aot_graph", artifact="aot_graphs", kind=kind, code=graph.code)
 
 
 def _for_this_machine(options: Options) -> Options:
@@ -174,29 +237,29 @@ def _assemble(
     compiled: CompiledGraph,
     options: Options,
     gm: fx.GraphModule,
-    inputs: list[Any],
     recorder: Recorder,
     *,
-    cached: bool,
-    prepared: autograd.Prepared | None = None,
+    constants: tuple[list[torch.Tensor], ...] = ([], []),
+    cached: bool = False,
 ) -> CompiledFn:
-    """Load both programs and join them."""
-    programs = [("forward", compiled.forward, None if prepared is None else prepared.forward)]
+    """Load the programs and join them; `gm` is what a second derivative is taken of."""
+    programs = [("forward", compiled.forward)]
     if compiled.backward is not None:
-        programs.append(("backward", compiled.backward, None if prepared is None else prepared.backward))
+        programs.append(("backward", compiled.backward))
     loaded = []
-    for kind, artifact, graph in programs:
+    for (kind, artifact), tensors in zip(programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
         logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=artifact.text())
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
-        constants = [] if graph is None else _constants(artifact, graph)
-        loaded.append(runtime.load(artifact, constants=constants, executor=options["executor"]))
-    return autograd.assemble(compiled.signature, *loaded)
+        loaded.append(runtime.load(artifact, constants=tensors, executor=options["executor"]))
+    backward = loaded[1] if len(loaded) > 1 else None
+    return autograd.assemble(compiled.signature, loaded[0], backward, replay=gm, config=autograd_config(options))
 
 
 def _constants(artifact: runtime.Artifact, graph: fx.GraphModule) -> list[torch.Tensor]:
-    return [graph.get_parameter_or_buffer(spec.name) for spec in artifact.constants if spec.data is None]
+    """The tensors that the artifact takes from outside, by the attribute names of the graph that it was made from."""
+    return [attrgetter(spec.name)(graph) for spec in artifact.constants if spec.data is None]
 
 
 def _program_record(kind: str, artifact: runtime.Artifact, cached: bool) -> ProgramRecord:
@@ -204,10 +267,10 @@ def _program_record(kind: str, artifact: runtime.Artifact, cached: bool) -> Prog
     kernels = 0
     fused: set[str] = set()
     for instruction in artifact.program.instructions:
-        if isinstance(instruction, runtime.Launch):
+        if isinstance(instruction, Launch):
             kernels += 1
             fused.update(artifact.kernels[instruction.kernel].meta.get("origins", ()))
-        elif isinstance(instruction, runtime.Call):
+        elif isinstance(instruction, Call):
             calls[instruction.op] = calls.get(instruction.op, 0) + 1
     return ProgramRecord(kind, kernels, calls, len(fused), cached, artifact.text())
 
