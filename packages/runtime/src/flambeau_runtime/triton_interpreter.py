@@ -2,7 +2,7 @@
 
 In: an interpreting Triton, already imported. Out: the same, with
 - ``libdevice`` for CPU arrays: the functions of the device library computed by torch's own kernels;
-- float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off);
+- float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off), and exact back;
 - reductions and scans with a function of the kernel's own done on whole arrays, not element by element;
 - ``device_assert`` as an ``IndexError`` with the kernel's message.
 """
@@ -68,6 +68,10 @@ def install() -> None:
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
             return interpreter.TensorHandle(_round_to_bfloat16(src.data), tl.bfloat16)
+        if src.dtype.scalar == tl.bfloat16 and dst_type.scalar == tl.float32:
+            # A bfloat16 is the upper half of a float32, subnormal or not.
+            data = (np.asarray(src.data).astype(np.uint32) << np.uint32(16)).view(np.float32)
+            return interpreter.TensorHandle(data, tl.float32)
         return original_cast(self, src, dst_type)
 
     def create_assert(self: Any, condition: Any, message: str, *rest: Any) -> None:

@@ -94,6 +94,17 @@ def shift_right_unsigned(a, b, WIDTH: tl.constexpr):
     shifted = a >> amount
     return tl.where(valid, shifted, tl.zeros_like(shifted))
 """)
+_helper("power_unsigned", """
+def power_unsigned(a, b, WIDTH: tl.constexpr):
+    result = tl.zeros_like(a) + 1
+    base = a
+    rest = b
+    for _ in tl.static_range(WIDTH):
+        result = tl.where((rest & 1) != 0, result * base, result)
+        base = base * base
+        rest = rest >> 1
+    return result
+""")
 # A negative exponent gives 0, except for the bases 1 and -1, as in eager.
 _helper("power_int", """
 def power_int(a, b, WIDTH: tl.constexpr):
@@ -118,11 +129,11 @@ _helper("digamma", """
 def digamma(a):
     x = a.to(tl.float64)
     reflected = x < 0
-    pi = 3.14159265358979323846
+    pi = tl.full([], 3.14159265358979323846, tl.float64)
     fraction = x - truncate(x)
-    shift = tl.where(reflected, -pi / libdevice.tan(pi * fraction), 0.0)
+    shift = tl.where(reflected, pi / libdevice.tan(pi * fraction) * -1.0, 0.0)
     y = tl.where(reflected, 1.0 - x, x)
-    total = y * 0.0
+    total = tl.zeros_like(y)
     for _ in tl.static_range(10):
         small = y < 10.0
         total = tl.where(small, total - 1.0 / y, total)
