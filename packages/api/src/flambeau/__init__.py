@@ -15,8 +15,9 @@ check_environment()
 
 from . import compiler  # noqa: E402
 from .compile import compile  # noqa: E402
-from .explain import Explanation, explain  # noqa: E402
+from .explain import explain  # noqa: E402
 from .log import configure_from_environment  # noqa: E402
+from .records import Explanation  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = ["Explanation", "__version__", "compile", "compiler", "explain"]

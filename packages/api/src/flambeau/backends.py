@@ -15,8 +15,8 @@ import torch
 from attrs import frozen
 
 from .errors import BackendError, DuplicateBackend, UnknownName
-from .explain import Recorder
 from .options import Options
+from .records import Recorder
 
 CompiledFn = Callable[..., Any]
 Backend = Callable[[torch.fx.GraphModule, list[Any]], CompiledFn]

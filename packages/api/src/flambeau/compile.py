@@ -17,10 +17,10 @@ import flambeau_capture
 from . import defaults
 from .backends import Backend, checked, inductor, lookup_backend
 from .errors import InvalidOption
-from .explain import Recorder
 from .module import compiled_module, original_of
 from .observe import observer_of
 from .options import Options, resolve
+from .records import Recorder
 
 Function = Callable[..., Any]
 

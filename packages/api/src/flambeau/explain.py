@@ -1,137 +1,16 @@
-"""What a compilation did, as records: graphs, breaks, guards, kernels, seconds.
+"""`flambeau.explain`: compile once, and say what happened.
 
-In: a callable and the arguments of one call. Out: `Explanation`, printable, with one record per graph and per break.
-`flambeau.explain(fn)(*args)` compiles in a region of its own, so nothing of the program's own regions changes.
+In: a callable, then the arguments of one call. Out: `Explanation`, with one record per graph, per break and per program.
+It compiles in a region of its own, so nothing of the program's own regions changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from attrs import Factory, define, frozen
-
-
-@frozen
-class BreakReason:
-    """Why a graph ended.
-
-    Attributes:
-        file, line, function: the user's position.
-        code: stable code of the reason.
-        reason: one sentence.
-        hint: what to do about it.
-    """
-
-    file: str
-    line: int
-    function: str
-    code: str
-    reason: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}: [{self.code}] {self.reason}\n    hint: {self.hint}"
-
-
-@frozen
-class GraphRecord:
-    """One captured graph.
-
-    Attributes:
-        code: the graph as Python.
-        operations: calls in it.
-        inputs: placeholders in it.
-    """
-
-    code: str
-    operations: int
-    inputs: int
-
-
-@frozen
-class ProgramRecord:
-    """One compiled program (a forward or a backward).
-
-    Attributes:
-        kind: "forward" or "backward".
-        kernels: generated kernels launched.
-        library_calls: library calls by name, with how often each is made.
-        fused_operations: ATen operations that live in generated kernels.
-        cached: whether it came from the disk cache.
-        text: the readable program.
-    """
-
-    kind: str
-    kernels: int
-    library_calls: Mapping[str, int]
-    fused_operations: int
-    cached: bool
-    text: str
-
-
-@define
-class Recorder:
-    """Collects the records of one region while it compiles."""
-
-    graphs: list[GraphRecord] = Factory(list)
-    breaks: list[BreakReason] = Factory(list)
-    programs: list[ProgramRecord] = Factory(list)
-    guards: list[str] = Factory(list)
-    seconds: dict[str, float] = Factory(dict)
-
-    def spent(self, stage: str, seconds: float) -> None:
-        """Add wall-clock seconds to a stage."""
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
-
-@frozen
-class Explanation:
-    """The result of `flambeau.explain`.
-
-    Attributes:
-        graphs, breaks, programs, guards: records in the order they came up.
-        seconds: stage -> seconds.
-        result: what the call returned.
-    """
-
-    graphs: tuple[GraphRecord, ...]
-    breaks: tuple[BreakReason, ...]
-    programs: tuple[ProgramRecord, ...]
-    guards: tuple[str, ...]
-    seconds: Mapping[str, float]
-    result: Any
-
-    @property
-    def graph_count(self) -> int:
-        """Number of captured graphs."""
-        return len(self.graphs)
-
-    @property
-    def graph_break_count(self) -> int:
-        """Number of graph breaks."""
-        return len(self.breaks)
-
-    @property
-    def op_count(self) -> int:
-        """Operations in all graphs."""
-        return sum(graph.operations for graph in self.graphs)
-
-    @property
-    def break_reasons(self) -> tuple[BreakReason, ...]:
-        """The breaks, under the name that `torch._dynamo.explain` gives them."""
-        return self.breaks
-
-    def __str__(self) -> str:
-        kernels = sum(program.kernels for program in self.programs)
-        fused = sum(program.fused_operations for program in self.programs)
-        lines = [
-            f"graphs: {self.graph_count}, graph breaks: {self.graph_break_count}, operations: {self.op_count}, "
-            f"guards: {len(self.guards)}, kernels: {kernels} (of {fused} ATen operations)"
-        ]
-        lines += [f"break {number}: {reason}" for number, reason in enumerate(self.breaks, 1)]
-        lines += [f"{stage}: {seconds:.3f} s" for stage, seconds in self.seconds.items()]
-        return "\n".join(lines)
+from .compile import compile_recorded
+from .records import Explanation, Recorder
 
 
 def explain(function: Callable[..., Any], **compile_arguments: Any) -> Callable[..., Explanation]:
@@ -144,7 +23,6 @@ def explain(function: Callable[..., Any], **compile_arguments: Any) -> Callable[
     Example:
         >>> print(flambeau.explain(model)(x))
     """
-    from .compile import compile_recorded
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         recorder = Recorder()

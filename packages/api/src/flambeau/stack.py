@@ -32,9 +32,9 @@ from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
-from .explain import ProgramRecord, Recorder
 from .graph_key import Uncacheable, graph_key
 from .options import Options
+from .records import ProgramRecord, Recorder
 from .shape_guards import replay_guards, shape_guards
 
 logger: Any = structlog.get_logger("flambeau.stack")
