@@ -1,0 +1,146 @@
+"""What each output of a traced graph is to its inputs, and which inputs it writes.
+
+In: traced inputs and output values after the forward was recorded. Out: `Analysis`: output specs, mutations, and the
+tensors whose nodes the forward graph must return ("results").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from attrs import define, field
+
+from ..errors import UnsupportedGraph, UnsupportedMutation
+from ..functional.recorder import Recorder
+from ..functional.values import Cell, Step, Value
+from ..joint.inputs import TracedInput
+from ..records import MutationSpec, OutputSpec, ViewStep
+
+
+@define
+class Analysis:
+    """`results`: tensors or symbolic numbers that the forward returns before the saved ones, in order."""
+
+    results: list[Any] = field(factory=list)
+    outputs: list[OutputSpec] = field(factory=list)
+    mutations: list[MutationSpec] = field(factory=list)
+
+    def add_result(self, value: Any) -> int:
+        self.results.append(value)
+        return len(self.results) - 1
+
+
+def analyse(recorder: Recorder, inputs: list[TracedInput], outputs: list[Any]) -> Analysis:
+    """Classify mutations and outputs; see `OutputSpec` and `MutationSpec` for the vocabulary."""
+    analysis = Analysis()
+    _mutations(inputs, analysis)
+    by_identity = {id(i.seen): i for i in inputs if i.is_tensor}
+    by_cell = {i.cell: i for i in inputs if i.is_tensor}
+    users: dict[Cell, int] = {}
+    distinct = {id(o): o for o in outputs if isinstance(o, torch.Tensor)}
+    for out in distinct.values():
+        cell = recorder.value_of(out).cell
+        users[cell] = users.get(cell, 0) + 1
+    seen: dict[int, int] = {}
+    bases: dict[Cell, int] = {}
+    start = len(analysis.results)
+    # Places of plain outputs are fixed first, so that extra bases come after them.
+    plain: dict[int, int] = {}
+    for i, out in enumerate(outputs):
+        if isinstance(out, torch.Tensor):
+            if id(out) in seen:
+                continue
+            seen[id(out)] = i
+            cell = recorder.value_of(out).cell
+            if id(out) in by_identity or cell in by_cell:
+                continue
+            if users[cell] > 1 and cell.meta is not out and _has_base(recorder, cell):
+                continue
+            plain[i] = analysis.add_result(out)
+            if cell.meta is out:
+                bases[cell] = plain[i]
+        elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            plain[i] = analysis.add_result(out)
+    assert start <= len(analysis.results)
+    for i, out in enumerate(outputs):
+        analysis.outputs.append(_output(recorder, analysis, i, out, seen, plain, bases, by_identity, by_cell))
+    return analysis
+
+
+def _has_base(recorder: Recorder, cell: Cell) -> bool:
+    value = getattr(cell.meta, "_flambeau", None)
+    return isinstance(value, Value) and value.cell is cell and not value.chain
+
+
+def _mutations(inputs: list[TracedInput], analysis: Analysis) -> None:
+    shared: dict[int, int] = {}
+    for item in inputs:
+        if item.is_tensor:
+            shared[item.storage] = shared.get(item.storage, 0) + 1
+    for item in inputs:
+        if item.cell is None or item.cell.version == 0:
+            continue
+        if shared[item.storage] > 1:
+            raise UnsupportedMutation(f"input {item.index} is written and shares memory with another input")
+        if item.seen.grad_fn is not item.history:
+            analysis.mutations.append(MutationSpec(item.index, "wrapper", analysis.add_result(item.seen)))
+        else:
+            analysis.mutations.append(MutationSpec(item.index, "graph"))
+
+
+def _output(
+    recorder: Recorder,
+    analysis: Analysis,
+    position: int,
+    out: Any,
+    seen: dict[int, int],
+    plain: dict[int, int],
+    bases: dict[Cell, int],
+    by_identity: dict[int, TracedInput],
+    by_cell: dict[Cell | None, TracedInput],
+) -> OutputSpec:
+    if position in plain:
+        grad = isinstance(out, torch.Tensor) and out.requires_grad
+        return OutputSpec("graph", plain[position], grad)
+    if not isinstance(out, torch.Tensor):
+        if not isinstance(out, (int, float, bool, str, type(None))):
+            raise UnsupportedGraph(f"output {position} is a {type(out).__name__}")
+        return OutputSpec("constant", value=out)
+    if seen[id(out)] != position:
+        return OutputSpec("same_as", seen[id(out)], out.requires_grad)
+    if id(out) in by_identity:
+        return OutputSpec("input", by_identity[id(out)].index, out.requires_grad)
+    value = recorder.value_of(out)
+    owner = by_cell.get(value.cell)
+    if owner is not None:
+        kind, index = "view_of_input", owner.index
+    else:
+        kind = "view_of_base"
+        if value.cell not in bases:
+            bases[value.cell] = analysis.add_result(value.cell.meta)
+        index = bases[value.cell]
+    steps = _plain_steps(value.chain)
+    if steps is None:
+        return OutputSpec(kind, index, out.requires_grad, like=analysis.add_result(out.detach()))
+    return OutputSpec(kind, index, out.requires_grad, steps)
+
+
+def _plain_steps(chain: tuple[Step, ...]) -> tuple[ViewStep, ...] | None:
+    steps = []
+    for step in chain:
+        if not (_is_plain(step.args) and _is_plain(tuple(step.kwargs.values()))):
+            return None
+        name = str(step.op)
+        steps.append(ViewStep(name, _freeze(step.args), tuple(sorted(step.kwargs.items())), step.item))
+    return tuple(steps)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(v) for v in value)
+    return isinstance(value, (int, float, bool, str, type(None)))
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(_freeze(v) for v in value) if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,51 @@
+"""The core set: ops that every compiler behind us is glad not to see.
+
+Mostly backward formulas, norm and loss composites and tensor factories: each becomes pointwise ops, reductions, views
+and indexing. Matrix products, convolutions, attention, sorts and random ops stay whole. `CORE_NAMES` are taken from
+torch's own decompositions; `EXTRA` holds ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+
+CORE_NAMES: tuple[str, ...] = (
+    "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_batch_norm_backward",
+    "_native_batch_norm_legit", "native_layer_norm_backward", "native_group_norm", "native_group_norm_backward",
+    "native_layer_norm", "_fused_rms_norm", "_fused_rms_norm_backward",
+    "_softmax_backward_data", "_log_softmax_backward_data", "threshold_backward", "sigmoid_backward", "tanh_backward",
+    "gelu_backward", "silu_backward", "silu", "elu_backward", "elu", "celu", "hardswish", "hardswish_backward",
+    "hardsigmoid", "hardsigmoid_backward", "hardtanh", "hardtanh_backward", "leaky_relu", "leaky_relu_backward",
+    "mish", "mish_backward", "softplus", "softplus_backward", "glu", "glu_backward", "log_sigmoid_forward",
+    "log_sigmoid_backward", "prelu", "_prelu_kernel", "_prelu_kernel_backward", "selu", "relu6",
+    "softshrink", "softshrink_backward", "hardshrink", "logit", "logit_backward",
+    "nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward", "mse_loss",
+    "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
+    "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "soft_margin_loss",
+    "soft_margin_loss_backward", "l1_loss", "cross_entropy_loss",
+    "embedding_dense_backward", "native_dropout_backward", "select_backward", "slice_backward", "diagonal_backward",
+    "unfold_backward", "addcmul", "addcdiv", "addmv", "lerp", "rsub", "frac", "xlogy", "nan_to_num",
+    "zeros", "ones", "zeros_like", "ones_like", "new_zeros", "new_ones", "new_full", "zero", "fill",
+    "masked_fill", "std", "std_mean", "logsumexp", "norm", "linalg_vector_norm", "mv", "dot", "vdot",
+    "trace", "stack", "rot90", "roll", "unsqueeze_copy", "index_add", "index_copy", "index_select",
+    "upsample_nearest2d_backward", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+    "_unsafe_index", "_unsafe_index_put", "heaviside", "hypot", "special_entr",
+    "special_log_ndtr", "special_xlog1py", "sinc", "triu", "tril", "_euclidean_dist", "trapezoid",
+
+)  # fmt: skip
+
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
+    if target.shape == source.shape and target.stride() == source.stride() and target.device == source.device:
+        return aten._to_copy(source, dtype=target.dtype) if target.dtype != source.dtype else aten.clone(source)
+    return NotImplemented
+
+
+EXTRA: dict[OpOverload, Callable[..., Any]] = {aten.copy.default: _copy}

@@ -1,0 +1,42 @@
+"""The errors of ahead-of-time autograd.
+
+In: what went wrong, in words. Out: an exception with a stable code and a hint.
+`UnsupportedGraph` means "run this graph in eager"; `InternalError` means that we are at fault.
+"""
+
+from __future__ import annotations
+
+
+class AutogradError(Exception):
+    """Root of the package's errors: `code`, `message`, `hint`."""
+
+    code = "A000"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"[{self.code}] {message}" + (f"\n  hint: {hint}" if hint else ""))
+        self.message = message
+        self.hint = hint
+
+
+class UnsupportedGraph(AutogradError):
+    """The graph holds something this package does not model; the caller runs it in eager."""
+
+    code = "A001"
+
+
+class UnsupportedMutation(UnsupportedGraph):
+    """A mutation whose effect outside the graph cannot be reproduced (resize, set, aliased inputs)."""
+
+    code = "A002"
+
+
+class UnsupportedDoubleBackward(AutogradError, RuntimeError):
+    """`create_graph=True` was asked for a graph whose backward cannot be differentiated again."""
+
+    code = "A003"
+
+
+class InternalError(AutogradError):
+    """A promise between two stages was broken: please report."""
+
+    code = "A900"

@@ -1,0 +1,1 @@
+"""Recording a graph functionally: values, views, writes."""

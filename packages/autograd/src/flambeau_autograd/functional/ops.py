@@ -1,0 +1,160 @@
+"""What kind of thing each ATen overload is, decided once per overload.
+
+In: an `OpOverload`. Out: a `Kind` and, for writing ops, the functional overload that computes the new values and the
+places of the written arguments. Decisions are cached for the life of the process: schemas do not change.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+
+
+class Kind(enum.Enum):
+    """How the recorder treats an overload."""
+
+    PURE = "pure"
+    VIEW = "view"
+    IDENTITY = "identity"
+    WRITE = "write"
+    METADATA_WRITE = "metadata write"
+    OPAQUE_WRITE = "opaque write"
+    QUERY = "query"
+    COMPOSITE = "composite"
+    REFUSED = "refused"
+
+
+@frozen
+class WritePlan:
+    """`functional` is called with the arguments at `keep` (positions) and `keep_kwargs`; result i goes to `targets[i]`.
+
+    A target is an argument position or a keyword name.
+    """
+
+    functional: OpOverload
+    keep: tuple[int, ...]
+    keep_kwargs: tuple[str, ...]
+    targets: tuple[int | str, ...]
+
+
+_IDENTITY = ("detach", "alias", "lift_fresh", "detach_", "lift")
+_REFUSED = ("resize_", "set_", "resize_as_", "_resize_output_", "set_data", "record_stream")
+_QUERY_NAMESPACES = ("prim",)
+_QUERIES = (
+    "is_contiguous", "is_strides_like_format", "is_non_overlapping_and_dense", "size", "sym_size", "stride",
+    "sym_stride", "storage_offset", "sym_storage_offset", "numel", "sym_numel", "dim", "is_same_size",
+    "sym_is_contiguous",
+)  # fmt: skip
+# In-place random ops whose functional twin has another name.
+_RENAMED = {
+    ("bernoulli_", "float"): ("bernoulli", "p"),
+    ("normal_", "default"): ("normal_functional", "default"),
+    ("_index_put_impl_", "default"): ("_index_put_impl", "default"),
+}
+_RANDOM_NAMES = frozenset(
+    {
+        "bernoulli", "bernoulli_", "normal", "normal_", "normal_functional", "uniform", "uniform_", "random", "random_",
+        "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "multinomial", "exponential",
+        "exponential_", "geometric", "cauchy", "log_normal", "native_dropout", "poisson", "binomial", "_fused_dropout",
+        "rrelu_with_noise", "rrelu_with_noise_functional", "_standard_gamma", "_sample_dirichlet",
+    }
+)  # fmt: skip
+
+
+def short_name(op: OpOverload) -> str:
+    """`add_` for `aten.add_.Tensor`."""
+    return str(op._schema.name).partition("::")[2]
+
+
+@functools.cache
+def is_random(op: Any) -> bool:
+    """True when the op draws from a generator: never merged, recomputed or moved across another draw."""
+    if not isinstance(op, OpOverload):
+        return False
+    return torch.Tag.nondeterministic_seeded in op.tags or short_name(op) in _RANDOM_NAMES
+
+
+@functools.cache
+def is_impure(op: Any) -> bool:
+    """True when removing the op changes more than its results (it writes to an argument, or checks something)."""
+    if not isinstance(op, OpOverload):
+        return False
+    if op._schema.is_mutable:
+        return True
+    if op.namespace not in ("aten", "prims") and not op._schema.returns:
+        return True
+    return short_name(op) in ("_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range",
+                              "sym_constrain_range_for_size", "_functional_assert_async")  # fmt: skip
+
+
+@functools.cache
+def is_view(op: Any) -> bool:
+    """True when the results alias the first argument."""
+    if not isinstance(op, OpOverload):
+        return False
+    returns = op._schema.returns
+    return bool(returns) and any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+@functools.cache
+def kind_of(op: OpOverload) -> Kind:
+    """Classify one overload; see `Kind`."""
+    name = short_name(op)
+    if op.namespace in _QUERY_NAMESPACES or (op.namespace == "aten" and name in _QUERIES):
+        return Kind.QUERY
+    if op.namespace == "aten" and name in _IDENTITY:
+        return Kind.IDENTITY
+    if op.namespace == "aten" and name in _REFUSED:
+        return Kind.REFUSED
+    if torch.Tag.inplace_view in op.tags:
+        return Kind.METADATA_WRITE
+    if op._schema.is_mutable:
+        return Kind.WRITE if write_plan(op) is not None else Kind.OPAQUE_WRITE
+    if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return Kind.COMPOSITE
+    return Kind.VIEW if is_view(op) else Kind.PURE
+
+
+@functools.cache
+def write_plan(op: OpOverload) -> WritePlan | None:
+    """The functional overload behind an in-place or out= overload, or None when there is none."""
+    schema = op._schema
+    written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    is_out = any(schema.arguments[i].is_out for i in written)
+    name = short_name(op)
+    namespace = getattr(torch.ops, op.namespace)
+    if is_out:
+        candidates = _overloads(getattr(namespace, name, None))
+        keep = [a for a in schema.arguments if not a.is_out]
+    else:
+        renamed = _RENAMED.get((name, op._overloadname))
+        if renamed is not None:
+            candidates = [getattr(getattr(namespace, renamed[0]), renamed[1])]
+        elif name.endswith("_"):
+            candidates = _overloads(getattr(namespace, name[:-1], None))
+        else:
+            candidates = []
+        keep = list(schema.arguments)
+    shape = [(a.name, str(a.type)) for a in keep]
+    for candidate in candidates:
+        other = candidate._schema
+        if other.is_mutable or [(a.name, str(a.type)) for a in other.arguments] != shape:
+            continue
+        if len(other.returns) != len(written):
+            continue
+        positional = [i for i, a in enumerate(schema.arguments) if not a.kwarg_only]
+        targets = tuple(schema.arguments[i].name if schema.arguments[i].kwarg_only else i for i in written)
+        kept = tuple(i for i in positional if schema.arguments[i] in keep or not schema.arguments[i].is_out)
+        return WritePlan(candidate, kept, tuple(a.name for a in keep if a.kwarg_only), targets)
+    return None
+
+
+def _overloads(packet: Any) -> list[OpOverload]:
+    return [getattr(packet, name) for name in packet.overloads()] if packet is not None else []

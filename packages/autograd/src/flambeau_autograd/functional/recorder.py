@@ -1,0 +1,395 @@
+"""The dispatch mode that writes down one functional ATen graph.
+
+In: ATen calls on fake tensors, as they arrive below autograd. Out: nodes in `self.graph`, every one functional: views
+keep their alias sets, in-place and out= calls are recorded as their functional twins and the new contents become the
+tensor's value (and, through the chain of views, that of everything that shares its storage).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import Graph, Node
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
+from .ops import Kind, kind_of, short_name, write_plan
+from .scatter import scatter_back
+from .special import SPECIAL
+from .symbols import SymbolNodes
+from .values import Cell, Step, Value
+
+aten = torch.ops.aten
+Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Recorder(TorchDispatchMode):
+    """One graph under construction.
+
+    `table` maps overloads to decompositions. `stack`, `checkpoint` and `backward` are stamped on the nodes recorded
+    while they are set. Raises `UnsupportedGraph` for calls that have no functional meaning.
+    """
+
+    def __init__(self, fake_mode: FakeTensorMode, table: dict[OpOverload, Callable[..., Any]]) -> None:
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.table = table
+        self.graph = Graph()
+        self.symbols = SymbolNodes(self.graph)
+        self.constants: dict[str, torch.Tensor] = {}
+        self.stack: Any = ()
+        self.checkpoint: int | None = None
+        self.backward = False
+        self._rules: dict[Any, Rule] = {}
+        self._kind_rules: dict[Kind, Rule] = {
+            Kind.PURE: self._pure,
+            Kind.VIEW: self._view,
+            Kind.IDENTITY: self._identity,
+            Kind.WRITE: self._write,
+            Kind.METADATA_WRITE: self._metadata_write,
+            Kind.OPAQUE_WRITE: self._opaque_write,
+            Kind.QUERY: self._query,
+            Kind.COMPOSITE: self._composite,
+            Kind.REFUSED: self._refused,
+        }
+
+    # -- the mode ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Asks torch not to wrap our dispatch function in a guard against another compiler's frame hook."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        rule = self._rules.get(func)
+        if rule is None:
+            rule = self._rules[func] = self._choose(func)
+        return rule(func, args, kwargs or {})
+
+    def call(self, func: OpOverload, *args: Any, **kwargs: Any) -> Any:
+        """Run and record one op from inside a rule."""
+        return self.__torch_dispatch__(func, (), args, kwargs)
+
+    def _choose(self, func: Any) -> Rule:
+        if isinstance(func, HigherOrderOperator):
+            raise UnsupportedGraph(f"the higher-order op {func} is not traced through")
+        special = SPECIAL.get(func)
+        if special is not None:
+            return lambda func, args, kwargs: special(self, func, args, kwargs)
+        kind = kind_of(func)
+        if func in self.table and kind in (Kind.PURE, Kind.COMPOSITE, Kind.VIEW):
+            return self._decompose
+        if short_name(func) == "device" and kind is Kind.QUERY:
+            return lambda func, args, kwargs: args[0].fake_device
+        return self._kind_rules[kind]
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def bind_input(self, tensor: torch.Tensor, node: Node, index: int) -> Cell:
+        """Input `index` of the graph: its own cell, so that writes to it can be told."""
+        cell = Cell(node, tensor, index)
+        tensor._flambeau = Value(self, cell, (), node, 0)  # type: ignore[attr-defined]
+        self.symbols.bind_tensor(tensor, node)
+        return cell
+
+    def value_of(self, tensor: torch.Tensor) -> Value:
+        """The value behind a traced tensor; a tensor from outside becomes a constant of the graph."""
+        value = getattr(tensor, "_flambeau", None)
+        if value is None or value.owner is not self:
+            raise InternalError(f"a tensor of type {type(tensor).__name__} reached the trace without a history")
+        return value  # type: ignore[no-any-return]
+
+    def node_of(self, tensor: torch.Tensor) -> Node:
+        """The node that holds the tensor's contents now."""
+        value = self.value_of(tensor)
+        cell = value.cell
+        if value.version != cell.version:
+            node = cell.base
+            for step in value.chain:
+                node = self._replay(step, node)
+            value.node, value.version = node, cell.version
+        return value.node
+
+    def _replay(self, step: Step, source: Node) -> Node:
+        node = self._node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.result)
+        if step.item is not None:
+            node.meta["val"] = [step.result] * (step.item + 1)
+            node = self._node(operator.getitem, (node, step.item), {}, step.result)
+        return node
+
+    def tensor_at(self, node: Node) -> torch.Tensor:
+        """A fake tensor whose contents are `node` whatever happens to other tensors."""
+        fake = node.meta["val"]
+        value = getattr(fake, "_flambeau", None)
+        if value is not None and value.node is node and not value.chain and value.version == value.cell.version:
+            return fake  # type: ignore[no-any-return]
+        with self.fake_mode, torch.no_grad():
+            fake = torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=fake.device)
+        fake._flambeau = Value(self, Cell(node, fake), (), node, 0)
+        return fake  # type: ignore[no-any-return]
+
+    def constant(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A real tensor that the graph refers to: a `get_attr` node, and a fake tensor that stands for it."""
+        name = f"_constant{len(self.constants)}"
+        self.constants[name] = tensor
+        fake = self.fake_mode.from_tensor(tensor.detach())
+        node = self.graph.create_node("get_attr", name)
+        self._stamp(node, fake)
+        fake._flambeau = Value(self, Cell(node, fake), (), node, 0)  # type: ignore[attr-defined]
+        return fake
+
+    def operands(self, value: Any) -> Any:
+        """Call arguments with tensors and symbolic numbers replaced by nodes."""
+        if isinstance(value, torch.Tensor):
+            return self.node_of(value)
+        if isinstance(value, (list, tuple)):
+            mapped = [self.operands(v) for v in value]
+            return tuple(mapped) if isinstance(value, tuple) else mapped
+        if isinstance(value, dict):
+            return {k: self.operands(v) for k, v in value.items()}
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.symbols.of(value)
+        return value
+
+    # -- nodes ---------------------------------------------------------------------------------------------------
+
+    def _stamp(self, node: Node, val: Any) -> None:
+        meta = node.meta
+        meta["val"] = val
+        meta["stack"] = self.stack
+        if self.backward:
+            meta["backward"] = True
+        elif self.checkpoint is not None:
+            meta["checkpoint"] = self.checkpoint
+
+    def _node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> Node:
+        node = self.graph.create_node("call_function", target, args, kwargs)
+        self._stamp(node, val)
+        return node
+
+    def _fresh(self, tensor: torch.Tensor, node: Node) -> None:
+        tensor._flambeau = Value(self, Cell(node, tensor), (), node, 0)  # type: ignore[attr-defined]
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run on fakes and write down a call whose results are new tensors."""
+        args, kwargs = self._adopt(args, kwargs)
+        out = func(*args, **kwargs)
+        node = self._node(func, self.operands(args), self.operands(kwargs), out)
+        if isinstance(out, torch.Tensor):
+            self._fresh(out, node)
+            if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
+                self.symbols.bind_tensor(out, node)
+        elif isinstance(out, (list, tuple)):
+            for i, item in enumerate(out):
+                if isinstance(item, torch.Tensor):
+                    self._fresh(item, self._node(operator.getitem, (node, i), {}, item))
+                    if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
+                        self.symbols.bind_tensor(item, item._flambeau.node)  # type: ignore[attr-defined]
+        elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            self.symbols.bind(out, node)
+        return out
+
+    def _adopt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Real tensors among the arguments become constants."""
+        if all(isinstance(t, FakeTensor) for t in tensors_in((args, kwargs))):
+            return args, kwargs
+        return self._adopt_tree(args), self._adopt_tree(kwargs)
+
+    def _adopt_tree(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+            return self.constant(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._adopt_tree(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self._adopt_tree(v) for k, v in value.items()}
+        return value
+
+    # -- rules ---------------------------------------------------------------------------------------------------
+
+    def _pure(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.record(func, args, kwargs)
+
+    def _query(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return func(*args, **kwargs)
+
+    def _refused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise UnsupportedMutation(f"{func} changes a tensor's storage", "it runs in eager")
+
+    def _identity(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        source = args[0]
+        if not isinstance(source, FakeTensor):
+            if not short_name(func).startswith("lift"):
+                return self.constant(source)
+            return self.record(aten.clone.default, (self.constant(source.detach().clone()),), {})
+        out = func(*args, **kwargs)
+        if out is not source:
+            value = self.value_of(source)
+            out._flambeau = Value(self, value.cell, value.chain, value.node, value.version)
+        return out
+
+    def _view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = self._adopt(args, kwargs)
+        out = func(*args, **kwargs)
+        source = args[0]
+        value = self.value_of(source)
+        node = self._node(func, self.operands(args), self.operands(kwargs), out)
+        if isinstance(out, torch.Tensor):
+            if out is source:
+                return out
+            step = Step(func, args[1:], kwargs, None, source, out)
+            out._flambeau = Value(self, value.cell, (*value.chain, step), node, value.cell.version)  # type: ignore[attr-defined]
+            return out
+        for i, item in enumerate(out):
+            step = Step(func, args[1:], kwargs, i, source, item)
+            getter = self._node(operator.getitem, (node, i), {}, item)
+            item._flambeau = Value(self, value.cell, (*value.chain, step), getter, value.cell.version)
+        return out
+
+    def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self:
+            out = func.decompose(*args, **kwargs)
+        return self.record(func, args, kwargs) if out is NotImplemented else out
+
+    def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = self._adopt(args, kwargs)
+        with self:
+            out = self.table[func](*args, **kwargs)
+        if out is NotImplemented:
+            return self._kind_rules[kind_of(func)](func, args, kwargs)
+        if kind_of(func) is Kind.COMPOSITE or kind_of(func) is Kind.VIEW:
+            return out
+        cells = {self.value_of(t).cell for t in tensors_in((args, kwargs))}
+        return self._separate(out, cells)
+
+    def _separate(self, out: Any, cells: set[Cell]) -> Any:
+        """Autograd expects new tensors from an op: one that a decomposition passed through is copied."""
+        if isinstance(out, torch.Tensor):
+            return self.record(aten.clone.default, (out,), {}) if self.value_of(out).cell in cells else out
+        if isinstance(out, (list, tuple)):
+            return [self._separate(o, cells) for o in out] if isinstance(out, list) else tuple(
+                self._separate(o, cells) for o in out
+            )
+        return out
+
+    def _write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plan = write_plan(func)
+        if plan is None:
+            raise InternalError(f"no write plan for {func}")
+        kept = tuple(args[i] for i in plan.keep if i < len(args))
+        out = self.call(plan.functional, *kept, **{k: kwargs[k] for k in plan.keep_kwargs if k in kwargs})
+        targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
+        results = [out] if len(targets) == 1 else list(out)
+        for target, result in zip(targets, results):
+            pairs = zip(target, result) if isinstance(target, (list, tuple)) else ((target, result),)
+            for tensor, new in pairs:
+                self.write(tensor, self._conform(func, args, kwargs, tensor, new))
+        if not func._schema.returns:
+            return None
+        return targets[0] if len(targets) == 1 else tuple(targets)
+
+    def _conform(self, func: Any, args: Any, kwargs: Any, target: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """`new` with the target's dtype and layout; an impossible write raises what eager raises."""
+        if new.shape != target.shape or not torch.can_cast(new.dtype, target.dtype):
+            func(*args, **kwargs)
+            raise UnsupportedMutation(f"{func} resizes its target from {tuple(target.shape)} to {tuple(new.shape)}")
+        if new.dtype != target.dtype:
+            new = self.call(aten._to_copy.default, new, dtype=target.dtype)
+        return self.match_layout(target, new)
+
+    def match_layout(self, target: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        """`new` with the strides of `target` where later views could tell the difference."""
+        if tuple(new.stride()) == tuple(target.stride()) or self.value_of(target).chain:
+            return new
+        room = self.call(
+            aten.empty_strided.default, list(target.shape), list(target.stride()), dtype=target.dtype, device=target.device
+        )
+        return self.call(aten.copy.default, room, new)  # type: ignore[no-any-return]
+
+    def write(self, target: torch.Tensor, new: torch.Tensor) -> None:
+        """From here on the contents of `target` (and of what shares its storage) are those of `new`."""
+        value = self.value_of(target)
+        cell = value.cell
+        node = self.node_of(new)
+        if not value.chain:
+            cell.base = node
+        else:
+            bases = [self.tensor_at(cell.base)]
+            for step in value.chain[:-1]:
+                bases.append(self.tensor_at(self._replay(step, self.node_of(bases[-1]))))
+            current = self.tensor_at(node)
+            for step, base in zip(reversed(value.chain), reversed(bases)):
+                current = scatter_back(self.call, step, base, current)
+            cell.base = self.node_of(current)
+        cell.version += 1
+        value.node, value.version = node, cell.version
+
+    def _metadata_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target = args[0]
+        value = self.value_of(target)
+        if value.cell.input_index >= 0:
+            raise UnsupportedMutation(f"{func} changes the shape of a graph input")
+        packet = getattr(getattr(torch.ops, func.namespace), short_name(func)[:-1], None)
+        if packet is None:
+            raise UnsupportedMutation(f"{func} has no functional twin")
+        before = self.node_of(target)
+        if before.meta["val"] is target:
+            with self.fake_mode, torch.no_grad():
+                before.meta["val"] = torch.empty_strided(
+                    target.size(), target.stride(), dtype=target.dtype, device=target.device
+                )
+        view = self.call(getattr(packet, func._overloadname), *args, **kwargs)
+        func(*args, **kwargs)
+        target._flambeau = self.value_of(view)
+        return target
+
+    def _opaque_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op that writes and has no functional twin: it runs on clones, which become the new contents."""
+        schema = func._schema
+        if any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
+            raise UnsupportedMutation(f"{func} both writes and returns views")
+        new_args, new_kwargs, written = list(args), dict(kwargs), []
+        for i, argument in enumerate(schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            holder, key = (new_kwargs, argument.name) if argument.name in kwargs else (new_args, i)
+            if key not in new_kwargs and i >= len(args):
+                continue
+            target = holder[key]  # type: ignore[index]
+            for tensor in tensors_in(target):
+                written.append((tensor, self.record(aten.clone.default, (tensor,), {})))
+            holder[key] = _replace(target, dict((id(t), c) for t, c in written))  # type: ignore[index]
+        out = func(*args, **kwargs)
+        node = self._node(func, self.operands(tuple(new_args)), self.operands(new_kwargs), out)
+        for tensor, copy in written:
+            self.write(tensor, copy)
+        known = {id(t) for t, _ in written}
+        results = [out] if isinstance(out, torch.Tensor) else list(out or ())
+        for i, item in enumerate(results):
+            if isinstance(item, torch.Tensor) and id(item) not in known:
+                self._fresh(item, node if item is out else self._node(operator.getitem, (node, i), {}, item))
+        return out
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor in nested lists, tuples and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from tensors_in(v)
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from tensors_in(v)
+
+
+def _replace(value: Any, table: dict[int, torch.Tensor]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_replace(v, table) for v in value)
+    return table.get(id(value), value)

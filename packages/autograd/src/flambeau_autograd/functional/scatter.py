@@ -1,0 +1,125 @@
+"""Inverses of views: given a base and the new contents of one view of it, the new base.
+
+In: a `Step`, the base and the new view contents (fake tensors), and `call`, which records an op. Out: the new base.
+Ops whose inverse is not in the table go through `as_strided_scatter`, which is right for every strided view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..errors import UnsupportedMutation
+from .ops import short_name
+from .values import Step
+
+aten = torch.ops.aten
+Call = Callable[..., Any]
+
+
+def _identity(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return new
+
+
+def _reshape(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    try:
+        return call(aten.view.default, new, list(base.shape))
+    except (RuntimeError, ValueError):
+        return call(aten._unsafe_view.default, call(aten.clone.default, new, memory_format=torch.contiguous_format),
+                    list(base.shape))  # fmt: skip
+
+
+def _permute(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    dims = [d % len(step.args[0]) for d in step.args[0]]
+    inverse = [0] * len(dims)
+    for position, dim in enumerate(dims):
+        inverse[dim] = position
+    return call(aten.permute.default, new, inverse)
+
+
+def _transpose(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.transpose.int, new, *step.args)
+
+
+def _t(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.t.default, new)
+
+
+def _select(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.select_scatter.default, base, new, *step.args)
+
+
+def _slice(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.slice_scatter.default, base, new, *step.args)
+
+
+def _diagonal(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.diagonal_scatter.default, base, new, *step.args, **step.kwargs)
+
+
+def _split(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    dim = (step.args[1] if len(step.args) > 1 else step.kwargs.get("dim", 0)) % base.dim()
+    stride = base.stride(dim)
+    offset = new_offset(step) - step.source.storage_offset()
+    start = offset // stride if base.shape[dim] != 0 else 0
+    return call(aten.slice_scatter.default, base, new, dim, start, start + new.shape[dim], 1)
+
+
+def _unbind(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    dim = step.args[0] if step.args else step.kwargs.get("dim", 0)
+    return call(aten.select_scatter.default, base, new, dim, step.item)
+
+
+def _expand(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    if tuple(base.shape) == tuple(new.shape):
+        return new
+    if base.numel() == new.numel():
+        return _reshape(call, step, base, new)
+    raise UnsupportedMutation("a write goes through expand(): several elements share one memory location")
+
+
+def _view_dtype(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.view.dtype, new, base.dtype)
+
+
+def _view_as_real(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.view_as_complex.default, new)
+
+
+def _view_as_complex(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.view_as_real.default, new)
+
+
+def new_offset(step: Step) -> Any:
+    """Storage offset of the step's result."""
+    return step.result.storage_offset()
+
+
+def _strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    view = step.result
+    offset = view.storage_offset() - step.source.storage_offset()
+    source = step.source
+    if source.dtype != view.dtype:
+        raise UnsupportedMutation(f"a write goes through {step.op}, whose inverse is not known")
+    if tuple(base.stride()) != tuple(source.stride()):
+        raise UnsupportedMutation(f"a write goes through {step.op} of a tensor whose layout changed")
+    return call(aten.as_strided_scatter.default, base, new, list(view.shape), list(view.stride()), offset)
+
+
+_INVERSES: dict[str, Callable[..., Any]] = {
+    "alias": _identity, "detach": _identity, "lift_fresh": _identity,
+    "view": _reshape, "_unsafe_view": _reshape, "reshape": _reshape, "_reshape_alias": _reshape, "view_as": _reshape,
+    "squeeze": _reshape, "unsqueeze": _reshape, "permute": _permute, "transpose": _transpose, "t": _t,
+    "select": _select, "slice": _slice, "diagonal": _diagonal, "split": _split, "split_with_sizes": _split,
+    "unbind": _unbind, "expand": _expand, "view_as_real": _view_as_real, "view_as_complex": _view_as_complex,
+}  # fmt: skip
+
+
+def scatter_back(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    """The base's contents after the view that `step` takes of it was overwritten with `new`."""
+    name = short_name(step.op)
+    if name == "view" and step.op._overloadname == "dtype":
+        return _view_dtype(call, step, base, new)
+    return _INVERSES.get(name, _strided)(call, step, base, new)

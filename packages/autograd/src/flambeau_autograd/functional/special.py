@@ -1,0 +1,91 @@
+"""Ops that the general rules would record wrongly: writes that their schema does not tell, and copies.
+
+A table overload -> `rule(recorder, func, args, kwargs)`; `register` refuses a second rule for the same overload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+aten = torch.ops.aten
+SpecialRule = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
+SPECIAL: dict[OpOverload, SpecialRule] = {}
+
+
+def register(*ops: OpOverload) -> Callable[[SpecialRule], SpecialRule]:
+    """Decorator: `rule` handles `ops`."""
+
+    def add(rule: SpecialRule) -> SpecialRule:
+        for op in ops:
+            if op in SPECIAL:
+                raise ValueError(f"two special rules for {op}")
+            SPECIAL[op] = rule
+        return rule
+
+    return add
+
+
+@register(aten.copy_.default)
+def copy_(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.copy_(y)`: the new contents are a converted copy of y, in x's layout."""
+    target, source = args[0], args[1]
+    new = None
+    if source.shape == target.shape:
+        if source.dtype != target.dtype or source.device != target.device:
+            new = recorder.call(aten._to_copy.default, source, dtype=target.dtype, device=target.device)
+        else:
+            new = recorder.call(aten.clone.default, source)
+        if tuple(new.stride()) != tuple(target.stride()):
+            new = None
+    if new is None:
+        new = recorder.match_layout(target, recorder.call(aten.copy.default, target, source))
+    recorder.write(target, new)
+    return target
+
+
+def _batch_norm(recorder: Any, args: tuple[Any, ...], training: bool, momentum: Any, eps: Any) -> Any:
+    source, weight, bias, mean, variance = args
+    if not training or mean is None:
+        if mean is None:
+            return recorder.call(
+                aten._native_batch_norm_legit.no_stats, source, weight, bias, training, momentum, eps
+            )
+        return recorder.call(
+            aten._native_batch_norm_legit_functional.default,
+            source, weight, bias, mean, variance, False, momentum, eps,
+        )[:3]  # fmt: skip
+    out, save_mean, save_rstd, new_mean, new_variance = recorder.call(
+        aten._native_batch_norm_legit_functional.default,
+        source, weight, bias, mean, variance, True, momentum, eps,
+    )  # fmt: skip
+    recorder.write(mean, new_mean)
+    recorder.write(variance, new_variance)
+    return out, save_mean, save_rstd
+
+
+@register(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+def native_batch_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Batch norm: the running statistics are written although `native_batch_norm`'s schema does not say so."""
+    return _batch_norm(recorder, args[:5], args[5], args[6], args[7])
+
+
+@register(aten.cudnn_batch_norm.default)
+def cudnn_batch_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The cuDNN form returns a reserve buffer too; the plain backward does not need it."""
+    results = _batch_norm(recorder, args[:5], args[5], args[6], args[7])
+    reserve = recorder.call(aten.empty.memory_format, [0], dtype=torch.uint8, device=args[0].device)
+    return (*results, reserve)
+
+
+@register(aten.cudnn_batch_norm_backward.default)
+def cudnn_batch_norm_backward(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Recorded as the plain batch-norm backward in training mode."""
+    source, grad, weight, mean, variance, save_mean, save_rstd, eps, _ = args
+    return recorder.call(
+        aten.native_batch_norm_backward.default,
+        grad, source, weight, mean, variance, save_mean, save_rstd, True, eps, [True, weight is not None, weight is not None],
+    )  # fmt: skip

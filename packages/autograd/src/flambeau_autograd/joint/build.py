@@ -1,0 +1,123 @@
+"""Forward and backward of a captured graph as one functional ATen graph.
+
+In: the torch-level graph, its inputs and a decomposition table. Out: a `Joint`: nodes of the forward, and, when
+something needs grad, tangent placeholders and the nodes of the backward, recorded while autograd runs its own formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import define, field
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, GraphModule, Node
+
+from ..analysis.signature import Analysis, analyse
+from ..errors import UnsupportedGraph
+from ..functional.recorder import Recorder
+from .inputs import TracedInput, find_fake_mode, trace_inputs
+from .replay import Replay
+from .tangents import dense_like, dense_order
+
+
+@define(eq=False)
+class Joint:
+    """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents)."""
+
+    graph: Graph
+    constants: dict[str, torch.Tensor]
+    inputs: list[TracedInput]
+    analysis: Analysis
+    results: list[Any]
+    writes: list[tuple[Node, Node]]
+    differentiable: list[int] = field(factory=list)
+    tangent_orders: list[tuple[int, ...]] = field(factory=list)
+    tangents: list[Node] = field(factory=list)
+    grad_inputs: list[int] = field(factory=list)
+    grads: list[Any] = field(factory=list)
+
+
+def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Callable[..., Any]]) -> Joint:
+    """Trace once. Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
+    mode = find_fake_mode(inputs)
+    recorder = Recorder(mode, table)
+    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
+    if len(names) != len(inputs):
+        raise UnsupportedGraph(f"the graph has {len(names)} placeholders and {len(inputs)} inputs were given")
+    with torch._C.DisableTorchFunction():
+        traced = trace_inputs(recorder, inputs, names)
+        with mode, recorder:
+            outputs = Replay(recorder).run(gm, [t.seen for t in traced])
+        recorder.stack, recorder.checkpoint = (), None
+        if not isinstance(outputs, (list, tuple)):
+            raise UnsupportedGraph("the graph must return a tuple")
+        analysis = analyse(recorder, traced, list(outputs))
+        joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
+        joint.results = [recorder.operands(r) for r in analysis.results]
+        for mutation in analysis.mutations:
+            item = traced[mutation.index]
+            if mutation.mode == "graph":
+                joint.writes.append((item.node, recorder.node_of(item.seen)))
+        _backward(joint, recorder, traced, analysis.results)
+    _detach_values(joint.graph)
+    return joint
+
+
+def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], results: list[Any]) -> None:
+    wanted = [t for t in traced if t.is_tensor and t.leaf.requires_grad]
+    joint.differentiable = [i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad]
+    if not wanted or not joint.differentiable:
+        joint.differentiable = []
+        return
+    recorder.backward = True
+    outputs = [results[i] for i in joint.differentiable]
+    tangents = []
+    with recorder.fake_mode, torch.no_grad():
+        for i, out in enumerate(outputs):
+            order = dense_order(out)
+            tangent = dense_like(out, order)
+            node = recorder.graph.placeholder(f"tangent_{i}")
+            node.meta.update(val=tangent, stack=(), backward=True)
+            recorder.bind_input(tangent, node, -1)
+            joint.tangents.append(node)
+            joint.tangent_orders.append(order)
+            tangents.append(tangent)
+    with torch.autograd.set_multithreading_enabled(False), _no_autocast(), recorder.fake_mode, recorder:
+        grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
+    for item, grad in zip(wanted, grads):
+        if grad is not None:
+            joint.grad_inputs.append(item.index)
+            joint.grads.append(recorder.node_of(grad))
+
+
+class _no_autocast:
+    """Backward formulas run in the dtypes that the forward chose."""
+
+    def __enter__(self) -> None:
+        self._guard = torch._C._DisableAutocast()
+
+    def __exit__(self, *exc: object) -> None:
+        del self._guard
+
+
+def _detach_values(graph: Graph) -> None:
+    """Node values forget the autograd graph of the trace."""
+    fresh: dict[int, Any] = {}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, FakeTensor) and value.requires_grad:
+            found = fresh.get(id(value))
+            if found is None:
+                found = fresh[id(value)] = value.detach()
+            return found
+        if isinstance(value, (list, tuple)):
+            return type(value)(plain(v) for v in value)
+        return value
+
+    with torch.no_grad():
+        for node in graph.nodes:
+            if node.op != "placeholder":
+                node.meta["val"] = plain(node.meta.get("val"))

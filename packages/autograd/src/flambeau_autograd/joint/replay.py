@@ -1,0 +1,98 @@
+"""Runs a torch-level graph on fake tensors, node by node, under a recorder.
+
+In: the captured GraphModule and its inputs. Out: its outputs. Grad-mode switches and autocast regions in the graph take
+effect while replaying and are undone at the end; user positions and checkpoint regions are handed to the recorder.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from ..errors import UnsupportedGraph
+from ..functional.recorder import Recorder
+
+
+class Replay:
+    """Replays graphs into `recorder`; nested graphs (checkpoint bodies) are inlined."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._regions = 0
+
+    def run(self, gm: GraphModule, inputs: list[Any]) -> Any:
+        """The graph's outputs on `inputs`. Ambient grad mode and autocast are restored, whatever the graph did."""
+        grad_mode = torch.is_grad_enabled()
+        autocast_depth: list[Any] = []
+        try:
+            return self._walk(gm, inputs, autocast_depth)
+        finally:
+            torch.set_grad_enabled(grad_mode)
+            for context in reversed(autocast_depth):
+                torch.amp.autocast_mode._exit_autocast(context)
+
+    def _walk(self, gm: GraphModule, inputs: list[Any], autocast_depth: list[Any]) -> Any:
+        env: dict[Node, Any] = {}
+        feed = iter(inputs)
+        recorder = self.recorder
+        outer_checkpoint = recorder.checkpoint
+        for node in gm.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(feed)
+                continue
+            if node.op == "output":
+                return map_arg(node.args[0], env.__getitem__)
+            if node.op == "get_attr":
+                env[node] = self._attribute(gm, node)
+                continue
+            meta = node.meta
+            recorder.stack = meta.get("stack") or meta.get("stack_trace") or ()
+            recorder.checkpoint = meta.get("checkpoint", outer_checkpoint)
+            args = map_arg(node.args, env.__getitem__)
+            kwargs = map_arg(node.kwargs, env.__getitem__)
+            env[node] = self._call(gm, node, args, kwargs, autocast_depth)
+        raise UnsupportedGraph("the graph has no output node")
+
+    def _attribute(self, gm: GraphModule, node: Node) -> Any:
+        value: Any = gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if isinstance(value, torch.Tensor):
+            return self.recorder.constant(value)
+        return value
+
+    def _call(self, gm: GraphModule, node: Node, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
+        target: Any = node.target
+        if node.op == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        if node.op == "call_module":
+            body = gm.get_submodule(target)
+            if not isinstance(body, GraphModule):
+                raise UnsupportedGraph(f"the graph calls the module {target}; its parameters were not lifted")
+            return self._walk(body, list(args), autocast_depth)
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return self._higher_order(target, args, kwargs, autocast_depth)
+        result = target(*args, **kwargs)
+        if target is torch.amp.autocast_mode._enter_autocast:
+            autocast_depth.append(result)
+        elif target is torch.amp.autocast_mode._exit_autocast:
+            autocast_depth.remove(args[0])
+        return result
+
+    def _higher_order(self, target: Any, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
+        name = target.name()
+        if name in ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap") and isinstance(args[0], GraphModule):
+            outer = self.recorder.checkpoint
+            if name != "wrap":
+                self._regions += 1
+                self.recorder.checkpoint = -self._regions
+            try:
+                return self._walk(args[0], list(args[1:]), autocast_depth)
+            finally:
+                self.recorder.checkpoint = outer
+        if name == "autograd_function_apply":
+            raise UnsupportedGraph("autograd_function_apply is not traced through")
+        return target(*args, **kwargs)

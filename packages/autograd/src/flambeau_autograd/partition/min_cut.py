@@ -1,0 +1,2 @@
+"""x"""
+from .simple import default as min_cut

@@ -1,0 +1,161 @@
+"""Emits the forward and backward graphs once it is decided which values are saved.
+
+In: a `Joint` and the set of saved nodes. Out: two GraphModules and the plain description of how they are joined.
+Whatever the backward needs beyond the saved values is computed again there, just before its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from ..errors import InternalError
+from ..joint.build import Joint
+from ..passes.facts import alias_root, is_pinned, is_tensor
+from ..records import SavedSpec
+
+
+@frozen
+class Halves:
+    """The two graphs and the saved values in the backward's input order."""
+
+    forward: GraphModule
+    backward: GraphModule | None
+    saved: tuple[SavedSpec, ...]
+    extras: int
+    backward_inputs: list[Any]
+
+
+def dependents(joint: Joint) -> set[Node]:
+    """Nodes that depend on a tangent: they can only run in the backward."""
+    reached: set[Node] = set(joint.tangents)
+    for node in joint.graph.nodes:
+        if node not in reached and any(a in reached for a in node.all_input_nodes):
+            reached.add(node)
+    return reached
+
+
+def split(joint: Joint, saved: Iterable[Node]) -> Halves:
+    """Build both graphs. `saved` must cut every path from the inputs to the backward."""
+    late = dependents(joint)
+    order = {node: i for i, node in enumerate(joint.graph.nodes)}
+    kept = sorted(set(saved), key=lambda n: order[n])
+    written = {target for target, _ in joint.writes}
+    places = {r: i for i, r in reversed(list(enumerate(joint.results))) if isinstance(r, Node)}
+    inputs = {t.node: t.index for t in joint.inputs}
+    specs: list[tuple[Node, SavedSpec]] = []
+    extra_nodes: list[Node] = []
+    roots = {alias_root(r): i for i, r in enumerate(joint.results) if isinstance(r, Node) and is_tensor(r)}
+    for tensors in (True, False):
+        for node in kept:
+            if is_tensor(node) != tensors:
+                continue
+            if node in inputs and node not in written:
+                specs.append((node, SavedSpec("input", inputs[node], tensors)))
+            elif node in places:
+                specs.append((node, SavedSpec("output", places[node], tensors)))
+            else:
+                shares = roots.get(alias_root(node), -1) if tensors else -1
+                specs.append((node, SavedSpec("extra", len(extra_nodes), tensors, shares)))
+                extra_nodes.append(node)
+    forward = _forward(joint, late, extra_nodes, written)
+    if not joint.grads:
+        return Halves(forward, None, (), 0, [])
+    ordered = [s for s in specs if not s[1].is_tensor] + [s for s in specs if s[1].is_tensor]
+    backward = _backward(joint, [n for n, _ in ordered])
+    values = [n.meta["val"] for n, _ in ordered] + [t.meta["val"] for t in joint.tangents]
+    return Halves(forward, backward, tuple(s for _, s in ordered), len(extra_nodes), values)
+
+
+def _copy(graph: Graph, node: Node, env: dict[Node, Node]) -> Node:
+    args = map_arg(node.args, env.__getitem__)
+    kwargs = map_arg(node.kwargs, env.__getitem__)
+    copy = graph.create_node(node.op, node.target, args, kwargs, node.name)
+    copy.meta = dict(node.meta)
+    env[node] = copy
+    return copy
+
+
+def _forward(joint: Joint, late: set[Node], extras: list[Node], written: set[Node]) -> GraphModule:
+    leaving = [n for n in (*joint.results, *extras, *(v for _, v in joint.writes)) if isinstance(n, Node)]
+    needed = set(leaving)
+    for node in reversed(joint.graph.nodes):
+        if node in late:
+            continue
+        if node in needed or (is_pinned(node) and node.op == "call_function" and not node.meta.get("backward")):
+            needed.add(node)
+            needed.update(node.all_input_nodes)
+    graph = Graph()
+    env: dict[Node, Node] = {}
+    for item in joint.inputs:
+        _copy(graph, item.node, env)
+    for node in joint.graph.nodes:
+        if node in needed and node.op != "placeholder":
+            _copy(graph, node, env)
+    saved = []
+    for node in extras:
+        out = env[node]
+        if node in written:
+            out = graph.call_function(torch.ops.aten.clone.default, (out,))
+            out.meta.update(node.meta)
+        saved.append(out)
+    for target, value in joint.writes:
+        write = graph.call_function(torch.ops.aten.copy_.default, (env[target], env[value]))
+        write.meta.update(target.meta)
+    results = [env[r] if isinstance(r, Node) else r for r in joint.results]
+    return _module(graph, (*results, *saved), joint)
+
+
+def _backward(joint: Joint, saved: list[Node]) -> GraphModule:
+    graph = Graph()
+    env: dict[Node, Node] = {}
+    for node in saved:
+        name = node.name if node.op == "placeholder" else f"saved_{node.name}"
+        env[node] = graph.placeholder(name)
+        env[node].meta = {"val": node.meta["val"], "stack": node.meta.get("stack", ())}
+    for node in joint.tangents:
+        _copy(graph, node, env)
+    wanted = [g for g in joint.grads if isinstance(g, Node)]
+    needed = set(wanted)
+    for node in reversed(joint.graph.nodes):
+        if node in needed and node not in env:
+            needed.update(node.all_input_nodes)
+    late = dependents(joint)
+    for node in joint.graph.nodes:
+        if node in needed and node in late:
+            _emit(graph, node, env)
+    for node in wanted:
+        _emit(graph, node, env)
+    return _module(graph, tuple(env[g] if isinstance(g, Node) else g for g in joint.grads), joint)
+
+
+def _emit(graph: Graph, node: Node, env: dict[Node, Node]) -> None:
+    """Copy `node` and what it still needs; a stack instead of recursion, recomputed chains may be long."""
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        if top in env:
+            stack.pop()
+            continue
+        missing = [a for a in top.all_input_nodes if a not in env]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        if top.op == "placeholder":
+            raise InternalError(f"the backward needs the input {top.name}, which was not saved")
+        _copy(graph, top, env)
+        stack.pop()
+
+
+def _module(graph: Graph, outputs: tuple[Any, ...], joint: Joint) -> GraphModule:
+    graph.output(outputs)
+    root = torch.nn.Module()
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            root.register_buffer(str(node.target), joint.constants[str(node.target)], persistent=False)
+    return GraphModule(root, graph)

@@ -1,0 +1,53 @@
+"""Common subexpressions: equal pure calls on equal arguments are computed once."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from ..joint.build import Joint
+from .dead import replace
+from .facts import feeds_write, is_pinned, is_uninitialised
+
+
+def merge_common(joint: Joint) -> int:
+    """Merge; returns how many nodes went. Forward nodes are never replaced by backward ones (order sees to it)."""
+    known: dict[Any, Node] = {}
+    merged = 0
+    for node in list(joint.graph.nodes):
+        if node.op != "call_function" or is_pinned(node) or is_uninitialised(node) or feeds_write(node):
+            continue
+        target = node.target
+        if not isinstance(target, OpOverload) and target is not operator.getitem and not _is_symbolic(node):
+            continue
+        key = (target, _key(node.args), _key(node.kwargs), node.meta.get("checkpoint"))
+        if key[-1] is not None and not node.meta.get("backward"):
+            continue
+        first = known.setdefault(key, node)
+        if first is not node:
+            replace(joint, node, first)
+            joint.graph.erase_node(node)
+            merged += 1
+    return merged
+
+
+def _is_symbolic(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, _key(v)) for k, v in sorted(value.items()))
+    if isinstance(value, float):
+        return ("float", value.hex())
+    if isinstance(value, slice):
+        return ("slice", _key(value.start), _key(value.stop), _key(value.step))
+    return (type(value), value)

@@ -1,0 +1,35 @@
+"""Dead code: nodes that nobody reads go, except those that draw random numbers, write or check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import Node
+
+from ..joint.build import Joint
+from .facts import is_pinned
+
+
+def remove_dead(joint: Joint) -> int:
+    """Erase unread nodes from the back to the front; returns how many."""
+    kept = kept_nodes(joint)
+    removed = 0
+    for node in reversed(joint.graph.nodes):
+        if not node.users and node not in kept and not is_pinned(node):
+            joint.graph.erase_node(node)
+            removed += 1
+    return removed
+
+
+def kept_nodes(joint: Joint) -> set[Node]:
+    """The nodes that leave the graph: results, gradients, written contents."""
+    leaving: list[Any] = [*joint.results, *joint.grads, *(new for _, new in joint.writes)]
+    return {n for n in leaving if isinstance(n, Node)}
+
+
+def replace(joint: Joint, old: Node, new: Node) -> None:
+    """Every reader of `old`, and every way out of the graph, takes `new` instead."""
+    old.replace_all_uses_with(new)
+    joint.results = [new if r is old else r for r in joint.results]
+    joint.grads = [new if g is old else g for g in joint.grads]
+    joint.writes = [(target, new if value is old else value) for target, value in joint.writes]

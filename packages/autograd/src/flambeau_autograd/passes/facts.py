@@ -1,0 +1,72 @@
+"""Questions that passes and the partitioner ask about a node of a functional graph."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from ..functional.ops import is_impure, is_random, is_view, short_name
+
+_FACTORIES = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+
+
+def is_pinned(node: Node) -> bool:
+    """True when the node must stay although nobody reads it: it draws random numbers, writes or checks."""
+    if node.op in ("placeholder", "output"):
+        return True
+    return node.op == "call_function" and (is_random(node.target) or is_impure(node.target))
+
+
+def is_uninitialised(node: Node) -> bool:
+    """True for tensors whose contents are arbitrary (two of them must stay two)."""
+    return isinstance(node.target, OpOverload) and short_name(node.target) in _FACTORIES
+
+
+def feeds_write(node: Node) -> bool:
+    """True when an op that writes to its arguments reads the node."""
+    return any(user.op == "call_function" and is_impure(user.target) for user in node.users)
+
+
+def is_view_node(node: Node) -> bool:
+    """True when the node's tensor shares the storage of its first argument."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        source = node.args[0]
+        return isinstance(source, Node) and source.op == "call_function" and is_view(source.target)
+    return is_view(node.target)
+
+
+def alias_root(node: Node) -> Node:
+    """The node that owns the storage which `node` shows."""
+    while is_view_node(node):
+        if node.target is operator.getitem:
+            node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]  # type: ignore[assignment]
+    return node
+
+
+def is_tensor(node: Node) -> bool:
+    """True when the node's value is one tensor."""
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def byte_size(value: Any) -> int:
+    """Bytes of a tensor (hints for symbolic sizes; 4096 where there is none), 8 for a number, sum for lists."""
+    if isinstance(value, torch.Tensor):
+        count = 1
+        for size in value.shape:
+            count *= size if isinstance(size, int) else _hint(size)
+        return int(count * value.element_size())
+    if isinstance(value, (list, tuple)):
+        return sum(byte_size(v) for v in value)
+    return 8
+
+
+def _hint(size: Any) -> int:
+    hint = size.node.hint
+    return int(hint) if hint is not None else 4096

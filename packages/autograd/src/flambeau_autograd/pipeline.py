@@ -1,0 +1,152 @@
+"""The stages from a captured graph to a callable, top to bottom.
+
+`prepare` traces, tidies and partitions; two compilers turn its graphs into callables; `assemble` joins those to the
+caller. A cache that holds a `Signature` and the compiled halves can start at `assemble`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from . import log
+from .config import Config
+from .decompose.registry import merged
+from .errors import AutogradError, UnsupportedGraph
+from .functional.ops import is_random
+from .joint.build import Joint, build_joint
+from .partition.min_cut import min_cut
+from .partition.split import split
+from .passes.facts import alias_root
+from .passes.runner import run_passes
+from .records import Prepared, Signature
+from .wrappers.assemble import assemble
+
+Partitioner = Callable[[Joint, Config], set[Node]]
+Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
+
+__all__ = ["assemble", "compile_joint", "prepare"]
+
+
+def prepare(
+    gm: GraphModule,
+    inputs: list[Any],
+    *,
+    partitioner: Partitioner = min_cut,
+    decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
+    config: Config | None = None,
+) -> Prepared:
+    """Trace `gm` on `inputs` (fakes, symbolic numbers, numbers) into forward and backward ATen graphs.
+
+    Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
+    for what fails in eager too: the caller then runs the graph in eager, which raises its own error.
+    """
+    config = config or Config.from_environment()
+    start = time.perf_counter()
+    try:
+        joint = build_joint(gm, inputs, merged(decompositions))
+    except AutogradError:
+        raise
+    except Exception as error:
+        raise UnsupportedGraph(f"tracing failed: {type(error).__name__}: {error}") from error
+    traced = time.perf_counter()
+    run_passes(joint, config)
+    saved = partitioner(joint, config) if joint.grads else set()
+    halves = split(joint, saved)
+    analysis = joint.analysis
+    signature = Signature(
+        inputs=len(joint.inputs),
+        results=len(joint.results),
+        extras=halves.extras,
+        outputs=tuple(analysis.outputs),
+        mutations=tuple(analysis.mutations),
+        differentiable=tuple(joint.differentiable) if joint.grads else (),
+        tangent_orders=tuple(joint.tangent_orders) if joint.grads else (),
+        grad_inputs=tuple(joint.grad_inputs),
+        saved=halves.saved,
+        double_backward=_double_backward(joint),
+    )
+    if config.log_passes:
+        log.logger().info(
+            log.TRACED,
+            nodes=len(joint.graph.nodes),
+            trace_seconds=traced - start,
+            seconds=time.perf_counter() - start,
+            saved=len(halves.saved),
+        )
+    forward_inputs = [t.node.meta["val"] for t in joint.inputs]
+    return Prepared(signature, halves.forward, halves.backward, forward_inputs, halves.backward_inputs, gm)
+
+
+def compile_joint(
+    gm: GraphModule,
+    inputs: list[Any],
+    *,
+    forward_compiler: Compiler,
+    backward_compiler: Compiler | None = None,
+    partitioner: Partitioner = min_cut,
+    decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
+    config: Config | None = None,
+    inference_compiler: Compiler | None = None,
+) -> Callable[..., Any]:
+    """`prepare`, compile both halves, `assemble`. The backward is compiled when it first runs."""
+    config = config or Config.from_environment()
+    prepared = prepare(gm, inputs, partitioner=partitioner, decompositions=decompositions, config=config)
+    if prepared.backward is None:
+        forward = (inference_compiler or forward_compiler)(prepared.forward, prepared.forward_inputs)
+        return assemble(prepared.signature, forward, None, replay=gm, config=config)
+    forward = forward_compiler(prepared.forward, prepared.forward_inputs)
+    backward = LazyCompiled(backward_compiler or forward_compiler, prepared.backward, prepared.backward_inputs)
+    return assemble(prepared.signature, forward, backward, replay=gm, config=config)
+
+
+class LazyCompiled:
+    """A graph compiled at its first call; compiling happens outside autograd, autocast and ambient modes."""
+
+    def __init__(self, compiler: Compiler, gm: GraphModule, inputs: list[Any]) -> None:
+        self._pending: tuple[Compiler, GraphModule, list[Any]] | None = (compiler, gm, inputs)
+        self._compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        compiled = self._compiled
+        if compiled is None:
+            compiled = self._compile()
+        if getattr(compiled, "_boxed_call", False):
+            return compiled(list(args))
+        return compiled(*args)
+
+    def _compile(self) -> Callable[..., Any]:
+        pending = self._pending
+        if pending is not None:
+            compiler, gm, inputs = pending
+            with torch.no_grad():
+                self._compiled = compiler(gm, inputs)
+            self._pending = None
+        if self._compiled is None:
+            raise RuntimeError("the backward's compiler is still running on another thread")
+        return self._compiled
+
+
+def _double_backward(joint: Joint) -> str:
+    """Why the backward cannot be differentiated again by replaying the forward, or ""."""
+    for node in joint.graph.nodes:
+        if node.op == "call_function" and is_random(node.target):
+            return f"the graph draws random numbers ({node.target})"
+    written = {target for target, _ in joint.writes}
+    written.update(joint.inputs[m.index].node for m in joint.analysis.mutations)
+    if not written:
+        return ""
+    reached = set(written)
+    for node in joint.graph.nodes:
+        if any(a in reached for a in node.all_input_nodes):
+            reached.add(node)
+    for i in joint.differentiable:
+        result = joint.results[i]
+        if isinstance(result, Node) and (result in reached or alias_root(result) in reached):
+            return "an input that the graph overwrites decides its outputs"
+    return ""
+

@@ -1,0 +1,134 @@
+"""What the stages hand to each other and to a cache: plain frozen data.
+
+`Signature` says how the compiled forward and backward are joined to the caller: which inputs are written, what each
+output is, what is saved. It holds only numbers, strings and tuples, so that it survives `to_json` / `from_json`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import asdict, field, frozen
+from torch.fx import GraphModule
+
+
+@frozen
+class ViewStep:
+    """One replayable view: `op` as `aten.select.int`, its arguments after the tensor, and which result of a list."""
+
+    op: str
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    item: int | None = None
+
+
+@frozen
+class OutputSpec:
+    """Where one output of the user's graph comes from.
+
+    kind: "graph" (forward output `index`), "input" (the caller's own object `index`), "view_of_input" (replay `steps`
+    on input `index`), "view_of_base" (replay on forward output `index`), "same_as" (the object of output `index`),
+    "constant" (`value`). Where `like` is set, the view has symbolic sizes: they are read off forward output `like`.
+    """
+
+    kind: str
+    index: int = -1
+    requires_grad: bool = False
+    steps: tuple[ViewStep, ...] = ()
+    like: int = -1
+    value: Any = None
+
+
+@frozen
+class MutationSpec:
+    """Input `index` is written. `mode` "graph": the forward copies into it; "wrapper": forward output
+    `output` is copied into it under autograd, because the write has gradient history."""
+
+    index: int
+    mode: str
+    output: int = -1
+
+
+@frozen
+class SavedSpec:
+    """A value kept for the backward. kind "input" / "output" / "extra": its place; `is_tensor` false for ints.
+
+    `shares`: a returned forward output whose storage it shares, so that in-place writes to that one are noticed.
+    """
+
+    kind: str
+    index: int
+    is_tensor: bool = True
+    shares: int = -1
+
+
+@frozen
+class Signature:
+    """How to call the compiled forward and backward on behalf of the user's graph.
+
+    `results` counts forward outputs before the saved ones (written inputs, then user outputs and bases).
+    `differentiable`: those of them that carry gradients, one tangent each, in order; `tangent_orders` gives for
+    each the dimension order (outermost first) in which the backward expects the tangent to be dense.
+    `grad_inputs`: inputs that receive gradients, in the order of the backward's outputs.
+    `saved`: in the order of the backward's inputs (ints first), before the tangents.
+    `double_backward`: "" when the backward may be differentiated again, else the reason why not.
+    """
+
+    inputs: int
+    results: int
+    extras: int
+    outputs: tuple[OutputSpec, ...]
+    mutations: tuple[MutationSpec, ...] = ()
+    differentiable: tuple[int, ...] = ()
+    tangent_orders: tuple[tuple[int, ...], ...] = ()
+    grad_inputs: tuple[int, ...] = ()
+    saved: tuple[SavedSpec, ...] = ()
+    double_backward: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """True when forward outputs are the user's outputs one for one."""
+        if any(m.mode == "wrapper" for m in self.mutations) or self.results != len(self.outputs):
+            return False
+        return all(o.kind == "graph" and o.index == i for i, o in enumerate(self.outputs))
+
+    def to_json(self) -> str:
+        """A JSON text from which `from_json` builds an equal record."""
+        return json.dumps(asdict(self, recurse=True), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Signature:
+        """Inverse of `to_json`. Raises `ValueError` or `TypeError` when the text is not one of ours."""
+        data = json.loads(text)
+        data["outputs"] = tuple(
+            OutputSpec(**{**o, "steps": tuple(_view_step(s) for s in o["steps"]), "value": _plain(o["value"])})
+            for o in data["outputs"]
+        )
+        data["mutations"] = tuple(MutationSpec(**m) for m in data["mutations"])
+        data["saved"] = tuple(SavedSpec(**s) for s in data["saved"])
+        for name in ("differentiable", "grad_inputs"):
+            data[name] = tuple(data[name])
+        data["tangent_orders"] = tuple(tuple(order) for order in data["tangent_orders"])
+        return cls(**data)
+
+
+@frozen
+class Prepared:
+    """The result of `prepare`: plain signature, forward and backward graphs, and their inputs (fakes, ints)."""
+
+    signature: Signature
+    forward: GraphModule
+    backward: GraphModule | None
+    forward_inputs: list[Any] = field(factory=list)
+    backward_inputs: list[Any] = field(factory=list)
+    replay: GraphModule | None = None
+
+
+def _plain(value: Any) -> Any:
+    return tuple(_plain(v) for v in value) if isinstance(value, list) else value
+
+
+def _view_step(data: dict[str, Any]) -> ViewStep:
+    pairs = tuple((name, _plain(value)) for name, value in data["kwargs"])
+    return ViewStep(data["op"], _plain(data["args"]), pairs, data["item"])

@@ -1,0 +1,57 @@
+"""Joins compiled halves to the caller, with only the wrappers that the signature asks for.
+
+In: a `Signature`, the compiled forward and backward. Out: a callable with the calling convention of the captured graph:
+positional inputs, a tuple of outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ..config import Config
+from ..records import Signature
+from .double import DoubleBackward
+from .native import joint_type
+from .outputs import OutputBuilder
+
+
+def assemble(
+    signature: Signature,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any] | None,
+    *,
+    replay: GraphModule | None = None,
+    config: Config | None = None,
+) -> Callable[..., Any]:
+    """The callable for the whole graph.
+
+    `replay` is the captured graph; it is only run when the backward itself is differentiated (`create_graph=True`).
+    Without a backward, writes or rebuilt outputs, the forward itself is handed back when it is not boxed.
+    """
+    config = config or Config.from_environment()
+    bumped = tuple(m.index for m in signature.mutations if m.mode == "graph")
+    joined: Callable[..., Any]
+    if backward is None and not bumped and not getattr(forward, "_boxed_call", False):
+        joined = forward
+    else:
+        double = DoubleBackward(signature, replay)
+        joined = joint_type(config.native)(
+            forward,
+            backward,
+            signature.results,
+            signature.extras if backward is not None else 0,
+            signature.differentiable if backward is not None else (),
+            signature.tangent_orders if backward is not None else (),
+            signature.grad_inputs if backward is not None else (),
+            tuple((s.kind, s.index, s.is_tensor, s.shares) for s in signature.saved) if backward is not None else (),
+            bumped,
+            double,
+        )
+    if signature.is_plain:
+        return joined
+    return OutputBuilder(signature, joined)
+
+

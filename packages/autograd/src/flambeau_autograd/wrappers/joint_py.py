@@ -1,0 +1,105 @@
+"""The Python twin of the native joint function, on `torch.autograd.Function`.
+
+In: compiled forward and backward, plain signature data (see `Signature`). Out: a callable from inputs to the forward's
+results, differentiable. Used where the extension is missing, and as the oracle in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class PyJointFunction:
+    """Constructor arguments are those of `_C.JointFunction`, in the same order."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any] | None,
+        results: int,
+        extras: int,
+        differentiable: tuple[int, ...],
+        tangent_orders: tuple[tuple[int, ...], ...],
+        grad_inputs: tuple[int, ...],
+        saved: tuple[tuple[str, int, bool, int], ...],
+        bumped: tuple[int, ...],
+        double: Callable[..., Any] | None,
+    ) -> None:
+        self.forward, self.backward = forward, backward
+        self.results, self.extras = results, extras
+        self.differentiable, self.tangent_orders = differentiable, tangent_orders
+        self.grad_inputs, self.saved, self.bumped, self.double = grad_inputs, saved, bumped, double
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
+            return _Joined.apply(self, *args)  # type: ignore[no-untyped-call, no-any-return]
+        return self.run_forward(args)[: self.results]
+
+    def run_forward(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Results, then extras, computed outside autograd."""
+        with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast(), torch.no_grad():
+            results = tuple(call_either(self.forward, args))
+        if len(results) != self.results + self.extras:
+            raise RuntimeError(f"the forward returned {len(results)} values, {self.results + self.extras} are expected")
+        if self.bumped:
+            torch.autograd.graph.increment_version([args[i] for i in self.bumped])
+        return results
+
+
+def call_either(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Call with positional arguments, or with one list when the callable is boxed."""
+    return function(list(args)) if getattr(function, "_boxed_call", False) else function(*args)
+
+
+class _Joined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, joint: PyJointFunction, *args: Any) -> Any:
+        values = joint.run_forward(args)
+        results = list(values[: joint.results])
+        given = {id(a) for a in args}
+        for i in joint.differentiable:
+            if id(results[i]) in given:
+                results[i] = results[i].detach()
+        places = {"input": args, "output": results, "extra": values[joint.results :]}
+        kept = [places[kind][index] for kind, index, _, _ in joint.saved]
+        ctx.joint = joint
+        ctx.numbers = [v for v, s in zip(kept, joint.saved) if not s[2]]
+        tensors = [v for v, s in zip(kept, joint.saved) if s[2]]
+        ctx.count = len(tensors)
+        ctx.inputs = [None if isinstance(a, torch.Tensor) else a for a in args]
+        ctx.input_places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+        ctx.save_for_backward(*tensors, *(args[i] for i in ctx.input_places if i not in joint.bumped))
+        fixed = set(range(joint.results)) - set(joint.differentiable)
+        ctx.mark_non_differentiable(*(results[i] for i in fixed if isinstance(results[i], torch.Tensor)))
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        joint: PyJointFunction = ctx.joint
+        tensors = ctx.saved_tensors
+        tangents = tuple(in_order(grads[i], order) for i, order in zip(joint.differentiable, joint.tangent_orders))
+        found: Any
+        if torch.is_grad_enabled():
+            inputs = list(ctx.inputs)
+            rest = iter(tensors[ctx.count :])
+            for place in ctx.input_places:
+                inputs[place] = None if place in joint.bumped else next(rest)
+            found = joint.double(tuple(inputs), tangents) if joint.double is not None else ()
+        else:
+            with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
+                found = call_either(joint.backward, (*ctx.numbers, *tensors[: ctx.count], *tangents))  # type: ignore[arg-type]
+        by_input = dict(zip(joint.grad_inputs, found))
+        return (None, *(by_input.get(i) for i in range(len(ctx.inputs))))
+
+
+def in_order(grad: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """The gradient, dense in the dimension order that the backward was compiled for."""
+    if order == tuple(range(grad.dim())):
+        return grad.contiguous()
+    inverse = [0] * len(order)
+    for place, dim in enumerate(order):
+        inverse[dim] = place
+    return grad.permute(order).contiguous().permute(inverse)
