@@ -8,27 +8,35 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Sequence
+from functools import lru_cache
+from types import CodeType
 
 from attrs import frozen
 
 from .behaviour import OPCODES
+from .flow import falls_through
 from .model import Instruction
+from .normalise import decode_normalised
 
 
 @frozen
 class StackEffect:
-    """Slots read from the top (`pops`) and left in their place: `pushes` when control goes on, `jump_pushes` when it jumps."""
+    """Slots read from the top (`pops`) and left in their place: `pushes` when control goes on, `jump_pushes` when it jumps.
+
+    Of these, the lowest `keeps` are untouched: they are only looked at.
+    """
 
     pops: int
     pushes: int
     jump_pushes: int = 0
+    keeps: int = 0
 
 
 class UnknownInstructionError(LookupError):
     """An instruction that is not in the normalised set."""
 
 
-_FIXED: dict[str, tuple[int, int] | tuple[int, int, int]] = {
+_FIXED: dict[str, tuple[int, int] | tuple[int, int, int] | tuple[int, int, int, int]] = {
     **dict.fromkeys(
         (
             "LOAD_FAST",
@@ -69,20 +77,22 @@ _FIXED: dict[str, tuple[int, int] | tuple[int, int, int]] = {
         ),
         (1, 1),
     ),
-    **dict.fromkeys(("LOAD_METHOD", "BEFORE_WITH", "PUSH_EXC_INFO", "GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "IMPORT_FROM"), (1, 2)),
+    **dict.fromkeys(("LOAD_METHOD", "BEFORE_WITH", "PUSH_EXC_INFO"), (1, 2)),
+    **dict.fromkeys(("GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "IMPORT_FROM"), (1, 2, 0, 1)),
     **dict.fromkeys(
         ("BINARY_SUBSCR", "BINARY_OP", "COMPARE_OP", "IS_OP", "CONTAINS_OP", "FORMAT_WITH_SPEC", "IMPORT_NAME", "PREP_RERAISE_STAR", "CALL_INTRINSIC_2"),
         (2, 1),
     ),
     **dict.fromkeys(("STORE_ATTR", "DELETE_SUBSCR"), (2, 0)),
-    **dict.fromkeys(("CHECK_EXC_MATCH", "CHECK_EG_MATCH"), (2, 2)),
+    "CHECK_EXC_MATCH": (2, 2, 0, 1),
+    "CHECK_EG_MATCH": (2, 2),
     "LOAD_SUPER_ATTR": (3, 1),
     "LOAD_SUPER_METHOD": (3, 2),
     "STORE_SUBSCR": (3, 0),
-    "MATCH_KEYS": (2, 3),
+    "MATCH_KEYS": (2, 3, 0, 2),
     "MATCH_CLASS": (3, 1),
-    "WITH_EXCEPT_START": (4, 5),
-    "FOR_ITER": (1, 2, 0),
+    "WITH_EXCEPT_START": (4, 5, 0, 4),
+    "FOR_ITER": (1, 2, 0, 1),
 }
 
 
@@ -94,7 +104,7 @@ def effect(i: Instruction) -> StackEffect:
     arg = i.arg
     match i.name:
         case "COPY":
-            return StackEffect(arg, arg + 1)
+            return StackEffect(arg, arg + 1, keeps=arg)
         case "SWAP":
             return StackEffect(arg, arg)
         case "BUILD_TUPLE" | "BUILD_LIST" | "BUILD_SET" | "BUILD_STRING" | "BUILD_SLICE":
@@ -104,11 +114,11 @@ def effect(i: Instruction) -> StackEffect:
         case "BUILD_CONST_KEY_MAP":
             return StackEffect(arg + 1, 1)
         case "LIST_APPEND" | "SET_ADD" | "LIST_EXTEND" | "SET_UPDATE" | "DICT_UPDATE":
-            return StackEffect(arg + 1, arg)
+            return StackEffect(arg + 1, arg, keeps=arg)
         case "DICT_MERGE":
-            return StackEffect(arg + 4, arg + 3)
+            return StackEffect(arg + 4, arg + 3, keeps=arg + 3)
         case "MAP_ADD":
-            return StackEffect(arg + 2, arg)
+            return StackEffect(arg + 2, arg, keeps=arg)
         case "UNPACK_SEQUENCE":
             return StackEffect(1, arg)
         case "UNPACK_EX":
@@ -122,8 +132,50 @@ def effect(i: Instruction) -> StackEffect:
         case "RAISE_VARARGS":
             return StackEffect(arg, 0)
         case "RERAISE":
-            return StackEffect(arg + 1, arg)
+            return StackEffect(arg + 1, arg, keeps=arg)
     raise UnknownInstructionError(i.name)
+
+
+@lru_cache(maxsize=512)
+def exception_slots(code: CodeType) -> tuple[tuple[int, ...], ...]:
+    """For each normalised instruction, which stack slots (bottom first) hold a previous exception that PUSH_EXC_INFO left there.
+
+    Unreachable instructions have none.
+    """
+    instructions = decode_normalised(code)
+    found: list[tuple[int, ...]] = [()] * len(instructions)
+    if all(i.name != "PUSH_EXC_INFO" for i in instructions):
+        return tuple(found)
+    seen: set[int] = set()
+    todo: list[tuple[int, tuple[bool, ...]]] = [(0, ())]
+    while todo:
+        index, stack = todo.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        found[index] = tuple(at for at, flag in enumerate(stack) if flag)
+        i = instructions[index]
+        if i.handler is not None:
+            todo.append((i.handler.target, (*stack[: i.handler.depth], *(False,) * (i.handler.lasti + 1))))
+        what = effect(i)
+        if i.target is not None:
+            todo.append((i.target, _after(i, stack, what.pops, what.jump_pushes, what.keeps)))
+        if falls_through(i):
+            todo.append((index + 1, _after(i, stack, what.pops, what.pushes, what.keeps)))
+    return tuple(found)
+
+
+def _after(i: Instruction, stack: tuple[bool, ...], pops: int, pushes: int, keeps: int) -> tuple[bool, ...]:
+    rest, operands = stack[: len(stack) - pops], stack[len(stack) - pops :]
+    match i.name:
+        case "PUSH_EXC_INFO":
+            return (*rest, True, False)
+        case "COPY":
+            return (*stack, stack[-i.arg])
+        case "SWAP":
+            return (*rest, operands[-1], *operands[1:-1], operands[0])
+    kept = operands[: min(keeps, pushes)]
+    return (*rest, *kept, *(False,) * (pushes - len(kept)))
 
 
 def stack_size(raw: Sequence[Instruction]) -> int:

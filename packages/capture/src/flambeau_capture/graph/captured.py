@@ -120,7 +120,8 @@ class Break:
     """The frame was traced up to `instruction` (an index into `bytecode.decode(code)`), which has to run for real.
 
     `locals` holds every bound local; a cell variable is a `CellValue` (rebuilding it gives the cell object), free variables are
-    left out (the frame has them). `stack` is bottom first.
+    left out (the frame has them). `stack` is bottom first. `handled` are the exceptions being handled, the outermost first: one for
+    each PUSH_EXC_INFO whose POP_EXCEPT has not run yet.
     """
 
     instruction: int
@@ -128,6 +129,7 @@ class Break:
     locals: Mapping[str, Value]
     reason: str
     position: Position
+    handled: tuple[Value, ...] = ()
 
 
 @frozen(eq=False)

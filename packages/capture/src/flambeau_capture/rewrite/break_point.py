@@ -17,59 +17,48 @@ from ..bytecode.flow import falls_through
 from ..bytecode.liveness import live_locals
 from ..bytecode.model import Instruction, Label, Protect
 from ..bytecode.normalise import decode_normalised
-from ..bytecode.stack_depth import StackEffect, UnknownInstructionError, effect
+from ..bytecode.stack_depth import StackEffect, UnknownInstructionError, effect, exception_slots
 from ..graph.captured import Break
 from ..values.base import NullValue, Value
 from .emitter import Emitter
 from .resume import FIRST_ARGUMENT, CannotResume, Slot, first_argument, resume_code, sees_locals, stack_parameter
-from .values import handled_exception
 
 _BOUND_METHOD = {"LOAD_METHOD": "LOAD_ATTR", "LOAD_SUPER_METHOD": "LOAD_SUPER_ATTR"}
-_NO_STATE = frozenset({"RERAISE"})
-"""Instructions that do not look at the exception being handled, and never go on."""
-_MOVES_STATE = frozenset({"POP_EXCEPT", "PUSH_EXC_INFO", "SWAP", "COPY", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"})
+_UNCUTTABLE = frozenset({"POP_EXCEPT", "PUSH_EXC_INFO", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"})
 """Instructions that never break; cut there, the exception state or a raw slot would have to be moved."""
 
 
 @frozen(eq=False)
-class _Kept:
-    """A stack slot for a resume function: a value, or a variable of the replaced frame that holds it."""
+class Place:
+    """A stack slot at the break. For `Slot.HANDLED`, `value` is the exception being handled."""
 
     slot: Slot
-    value: Value | None = None
-    variable: str | None = None
+    value: Value
+
+
+@frozen(eq=False)
+class Held:
+    """A stack slot for a resume function, in a variable of the replaced frame."""
+
+    slot: Slot
+    variable: str = ""
 
 
 @frozen(eq=False)
 class BreakPoint:
-    """A break, analysed: which locals the ways out need, what stays on the stack."""
+    """A break, analysed: what the stack holds, and which locals the ways out need."""
 
     code: CodeType
     exit: Break
     instruction: Instruction
     effect: StackEffect
+    stack: tuple[Place, ...]
     needed: tuple[str, ...] = field(default=())
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        """Stack slots the instruction works on."""
-        return self.exit.stack[len(self.exit.stack) - self.effect.pops :]
-
-    @property
-    def below(self) -> tuple[Value, ...]:
-        """Stack slots under the operands."""
-        return self.exit.stack[: len(self.exit.stack) - self.effect.pops]
 
     def values(self) -> list[Value]:
         """Every value that has to be made before anything is changed."""
-        found = []
-        for value in self.exit.stack:
-            handled = handled_exception(value)
-            if handled is not None:
-                found.append(handled)
-            elif not isinstance(value, NullValue):
-                found.append(value)
-        return [*found, *(self.exit.locals[name] for name in self.needed if name in self.exit.locals)]
+        locals_ = self.exit.locals
+        return [*(place.value for place in self.stack), *(locals_[name] for name in self.needed if name in locals_)]
 
 
 def analyse(code: CodeType, exit_: Break) -> BreakPoint:
@@ -80,11 +69,27 @@ def analyse(code: CodeType, exit_: Break) -> BreakPoint:
         what = effect(instruction)
     except UnknownInstructionError:
         raise CannotResume(f"{instruction.name} suspends the frame") from None
-    if instruction.name in _MOVES_STATE:
+    if instruction.name in _UNCUTTABLE:
         raise CannotResume(f"{instruction.name} cannot be run apart from its frame")
     if what.pops > len(exit_.stack):
         raise CannotResume(f"{instruction.name} needs {what.pops} stack slots, {len(exit_.stack)} are there")
-    return BreakPoint(code, exit_, instruction, what, _needed(code, exit_, instructions))
+    return BreakPoint(code, exit_, instruction, what, _stack(code, exit_), _needed(code, exit_, instructions))
+
+
+def _stack(code: CodeType, exit_: Break) -> tuple[Place, ...]:
+    """What the slots hold. The innermost slots of exception state may be spent already: those are plain values."""
+    marked = exception_slots(code)[exit_.instruction]
+    if len(exit_.handled) > len(marked):
+        raise CannotResume("more exceptions are being handled than the stack says")
+    handled = dict(zip(marked, exit_.handled, strict=False))
+    return tuple(
+        Place(Slot.NULL, value)
+        if isinstance(value, NullValue)
+        else Place(Slot.HANDLED, handled[at])
+        if at in handled
+        else Place(Slot.VALUE, value)
+        for at, value in enumerate(exit_.stack)
+    )
 
 
 def _needed(code: CodeType, exit_: Break, instructions: Sequence[Instruction]) -> tuple[str, ...]:
@@ -104,15 +109,9 @@ def _needed(code: CodeType, exit_: Break, instructions: Sequence[Instruction]) -
 
 def emit_break(e: Emitter, point: BreakPoint) -> None:
     """Emit the whole way out; all of `point.values()` are prepared, and effects are replayed."""
-    i = point.instruction
-    e.position = i.position
+    e.position = point.instruction.position
     _restore_variables(e, point)
-    handled = [] if i.name in _NO_STATE else [h for v in point.exit.stack if (h := handled_exception(v)) is not None]
-    for exception in handled:
-        e.value(exception)
-        e.op("PUSH_EXC_INFO")
-        e.pop()
-    _Ways(e, point, len(handled)).emit()
+    _Ways(e, point).emit()
 
 
 def _restore_variables(e: Emitter, point: BreakPoint) -> None:
@@ -133,46 +132,63 @@ def _restore_variables(e: Emitter, point: BreakPoint) -> None:
 
 
 class _Ways:
-    """The instruction itself and the ways it can go. `handled` slots of exception state lie under its operands meanwhile."""
+    """The instruction itself and the ways it can go.
 
-    def __init__(self, e: Emitter, point: BreakPoint, handled: int) -> None:
+    Below the stack as it was at the break lie the exceptions being handled, one for each slot of exception state.
+    """
+
+    def __init__(self, e: Emitter, point: BreakPoint) -> None:
         self.e = e
         self.point = point
-        self.handled = handled
-        self.below = [_keep(value) for value in point.below]
+        self.handled = [place.value for place in point.stack if place.slot is Slot.HANDLED]
 
     def emit(self) -> None:
-        e, i = self.e, self.point.instruction
+        e, point, i = self.e, self.point, self.point.instruction
         caught = Label("caught") if i.handler is not None or self.handled else None
         jumped = Label("jumped") if i.target is not None else None
-        self._push_operands()
-        e.protect = Protect(caught, self.handled, False) if caught is not None else None
+        covered = self._covered()
+        self._push_stack()
+        e.release()
+        e.protect = Protect(caught, len(self.handled) + len(covered), False) if caught is not None else None
         self._run(jumped)
         e.protect = None
         if falls_through(i):
-            self._go_on(self.point.effect.pushes, self.point.exit.instruction + 1)
+            self._go_on(point.effect.pushes, point.exit.instruction + 1)
         if jumped is not None and i.target is not None:
             e.place(jumped)
-            self._go_on(self.point.effect.jump_pushes, i.target)
+            self._go_on(point.effect.jump_pushes, i.target)
         if caught is not None:
             e.place(caught)
-            self._catch()
+            self._catch(covered)
 
-    def _push_operands(self) -> None:
-        i = self.point.instruction
-        operands = self.point.operands
-        if i.name == "RERAISE":
-            operands = operands[-1:]
-        for operand in operands:
-            if handled_exception(operand) is not None:
-                self.e.const(None)
-            else:
-                self.e.value(operand)
+    def _covered(self) -> list[Slot]:
+        """The slots that stay when the instruction raises: what its handler expects, or enough to undo the exception state."""
+        slots = [place.slot for place in self.point.stack]
+        handler = self.point.instruction.handler
+        if handler is None:
+            while slots and slots[-1] is not Slot.HANDLED:
+                slots.pop()
+            return slots
+        if handler.depth > len(slots) or Slot.HANDLED in slots[handler.depth :]:
+            raise CannotResume("the stack is not what the handler expects")
+        return slots[: handler.depth]
+
+    def _push_stack(self) -> None:
+        e = self.e
+        for exception in self.handled:
+            e.value(exception)
+        for place in self.point.stack:
+            if place.slot is Slot.NULL:
+                e.op("PUSH_NULL")
+                continue
+            e.value(place.value)
+            if place.slot is Slot.HANDLED:
+                e.op("PUSH_EXC_INFO")
+                e.pop()
 
     def _run(self, jumped: Label | None) -> None:
         e, i = self.e, self.point.instruction
-        if i.name in ("JUMP", "JUMP_NO_INTERRUPT"):
-            assert jumped is not None
+        if jumped is not None and i.name in ("JUMP", "JUMP_NO_INTERRUPT"):
             e.jump(jumped)
         elif i.name == "RERAISE":
             e.op("RERAISE", 0)
@@ -181,22 +197,21 @@ class _Ways:
         else:
             e.op(i.name, i.arg, i.value, jumped)
 
-    def _results(self, pushes: int) -> list[_Kept]:
-        """Move what the instruction left into variables; slots it only looked at are kept as they were."""
-        e, i = self.e, self.point.instruction
-        if i.name in _BOUND_METHOD:
-            bound = _Kept(Slot.VALUE, variable=self._store())
-            return [_NULL, bound] if BEHAVIOUR.null_below_callable else [bound, _NULL]
-        operands = self.point.operands
-        kept: list[_Kept] = []
-        for at in range(pushes - 1, -1, -1):
-            held = _keep(operands[at]) if at < min(len(operands), pushes) and _is_odd(operands[at]) else None
-            if held is not None:
-                e.pop()
-                kept.append(held)
+    def _take_down(self, slots: Sequence[Slot]) -> list[Held]:
+        """Move the stack, whose slots these are, into variables, and the exception state back to what it was."""
+        held: list[Held] = []
+        for slot in reversed(slots):
+            if slot is Slot.HANDLED:
+                self.e.op("POP_EXCEPT")
+                held.append(Held(slot))
             else:
-                kept.append(_Kept(Slot.VALUE, variable=self._store()))
-        return kept[::-1]
+                held.append(Held(slot, self._store()))
+        held.reverse()
+        exceptions = [self._store() for _ in self.handled][::-1]
+        states = [at for at, slot in enumerate(held) if slot.slot is Slot.HANDLED]
+        for at, variable in zip(states, exceptions, strict=False):
+            held[at] = Held(Slot.HANDLED, variable)
+        return held
 
     def _store(self) -> str:
         name = self.e.temp()
@@ -204,74 +219,64 @@ class _Ways:
         return name
 
     def _go_on(self, pushes: int, target: int) -> None:
-        results = self._results(pushes)
-        for _ in range(self.handled):
-            self.e.op("POP_EXCEPT")
-        self._resume(target, [*self.below, *results])
+        point = self.point
+        below = len(point.stack) - point.effect.pops
+        kept = below + min(point.effect.keeps, pushes)
+        slots = [place.slot for place in point.stack[:kept]]
+        if point.instruction.name in _BOUND_METHOD:
+            made = self._take_down([*slots, Slot.VALUE])
+            made.insert(len(made) - BEHAVIOUR.null_below_callable, Held(Slot.NULL))
+        else:
+            made = self._take_down([*slots, *[Slot.VALUE] * (pushes - (kept - below))])
+        self._resume(target, made)
 
-    def _catch(self) -> None:
-        """The exception is on top of the exception state that was pushed."""
+    def _catch(self, covered: Sequence[Slot]) -> None:
+        """The exception is on top of what stayed."""
         e, handler = self.e, self.point.instruction.handler
-        exception = self._store()
-        for _ in range(self.handled):
-            e.op("POP_EXCEPT")
+        exception = Held(Slot.VALUE, self._store())
+        stack = self._take_down(covered)
         if handler is None:
-            e.local(exception)
-            e.op("DELETE_FAST", value=exception)
+            self._push(exception)
             e.op("RERAISE", 0)
             return
-        slots = [_keep(value) for value in self.point.exit.stack[: handler.depth]]
-        if len(slots) < handler.depth:
-            raise CannotResume("a handler expects more stack than there is")
         if handler.lasti:
-            place = e.temp()
             e.const(0)
-            e.store_local(place)
-            slots.append(_Kept(Slot.VALUE, variable=place))
-        self._resume(handler.target, [*slots, _Kept(Slot.VALUE, variable=exception)])
+            stack.append(Held(Slot.VALUE, self._store()))
+        self._resume(handler.target, [*stack, exception])
 
-    def _resume(self, target: int, slots: list[_Kept]) -> None:
+    def _resume(self, target: int, stack: Sequence[Held]) -> None:
         """Call the rest of the function and return its result; a rest that only returns is done here."""
-        e = self.e
-        instructions = decode_normalised(self.point.code)
+        e, code = self.e, self.point.code
+        instructions = decode_normalised(code)
         if instructions[target].name == "RETURN_VALUE":
-            self._push(slots[-1])
+            self._push(stack[-1])
             e.ret()
             return
         if instructions[target].name == "LOAD_CONST" and instructions[target + 1].name == "RETURN_VALUE":
             e.const(instructions[target].value)
             e.ret()
             return
-        made = resume_code(self.point.code, target, tuple(kept.slot for kept in slots), self._passed(target, instructions))
+        made = resume_code(code, target, tuple(held.slot for held in stack), self._passed(target, instructions))
+        for name in made.free:
+            e.op("LOAD_CLOSURE", value=name)
         if made.free:
-            for name in made.free:
-                e.op("LOAD_CLOSURE", value=name)
             e.build("tuple", len(made.free))
         e.const(made.code)
         e.op("MAKE_FUNCTION", 8 if made.free else 0)
+        named = {stack_parameter(at): held for at, held in enumerate(stack)}
         for parameter in made.parameters:
-            self._argument(parameter, slots)
+            if parameter in named:
+                self._push(named[parameter])
+            elif parameter == FIRST_ARGUMENT:
+                e.op("LOAD_DEREF", value=code.co_varnames[0])
+            else:
+                e.op("LOAD_FAST", value=parameter)
         e.call(len(made.parameters))
         e.ret()
 
-    def _argument(self, parameter: str, slots: list[_Kept]) -> None:
-        for at, kept in enumerate(slots):
-            if parameter == stack_parameter(at):
-                self._push(kept)
-                return
-        if parameter == FIRST_ARGUMENT:
-            self.e.op("LOAD_DEREF", value=self.point.code.co_varnames[0])
-        else:
-            self.e.op("LOAD_FAST", value=parameter)
-
-    def _push(self, kept: _Kept) -> None:
-        if kept.variable is not None:
-            self.e.local(kept.variable)
-            self.e.op("DELETE_FAST", value=kept.variable)
-        elif kept.value is not None:
-            self.e.value(kept.value)
-        else:
-            raise CannotResume("a NULL cannot be passed on")
+    def _push(self, held: Held) -> None:
+        self.e.op("LOAD_FAST", value=held.variable)
+        self.e.op("DELETE_FAST", value=held.variable)
 
     def _passed(self, target: int, instructions: Sequence[Instruction]) -> tuple[str, ...]:
         """The locals that are bound after the instruction and that the rest may read."""
@@ -286,19 +291,3 @@ class _Ways:
             first = first_argument(point.code, target)
             bound &= live_locals(instructions)[target] | ({first} if first is not None else set())
         return tuple(name for name in point.code.co_varnames if name in bound)
-
-
-_NULL = _Kept(Slot.NULL)
-
-
-def _is_odd(value: Value) -> bool:
-    return isinstance(value, NullValue) or handled_exception(value) is not None
-
-
-def _keep(value: Value) -> _Kept:
-    if isinstance(value, NullValue):
-        return _NULL
-    handled = handled_exception(value)
-    if handled is not None:
-        return _Kept(Slot.HANDLED, handled)
-    return _Kept(Slot.VALUE, value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import builtins
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from types import CodeType
+from types import BuiltinFunctionType, CodeType
 from typing import Any
 
 from attrs import evolve
@@ -27,8 +27,8 @@ from ..sources import source as sources
 from ..values.base import NullValue, Value
 
 _BUILD = {"tuple": "BUILD_TUPLE", "list": "BUILD_LIST", "dict": "BUILD_MAP", "set": "BUILD_SET", "slice": "BUILD_SLICE"}
-_PLAIN_CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis))
-_HASH_BY_IDENTITY = object.__hash__
+_PLAIN_CONSTANTS = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), CodeType)
+_HASH_BY_IDENTITY: Any = object.__hash__
 
 
 class Pin:
@@ -70,7 +70,7 @@ class Emitter:
 
     def const(self, value: Any) -> None:
         """-> value, an immutable constant."""
-        if isinstance(value, (*_PLAIN_CONSTANTS, CodeType)):
+        if isinstance(value, _PLAIN_CONSTANTS):
             self.op("LOAD_CONST", value=value)
         else:
             self.pinned(value)
@@ -305,6 +305,14 @@ class Emitter:
         else:
             self.pop()
 
+    def release(self) -> None:
+        """Unbind every temporary that holds a value or a source; the values are gone for this code from here on."""
+        for name in (*self._values.values(), *self._paths.values()):
+            if name in self._temporaries:
+                self.op("DELETE_FAST", value=name)
+        self._values.clear()
+        self._paths.clear()
+
     # The end.
 
     def finish(self) -> CodeType:
@@ -317,7 +325,7 @@ class Emitter:
 def _hashes_safely(value: Any) -> bool:
     """Whether hashing and comparing `value` runs no code but CPython's own."""
     kind = type(value)
-    return kind.__hash__ is _HASH_BY_IDENTITY or isinstance(value, (*_PLAIN_CONSTANTS, CodeType)) or kind in _SAFE_KINDS
-
-
-_SAFE_KINDS = frozenset({type, type(len), type(_hashes_safely), type(builtins), type(str.join), type(object().__init__)})
+    if isinstance(value, (*_PLAIN_CONSTANTS, BuiltinFunctionType)):
+        return True
+    found: Any = kind.__hash__
+    return found is _HASH_BY_IDENTITY
