@@ -5,6 +5,7 @@ namespace flambeau {
 namespace {
 
 PyObject* raw_subscript(PyObject* base, PyObject* key, Evaluation& evaluation) {
+  evaluation.careful |= !PyDict_CheckExact(base);
   PyObject* found = PyObject_GetItem(base, key);
   return evaluation.own(found);
 }

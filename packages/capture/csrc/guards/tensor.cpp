@@ -4,7 +4,6 @@
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/functorch/DynamicLayer.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -12,6 +11,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "flambeau/errors.hpp"
@@ -106,7 +106,7 @@ struct AutocastDevice {
 constexpr at::DeviceType kAutocastDevices[] = {at::kCPU, at::kCUDA, at::kXPU, at::kHPU, at::kMPS, at::kMTIA, at::kMAIA};
 
 // Payload: (grad, inference, ((device, dtype), ...), autocast cache, deterministic, warn only, default dtype,
-// function modes, depth of dispatch modes, depth of functorch, torch function enabled).
+// function modes, depth of dispatch modes, whether a function transform is active, torch function enabled).
 class GlobalState final : public Leaf {
  public:
   GlobalState(PyObject* payload, int spec)
@@ -120,7 +120,7 @@ class GlobalState final : public Leaf {
         dtype_(c10::scalarTypeToTypeMeta(dtype_of(item(payload, 6)))),
         modes_(item(payload, 7)),
         dispatch_modes_(PyLong_AsLongLong(item(payload, 8))),
-        functorch_(PyLong_AsSize_t(item(payload, 9))) {
+        transforms_(item(payload, 9) == Py_True) {
     if (PyErr_Occurred()) throw PythonError();
     PyObject* on = item(payload, 2);
     for (Py_ssize_t i = 0; i < PyTuple_Size(on); ++i) {
@@ -162,14 +162,14 @@ class GlobalState final : public Leaf {
     }
     const bool enabled = PythonTorchFunctionTLS::get_disabled_state() == at::impl::TorchFunctionDisabledState::ENABLED;
     return enabled == torch_function_ && c10::impl::TorchDispatchModeTLS::stack_len() == dispatch_modes_ &&
-           at::functorch::getDynamicLayerStack().size() == functorch_;
+           c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) == transforms_;
   }
 
   bool grad_, inference_, cache_, deterministic_, warn_only_, torch_function_;
   caffe2::TypeMeta dtype_;
   PyObject* modes_;
   int64_t dispatch_modes_;
-  size_t functorch_;
+  bool transforms_;
   c10::DispatchKeySet enabled_;
   c10::DispatchKeySet watched_;
   std::vector<AutocastDevice> autocast_;

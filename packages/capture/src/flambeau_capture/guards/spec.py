@@ -171,7 +171,7 @@ class GlobalState(GuardSpec):
 
     `autocast` lists `(device type, dtype)` for the device types where autocast is on; `function_modes` are the objects
     on the `__torch_function__` mode stack, compared by identity (a default device set by `torch.set_default_device` is one),
-    `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `functorch_depth` the number of active function transforms.
+    `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `function_transform` whether one of functorch's (vmap, grad, …) is active.
     """
 
     grad_enabled: bool
@@ -183,7 +183,7 @@ class GlobalState(GuardSpec):
     default_dtype: torch.dtype
     function_modes: tuple[Any, ...]
     dispatch_modes: int
-    functorch_depth: int
+    function_transform: bool
     torch_function_enabled: bool
 
 

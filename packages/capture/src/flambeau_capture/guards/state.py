@@ -26,7 +26,7 @@ def current_state(position: Position | None = None) -> GlobalState:
             torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
         ),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
-        functorch_depth=_functorch_depth(),
+        function_transform=torch._C._functorch.peek_interpreter_stack() is not None,
         torch_function_enabled=torch._C._is_torch_function_enabled(),
         position=position,
     )
@@ -38,6 +38,3 @@ def _autocast_enabled(device: str) -> bool:
     except RuntimeError:
         return False
 
-
-def _functorch_depth() -> int:
-    return len(torch._C._functorch.get_interpreter_stack() or ())

@@ -1,0 +1,170 @@
+"""The guard check in Python: the twin of the native tree and its oracle in tests.
+
+In: specs and a frame's mappings. Out: the index of the first spec that does not hold, or -1. Slow, plain, and never entered on a hit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..sources.source import SourceError, resolve
+from . import spec as gs
+from .shape_program import compile_expression, run
+from .state import current_state
+
+
+class Frame:
+    """The mappings a source is resolved against."""
+
+    def __init__(self, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None) -> None:
+        self.locals, self.globals, self.builtins = f_locals, f_globals, builtins
+
+    def __getitem__(self, source: Any) -> Any:
+        return resolve(source, self.locals, self.globals, self.builtins)
+
+
+def check(
+    specs: Sequence[gs.GuardSpec], f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None
+) -> int:
+    """The first spec, in order, that does not hold; -1 when all hold. (The native tree checks in an order of its own.)"""
+    return next((i for i, spec in enumerate(specs) if not holds(spec, f_locals, f_globals, builtins)), -1)
+
+
+def holds(
+    spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None
+) -> bool:
+    """Whether one spec holds on a frame."""
+    frame = Frame(f_locals, f_globals, builtins)
+    try:
+        return _holds(spec, frame)
+    except SourceError:
+        return False
+
+
+def _holds(spec: gs.GuardSpec, frame: Frame) -> bool:
+    match spec:
+        case gs.GlobalState():
+            return _same_state(spec, current_state())
+        case gs.AliasOf(source=source, other=other):
+            return frame[source] is frame[other]
+        case gs.NoAlias(sources=sources):
+            return len({id(frame[source]) for source in sources}) == len(sources)
+        case gs.ShapeExpression(expression=expression, symbols=symbols):
+            program = compile_expression(expression, [name for name, _ in symbols])
+            return run(program, [frame[source] for _, source in symbols])
+        case gs.SourceGuard(source=source):
+            return _value_holds(spec, frame[source])
+    raise TypeError(f"unknown guard {type(spec).__name__}")
+
+
+def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
+    match spec:
+        case gs.TypeIs(cls=cls):
+            return type(value) is cls
+        case gs.IdentityIs(expected=expected):
+            return value is expected
+        case gs.ConstantIs(value=expected):
+            return same_constant(value, expected)
+        case gs.NotConstant(value=expected):
+            return not same_constant(value, expected)
+        case gs.TensorMatch():
+            return _tensor_matches(spec, value)
+        case gs.SequenceLength(length=length):
+            return hasattr(value, "__len__") and len(value) == length
+        case gs.DictKeys(keys=keys):
+            return isinstance(value, dict) and same_constant(tuple(value), tuple(keys))
+        case gs.Contains(key=key, present=present):
+            return isinstance(value, (dict, set, frozenset)) and (key in value) == present
+        case gs.SetEquals(members=members):
+            return isinstance(value, (set, frozenset)) and _same_members(value, members)
+        case gs.HasAttribute(attribute=attribute, present=present):
+            return hasattr(value, attribute) == present
+        case gs.FunctionIs(code=code):
+            return getattr(value, "__code__", None) is code
+        case gs.PythonCheck(predicate=predicate):
+            return _predicate_holds(predicate, value)
+    raise TypeError(f"unknown guard {type(spec).__name__}")
+
+
+def _predicate_holds(predicate: Any, value: Any) -> bool:
+    try:
+        return bool(predicate(value))
+    except Exception:
+        return False
+
+
+def _same_state(expected: gs.GlobalState, now: gs.GlobalState) -> bool:
+    """Equality, but for the cache switch where autocast is off, and modes go by identity."""
+    if expected.autocast and expected.autocast_cache != now.autocast_cache:
+        return False
+    if len(expected.function_modes) != len(now.function_modes):
+        return False
+    if any(a is not b for a, b in zip(expected.function_modes, now.function_modes)):
+        return False
+    names = (
+        "grad_enabled",
+        "inference_mode",
+        "autocast",
+        "deterministic",
+        "deterministic_warn_only",
+        "default_dtype",
+        "dispatch_modes",
+        "function_transform",
+        "torch_function_enabled",
+    )
+    return all(getattr(expected, name) == getattr(now, name) for name in names)
+
+
+def _tensor_matches(spec: gs.TensorMatch, value: Any) -> bool:
+    if type(value) is not spec.cls:
+        return False
+    now = gs.TensorMatch.of(spec.source, value)
+    return (
+        (spec.dtype, spec.device, spec.requires_grad, spec.dispatch_keys)
+        == (now.dtype, now.device, now.requires_grad, now.dispatch_keys)
+        and _extents_match(spec.sizes, now.sizes)
+        and (spec.strides is None or _extents_match(spec.strides, now.strides))
+    )
+
+
+def _extents_match(expected: tuple[int | None, ...], actual: tuple[int | None, ...] | None) -> bool:
+    return (
+        actual is not None
+        and len(expected) == len(actual)
+        and all(want is None or want == have for want, have in zip(expected, actual))
+    )
+
+
+def same_constant(left: Any, right: Any) -> bool:
+    """Exact equality of constants: types included, floats by bits, every nan equal to every nan; others by identity."""
+    if left is right:
+        return True
+    if type(left) is not type(right):
+        return False
+    if type(left) in (int, str, bytes) or isinstance(left, torch.device):
+        return bool(left == right)
+    if type(left) is float:
+        return _same_float(left, right)
+    if type(left) is complex:
+        return _same_float(left.real, right.real) and _same_float(left.imag, right.imag)
+    if isinstance(left, tuple):
+        return len(left) == len(right) and all(map(same_constant, left, right))
+    if isinstance(left, (set, frozenset)):
+        return _same_members(left, right)
+    if isinstance(left, (range, slice)):
+        return all(same_constant(getattr(left, n), getattr(right, n)) for n in ("start", "stop", "step"))
+    return False
+
+
+def _same_float(left: float, right: float) -> bool:
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return left == right and math.copysign(1, left) == math.copysign(1, right)
+
+
+def _same_members(left: Any, right: Any) -> bool:
+    return len(left) == len(right) and all(any(same_constant(a, b) for b in right) for a in left)

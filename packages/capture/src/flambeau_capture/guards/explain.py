@@ -1,0 +1,157 @@
+"""Why a guard fails, in words.
+
+In: a spec that does not hold and the frame it was checked on. Out: one sentence for the recompiles log, such as
+`tensor L['x'] size 0: expected 4, actual 5`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..sources.source import Source, SourceError, resolve
+from . import spec as gs
+from .check import holds
+from .state import current_state
+
+
+class GuardText:
+    """The guards of an entry as text, one a line; rendered only when somebody prints it."""
+
+    __slots__ = ("specs",)
+
+    def __init__(self, specs: tuple[gs.GuardSpec, ...]) -> None:
+        self.specs = specs
+
+    def __repr__(self) -> str:
+        return "\n".join(describe(spec) for spec in self.specs)
+
+
+def explain(
+    spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None
+) -> str:
+    """One sentence about a guard that failed on this frame, ending with the user's line where one is known."""
+
+    def value_of(source: Source) -> Any:
+        return resolve(source, f_locals, f_globals, builtins)
+
+    try:
+        words = _words(spec, value_of)
+    except SourceError as error:
+        words = f"{error} does not exist any more"
+    if holds(spec, f_locals, f_globals, builtins):
+        words = f"{describe(spec)} held again when it was looked at a second time"
+    if spec.position is not None:
+        file, line, function = spec.position
+        words += f" (assumed at {file}:{line} in {function})"
+    return words
+
+
+def describe(spec: gs.GuardSpec) -> str:
+    """The assumption as one line of Python-like text."""
+    match spec:
+        case gs.TypeIs(source=source, cls=cls):
+            return f"type({source}) is {cls.__qualname__}"
+        case gs.IdentityIs(source=source, expected=expected):
+            return f"{source} is <{type(expected).__name__} at {id(expected):#x}>"
+        case gs.ConstantIs(source=source, value=value):
+            return f"{source} == {value!r}"
+        case gs.NotConstant(source=source, value=value):
+            return f"{source} != {value!r}"
+        case gs.TensorMatch(source=source):
+            dims = ", ".join("?" if size is None else str(size) for size in spec.sizes)
+            grad = ", requires_grad" if spec.requires_grad else ""
+            return f"{source} is {spec.cls.__name__}({str(spec.dtype).removeprefix('torch.')}[{dims}], {spec.device}{grad})"
+        case gs.SequenceLength(source=source, length=length):
+            return f"len({source}) == {length}"
+        case gs.DictKeys(source=source, keys=keys):
+            return f"list({source}) == {list(keys)!r}"
+        case gs.Contains(source=source, key=key, present=present):
+            return f"{key!r} {'in' if present else 'not in'} {source}"
+        case gs.SetEquals(source=source, members=members):
+            return f"{source} == {set(members)!r}"
+        case gs.HasAttribute(source=source, attribute=attribute, present=present):
+            return f"{'' if present else 'not '}hasattr({source}, {attribute!r})"
+        case gs.FunctionIs(source=source, code=code):
+            return f"{source}.__code__ is {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+        case gs.AliasOf(source=source, other=other):
+            return f"{source} is {other}"
+        case gs.NoAlias(sources=sources):
+            return f"no two of {len(sources)} tensors are the same object"
+        case gs.ShapeExpression(expression=expression, symbols=symbols):
+            return f"{expression} where " + ", ".join(f"{name} = {source}" for name, source in symbols)
+        case gs.PythonCheck(source=source, description=description):
+            return f"{description} of {source}"
+        case gs.GlobalState():
+            return "torch's global state"
+    return type(spec).__name__
+
+
+def _words(spec: gs.GuardSpec, value_of: Any) -> str:
+    match spec:
+        case gs.GlobalState():
+            return _state_words(spec)
+        case gs.TensorMatch(source=source):
+            return _tensor_words(spec, value_of(source))
+        case gs.TypeIs(source=source, cls=cls):
+            return f"type of {source}: expected {cls.__qualname__}, actual {type(value_of(source)).__qualname__}"
+        case gs.ConstantIs(source=source, value=value):
+            return f"{source}: expected {value!r}, actual {_short(value_of(source))}"
+        case gs.SequenceLength(source=source, length=length):
+            value = value_of(source)
+            actual = len(value) if hasattr(value, "__len__") else f"a {type(value).__name__}"
+            return f"len({source}): expected {length}, actual {actual}"
+        case gs.DictKeys(source=source, keys=keys):
+            return f"keys of {source}: expected {list(keys)!r}, actual {_short(list(value_of(source)))}"
+        case gs.AliasOf(source=source, other=other):
+            return f"{source} and {other} were one object and are two now"
+        case gs.NoAlias(sources=sources):
+            return _alias_words(sources, value_of)
+        case gs.ShapeExpression(expression=expression, symbols=symbols):
+            values = ", ".join(f"{name} = {source} = {value_of(source)!r}" for name, source in symbols)
+            return f"{expression} is false for {values}"
+        case gs.SourceGuard(source=source):
+            return f"{describe(spec)} does not hold: actual {_short(value_of(source))}"
+    return f"{describe(spec)} does not hold"
+
+
+def _tensor_words(spec: gs.TensorMatch, value: Any) -> str:
+    name = f"tensor {spec.source}"
+    if type(value) is not spec.cls:
+        return f"{name} type: expected {spec.cls.__qualname__}, actual {type(value).__qualname__}"
+    now = gs.TensorMatch.of(spec.source, value)
+    for field in ("dtype", "device", "requires_grad"):
+        if getattr(spec, field) != getattr(now, field):
+            return f"{name} {field}: expected {getattr(spec, field)}, actual {getattr(now, field)}"
+    if len(spec.sizes) != len(now.sizes):
+        return f"{name} dimensions: expected {len(spec.sizes)}, actual {len(now.sizes)}"
+    for kind, expected, actual in (("size", spec.sizes, now.sizes), ("stride", spec.strides, now.strides)):
+        for dim, (want, have) in enumerate(zip(expected or (), actual or ())):
+            if want is not None and want != have:
+                return f"{name} {kind} {dim}: expected {want}, actual {have}"
+    keys = torch._C.DispatchKeySet.from_raw_repr(spec.dispatch_keys), torch._C._dispatch_keys(value)
+    return f"{name} dispatch keys: expected {keys[0]}, actual {keys[1]}"
+
+
+def _state_words(spec: gs.GlobalState) -> str:
+    now = current_state()
+    names = [a for a in gs.GlobalState.__slots__ if a in {f.name for f in gs.GlobalState.__attrs_attrs__}]
+    changed = [n for n in names if getattr(spec, n) != getattr(now, n)]
+    parts = [f"{n}: expected {getattr(spec, n)}, actual {getattr(now, n)}" for n in changed]
+    return "global state " + ("; ".join(parts) or "changed")
+
+
+def _alias_words(sources: tuple[Source, ...], value_of: Any) -> str:
+    seen: dict[int, Source] = {}
+    for source in sources:
+        first = seen.setdefault(id(value_of(source)), source)
+        if first is not source:
+            return f"{first} and {source} are the same object and were two"
+    return "two tensors are the same object"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,138 @@
+"""The frame hook's Python side: regions, and the translation between the compiler's answers and native entries.
+
+In: a callable and a callback `FrameInfo -> RunGraph | RunCode | Skip | SkipAlways`. Out: a native `Region`, called like the callable::
+
+    region = make_region(model_step, capture_frame_callback, Config())
+    region(x)         # first call: the callback compiles; later calls: guards, then compiled code
+
+Rules. The hook is installed only while a region runs. While the callback runs, frames of that thread are not looked at. A second thread
+that meets a frame which is being compiled runs it in eager. Generators and coroutines are never replaced; frames they call are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from . import cache, log
+from .config import Config
+from .errors import GuardSelfCheckError, RecompileLimitError
+from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
+from .guards.build import build
+from .guards.explain import GuardText, explain
+from .native import _C
+
+Region = _C.Region
+Disabled = _C.Disabled
+
+_VARIADIC = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
+
+
+def make_region(callable: Callable[..., Any], callback: Callback, config: Config | None = None) -> _C.Region:
+    """A region around `callable`: same signature, name and docstring; `__wrapped__` is the callable itself."""
+    options = config or Config()
+    region = _C.Region(callable, _Handler(callback, options), options.recompile_limit)
+    functools.update_wrapper(region, callable, updated=())
+    region.__wrapped__ = callable
+    cache.remember(region)
+    return region
+
+
+def call_disabled(function: Callable[..., Any], *, recursive: bool = True) -> _C.Disabled:
+    """Wrap a callable so that its frame is not captured, and, with `recursive`, no frame called from it either."""
+    wrapper = _C.Disabled(function, recursive)
+    functools.update_wrapper(wrapper, function, updated=())
+    wrapper.__wrapped__ = function
+    return wrapper
+
+
+def flatten(code: CodeType) -> CodeType:
+    """The same code with every parameter positional, `*args` and `**kwargs` included, so that a frame's values can be handed over."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    return code.replace(
+        co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~_VARIADIC
+    )
+
+
+class _Handler:
+    """What the native region asks about a frame that no entry covers.
+
+    Answers in the form `csrc/code_cache.cpp` reads: None (skip), False or True (skip always, True: and what it calls), or a tuple.
+    """
+
+    __slots__ = ("callback", "config")
+
+    def __init__(self, callback: Callback, config: Config) -> None:
+        self.callback = callback
+        self.config = config
+
+    def __call__(
+        self,
+        code: CodeType,
+        f_locals: Mapping[str, Any],
+        f_globals: dict[str, Any],
+        builtins: Mapping[str, Any] | None,
+        closure: tuple[CellType, ...] | None,
+        function: FunctionType,
+        trees: tuple[_C.GuardTree, ...],
+        over_limit: bool,
+    ) -> Any:
+        frame = FrameInfo(code, f_locals, f_globals, builtins or {}, closure, function, len(trees))
+        if trees:
+            self.tell_misses(frame, trees, over_limit)
+        if over_limit:
+            return None
+        match self.callback(frame):
+            case Skip():
+                return None
+            case SkipAlways(recursive=recursive):
+                return recursive
+            case RunCode() as answer:
+                tree, _ = _checked_tree(frame, answer)
+                return "code", tree, flatten(answer.code), answer
+            case RunGraph() as answer:
+                tree, slots = _checked_tree(frame, answer)
+                boxed = bool(getattr(answer.compiled, "_boxed_call", False))
+                return "graph", tree, answer.compiled, boxed, slots, answer.outputs, answer
+            case other:
+                raise TypeError(f"a frame callback must answer RunGraph, RunCode, Skip or SkipAlways, not {other!r}")
+
+    def tell_misses(self, frame: FrameInfo, trees: tuple[_C.GuardTree, ...], over_limit: bool) -> None:
+        """Log why each entry does not fit; raise where the options say so."""
+        reasons = [reason for tree in trees if (reason := failure(tree, frame)) is not None]
+        event = log.RECOMPILE_LIMIT if over_limit else log.RECOMPILE
+        words = {"function": frame.code.co_qualname, "file": frame.code.co_filename, "line": frame.code.co_firstlineno}
+        if over_limit:
+            log.logger.warning(event, **words, limit=self.config.recompile_limit, reasons=reasons)
+        else:
+            log.logger.info(event, **words, entries=len(trees), reasons=reasons)
+        listed = "".join(f"\n  - {reason}" for reason in reasons)
+        if over_limit and self.config.fail_on_recompile_limit:
+            limit = self.config.recompile_limit
+            raise RecompileLimitError(f"{frame.code.co_qualname} reached its limit of {limit} compiled entries{listed}")
+        if self.config.error_on_recompile:
+            raise RecompileLimitError(f"{frame.code.co_qualname} would be compiled again{listed}")
+
+
+def failure(tree: _C.GuardTree, frame: FrameInfo) -> str | None:
+    """In words, the first guard of a tree that does not hold on a frame; None when all hold."""
+    index = tree.check(frame.locals, frame.globals, frame.builtins)
+    if index == -1:
+        return None
+    if index >= len(tree.specs):
+        return "an input of the graph cannot be reached"
+    return explain(tree.specs[index], frame.locals, frame.globals, frame.builtins)
+
+
+def _checked_tree(frame: FrameInfo, answer: RunCode | RunGraph) -> tuple[_C.GuardTree, tuple[int, ...]]:
+    """Build the guards and see that they hold on the frame they were made from."""
+    inputs = answer.inputs if isinstance(answer, RunGraph) else ()
+    tree, slots = build(answer.guards, frame.code, inputs)
+    reason = failure(tree, frame)
+    if reason is not None:
+        raise GuardSelfCheckError(f"fresh guards of {frame.code.co_qualname} do not hold: {reason}")
+    log.logger.debug(log.GUARDS, function=frame.code.co_qualname, guards=GuardText(answer.guards))
+    return tree, slots

@@ -1,0 +1,103 @@
+"""Which frames are captured: one table of places, one function.
+
+In: a code object. Out: a `Decision`. A frame that is *traced* becomes the root of a capture; a *skipped* one runs in eager and frames it
+calls are looked at; under an *opaque* one nothing is looked at. Inlining decisions may ask the same table through `owner_of`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import sysconfig
+from enum import Enum
+from pathlib import Path
+from types import CodeType
+from typing import Final
+
+
+class Decision(Enum):
+    """What to do with a frame that starts inside a region."""
+
+    TRACE = "trace"
+    SKIP = "skip"
+    OPAQUE = "opaque"
+
+
+class Owner(Enum):
+    """Whose code a file is."""
+
+    USER = "user"
+    TORCH_MODULE = "torch module"
+    TORCH = "torch"
+    STANDARD_LIBRARY = "standard library"
+    FLAMBEAU = "flambeau"
+    GENERATED = "generated"
+
+
+# Files of torch that hold Python written against torch's public operators, so capture looks inside.
+_TRACED_IN_TORCH: Final = (
+    "nn/modules/",
+    "nn/utils/parametrize.py",
+    "nn/utils/parametrizations.py",
+    "nn/utils/stateless.py",
+    "nn/attention/",
+    "optim/",
+    "distributions/",
+    "ao/nn/",
+    "_refs/",
+    "functional.py",
+    "nn/functional.py",
+    "nn/init.py",
+    "utils/checkpoint.py",
+    "amp/",
+)
+_DECISIONS: Final = {
+    Owner.USER: Decision.TRACE,
+    Owner.TORCH_MODULE: Decision.TRACE,
+    Owner.TORCH: Decision.OPAQUE,
+    Owner.STANDARD_LIBRARY: Decision.SKIP,
+    Owner.FLAMBEAU: Decision.OPAQUE,
+    Owner.GENERATED: Decision.TRACE,
+}
+
+
+def decide(code: CodeType) -> Decision:
+    """What to do with a frame of this code as a root."""
+    if code.co_name in ("<module>", "<genexpr>"):
+        return Decision.SKIP
+    return _DECISIONS[owner_of(code.co_filename)]
+
+
+@functools.lru_cache(maxsize=4096)
+def owner_of(filename: str) -> Owner:
+    """Whose file this is; a file in site-packages that is nobody else's is the user's."""
+    if filename.startswith("<frozen"):
+        return Owner.STANDARD_LIBRARY
+    if filename.startswith("<"):
+        return Owner.GENERATED
+    torch_root = _package_root("torch")
+    if torch_root and filename.startswith(torch_root):
+        inside = filename[len(torch_root) :]
+        return Owner.TORCH_MODULE if inside.startswith(_TRACED_IN_TORCH) else Owner.TORCH
+    if filename.startswith(_flambeau_roots()):
+        return Owner.FLAMBEAU
+    if "site-packages" not in filename and filename.startswith(_standard_library()):
+        return Owner.STANDARD_LIBRARY
+    return Owner.USER
+
+
+@functools.cache
+def _package_root(name: str) -> str:
+    spec = importlib.util.find_spec(name)
+    return "" if spec is None or spec.origin is None else str(Path(spec.origin).parent) + "/"
+
+
+def _flambeau_roots() -> tuple[str, ...]:
+    names = ("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime")
+    return tuple(root for name in names if name in sys.modules and (root := _package_root(name)))
+
+
+@functools.cache
+def _standard_library() -> str:
+    return sysconfig.get_path("stdlib") + "/"
