@@ -78,6 +78,8 @@ def install() -> None:
         if not np.all(condition.data):
             raise IndexError(message)
 
+    # Assertions exist in debug mode only.
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
     builder.cast_impl = cast_impl
     builder.create_assert = create_assert
     interpreter.ReduceOps.generic_reduce = _generic_reduce
@@ -90,7 +92,10 @@ def _round_to_bfloat16(data: np.ndarray) -> np.ndarray:
 
 
 def _combine(op: Any, left: list[np.ndarray], right: list[np.ndarray], inputs: Any) -> list[np.ndarray]:
-    blocks = [op.to_tensor(np.ascontiguousarray(part), block.dtype) for part, block in zip([*left, *right], [*inputs, *inputs])]
+    blocks = [
+        op.to_tensor(np.ascontiguousarray(part), block.dtype)
+        for part, block in zip([*left, *right], [*inputs, *inputs])
+    ]
     answer = op.combine_fn.fn(*blocks)
     parts = answer if isinstance(answer, tuple) else (answer,)
     return [np.broadcast_to(part.handle.data, left[0].shape) for part in parts]
@@ -122,8 +127,9 @@ def _generic_scan(self: Any, inputs: Any) -> list[Any]:
     parts = [np.moveaxis(block.handle.data, self.axis, -1) for block in inputs]
     distance, size = 1, parts[0].shape[-1]
     while distance < size:
-        joined = _combine(self, [p[..., :-distance] for p in parts], [p[..., distance:] for p in parts], inputs)
-        parts = [np.concatenate([p[..., :distance], j], axis=-1) for j, p in zip(joined, parts)]
+        # Blocks are powers of two long: combine whole rows and keep the start, which has nothing before it.
+        joined = _combine(self, [np.roll(p, distance, axis=-1) for p in parts], parts, inputs)
+        parts = [np.concatenate([p[..., :distance], j[..., distance:]], axis=-1) for j, p in zip(joined, parts)]
         distance *= 2
     moved = (np.ascontiguousarray(np.moveaxis(part, -1, self.axis)) for part in parts)
     return [self.to_tensor(data, block.dtype) for data, block in zip(moved, inputs)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from flambeau_inductor.codegen.triton import Config, kernel_text, module_source
+from flambeau_inductor.codegen.triton import Config, generated, kernel_text, translation_unit
 from flambeau_inductor.expr import Expr, evaluate
 from flambeau_inductor.ir.kernel import KernelBody, Statement
 from flambeau_inductor.ir.layout import Buffer, Layout
@@ -36,12 +36,8 @@ def make_body(
 
 def request(body: KernelBody, config: Config | None = None) -> CompileRequest:
     """What compiling ``body`` for a GPU takes."""
-    text = kernel_text(body, config=config)
-    constexprs = {f"{p.upper()}BLOCK": size for p, size in text.config.blocks.items()}
-    return CompileRequest(
-        module_source([text]), text.entry, dict(text.signature), constexprs, text.divisible, text.config.num_warps,
-        asserts=text.asserts,
-    )  # fmt: skip
+    kernel = generated(kernel_text(body, config=config))
+    return CompileRequest.from_meta(translation_unit([kernel]), kernel.name, kernel.meta)
 
 
 def run(
@@ -50,18 +46,14 @@ def run(
     values: dict[Expr | str, float] | None = None,
     config: Config | None = None,
 ) -> str:
-    """Run ``body`` on ``tensors`` (by storage name), sizes and parameters in ``values``; the source that was run."""
+    """Run ``body`` on ``tensors`` (by buffer name), sizes and parameters in ``values``; the source that was run."""
     values = values or {}
-    text = kernel_text(body, config=config)
-    meta = {
-        "signature": text.signature,
-        "constexprs": {f"{p.upper()}BLOCK": size for p, size in text.config.blocks.items()},
-    }
-    args = launch_arguments(meta, [tensors[name] for name in text.buffers], [values[s] for s in text.scalars])
-    grid = tuple(evaluate(part, lambda s: int(values[s])) for part in text.grid)
-    source = module_source([text])
+    kernel = generated(kernel_text(body, config=config))
+    args = launch_arguments(kernel.meta, [tensors[name] for name in kernel.buffers], [values[s] for s in kernel.scalars])
+    extent = evaluate(kernel.extent, lambda s: int(values[s]))
+    source = translation_unit([kernel])
     try:
-        run_interpreted(source, text.entry, grid, args)  # type: ignore[arg-type]
+        run_interpreted(source, kernel.name, (extent, 1, 1), args)
     except Exception:
         print(source)
         raise

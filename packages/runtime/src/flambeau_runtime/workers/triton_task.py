@@ -8,6 +8,7 @@ Only the standard library is imported at the top: a worker that compiles never p
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import linecache
 import os
@@ -18,6 +19,7 @@ from typing import Any
 INTERPRET_VARIABLE = "TRITON_INTERPRET"
 
 
+@functools.lru_cache(maxsize=4096)
 def load_entry(source: str, entry: str) -> Any:
     """The jit function ``entry`` of the module text ``source``.
 

@@ -2,7 +2,7 @@
 
 from .errors import UnsupportedKernel
 from .kernel import KernelText, kernel_text
-from .module import GeneratedKernel, generate, module_source, unsupported
+from .module import FLAGS, generate, generated, translation_unit, unsupported
 from .options import Config
 
-__all__ = ["Config", "GeneratedKernel", "KernelText", "UnsupportedKernel", "generate", "kernel_text", "module_source", "unsupported"]
+__all__ = ["FLAGS", "Config", "KernelText", "UnsupportedKernel", "generate", "generated", "kernel_text", "translation_unit", "unsupported"]

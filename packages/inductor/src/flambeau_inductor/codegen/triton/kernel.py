@@ -27,7 +27,7 @@ from . import options, reduction
 from .errors import UnsupportedKernel
 from .options import Config
 from .passes import Plan, is_inner, plan, values_of
-from .types import HALVES, signature_text
+from .types import HALVES, signature_text, type_text
 from .values import NO_DIMS, Dims, Emitter, Scope, Value
 
 _INT32 = 2**31 - 1
@@ -37,8 +37,8 @@ _INT32 = 2**31 - 1
 class KernelText:
     """A generated kernel.
 
-    ``buffers`` and ``scalars`` are the arguments in order: storage names, then symbols or parameter names. ``signature`` maps
-    their parameter names to Triton's types; ``grid`` has three expressions over the symbols.
+    ``buffers`` and ``scalars`` are the arguments in order: one buffer of each storage, then symbols or parameter names.
+    ``signature`` maps their parameter names to Triton's types; ``programs`` is the size of the grid.
     """
 
     entry: str
@@ -50,7 +50,7 @@ class KernelText:
     signature: Mapping[str, str]
     divisible: tuple[str, ...]
     config: Config
-    grid: tuple[Expr, Expr, Expr]
+    programs: Expr
     asserts: bool
     moved: Expr
 
@@ -125,13 +125,20 @@ class _Generator:
         stored = {self.storage[s.buffer] for s in self.body.statements if isinstance(s, Store)}
         loaded = {self.storage[n.buffer] for s in self.body.statements for n in loads(*values_of(s))}
         names: dict[str, str] = {}
+        first: dict[str, str] = {}
         counts: dict[str, int] = {}
-        for storage in self.storage.values():
+        for buffer, storage in self.storage.items():
             if storage not in names:
                 kind = "inout" if storage in stored & loaded else "out" if storage in stored else "in"
                 names[storage] = f"{kind}{counts.get(kind, 0)}"
+                first[storage] = buffer
                 counts[kind] = counts.get(kind, 0) + 1
-        return tuple(names), {name: names[storage] for name, storage in self.storage.items()}
+        pointers = {}
+        for buffer, storage in self.storage.items():
+            same = self.dtypes[buffer] is self.dtypes[first[storage]]
+            pointers[buffer] = names[storage] if same else f"{names[storage]}_as_{signature_text(self.dtypes[buffer])}"
+        self.parameters = {names[storage]: self.dtypes[buffer] for storage, buffer in first.items()}
+        return tuple(first.values()), pointers
 
     def _name_scalars(self) -> dict[str, str]:
         names: dict[str, str] = {}
@@ -165,7 +172,8 @@ class _Generator:
         kind = "poi" if self.space.tile("r") is None else "per" if self.config.persistent else "red"
         entry = name or f"triton_{kind}_{self.body.name}"
         parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
-        lines = ["@triton.jit", f"def {entry}({', '.join(parameters)}):", *("    " + text for text in body)]
+        comments = [f"# {line}" for stack in self.body.stacks[:4] for line in stack.splitlines()]
+        lines = [*comments, "@triton.jit", f"def {entry}({', '.join(parameters)}):", *("    " + text for text in body)]
         return KernelText(
             entry=entry,
             source="\n".join(lines) + "\n",
@@ -176,7 +184,7 @@ class _Generator:
             signature=self._signature(),
             divisible=self._divisible(),
             config=self.config,
-            grid=self._grid(),
+            programs=self._programs(),
             asserts=emitter.asserts,
             moved=self._moved(),
         )
@@ -185,7 +193,12 @@ class _Generator:
         """Program ids, tile indices and masks."""
         wide = ".to(tl.int64)" if self.index_bits == 64 else ""
         tiles = [tile for tile in self.space.tiles if tile.prefix != "r"]
-        lines = [f"pid = tl.program_id(0){wide}"]
+        lines = [
+            f"{pointer} = {pointer.split('_as_')[0]}.to(tl.pointer_type({type_text(self.dtypes[buffer])}))"
+            for buffer, pointer in self.pointers.items()
+            if pointer not in self.parameters
+        ]
+        lines.append(f"pid = tl.program_id(0){wide}")
         numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}
         programs = {"x": "pid"}
         if len(tiles) == 2:
@@ -262,7 +275,7 @@ class _Generator:
         lines = [f"for start in tl.range(0, {numel}, RBLOCK):", f"    ri = start + {self._range('r')}{wide}"]
         if "r" in self.masks:
             lines.append(f"    {self.masks['r']} = ri < {numel}")
-        self.emitter.scopes[0].lines += [*lines, *("    " + text for text in scope.lines)]
+        self.emitter.scopes[0].lines.extend([*lines, *("    " + text for text in scope.lines)])
         # What a loop stored cannot be forwarded to another loop: its variables hold the last block only.
         self.emitter.stored = {key: value for key, value in self.emitter.stored.items() if "r" not in value.dims}
 
@@ -301,12 +314,7 @@ class _Generator:
     # -- the call --------------------------------------------------------------------------------------------------------
 
     def _signature(self) -> dict[str, str]:
-        by_storage: dict[str, str] = {}
-        for buffer in self.body.buffers:
-            pointer = "*" + signature_text(buffer.layout.dtype)
-            if by_storage.setdefault(buffer.storage, pointer) != pointer:
-                raise UnsupportedKernel(f"{buffer.storage} is used with two dtypes")
-        signature = {self.pointers[storage]: text for storage, text in by_storage.items()}
+        signature = {name: "*" + signature_text(dtype) for name, dtype in self.parameters.items()}
         parameters = {n.args[0]: n.dtype for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "parameter"}
         for scalar in self.body.scalars:
             if isinstance(scalar, str):
@@ -322,17 +330,17 @@ class _Generator:
         aligned: dict[str, bool] = {}
         for buffer in self.body.buffers:
             offset = buffer.layout.offset * buffer.layout.dtype.itemsize
-            whole = offset.is_int and int(offset) % 16 == 0
-            aligned[buffer.storage] = aligned.get(buffer.storage, True) and whole
-        return tuple(self.pointers[storage] for storage, whole in aligned.items() if whole)
+            name = self.pointers[buffer.name].split("_as_")[0]
+            aligned[name] = aligned.get(name, True) and offset.is_int and int(offset) % 16 == 0
+        return tuple(name for name, whole in aligned.items() if whole)
 
-    def _grid(self) -> tuple[Expr, Expr, Expr]:
+    def _programs(self) -> Expr:
         total: Expr = ONE
         for tile in self.space.tiles:
             if tile.prefix != "r":
                 block = self.config.blocks[tile.prefix]
                 total = total * ((tile.numel + (block - 1)) // block)
-        return (total, ONE, ONE)
+        return total
 
     def _moved(self) -> Expr:
         """About how many bytes one launch reads and writes."""

@@ -1,24 +1,22 @@
-"""Several kernels as one Triton module, in the terms of an artifact.
+"""Several kernels as one Triton module.
 
-In: kernel bodies. Out: a ``Library`` of language ``"triton"`` and, for each body, a ``Kernel`` record with the storage names
-and scalars of its arguments in order, and its grid. The module's text needs triton only.
+In: kernel bodies. Out: ``GeneratedKernel`` records, and the text of the module that holds them, which needs triton only.
+The grid of every kernel is ``(extent, 1, 1)``: the programs of all tiles are numbered through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from attrs import frozen
-from flambeau_runtime.artifact import Kernel, Library
-
 from ... import expr as ex
-from ...expr import Expr
 from ...ir.kernel import KernelBody
+from ..kernel import GeneratedKernel
 from .errors import UnsupportedKernel
 from .helpers import helper_sources
 from .kernel import KernelText, kernel_text
 
+#: Extra flags of a library (none: numbers of warps and the like belong to the kernels).
+FLAGS: tuple[str, ...] = ()
 _PREAMBLE = """\
 import triton
 import triton.language as tl
@@ -26,32 +24,17 @@ import triton.language as tl
 _LIBDEVICE = "from triton.language.extra import libdevice\n"
 
 
-@frozen
-class GeneratedKernel:
-    """A kernel and how to call it: ``buffers`` are storage names, ``scalars`` symbols or parameter names, in argument order;
-    ``grid`` are expressions over the symbols."""
-
-    kernel: Kernel
-    body: KernelBody
-    buffers: tuple[str, ...]
-    scalars: tuple[Expr | str, ...]
-    grid: tuple[Expr, Expr, Expr]
-
-
-def generate(bodies: Sequence[KernelBody], library: int = 0, name: str = "kernels") -> tuple[Library, tuple[GeneratedKernel, ...]]:
-    """One library with a kernel for each body; ``library`` is its place in the artifact.
-
-    Raises UnsupportedKernel; ask ``unsupported`` first.
-    """
-    texts: list[KernelText] = []
+def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
+    """Triton for every kernel, in order. Raises UnsupportedKernel; ask ``unsupported`` first."""
+    kernels: list[GeneratedKernel] = []
     taken: set[str] = set()
     for body in bodies:
         text = kernel_text(body)
         if text.entry in taken:
             text = kernel_text(body, name=f"{text.entry}_{len(taken)}")
         taken.add(text.entry)
-        texts.append(text)
-    return Library(name, "triton", module_source(texts)), tuple(_record(text, library) for text in texts)
+        kernels.append(generated(text))
+    return kernels
 
 
 def unsupported(body: KernelBody) -> str | None:
@@ -63,27 +46,27 @@ def unsupported(body: KernelBody) -> str | None:
     return None
 
 
-def module_source(texts: Sequence[KernelText]) -> str:
-    """The module that holds ``texts`` and the helpers they call."""
-    helpers = helper_sources(frozenset().union(*(text.helpers for text in texts)))
-    parts = [*helpers, *(text.source for text in texts)]
+def translation_unit(kernels: Sequence[GeneratedKernel]) -> str:
+    """The module that holds ``kernels`` and the helper functions they call."""
+    helpers = helper_sources({name for kernel in kernels for name in kernel.meta["helpers"]})
+    parts = [*helpers, *(kernel.source for kernel in kernels)]
     library = _LIBDEVICE if any("libdevice." in part for part in parts) else ""
     return "\n\n".join([_PREAMBLE + library, *parts])
 
 
-def _record(text: KernelText, library: int) -> GeneratedKernel:
+def generated(text: KernelText) -> GeneratedKernel:
+    """A kernel's text in the terms of ``program``: ``meta`` is what compiling and launching it takes."""
     body = text.body
-    dtypes: dict[str, torch.dtype] = {}
-    for buffer in body.buffers:
-        dtypes.setdefault(buffer.storage, buffer.layout.dtype)
-    kernel = Kernel(
+    dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
+    return GeneratedKernel(
         name=text.entry,
-        library=library,
-        entry=text.entry,
-        buffers=len(text.buffers),
-        scalars=len(text.scalars),
-        dtypes=tuple(dtypes[storage] for storage in text.buffers),
+        source=text.source,
+        buffers=text.buffers,
+        dtypes=tuple(dtypes[name] for name in text.buffers),
+        scalars=text.scalars,
         scalar_kinds="".join("f" if kind == "fp64" else "i" for kind in list(text.signature.values())[len(text.buffers) :]),
+        extent=text.programs,
+        grain=1,
         checks=("index out of range",) if text.asserts else (),
         meta={
             "signature": dict(text.signature),
@@ -92,9 +75,8 @@ def _record(text: KernelText, library: int) -> GeneratedKernel:
             "num_warps": text.config.num_warps,
             "num_stages": text.config.num_stages,
             "asserts": text.asserts,
+            "helpers": sorted(text.helpers),
             "bytes": ex.hint(text.moved),
             "origins": list(body.origins),
-            "stack": list(body.stacks),
         },
     )
-    return GeneratedKernel(kernel, body, text.buffers, text.scalars, text.grid)

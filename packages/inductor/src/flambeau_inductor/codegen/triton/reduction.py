@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from attrs import frozen
 
+from ...expr import ZERO
 from ...ir.kernel import Reduce, ScanStep
 from .errors import UnsupportedKernel
 from .types import highest, literal, lowest, number, type_text
@@ -49,8 +50,13 @@ _LAST_POSITION = 2**31 - 1
 
 def _block_value(emitter: Emitter, statement: Reduce | ScanStep) -> Value:
     """The statement's value over a whole block, the identity in lanes outside."""
+    dtype = accumulator_dtype(statement.kind, statement.value.dtype)
+    r = emitter.space.tile("r")
+    if r is not None and r.numel is ZERO:
+        # Nothing to reduce: what the value loads need not exist.
+        first = number(identity(statement.kind, dtype))
+        return emitter.define(f"tl.full({emitter.shape(BLOCK)}, {first}, {type_text(dtype)})", BLOCK, dtype)
     value = emitter.emit(statement.value)
-    dtype = accumulator_dtype(statement.kind, value.dtype)
     value = emitter.convert(value, dtype)
     text = emitter.broadcast(value.text, value.dims, BLOCK)
     if "r" in emitter.masks:
