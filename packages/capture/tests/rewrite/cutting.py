@@ -102,10 +102,10 @@ def _hand_over(e, code, index, stack, bound, maybe):
         values.insert(0, NULL if stack[at] else value)
     locals_ = {}
     for name in code.co_varnames:
-        if name in bound and name not in code.co_cellvars:
+        if name in bound and name not in (*code.co_cellvars, *code.co_freevars):
             locals_[name] = Held()
             e.bind(locals_[name], name)
-    for name in code.co_cellvars:
+    for name in (*code.co_cellvars, *code.co_freevars):
         locals_[name] = Held()
         temp = e.temp()
         e.op("LOAD_CLOSURE", value=name)
@@ -152,7 +152,8 @@ def _states(code: CodeType):
             if stack[-1]:
                 bound, maybe = bound - {i.value}, maybe
         elif i.name in ("DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
-            cleared_null = i.value not in bound
+            boxed = (*code.co_cellvars, *code.co_freevars)
+            cleared_null = i.value not in bound and i.value not in boxed
             bound, maybe = bound - {i.value}, maybe - {i.value}
         what = effect(i)
         keep = stack[: len(stack) - what.pops]
@@ -160,8 +161,6 @@ def _states(code: CodeType):
         if i.name == "PUSH_NULL":
             new = (*stack, True)
         elif i.name == "LOAD_FAST_AND_CLEAR":
-            if not cleared_null and i.value in code.co_cellvars:
-                raise CannotCut("raw cells")
             new = (*stack, cleared_null)
         elif i.name in ("LOAD_METHOD", "LOAD_SUPER_METHOD"):
             new = (*keep, True, False) if BEHAVIOUR.null_below_callable else (*keep, False, True)

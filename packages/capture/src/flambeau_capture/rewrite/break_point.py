@@ -93,9 +93,9 @@ def _stack(code: CodeType, exit_: Break) -> tuple[Place, ...]:
 
 
 def _needed(code: CodeType, exit_: Break, instructions: Sequence[Instruction]) -> tuple[str, ...]:
-    """Locals to restore, in the order of the frame's variables; cells always."""
-    cells = code.co_cellvars
-    plain = [name for name in code.co_varnames if name not in cells and name not in code.co_freevars]
+    """Locals to restore, in the order of the frame's variables; cells always, free variables where the break names them."""
+    cells = (*code.co_cellvars, *(name for name in code.co_freevars if name in exit_.locals))
+    plain = [name for name in code.co_varnames if name not in code.co_cellvars and name not in code.co_freevars]
     if sees_locals(code):
         return (*(name for name in plain if name in exit_.locals), *cells)
     wanted = set(live_locals(instructions)[exit_.instruction])
@@ -282,11 +282,11 @@ class _Ways:
         """The locals that are bound after the instruction and that the rest may read."""
         point = self.point
         i = point.instruction
-        bound = {name for name in point.needed if name not in point.code.co_cellvars}
-        if i.name == "STORE_FAST" and i.value not in point.code.co_cellvars:
-            bound.add(i.value)
-        elif i.name == "DELETE_FAST":
+        bound = set(point.needed) - set(point.code.co_cellvars) - set(point.code.co_freevars)
+        if i.name == "DELETE_FAST" or (i.name == "STORE_FAST" and point.stack[-1].slot is Slot.NULL):
             bound.discard(i.value)
+        elif i.name == "STORE_FAST" and i.value not in point.code.co_cellvars:
+            bound.add(i.value)
         if not sees_locals(point.code):
             first = first_argument(point.code, target)
             bound &= live_locals(instructions)[target] | ({first} if first is not None else set())

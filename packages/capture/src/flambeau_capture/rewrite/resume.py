@@ -19,6 +19,7 @@ from attrs import evolve, frozen
 
 from ..bytecode.encode import spec_of
 from ..bytecode.flow import reachable
+from ..bytecode.liveness import live_locals
 from ..bytecode.lower import write_code
 from ..bytecode.model import Handler, Instruction
 from ..bytecode.normalise import decode_normalised
@@ -73,7 +74,8 @@ def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables:
         parameters.insert(0, FIRST_ARGUMENT if first in free else first)
     parameters.extend(name for name in variables if name not in parameters)
     prologue = _prologue(instructions[target], slots, kept[0] != target)
-    body = _body(instructions, kept, target, prologue)
+    unbound = live_locals(instructions)[target] - set(parameters)
+    body = _body(instructions, kept, target, prologue, unbound)
     used = {i.value for i in body if i.name in _LOCALS} - set(free) - set(parameters)
     line = _line(instructions[target], code)
     suffix = f".resume_at_{line}"
@@ -119,7 +121,8 @@ def _prologue(target: Instruction, slots: Sequence[Slot], jump: bool) -> list[In
     return out
 
 
-def _body(instructions: Sequence[Instruction], kept: Sequence[int], target: int, prologue: list[Instruction]) -> tuple[Instruction, ...]:
+def _body(instructions: Sequence[Instruction], kept: Sequence[int], target: int, prologue: list[Instruction], unbound: frozenset[str]) -> tuple[Instruction, ...]:
+    """Prologue and the kept part. Reads of locals that are not passed are checked, whatever the compiler once knew of them."""
     place = {index: len(prologue) + at for at, index in enumerate(kept)}
     if prologue and prologue[-1].name == "JUMP":
         prologue[-1] = evolve(prologue[-1], target=place[target])
@@ -131,6 +134,8 @@ def _body(instructions: Sequence[Instruction], kept: Sequence[int], target: int,
             handler = Handler(place[handler.target], handler.depth, handler.lasti)
         if handler is not i.handler or i.target is not None:
             i = evolve(i, target=None if i.target is None else place[i.target], handler=handler)
+        if i.name == "LOAD_FAST" and i.value in unbound:
+            i = evolve(i, name="LOAD_FAST_CHECK")
         body.append(i)
     return tuple(body)
 
