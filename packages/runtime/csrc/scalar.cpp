@@ -46,6 +46,13 @@ double float_floor_div(double a, double b) {
   return floored;
 }
 
+double trunc_div(double a, double b) {
+  const double quotient = a / b;
+  if (std::isnan(quotient)) throw ProgramError(Type::Value, "cannot convert float NaN to integer");
+  if (std::isinf(quotient)) throw ProgramError(Type::Overflow, "cannot convert float infinity to integer");
+  return std::trunc(quotient) + 0.0;  // an integer has no negative zero
+}
+
 Value int_pow(int64_t base, int64_t exponent) {
   if (exponent < 0) {
     if (base == 0) zero_division();
@@ -105,7 +112,7 @@ Value float_arithmetic(Opcode opcode, double a, double b) {
     case Opcode::Mod: return Value::of_float(float_mod(a, b));
     case Opcode::TruncDiv:
       if (b == 0.0) zero_division();
-      return Value::of_float(std::trunc(a / b));
+      return Value::of_float(trunc_div(a, b));
     default: return Value::of_float(float_pow(a, b));
   }
 }

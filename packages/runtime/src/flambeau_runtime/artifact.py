@@ -53,6 +53,10 @@ def _device(value: str | torch.device) -> torch.device:
     return torch.device(value)
 
 
+def _optional_device(value: str | torch.device | None) -> torch.device | None:
+    return None if value is None else _device(value)
+
+
 def _pairs(values: Any) -> tuple[tuple[str, Any], ...]:
     items = values.items() if isinstance(values, dict) else values
     return tuple((str(key), value) for key, value in items)
@@ -265,9 +269,7 @@ class InputSpec:
     kind: str
     register: int
     dtype: torch.dtype | None = None
-    device: torch.device | None = field(
-        default=None, converter=lambda value: value if value is None else _device(value)
-    )
+    device: torch.device | None = field(default=None, converter=_optional_device)
     sizes: tuple[int | Scalar | None, ...] | None = field(default=None, converter=_optional_tuple)
     strides: tuple[int | Scalar | None, ...] | None = field(default=None, converter=_optional_tuple)
     static: bool = False

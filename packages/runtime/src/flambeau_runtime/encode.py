@@ -23,7 +23,7 @@ MAGIC = b"FLAMBEAU"
 _PREFIX = struct.Struct("<8sIQ")
 _CHECKSUM_BYTES = 32
 
-_RECORDS: dict[str, type] = {
+_RECORDS: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         records.Reg, records.Scalar, records.Library, records.Kernel, records.Alloc, records.View, records.Launch,
@@ -67,7 +67,7 @@ class _Writer:
                 return {kind: str(value).removeprefix("torch.")}
         name = type(value).__name__
         if _RECORDS.get(name) is type(value):
-            return {name: [self.value(getattr(value, item.name)) for item in attrs.fields(type(value))]}
+            return {name: [self.value(getattr(value, item.name)) for item in attrs.fields(_RECORDS[name])]}
         raise ArtifactError(f"a value of type {type(value).__qualname__} cannot be part of an artifact")
 
 

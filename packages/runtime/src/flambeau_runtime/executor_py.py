@@ -97,8 +97,8 @@ class PythonExecutor:
 
     def _run(self, program: a.Program, inputs: tuple[Any, ...], constants: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         frame = _Frame([None] * program.tensor_registers, [None] * program.scalar_registers)
-        for spec, constant in zip(self.artifact.constants if constants else (), constants):
-            frame.tensors[spec.register] = constant
+        for constant, tensor in zip(self.artifact.constants if constants else (), constants):
+            frame.tensors[constant.register] = tensor
         check_count(program.inputs, inputs)
         for kind in ("scalar", "tensor"):
             for position, (spec, value) in enumerate(zip(program.inputs, inputs)):
@@ -112,7 +112,7 @@ class PythonExecutor:
             self._step(frame, position, instruction)
         for spec, value in zip(program.inputs, inputs):
             if spec.mutated and not value.is_inference():
-                torch.autograd._unsafe_set_version_counter((value,), (value._version + 1,))
+                torch.autograd.graph.increment_version(value)
         return tuple(_output(frame, spec, inputs) for spec in program.outputs)
 
     def _step(self, frame: _Frame, position: int, instruction: a.Instruction) -> None:
@@ -142,8 +142,12 @@ class PythonExecutor:
         """A tensor over the source's storage."""
         source = frame.tensors[i.source]
         view = torch.empty(0, dtype=i.dtype or source.dtype, device=source.device)
-        offset = int(frame.operand(i.offset))
-        frame.tensors[i.out] = view.set_(source.untyped_storage(), offset, frame.sizes(i.sizes), frame.sizes(i.strides))
+        sizes, strides, offset = frame.sizes(i.sizes), frame.sizes(i.strides), int(frame.operand(i.offset))
+        storage = source.untyped_storage()
+        # ``set_`` would make the storage larger instead of failing.
+        if offset < 0 or (offset + _reach(sizes, strides)) * view.element_size() > storage.nbytes():
+            raise RuntimeError("a view reaches outside of its storage")
+        frame.tensors[i.out] = view.set_(storage, offset, sizes, strides)
 
     def launch(self, frame: _Frame, i: a.Launch) -> None:
         """One kernel over its whole extent."""
@@ -273,6 +277,13 @@ def instruction_context(position: int, instruction: a.Instruction, kernels: Sequ
 def status_message(kernel: a.Kernel, status: int) -> str:
     """The message of a kernel's non-zero status."""
     return kernel.checks[status - 1] if 1 <= status <= len(kernel.checks) else "index out of range"
+
+
+def _reach(sizes: list[int], strides: list[int]) -> int:
+    """Elements from the first to the last that sizes and strides reach; 0 for an empty tensor."""
+    if any(value < 0 for value in (*sizes, *strides)):
+        raise RuntimeError("a size or stride is negative")
+    return 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
 
 
 def _flatten(result: Any) -> Iterator[Any]:

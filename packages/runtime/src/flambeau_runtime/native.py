@@ -26,7 +26,7 @@ def extension() -> Any:
         from . import _C
     except ImportError as error:
         raise ExtensionError(f"flambeau_runtime._C cannot be imported: {error}") from error
-    if _C.TORCH_VERSION != torch.__version__:
+    if torch.__version__ != _C.TORCH_VERSION:
         raise ExtensionError(f"flambeau_runtime._C was built for torch {_C.TORCH_VERSION}, this is {torch.__version__}")
     return _C
 

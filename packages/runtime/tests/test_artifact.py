@@ -1,0 +1,128 @@
+"""Artifacts: text, bytes, digests."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import torch
+
+from flambeau_runtime import artifact as a
+from flambeau_runtime.errors import ArtifactError
+
+
+def everything() -> a.Artifact:
+    """An artifact that uses every record and every kind of argument."""
+    nested = a.Program([], 1, 0, [a.InputSpec("tensor", 0)], [a.OutputSpec("tensor", 0)])
+    arguments = (
+        a.Reg(0), a.Scalar(0), 1, 2.5, float("inf"), float("-inf"), True, None, "text", 3 + 4j, torch.float16,
+        torch.device("cpu"), torch.strided, torch.channels_last, (a.Reg(0), (1, 2)), (), 2**40,
+    )  # fmt: skip
+    program = a.Program(
+        [
+            a.Alloc(1, (a.Scalar(0), 4), (4, 1), torch.float32, "cpu"),
+            a.View(2, 1, (4,), (1,), a.Scalar(0), torch.int32),
+            a.Launch(0, (0, 1), (a.Scalar(0),), a.Scalar(0), 64),
+            a.Launch(1, (0,), (), grid=(1, a.Scalar(0), 1)),
+            a.Call("aten::foo", "bar", arguments, {"key": (1, None)}, (3, a.Scalar(1), None)),
+            a.Compute(2, "add", (a.Scalar(0), -1)),
+            a.Size(3, 0, 1, "stride"),
+            a.Item(4, 0),
+            a.Check(True, "never"),
+            a.Copy(0, 1),
+            a.Subprogram("cond", (nested, nested), (True, a.Reg(0)), (5,)),
+            a.Python("hook", (a.Reg(0), (1,)), (6,)),
+            a.Free((1, 2)),
+        ],
+        8, 8, [a.InputSpec("tensor", 0, torch.float32, "cpu", (4, None), (None, 1), static=True, mutated=True, name="x"),
+               a.InputSpec("scalar", 0)],
+        [a.OutputSpec("tensor", 3), a.OutputSpec("scalar", 1.5), a.OutputSpec("input", 0), a.OutputSpec("none")],
+    )  # fmt: skip
+    libraries = [
+        a.Library("l", "cpp", "int x;", ("-O1",), b"\x00\xffbinary"),
+        a.Library("t", "triton", "def f(): pass"),
+    ]
+    kernels = [a.Kernel("k", 0, "k", 2, 1, scalar_kinds="i", checks=("bad",)), a.Kernel("t", 1, "t", 1)]
+    constants = [a.ConstantSpec(7, torch.float32, (1,), data=b"\0\0\0\0", name="c")]
+    return a.Artifact(program, libraries, kernels, constants, [a.Symbol("s0", 0, 4)], {"a": {"b": (1, 2.0)}})
+
+
+def test_bytes_and_back_are_equal() -> None:
+    made = everything()
+    again = a.Artifact.from_bytes(made.to_bytes())
+    assert again == made
+    assert again.to_bytes() == made.to_bytes()
+    assert again.validate() is again
+
+
+def test_not_a_number_survives_the_bytes() -> None:
+    made = a.Artifact(a.Program([], 0, 0, [], [a.OutputSpec("scalar", float("nan"))]))
+    value = a.Artifact.from_bytes(made.to_bytes()).program.outputs[0].value
+    assert value != value
+
+
+def test_save_and_load(tmp_path, artifact) -> None:
+    artifact.save(tmp_path / "x.flambeau")
+    assert a.Artifact.load(tmp_path / "x.flambeau").program == artifact.program
+
+
+def test_digest_ignores_binaries_and_follows_content(artifact) -> None:
+    built = attrs.evolve(artifact, libraries=[attrs.evolve(artifact.libraries[0], binary=b"elf")])
+    assert built.digest == artifact.digest
+    assert attrs.evolve(artifact, meta={}).digest != artifact.digest
+
+
+def test_text_names_kernels_registers_and_positions(artifact) -> None:
+    text = artifact.text()
+    assert "t1 = alloc float32 [s0, 4] strides [4, 1] on cpu" in text
+    assert "launch cpp_affine(t0, t1, 2.0, 1.0) extent s1 grain 1024" in text
+    assert "model.py:12 in forward" in text and "return t1, s1" in text
+    assert len(everything().text().splitlines()) > 20
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "version", "magic", "empty"])
+def test_damaged_bytes_are_refused(damage: str, artifact) -> None:
+    data = bytearray(artifact.to_bytes())
+    if damage == "truncate":
+        data = data[:-20]
+    elif damage == "flip":
+        data[len(data) // 2] ^= 1
+    elif damage == "version":
+        data[8] = 99
+    elif damage == "magic":
+        data[0] = 0
+    else:
+        data = bytearray()
+    with pytest.raises(ArtifactError):
+        a.Artifact.from_bytes(bytes(data))
+
+
+def test_a_value_without_an_encoding_is_refused() -> None:
+    made = a.Artifact(a.Program([a.Call("aten::x", "", (object(),))], 0, 0, [], []))
+    with pytest.raises(ArtifactError, match="object"):
+        made.to_bytes()
+
+
+BAD = {
+    "undefined tensor": ([a.Free((3,))], "t3 is read but not defined"),
+    "freed tensor": ([a.Free((0,)), a.Copy(0, 0)], "t0 is read but not defined"),
+    "undefined scalar": ([a.Check(a.Scalar(2), "m")], "s2 is read"),
+    "register range": ([a.Alloc(99, (1,), (1,), torch.int8)], "t99 is outside"),
+    "rank": ([a.Alloc(1, (1, 2), (1,), torch.int8)], "2 sizes but 1 strides"),
+    "kernel": ([a.Launch(7, ())], "kernel 7 does not exist"),
+    "buffers": ([a.Launch(0, (0,), (1.0, 1.0))], "takes 2 buffers"),
+    "grain": ([a.Launch(0, (0, 0), (1.0, 1.0), 1, 0)], "grain"),
+    "opcode": ([a.Compute(0, "frobnicate", (1,))], "frobnicate"),
+    "arity": ([a.Compute(0, "add", (1,))], "unknown opcode 'add' with 1"),
+    "subprogram": ([a.Subprogram("loop", ())], "'loop'"),
+    "not an instruction": (["alloc"], "not an instruction"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_validate_names_the_instruction(name: str) -> None:
+    instructions, message = BAD[name]
+    kernels = [a.Kernel("k", 0, "k", 2, 2)]
+    program = a.Program(instructions, 4, 4, [a.InputSpec("tensor", 0)], [])
+    made = a.Artifact(program, [a.Library("l", "cpp", "")], kernels)
+    with pytest.raises(ArtifactError, match=message.replace("(", r"\(")):
+        made.validate()
