@@ -13,9 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..interp.signals import GraphBreak
+
 if TYPE_CHECKING:
-    from ..rewrite.emitter import Emitter
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
     from ..sources.source import Source
+
+    Emitter = Any
 
 
 class Value:
@@ -54,6 +60,60 @@ class Value:
     def describe(self) -> str:
         """A few words for messages."""
         return self.python_type().__name__
+
+    # What a value answers. Each default is a graph break; `t` is the tracer of the frame.
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        """`self.name`; a missing attribute is a traced AttributeError."""
+        raise GraphBreak("unsupported-attribute", f"attribute {name!r} of {self.describe()}")
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        """`self.name = value`."""
+        raise GraphBreak("unsupported-store", f"storing attribute {name!r} of {self.describe()}")
+
+    def delete_attribute(self, t: Tracer, name: str) -> None:
+        """`del self.name`."""
+        raise GraphBreak("unsupported-store", f"deleting attribute {name!r} of {self.describe()}")
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`self(*args, **kwargs)`."""
+        raise GraphBreak("unsupported-call", f"calling {self.describe()}")
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`self.name(*args, **kwargs)` for a method implemented by the value itself."""
+        raise GraphBreak("unsupported-call", f"method {name!r} of {self.describe()}")
+
+    def get_item(self, t: Tracer, key: Value) -> Value:
+        """`self[key]`."""
+        raise GraphBreak("unsupported-operation", f"indexing {self.describe()}")
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        """`self[key] = value`."""
+        raise GraphBreak("unsupported-store", f"storing an item of {self.describe()}")
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        """`del self[key]`."""
+        raise GraphBreak("unsupported-store", f"deleting an item of {self.describe()}")
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        """`item in self`."""
+        raise GraphBreak("unsupported-operation", f"membership in {self.describe()}")
+
+    def length(self, t: Tracer) -> Value:
+        """`len(self)`."""
+        raise GraphBreak("unsupported-operation", f"len() of {self.describe()}")
+
+    def truth(self, t: Tracer) -> bool:
+        """`bool(self)`."""
+        raise GraphBreak("unsupported-operation", f"the truth of {self.describe()}")
+
+    def iterate(self, t: Tracer) -> Value:
+        """`iter(self)`."""
+        raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
+
+    def next(self, t: Tracer) -> Value | None:
+        """`next(self)`; None at the end."""
+        raise GraphBreak("unsupported-operation", f"next() of {self.describe()}")
 
 
 class _Missing:

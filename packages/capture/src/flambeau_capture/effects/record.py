@@ -1,0 +1,74 @@
+"""`Heap`: what the traced program changed outside itself, recorded and not done.
+
+In: stores on objects that existed before the frame. Out: `effects()`, the final state of everything that changed, in order of first
+change. Objects that the trace made itself carry their own state and need no record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..graph.captured import CallFunction, DeleteAttribute, DeleteGlobal, Effect, ReplaceItems, SetAttribute, SetCell, SetGlobal
+from ..values.base import MISSING, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Heap:
+    """The changes of one trace."""
+
+    def __init__(self, root_globals: dict[str, Any]) -> None:
+        self.root_globals = root_globals
+        self.containers: dict[int, Value] = {}
+        self.attributes: dict[tuple[int, str], tuple[Value, Value | None, bool]] = {}
+        self.globals: dict[tuple[int, str], tuple[dict[str, Any], Value | None]] = {}
+        self.cells: dict[int, tuple[Value, Value]] = {}
+        self.calls: list[CallFunction] = []
+
+    def changed(self, container: Value) -> None:
+        """A container is about to change."""
+        if container.source is not None:
+            self.containers[id(container)] = container
+
+    def store_attribute(self, target: Value, name: str, value: Value | None, *, plain: bool = True) -> None:
+        """`target.name = value` (None: deleted), recorded when the target existed before."""
+        if target.source is not None or target.real() is not MISSING:
+            self.attributes[(id(target), name)] = (target, value, plain)
+
+    def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
+        """`namespace[name] = value` (None: deleted)."""
+        self.globals[(id(namespace), name)] = (namespace, value)
+
+    def stored_global(self, namespace: dict[str, Any], name: str) -> Value | None | object:
+        """What the trace stored under a global name; `MISSING` when nothing."""
+        found = self.globals.get((id(namespace), name))
+        return MISSING if found is None else found[1]
+
+    def store_cell(self, cell: Value, value: Value) -> None:
+        """A cell that existed before got new contents."""
+        self.cells[id(cell)] = (cell, value)
+
+    def effects(self) -> tuple[Effect, ...]:
+        """The records for the rewriter."""
+        return tuple(self._effects())
+
+    def _effects(self) -> Iterator[Effect]:
+        from ..values.mappings import DictValue, SetValue
+        from ..values.sequences import ListValue
+
+        for (_, name), (target, value, plain) in self.attributes.items():
+            yield SetAttribute(target, name, value, plain) if value is not None else DeleteAttribute(target, name)
+        for (_, name), (namespace, value) in self.globals.items():
+            where = None if namespace is self.root_globals else namespace
+            yield SetGlobal(where, name, value) if value is not None else DeleteGlobal(where, name)
+        for cell, value in self.cells.values():
+            yield SetCell(cell, value)
+        for container in self.containers.values():
+            if isinstance(container, DictValue):
+                yield ReplaceItems(container, "dict", tuple(part for pair in container.items.values() for part in pair))
+            elif isinstance(container, SetValue):
+                yield ReplaceItems(container, "set", tuple(container.items.values()))
+            elif isinstance(container, ListValue):
+                yield ReplaceItems(container, "list" if container.cls is list else "deque", tuple(container.items))
+        yield from self.calls

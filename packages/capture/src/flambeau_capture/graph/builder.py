@@ -1,0 +1,196 @@
+"""`GraphBuilder`: the FX graph of one frame while it grows.
+
+In: graph operations on nodes and fakes. Out: nodes with `meta["val"]`, one `FakeTensorMode`, one `ShapeEnv`; `finish` tidies the
+graph into a `GraphModule`. Each operation runs once on fakes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+from ..interp.signals import GraphBreak
+from . import shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..config import Config
+    from ..sources.source import Source
+
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
+
+
+class GraphBuilder:
+    """Owns the graph, the inputs and the fakes of one trace."""
+
+    def __init__(self, config: Config, position: Callable[[], tuple[tuple[str, int, str], ...]]) -> None:
+        self.shape_env = ShapeEnv(
+            allow_scalar_outputs=config.capture_scalar_outputs,
+            allow_dynamic_output_shape_ops=config.capture_dynamic_output_shape_ops,
+            duck_shape=False,
+        )
+        self.fake_mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.graph = torch.fx.Graph()
+        self.inputs: list[Source] = []
+        self.input_nodes: list[torch.fx.Node] = []
+        self.input_values: list[Any] = []
+        self.input_reals: list[Any] = []
+        self.symbol_sources: dict[str, Source] = {}
+        self.guard_positions: list[tuple[str, int, str] | None] = []
+        self.constants: dict[str, Any] = {}
+        self.open_modes: list[Any] = []
+        self.operations = 0
+        self._position = position
+        self._last_input: torch.fx.Node | None = None
+
+    # inputs
+
+    def add_input(self, source: Source, value: Any, real: Any, *, static: bool, hint: str) -> torch.fx.Node:
+        """A new placeholder, after those there are; `real` is what it stands for in this call."""
+        with self.graph.inserting_after(self._last_input) if self._last_input else self.graph.inserting_before(self._first()):
+            node = self.graph.placeholder(hint)
+        self._last_input = node
+        node.meta["val"] = value
+        node.meta["stack"] = self._position()
+        if static:
+            node.meta["static"] = True
+        self.inputs.append(source)
+        self.input_nodes.append(node)
+        self.input_values.append(value)
+        self.input_reals.append(real)
+        return node
+
+    def _first(self) -> torch.fx.Node:
+        return next(iter(self.graph.nodes), self.graph._root)
+
+    def fake_of(self, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int] = frozenset()) -> FakeTensor:
+        """A fake with the metadata of `tensor`; the dimensions in `dynamic_dims` get symbols."""
+        return shapes.fake_of(self, tensor, source, dynamic_dims, unbacked)
+
+    # operations
+
+    def call(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], fakes: tuple[Sequence[Any], dict[str, Any]]) -> tuple[torch.fx.Node, Any]:
+        """Run one operation on fakes and record it. Returns its node and its fake result."""
+        result = self.run(kind, target, *fakes)
+        node = self.graph.create_node(kind, target, tuple(args), kwargs)
+        node.meta["val"] = result
+        node.meta["stack"] = self._position()
+        self.operations += 1
+        return node, result
+
+    def run(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The operation on fakes alone; failures become graph breaks."""
+        try:
+            with self.fake_mode, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
+        except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
+            raise GraphBreak("data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}") from error
+        except DynamicOutputShapeException as error:
+            raise GraphBreak("dynamic-output-shape", f"the result shape of {_name(target)} depends on data") from error
+        except UnsupportedOperatorException as error:
+            raise GraphBreak("operator-error", f"{_name(target)} has no shape rule: {_first_line(error)}") from error
+        except GraphBreak:
+            raise
+        except Exception as error:
+            raise GraphBreak("operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}") from error
+        finally:
+            self.note_guards()
+        return result
+
+    def derive(self, target: Any, args: tuple[Any, ...], value: Any, kind: str = "call_function") -> torch.fx.Node:
+        """A node whose value is known already: an item of a tuple result, a size, integer arithmetic."""
+        node = self.graph.create_node(kind, target, args, {})
+        node.meta["val"] = value
+        node.meta["stack"] = self._position()
+        return node
+
+    def constant(self, tensor: torch.Tensor) -> tuple[torch.fx.Node, FakeTensor]:
+        """A tensor that the trace keeps as a constant of the graph module."""
+        name = f"_constant_{len(self.constants)}"
+        self.constants[name] = tensor
+        fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        node = self.graph.create_node("get_attr", name, (), {})
+        node.meta["val"] = fake
+        node.meta["stack"] = self._position()
+        return node, fake
+
+    # symbols
+
+    def note_guards(self) -> None:
+        """Give the current position to the shape guards that appeared since."""
+        missing = len(self.shape_env.guards) - len(self.guard_positions)
+        if missing > 0:
+            stack = self._position()
+            self.guard_positions.extend([stack[-1] if stack else None] * missing)
+
+    def decide(self, symbol: Any) -> bool:
+        """The truth of a symbolic number; becomes a guard."""
+        try:
+            return bool(symbol)
+        except GuardOnDataDependentSymNode as error:
+            raise GraphBreak("data-dependent-branch", "a branch on a number that comes from a tensor") from error
+        finally:
+            self.note_guards()
+
+    def specialise(self, symbol: Any) -> Any:
+        """The number a symbol stands for in this call; becomes a guard."""
+        try:
+            return int(symbol) if isinstance(symbol, torch.SymInt) else float(symbol) if isinstance(symbol, torch.SymFloat) else bool(symbol)
+        except GuardOnDataDependentSymNode as error:
+            raise GraphBreak("data-dependent-value", "a number that comes from a tensor is needed") from error
+        finally:
+            self.note_guards()
+
+    # the end
+
+    def finish(self, outputs: Sequence[torch.fx.Node]) -> torch.fx.GraphModule:
+        """Close the graph: outputs, unused reads away, a module around it."""
+        node = self.graph.output(tuple(outputs))
+        node.meta["val"] = tuple(n.meta["val"] for n in outputs)
+        node.meta["stack"] = ()
+        for n in reversed(list(self.graph.nodes)):
+            if not n.users and (n.op == "get_attr" or _is_pure_read(n)):
+                self.graph.erase_node(n)
+        root = torch.nn.Module()
+        for name, tensor in self.constants.items():
+            root.register_buffer(name, tensor) if isinstance(tensor, torch.Tensor) else setattr(root, name, tensor)
+        used = [i for i, n in enumerate(self.input_nodes) if n.users]
+        for i, n in enumerate(self.input_nodes):
+            if not n.users:
+                self.graph.erase_node(n)
+        self.inputs = [self.inputs[i] for i in used]
+        self.input_values = [self.input_values[i] for i in used]
+        self.input_reals = [self.input_reals[i] for i in used]
+        self.input_nodes = [self.input_nodes[i] for i in used]
+        return torch.fx.GraphModule(root, self.graph, "CapturedGraph")
+
+
+def _is_pure_read(node: torch.fx.Node) -> bool:
+    if node.op == "call_method":
+        return node.target in _PURE_READS
+    if node.op != "call_function":
+        return False
+    value = node.meta.get("val")
+    return isinstance(value, SYMBOLS) or getattr(node.target, "__name__", "") == "getitem"
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]

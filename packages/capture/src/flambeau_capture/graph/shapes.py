@@ -1,0 +1,260 @@
+"""Symbolic sizes: which dimensions are dynamic, fakes with symbols, and shape guards as specs.
+
+In: real tensors, marks a user put on them, what changed since the last compile. Out: fakes, `ShapeExpression` specs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+import torch._guards
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+from ..errors import DynamicShapeError
+from ..guards.spec import ShapeExpression
+from ..sources.source import Source, TensorOffset, TensorSize, TensorStride
+
+if TYPE_CHECKING:
+    from .builder import GraphBuilder
+
+MARKS = "_flambeau_dynamic_dims"
+"""Attribute of a marked tensor: dict dim -> Mark."""
+
+
+class Mark:
+    """What a user said about one dimension: kind is `dynamic`, `maybe`, `static` or `unbacked`."""
+
+    __slots__ = ("kind", "max", "min")
+
+    def __init__(self, kind: str, min: int | None = None, max: int | None = None) -> None:
+        self.kind = kind
+        self.min = min
+        self.max = max
+
+
+def _mark(t: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None, mark: Mark) -> None:
+    if dim is None:
+        dim = tuple(range(t.dim()))
+    for d in (dim,) if isinstance(dim, int) else dim:
+        if not -t.dim() <= d < t.dim():
+            raise IndexError(f"dimension {d} of a tensor with {t.dim()} dimensions")
+        if MARKS not in t.__dict__:
+            setattr(t, MARKS, {})
+        getattr(t, MARKS)[d % t.dim()] = mark
+
+
+def mark_dynamic(t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None) -> None:
+    """Make dimension(s) `dim` of `t` symbolic from the first compile; specialising one later is an error."""
+    _mark(t, dim, Mark("dynamic", min, max))
+
+
+def maybe_mark_dynamic(t: torch.Tensor, dim: int | list[int] | tuple[int, ...]) -> None:
+    """Like `mark_dynamic`, but the program may specialise the dimension."""
+    _mark(t, dim, Mark("maybe"))
+
+
+def mark_static(t: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None = None) -> None:
+    """Never make dimension(s) `dim` of `t` symbolic (all of them for None)."""
+    _mark(t, dim, Mark("static"))
+
+
+def mark_unbacked(t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None) -> None:
+    """Make dimension(s) `dim` of `t` symbolic with no example value: nothing can be specialised, 0 and 1 included."""
+    _mark(t, dim, Mark("unbacked", min, max))
+
+
+def marks_of(t: torch.Tensor) -> dict[int, Mark]:
+    """The marks on `t`."""
+    return getattr(t, MARKS, {})
+
+
+class _SymbolSource(torch._guards.Source):
+    """The name under which `ShapeEnv` knows one of our sources."""
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "text", text)
+
+    @property
+    def name(self) -> Any:
+        return self.text
+
+    @property
+    def _name_template(self) -> str:
+        return self.text
+
+    @property
+    def guard_source(self) -> Any:
+        return torch._guards.GuardSource.LOCAL
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SymbolSource) and self.text == other.text
+
+
+class _CallableName(str):
+    """A name that also answers when called, as older torch versions do."""
+
+    def __call__(self) -> str:
+        return str(self)
+
+
+def symbol_source(source: Source) -> torch._guards.Source:
+    """A torch source that stands for one of ours."""
+    return _SymbolSource(_CallableName(source.name))
+
+
+def dynamic_dims_for(tensor: torch.Tensor, dynamic: bool | None, changed: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """Which dimensions of a new input are symbolic, and which of these have no example value."""
+    marks = marks_of(tensor)
+    symbolic: set[int] = set()
+    unbacked: set[int] = set()
+    for dim, size in enumerate(tensor.shape):
+        mark = marks.get(dim)
+        if mark is not None and mark.kind == "unbacked":
+            unbacked.add(dim)
+        elif mark is not None and mark.kind == "static":
+            continue
+        elif mark is not None and size > 1:
+            symbolic.add(dim)
+        elif size > 1 and dynamic is not False and (dynamic or dim in changed):
+            symbolic.add(dim)
+    return frozenset(symbolic), frozenset(unbacked)
+
+
+def new_int(builder: GraphBuilder, value: int, source: Source, *, size: bool) -> Any:
+    """A fresh symbolic int for `source`."""
+    env = builder.shape_env
+    torch_source = symbol_source(source)
+    if size:
+        symbol = env.create_symbol(value, torch_source, dynamic_dim=DimDynamic.DYNAMIC)
+    else:
+        symbol = env.create_unspecified_symbol(value, torch_source, dynamic_dim=DimDynamic.DYNAMIC)
+    if isinstance(symbol, sympy.Symbol):
+        builder.symbol_sources[str(symbol)] = source
+    return env.create_symintnode(symbol, hint=value, source=torch_source)
+
+
+def new_float(builder: GraphBuilder, value: float, source: Source) -> Any:
+    """A fresh symbolic float for `source`."""
+    env = builder.shape_env
+    torch_source = symbol_source(source)
+    symbol = env.create_unspecified_symbol(value, torch_source, dynamic_dim=DimDynamic.DYNAMIC)
+    if isinstance(symbol, sympy.Symbol):
+        builder.symbol_sources[str(symbol)] = source
+    return env.create_symfloatnode(symbol, hint=value, source=torch_source)
+
+
+def fake_of(builder: GraphBuilder, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int]) -> FakeTensor:
+    """A fake tensor like `tensor`, whose dimensions in `dynamic_dims` (or `unbacked`) are fresh symbols."""
+    sizes: list[Any] = list(tensor.shape)
+    strides: list[Any] = list(tensor.stride())
+    for dim in sorted(dynamic_dims):
+        sizes[dim] = new_int(builder, sizes[dim], TensorSize(source, dim), size=True)
+    for dim in sorted(unbacked):
+        sizes[dim] = symint = builder.shape_env.create_unbacked_symint(symbol_source(TensorSize(source, dim)))
+        builder.symbol_sources[str(symint.node.expr)] = TensorSize(source, dim)
+    if dynamic_dims or unbacked:
+        strides = _symbolic_strides(builder, tensor, sizes, source)
+    _constrain(builder, tensor, sizes)
+    with builder.fake_mode, torch.no_grad():
+        fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
+        if tensor.is_conj():
+            fake = fake.conj()
+        if tensor.is_neg():
+            fake = torch._neg_view(fake)
+        if tensor.requires_grad:
+            fake.requires_grad_()
+    return fake
+
+
+def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], source: Source) -> list[Any]:
+    """Strides as products of sizes where they are; anything else is static, guarded by `TensorMatch`."""
+    real = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda d: (real[d], tensor.shape[d], -d))
+    strides: list[Any] = list(real)
+    expected_real, expected = 1, 1
+    for d in order:
+        if tensor.shape[d] == 1 and real[d] != expected_real:
+            continue
+        if real[d] == expected_real:
+            strides[d] = expected
+            expected_real, expected = expected_real * tensor.shape[d], expected * sizes[d]
+        elif real[d] != 0:
+            if real[d] > 1 and any(isinstance(s, torch.SymInt) for s in sizes):
+                strides[d] = new_int(builder, real[d], TensorStride(source, d), size=True)
+            expected_real, expected = real[d] * tensor.shape[d], strides[d] * sizes[d]
+    return strides
+
+
+def _constrain(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any]) -> None:
+    for dim, mark in marks_of(tensor).items():
+        if isinstance(sizes[dim], torch.SymInt) and mark.kind in ("dynamic", "unbacked"):
+            if mark.min is not None:
+                torch._check(sizes[dim] >= mark.min)
+            if mark.max is not None:
+                torch._check(sizes[dim] <= mark.max)
+    builder.note_guards()
+
+
+def shape_guards(builder: GraphBuilder) -> tuple[ShapeExpression, ...]:
+    """Everything the shape environment assumed, as specs over sources."""
+    found: list[ShapeExpression] = []
+    env = builder.shape_env
+    builder.note_guards()
+    for guard, position in itertools.zip_longest(env.guards, builder.guard_positions):
+        if guard is not None:
+            _add(builder, guard.expr, position, found)
+    for symbol, replacement in env.replacements.items():
+        if str(symbol) in builder.symbol_sources:
+            _add(builder, sympy.Eq(symbol, replacement, evaluate=False), None, found)
+    for name, source in builder.symbol_sources.items():
+        symbol = next((s for s in env.var_to_range if str(s) == name), None)
+        if symbol is None:
+            continue
+        bounds = env.var_to_range[symbol]
+        if isinstance(source, TensorOffset) or bounds.is_float:
+            continue
+        if _is_small_int(bounds.lower) and (bounds.lower > 0 or not isinstance(source, TensorSize)):
+            _add(builder, sympy.Ge(symbol, bounds.lower, evaluate=False), None, found)
+        if _is_small_int(bounds.upper):
+            _add(builder, sympy.Le(symbol, bounds.upper, evaluate=False), None, found)
+    return tuple(dict.fromkeys(found))
+
+
+def _is_small_int(bound: Any) -> bool:
+    try:
+        return bool(bound.is_Integer) and abs(int(bound)) < 2**62
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        return False
+
+
+def _add(builder: GraphBuilder, expr: Any, position: Any, found: list[ShapeExpression]) -> None:
+    symbols = sorted(expr.free_symbols, key=str)
+    if not symbols:
+        return
+    pairs = []
+    for symbol in symbols:
+        source = builder.symbol_sources.get(str(symbol))
+        if source is None:
+            return
+        pairs.append((str(symbol), source))
+    found.append(ShapeExpression(str(expr), tuple(pairs), position=position))
+
+
+def check_marks(builder: GraphBuilder, tensors: list[tuple[torch.Tensor, FakeTensor, Source]]) -> None:
+    """Raise DynamicShapeError where a dimension marked dynamic became a constant."""
+    for tensor, fake, source in tensors:
+        for dim, mark in marks_of(tensor).items():
+            size = fake.shape[dim]
+            fixed = not isinstance(size, torch.SymInt) or size.node.maybe_as_int() is not None
+            if mark.kind in ("dynamic", "unbacked") and fixed and tensor.shape[dim] > 1:
+                raise DynamicShapeError(
+                    f"dimension {dim} of {source.name} is marked {mark.kind}, but the program needs it to be {tensor.shape[dim]}",
+                    hint="use maybe_mark_dynamic, or remove the code that fixes the size",
+                )

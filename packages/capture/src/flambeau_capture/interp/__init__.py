@@ -1,0 +1,1 @@
+"""Symbolic execution of one frame: bytecode in, `FrameResult` out."""

@@ -1,0 +1,354 @@
+"""Attribute access by Python's rules.
+
+In: a value and a name. Out: a value; what was read is guarded where it was found.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
+from ..values.base import MISSING, Value
+from ..values.builtins import BoundBuiltin, ClassValue, PythonModuleValue
+from ..values.constants import ConstantValue
+from ..values.functions import CellValue, MethodValue
+from ..values.lazy import LazyValue
+from ..values.mappings import DictValue
+from ..values.objects import ObjectValue
+from .operations import Operations
+from .signals import GraphBreak, TracedRaise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_NATIVE_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType, types.ClassMethodDescriptorType)
+_MODULE_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
+    """The class attribute and the class that has it, `(MISSING, None)` when there is none; the search may start after a class."""
+    mro = cls.__mro__
+    if after is not None:
+        mro = mro[mro.index(after) + 1 :]
+    for base in mro:
+        if name in base.__dict__:
+            return base.__dict__[name], base
+    return MISSING, None
+
+
+class Attributes(Operations):
+    """Mixin of `Tracer`."""
+
+    def get_attribute(self, value: Value, name: str) -> Value:
+        """`value.name`."""
+        if name == "__class__" and not isinstance(value, ObjectValue):
+            return self.wrap_pinned(value.python_type())
+        if name == "__doc__" and isinstance(value, BoundBuiltin):
+            return ConstantValue(None)
+        return self.realise(value.get_attribute(self, name))  # type: ignore[arg-type]
+
+    def set_attribute(self, target: Value, name: str, value: Value) -> None:
+        """`target.name = value`."""
+        target.set_attribute(self, name, value)  # type: ignore[arg-type]
+
+    def missing_attribute(self, value: Value, name: str, check: Source | None = None) -> Any:
+        """Raise the traced AttributeError."""
+        raise self.raised(AttributeError(f"'{value.python_type().__name__}' object has no attribute '{name}'"))
+
+    def class_lookup(self, cls: type, name: str) -> Any:
+        """The raw class attribute, `MISSING` when there is none."""
+        return mro_lookup(cls, name)[0]
+
+    # real objects known by identity
+
+    def attribute_of_object(self, value: Value, obj: Any, name: str) -> Value:
+        """An attribute of a real function, method or other object, read for real."""
+        if isinstance(obj, types.FunctionType) and name == "__closure__" and obj.__closure__ is not None:
+            base = value.source or Pinned(obj)
+            return self.sequence([self.cell_of(c, Item(Attribute(base, "__closure__"), i)) for i, c in enumerate(obj.__closure__)], tuple)
+        try:
+            found = getattr(obj, name)
+        except AttributeError as error:
+            raise self.raised(error) from None
+        base = value.source or Pinned(obj)
+        if isinstance(found, (types.MethodWrapperType, types.BuiltinMethodType)) and getattr(found, "__self__", None) is obj:
+            return BoundBuiltin(value, name)
+        if name in ("__code__", "__globals__", "__name__", "__qualname__", "__module__", "__doc__", "__wrapped__"):
+            return self.wrap_pinned(found)
+        return self.wrap(found, Attribute(base, name))
+
+    def module_attribute(self, module: PythonModuleValue, name: str) -> Value:
+        """An attribute of an imported module."""
+        obj = module.object
+        stored = self.heap.stored_global(vars(obj), name)
+        if isinstance(stored, Value):
+            return stored
+        try:
+            found = getattr(obj, name)
+        except AttributeError as error:
+            raise self.raised(error) from None
+        return self.wrap(found, Item(Pinned(vars(obj)), name) if name in vars(obj) else Attribute(Pinned(obj), name))
+
+    def load_global(self, namespace: dict[str, Any], name: str) -> Value:
+        """A global or builtin name as a frame with these globals sees it."""
+        from ..sources.source import Builtin, Global
+
+        stored = self.heap.stored_global(namespace, name)
+        if isinstance(stored, Value):
+            return stored
+        own = namespace is self.info.globals
+        if stored is MISSING and name in namespace:
+            return self.wrap(namespace[name], Global(name) if own else Item(Pinned(namespace), name))
+        if stored is MISSING:
+            self.guards.absent(Pinned(namespace), name)
+        builtin_names = namespace.get("__builtins__", self.info.builtins)
+        table = builtin_names if isinstance(builtin_names, dict) else vars(builtin_names)
+        if name in table:
+            if is_plain_builtin(table[name], name):
+                return self.wrap_pinned(table[name])
+            return self.wrap(table[name], Builtin(name))
+        raise self.raised(NameError(f"name '{name}' is not defined"))
+
+    def store_cell(self, cell: CellValue, value: Value) -> None:
+        """Give a cell new contents."""
+        if cell.source is not None:
+            self.heap.store_cell(cell, value)
+        cell.contents = value
+
+    # classes
+
+    def class_attribute(self, value: ClassValue, name: str) -> Value:
+        """`cls.name`."""
+        cls = value.object
+        meta = type(cls)
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return ConstantValue(getattr(cls, name))
+        if name == "__class__":
+            return self.wrap_pinned(meta)
+        if name in ("__mro__", "__bases__"):
+            return self.sequence([self.wrap_pinned(base) for base in getattr(cls, name)], tuple)
+        if name == "__dict__":
+            return self.wrap(cls.__dict__, Attribute(Pinned(cls), "__dict__"))
+        found, _ = mro_lookup(cls, name)
+        if found is MISSING:
+            found, _ = mro_lookup(meta, name)
+            if found is MISSING:
+                if "__getattr__" in dir(meta):
+                    return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
+                raise self.raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
+            if isinstance(found, types.FunctionType):
+                return MethodValue(self.wrap_pinned(found), value)
+            if isinstance(found, property):
+                return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
+            return BoundBuiltin(value, name)
+        if isinstance(found, classmethod):
+            return MethodValue(self.wrap(found.__func__, Attribute(Attribute(Pinned(cls), name), "__func__")), value)
+        if isinstance(found, staticmethod):
+            return self.wrap(found.__func__, Attribute(Pinned(cls), name))
+        if isinstance(found, (property, functools.cached_property)) or inspect.ismemberdescriptor(found):
+            return self.wrap_pinned(found)
+        return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
+
+    def bind_class_attribute(self, value: Value, cls: type, name: str, found: Any) -> Value:
+        """What `value.name` is when the class has `found` under that name."""
+        if isinstance(found, types.FunctionType):
+            return MethodValue(self.wrap(found, Attribute(Pinned(cls), name)), value)
+        if isinstance(found, classmethod):
+            return MethodValue(self.wrap_pinned(found.__func__), self.wrap_pinned(cls))
+        if isinstance(found, staticmethod):
+            return self.wrap(found.__func__, Attribute(Pinned(cls), name))
+        if isinstance(found, property):
+            if found.fget is None:
+                raise self.raised(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
+            return self.call(self.wrap_pinned(found.fget), [value], {})
+        if isinstance(found, functools.cached_property):
+            made = self.call(self.wrap_pinned(found.func), [value], {})
+            if isinstance(value, ObjectValue):
+                value.attrs[name] = made
+                self.heap.store_attribute(value, name, made)
+            return made
+        if isinstance(found, functools._lru_cache_wrapper):
+            return MethodValue(self.wrap_pinned(found), value)
+        if isinstance(found, functools.partialmethod):
+            raise GraphBreak("unsupported-attribute", "a partialmethod")
+        if isinstance(found, _NATIVE_METHODS):
+            return BoundBuiltin(value, name)
+        getter = getattr(type(found), "__get__", None)
+        if isinstance(getter, types.FunctionType):
+            return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), value, self.wrap_pinned(cls)], {})
+        if getter is not None and not isinstance(found, type):
+            raise GraphBreak("unsupported-attribute", f"a {type(found).__name__} descriptor")
+        return self.wrap(found, Attribute(Pinned(cls), name))
+
+    # instances
+
+    def object_attribute(self, value: ObjectValue, name: str) -> Value:
+        """`value.name` for an instance of a Python class."""
+        cls = value.cls
+        if name in value.attrs:
+            stored = value.attrs[name]
+            if stored is not None:
+                return stored
+            raise self.raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+        if name == "__class__":
+            return self.wrap_pinned(cls)
+        if name == "__dict__":
+            return self._instance_dict(value)
+        access = cls.__getattribute__
+        if isinstance(access, types.FunctionType):
+            return self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
+        return self.plain_attribute(value, name)
+
+    def plain_attribute(self, value: ObjectValue, name: str) -> Value:
+        """`object.__getattribute__(value, name)`, then `__getattr__`."""
+        cls = value.cls
+        found, where = mro_lookup(cls, name)
+        if found is not MISSING:
+            slot = self._slot_attribute(value, name, found)
+            if slot is not None:
+                return slot
+            if hasattr(type(found), "__set__") and not isinstance(found, type):
+                return self.bind_class_attribute(value, cls, name, found)
+        obj = value.object
+        if obj is not MISSING:
+            instance = getattr(obj, "__dict__", None)
+            if isinstance(instance, dict):
+                source = value.source
+                if name in instance:
+                    return self.wrap(instance[name], Item(InstanceDict(source), name) if source is not None else Pinned(instance[name]))
+                if isinstance(obj, torch.nn.Module):
+                    return self._module_attribute(value, name, found)
+                if source is not None:
+                    self.guards.absent(InstanceDict(source), name)
+        if found is not MISSING:
+            return self.bind_class_attribute(value, cls, name, found)
+        if isinstance(obj, torch.nn.Module) or (obj is MISSING and issubclass(cls, torch.nn.Module)):
+            return self._module_attribute(value, name, found)
+        getattr_hook, _ = mro_lookup(cls, "__getattr__")
+        if isinstance(getattr_hook, types.FunctionType):
+            return self.call(self.wrap_pinned(getattr_hook), [value, ConstantValue(name)], {})
+        if obj is not MISSING and found is MISSING and hasattr(obj, name) and not isinstance(getattr(obj, "__dict__", None), dict):
+            return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
+        raise self.raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+
+    def _slot_attribute(self, value: ObjectValue, name: str, found: Any) -> Value | None:
+        if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
+            return None
+        if value.object is MISSING:
+            raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+        try:
+            real = getattr(value.object, name)
+        except AttributeError as error:
+            raise self.raised(error) from None
+        return self.wrap(real, Attribute(value.source or Pinned(value.object), name))
+
+    def _module_attribute(self, value: ObjectValue, name: str, found: Any) -> Value:
+        """A parameter, buffer or submodule, as `nn.Module.__getattr__` finds it; else the class attribute."""
+        for table in _MODULE_TABLES:
+            entries = self._module_table(value, table)
+            if entries is not None and name in entries:
+                return self.realise(entries[name])
+        obj, source = value.object, value.source
+        if source is not None and found is not MISSING:
+            self.guards.absent(InstanceDict(source), name)
+        if found is not MISSING:
+            return self.bind_class_attribute(value, value.cls, name, found)
+        hook, where = mro_lookup(value.cls, "__getattr__")
+        if isinstance(hook, types.FunctionType) and where is not torch.nn.Module:
+            return self.call(self.wrap_pinned(hook), [value, ConstantValue(name)], {})
+        if source is not None:
+            for table in _MODULE_TABLES:
+                self.guards.absent(Item(InstanceDict(source), table), name)
+        raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+
+    def _module_table(self, value: ObjectValue, table: str) -> dict[str, Value] | None:
+        """Entries of `_parameters`, `_buffers` or `_modules`, lazily wrapped."""
+        stored = value.attrs.get(table)
+        if isinstance(stored, DictValue):
+            return {k: v for k, (_, v) in stored.items.items()}
+        known = self.wrapped.get(id(value.object.__dict__.get(table))) if value.object is not MISSING else None
+        if isinstance(known, DictValue):
+            return {k: v for k, (_, v) in known.items.items()}
+        if value.object is MISSING:
+            return None
+        entries = value.object.__dict__.get(table) or {}
+        base = Item(InstanceDict(value.source or Pinned(value.object)), table)
+        return {key: LazyValue(item, Item(base, key)) for key, item in entries.items()}
+
+    def _instance_dict(self, value: ObjectValue) -> Value:
+        if value.object is MISSING:
+            return self.new_dict({k: v for k, v in value.attrs.items() if v is not None})
+        if value.attrs:
+            raise GraphBreak("unsupported-attribute", "__dict__ of an object with recorded changes")
+        return self.wrap(value.object.__dict__, InstanceDict(value.source or Pinned(value.object)))
+
+    def special_method(self, value: ObjectValue, name: str) -> Value | None:
+        """A Python-level special method of the class, bound; None for native or absent ones."""
+        found, where = mro_lookup(value.cls, name)
+        if found is MISSING or where in (object, dict, list, tuple, set):
+            return None
+        if isinstance(found, (types.FunctionType, classmethod, staticmethod, functools.partial)) or isinstance(found, types.MethodType):
+            return self.bind_class_attribute(value, value.cls, name, found)
+        if value.storage is None and callable(found) and not isinstance(found, _NATIVE_METHODS):
+            return self.wrap(found, Attribute(Pinned(value.cls), name))
+        return None
+
+    # stores
+
+    def store_object_attribute(self, value: ObjectValue, name: str, new: Value) -> None:
+        """`value.name = new` for an instance of a Python class."""
+        hook = value.cls.__setattr__
+        if isinstance(hook, types.FunctionType) and hook is not torch.nn.Module.__setattr__:
+            self.call(self.wrap_pinned(hook), [value, ConstantValue(name), new], {})
+            return
+        self.plain_store(value, name, new)
+
+    def plain_store(self, value: ObjectValue, name: str, new: Value) -> None:
+        """`object.__setattr__` or `nn.Module.__setattr__`."""
+        found, _ = mro_lookup(value.cls, name)
+        if isinstance(found, property):
+            if found.fset is None:
+                raise self.raised(AttributeError(f"property '{name}' of '{value.cls.__name__}' object has no setter"))
+            self.call(self.wrap_pinned(found.fset), [value, new], {})
+            return
+        if found is not MISSING and hasattr(type(found), "__set__") and not inspect.ismemberdescriptor(found) and name != "__class__":
+            setter = type(found).__set__
+            if isinstance(setter, types.FunctionType):
+                self.call(self.wrap_pinned(setter), [self.wrap_pinned(found), value, new], {})
+                return
+            raise GraphBreak("unsupported-store", f"storing through a {type(found).__name__} descriptor")
+        if name in ("__class__", "__dict__"):
+            raise GraphBreak("unsupported-store", f"storing {name}")
+        is_module = issubclass(value.cls, torch.nn.Module)
+        self.heap.store_attribute(value, name, new, plain=not is_module)
+        value.attrs[name] = new
+
+    def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
+        """`del value.name`."""
+        if isinstance(value.cls.__delattr__, types.FunctionType) and value.cls.__delattr__ is not torch.nn.Module.__delattr__:
+            self.call(self.wrap_pinned(value.cls.__delattr__), [value, ConstantValue(name)], {})
+            return
+        try:
+            self.plain_attribute(value, name) if name not in value.attrs else value.attrs[name]
+        except TracedRaise:
+            raise
+        self.heap.store_attribute(value, name, None)
+        value.attrs[name] = None
+
+    # supplied by Calls
+
+    def generic_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """See `Calls`."""
+        raise NotImplementedError
+
+
+def is_plain_builtin(obj: Any, name: str) -> bool:
+    """Whether a builtins entry is the original."""
+    return isinstance(obj, (type, types.BuiltinFunctionType)) and getattr(obj, "__name__", None) == name and obj.__module__ in ("builtins", "io")
+
+

@@ -1,0 +1,356 @@
+"""Calls: what is inlined, replaced, recorded, folded or refused; construction of objects.
+
+In: a callable and arguments as values. Out: the result as a value. Order for every callable: the lookaside table, marks put on it by the
+user, the torch policy, then inlining (Python) or folding (C, on constants only).
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..lookaside import registry
+from ..sources.source import Attribute, Item, Pinned
+from ..values.base import Value
+from ..values.builtins import ClassValue
+from ..values.constants import ConstantValue
+from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments
+from ..values.iterators import GeneratorValue
+from ..values.mappings import DictValue, SetValue
+from ..values.objects import ExceptionValue, ObjectValue
+from ..values.sequences import ListValue, TupleValue
+from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+from .attributes import Attributes, mro_lookup
+from .frame import Frame
+from .operations import COMPARE
+from .trust import is_trusted_module_name
+from .signals import GraphBreak
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_COROUTINES = 0x80 | 0x100 | 0x200
+_OPERATOR_METHODS = {
+    **{f"__{name}__": symbol for symbol, name in (("+", "add"), ("-", "sub"), ("*", "mul"), ("/", "truediv"), ("//", "floordiv"), ("%", "mod"), ("**", "pow"), ("@", "matmul"), ("&", "and"), ("|", "or"), ("^", "xor"), ("<<", "lshift"), (">>", "rshift"))},
+    **{f"__{name}__": symbol for symbol, name in (("<", "lt"), ("<=", "le"), ("==", "eq"), ("!=", "ne"), (">", "gt"), (">=", "ge"))},
+}  # fmt: skip
+
+
+class Calls(Attributes):
+    """Mixin of `Tracer`."""
+
+    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`function(*args, **kwargs)`."""
+        return self.realise(self.realise(function).call(self, args, kwargs))  # type: ignore[arg-type]
+
+    # Python functions
+
+    def call_function(self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Call a Python function that existed before the frame."""
+        replaced = registry.find(function)
+        if replaced is not None:
+            return replaced(self, args, kwargs)
+        registry.refuse_marked(function)
+        decision = registry.torch_decision(function)
+        if decision is registry.Decision.RECORD and self.has_tensor(args, kwargs):
+            return self.record("call_function", function, args, kwargs)
+        if decision is registry.Decision.ALWAYS_RECORD:
+            return self.record("call_function", function, args, kwargs)
+        if decision is registry.Decision.BREAK:
+            raise GraphBreak("unsupported-call", f"calling {value.describe()}")
+        return self.inline_function(value, function, args, kwargs)
+
+    def inline_function(self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Trace into the body of a function."""
+        base = value.source or Pinned(function)
+        stable = Pinned(function) if self.guards.is_trusted(base) or "<locals>" not in function.__qualname__ else base
+        defaults = [self.wrap(d, Item(Attribute(stable, "__defaults__"), i)) for i, d in enumerate(function.__defaults__ or ())]
+        kwdefaults = {k: self.wrap(d, Item(Attribute(stable, "__kwdefaults__"), k)) for k, d in (function.__kwdefaults__ or {}).items()}
+        cells = [self.cell_of(c, Item(Attribute(stable, "__closure__"), i)) for i, c in enumerate(function.__closure__ or ())]
+        bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__name__)  # type: ignore[arg-type]
+        return self.run_inlined(function.__code__, function.__globals__, bound, cells)
+
+    def inline_closure(self, value: ClosureValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Trace into a function made while tracing."""
+        defaults = list(self.iterate_all(value.defaults)) if value.defaults is not None else []
+        kwdefaults = {self.to_python(k): v for k, v in self.mapping_items(value.kwdefaults)} if value.kwdefaults is not None else {}
+        bound = bind_arguments(self, value.code, defaults, kwdefaults, args, kwargs, value.name)  # type: ignore[arg-type]
+        return self.run_inlined(value.code, value.globals, bound, value.closure)
+
+    def run_inlined(self, code: types.CodeType, namespace: dict[str, Any], bound: dict[str, Value], closure: Sequence[CellValue]) -> Value:
+        """A child frame, run to its end (a generator is left suspended at its start)."""
+        if code.co_flags & _COROUTINES:
+            raise GraphBreak("generator-function", f"calling the coroutine {code.co_qualname}")
+        if self.depth >= self.config.inline_depth:
+            raise GraphBreak("too-deep", f"more than {self.config.inline_depth} calls inlined into each other")
+        cells = {name: CellValue(bound.pop(name, None)) for name in code.co_cellvars}
+        cells.update(zip(code.co_freevars, closure, strict=True))
+        frame = Frame(self, code, namespace, bound, cells, self.frame)  # type: ignore[arg-type]
+        if code.co_flags & 0x20:
+            return GeneratorValue(frame)
+        caller = self.frame
+        self.frame = frame
+        self.depth += 1
+        try:
+            return frame.run()
+        except GraphBreak as error:
+            self.locate(error)
+            raise
+        finally:
+            self.frame = caller
+            self.depth -= 1
+
+    def locate(self, error: GraphBreak) -> None:
+        """Note where a break happened, once."""
+        if error.position is None and self.frame is not None:
+            error.position = self.position_of(self.frame)
+            error.stack = self.user_stack()
+
+    # native callables
+
+    def call_builtin(self, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Call something written in C."""
+        replaced = registry.find(function)
+        if replaced is not None:
+            return replaced(self, args, kwargs)
+        registry.refuse_marked(function)
+        if isinstance(function, functools._lru_cache_wrapper):
+            return self.call(self.wrap_pinned(function.__wrapped__), args, kwargs)
+        if isinstance(function, _DESCRIPTORS) and args:
+            return self.call_descriptor(function, args, kwargs)
+        decision = registry.torch_decision(function)
+        if decision is registry.Decision.ALWAYS_RECORD:
+            return self.record("call_function", function, args, kwargs)
+        if decision is registry.Decision.RECORD:
+            if self.has_tensor(args, kwargs):
+                return self.record("call_function", function, args, kwargs)
+            return self.fold(function, args, kwargs)
+        owner = getattr(function, "__self__", None)
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            return self.call_bound(self.wrap_pinned(owner), function.__name__, args, kwargs)
+        if decision is registry.Decision.FOLD or is_trusted_module_name(getattr(function, "__module__", None) or getattr(owner, "__module__", None)):
+            if registry.is_impure(function):
+                raise GraphBreak("unsupported-call", f"calling {value.describe()}")
+            if self.has_tensor(args, kwargs) and any(isinstance(a, SymbolicValue) for a in args) and not any(isinstance(a, TensorValue) for a in args):
+                return self.fold(function, [self.from_python(self.concrete(a)) if isinstance(a, SymbolicValue) else a for a in args], kwargs)
+            return self.fold(function, args, kwargs)
+        raise GraphBreak("unsupported-call", f"calling {value.describe()}")
+
+    def call_descriptor(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """An unbound native method: `list.append(x, 1)`, `dict.__setitem__(self, k, v)`."""
+        owner, name = args[0], function.__name__
+        if isinstance(owner, ObjectValue) and owner.storage is not None and function.__objclass__ is not object:
+            return owner.storage.call_method(self, name, args[1:], kwargs)  # type: ignore[arg-type]
+        if function.__objclass__ is object and isinstance(owner, ObjectValue):
+            return self.generic_method(owner, name, args[1:], kwargs)
+        return self.call_bound(owner, name, args[1:], kwargs)
+
+    def call_bound(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`owner.name(...)` where the class implements the method in C."""
+        owner = self.realise(owner)
+        if isinstance(owner, ClassValue):
+            if name == "__call__":
+                return self.construct(owner, args, kwargs)
+            if name == "__new__" and args:
+                return self.make_instance(args[0], args[1:])
+            return self.fold(getattr(owner.object, name), args, kwargs)
+        if name == "__get__" and isinstance(owner, (FunctionValue, ClosureValue)):
+            return owner if args[0].is_constant() and args[0].constant() is None else MethodValue(owner, args[0])
+        if name == "__call__":
+            return self.call(owner, args, kwargs)
+        if isinstance(owner, ObjectValue):
+            if name in ("__enter__", "__exit__"):
+                from ..lookaside.context_managers import AutocastValue, enter_or_leave
+
+                if isinstance(owner, AutocastValue):
+                    return enter_or_leave(self, owner, name)  # type: ignore[arg-type]
+            return self.generic_method(owner, name, args, kwargs)
+        return owner.call_method(self, name, args, kwargs)  # type: ignore[arg-type]
+
+    def generic_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Special methods that the interpreter implements for every value, else folding."""
+        none = ConstantValue(None)
+        if name in _OPERATOR_METHODS and len(args) == 1:
+            symbol = _OPERATOR_METHODS[name]
+            if isinstance(owner, ObjectValue) and owner.storage is None:
+                if name in ("__eq__", "__ne__"):
+                    return ConstantValue(True if self.identical(owner, args[0]) == (name == "__eq__") else NotImplemented)
+                return ConstantValue(NotImplemented)
+            target = owner.storage if isinstance(owner, ObjectValue) and owner.storage is not None else owner
+            return self.compare(symbol, target, args[0]) if symbol in COMPARE else self.binary(symbol, target, args[0])
+        if isinstance(owner, ObjectValue):
+            found = self._object_method(owner, name, args)
+            if found is not None:
+                return found
+            if owner.storage is not None:
+                return owner.storage.call_method(self, name, args, kwargs)  # type: ignore[arg-type]
+        t: Any = self
+        match name:
+            case "__len__":
+                return owner.length(t)
+            case "__getitem__":
+                return owner.get_item(t, args[0])
+            case "__setitem__":
+                owner.set_item(t, args[0], args[1])
+                return none
+            case "__delitem__":
+                owner.delete_item(t, args[0])
+                return none
+            case "__contains__":
+                return ConstantValue(owner.contains(t, args[0]))
+            case "__iter__":
+                return owner.iterate(t)
+            case "__bool__":
+                return ConstantValue(self.truth(owner))
+            case "__str__" | "__repr__":
+                return self.to_text(owner, name.strip("_"))
+            case "__hash__":
+                return ConstantValue(hash(self.hashable(owner)))
+            case "__init__" if isinstance(owner, (ListValue, DictValue, SetValue)):
+                return self._fill_storage(owner, args, kwargs)
+            case "__reversed__":
+                return self.sequence(list(reversed(list(self.iterate_all(owner)))), list).iterate(t)
+            case "__init__" | "__init_subclass__":
+                return none
+        if self.is_foldable(owner):
+            return self.fold(lambda obj, *a, **k: getattr(obj, name)(*a, **k), [owner, *args], kwargs)
+        raise GraphBreak("unsupported-call", f"method {name!r} of {owner.describe()}")
+
+    def _object_method(self, owner: ObjectValue, name: str, args: Sequence[Value]) -> Value | None:
+        match name:
+            case "__setattr__":
+                self.plain_store(owner, args[0].constant(), args[1])
+            case "__delattr__":
+                self.heap.store_attribute(owner, args[0].constant(), None)
+                owner.attrs[args[0].constant()] = None
+            case "__getattribute__":
+                return self.plain_attribute(owner, args[0].constant())
+            case "__init__" if isinstance(owner, ExceptionValue):
+                owner.arguments = list(args)
+            case "__init__" if owner.storage is None:
+                pass
+            case "__hash__":
+                raise GraphBreak("unsupported-call", "hash() of an object")
+            case "__repr__" | "__str__":
+                raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
+            case _:
+                return None
+        return ConstantValue(None)
+
+    def _fill_storage(self, owner: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if isinstance(owner, ListValue) and args:
+            owner.m_extend(self, args[0])  # type: ignore[arg-type]
+        elif isinstance(owner, DictValue):
+            owner.m_update(self, *args, **kwargs)  # type: ignore[arg-type]
+        elif isinstance(owner, SetValue) and args:
+            owner.items.update(owner.keyed(self, args[0]))  # type: ignore[arg-type]
+        return ConstantValue(None)
+
+    # classes
+
+    def construct(self, value: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`cls(*args, **kwargs)`."""
+        cls = value.object
+        replaced = registry.find(cls)
+        if replaced is not None:
+            return replaced(self, args, kwargs)
+        if issubclass(cls, enum.Enum):
+            return self.fold(cls, args, kwargs)
+        meta_call, owner = mro_lookup(type(cls), "__call__")
+        if isinstance(meta_call, types.FunctionType) and owner is not type and cls.__module__.partition(".")[0] != "torch":
+            return self.call(self.wrap_pinned(meta_call), [value, *args], kwargs)
+        if issubclass(cls, torch.Tensor) or (isinstance(meta_call, types.FunctionType) and owner is not type and not issubclass(cls, torch.nn.Module)):
+            raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
+        if issubclass(cls, tuple) and hasattr(cls, "_fields") and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType):
+            return self._construct_named(cls, args, kwargs)
+        new, where = mro_lookup(cls, "__new__")
+        new = getattr(new, "__func__", new)
+        if isinstance(new, types.FunctionType) and where.__module__ not in ("typing", "abc"):
+            made = self.call(self.wrap_pinned(new), [value, *args], kwargs)
+        elif registry.torch_decision(cls) is registry.Decision.FOLD or (is_trusted_module_name(cls.__module__) and not _has_python_init(cls) and not issubclass(cls, (BaseException, dict, list, set, tuple))):
+            if cls is object:
+                return ObjectValue(object)
+            return self.fold(cls, args, kwargs)
+        else:
+            made = self.make_instance(value, args)
+        if not issubclass(made.python_type(), cls):
+            return made
+        init, init_owner = mro_lookup(made.python_type(), "__init__")
+        if isinstance(init, types.FunctionType):
+            self.call(self.wrap_pinned(init), [made, *args], kwargs)
+        elif isinstance(made, ObjectValue) and not isinstance(made, ExceptionValue) and isinstance(made.storage, (ListValue, DictValue, SetValue)):
+            self._fill_storage(made.storage, args, kwargs)
+        elif (args or kwargs) and init_owner is object and where is object:
+            raise self.raised(TypeError(f"{cls.__name__}() takes no arguments"))
+        return made
+
+    def _construct_named(self, cls: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        new = cls.__new__
+        if isinstance(new, types.FunctionType):
+            defaults = [self.from_python(d) for d in new.__defaults__ or ()]
+            bound = bind_arguments(self, new.__code__, defaults, {}, [ConstantValue(None), *args], kwargs, cls.__name__)  # type: ignore[arg-type]
+            return TupleValue([bound[name] for name in new.__code__.co_varnames[1 : new.__code__.co_argcount]], cls)
+        return TupleValue(list(self.iterate_all(args[0])), cls)
+
+    def make_instance(self, value: Value, args: Sequence[Value]) -> Value:
+        """`cls.__new__(cls, *args)` with nothing initialised."""
+        cls = value.real()
+        if issubclass(cls, BaseException):
+            return ExceptionValue(cls, list(args))
+        if issubclass(cls, dict):
+            import collections
+
+            base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
+            return ObjectValue(cls, storage=DictValue({}, base))
+        if issubclass(cls, list):
+            return ObjectValue(cls, storage=ListValue([]))
+        if issubclass(cls, set):
+            return ObjectValue(cls, storage=SetValue({}))
+        if issubclass(cls, tuple):
+            items = list(self.iterate_all(args[0])) if args else []
+            return TupleValue(items, cls) if hasattr(cls, "_fields") else ObjectValue(cls, storage=TupleValue(items, tuple))
+        for base in (int, float, str, bytes):
+            if issubclass(cls, base):
+                return ObjectValue(cls, storage=self.fold(base, args, {}))
+        native, where = mro_lookup(cls, "__new__")
+        if where is not object and not isinstance(getattr(native, "__func__", native), types.FunctionType) and where.__module__ not in ("typing", "_abc"):
+            raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
+        return ObjectValue(cls)
+
+    # exceptions
+
+    def exception_instance(self, value: Value) -> Value:
+        """What `raise value` raises."""
+        if isinstance(value, ClassValue):
+            value = self.call(value, [], {})
+        if not issubclass(value.python_type(), BaseException):
+            raise self.raised(TypeError("exceptions must derive from BaseException"))
+        return value
+
+    def class_or_tuple(self, value: Value) -> Any:
+        """The real class or tuple of classes."""
+        found = self.concrete(value)
+        return found
+
+    def current_exception(self) -> Value | None:
+        """The exception being handled, in this frame or a caller."""
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if frame.current_exceptions and frame.current_exceptions[-1] is not None:
+                return frame.current_exceptions[-1]
+            frame = frame.caller
+        return None
+
+
+
+def _has_python_init(cls: type) -> bool:
+    init, _ = mro_lookup(cls, "__init__")
+    return isinstance(init, types.FunctionType)
+
+

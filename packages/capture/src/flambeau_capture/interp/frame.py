@@ -1,0 +1,136 @@
+"""One frame under symbolic execution: its stack, its locals and the loop that runs its instructions.
+
+In: a code object, bound locals, cells. Out: `run()` gives the returned value; `resume`/`throw` run a generator up to its next yield.
+Exceptions of the traced program (`TracedRaise`) are caught here by the instruction's handler, as CPython's exception table says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..bytecode.normalise import decode_normalised
+from ..values.base import NULL, Value
+from ..values.constants import ConstantValue
+from .registry import HANDLERS, Outcome
+from .signals import GraphBreak, TracedRaise
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from ..bytecode.model import Instruction
+    from ..values.functions import CellValue
+    from .tracer import Tracer
+
+
+class Frame:
+    """State of one frame; `index` is the instruction being executed."""
+
+    __slots__ = ("builtins", "caller", "cells", "code", "current_exceptions", "globals", "index", "instructions", "locals", "next_index", "returned", "stack", "tracer", "yielded")
+
+    def __init__(self, tracer: Tracer, code: CodeType, globals: dict[str, Any], locals: dict[str, Value], cells: dict[str, CellValue], caller: Frame | None) -> None:
+        self.tracer = tracer
+        self.code = code
+        self.globals = globals
+        self.instructions = decode_normalised(code)
+        self.locals = locals
+        self.cells = cells
+        self.stack: list[Value] = []
+        self.index = 0
+        self.next_index = 0
+        self.caller = caller
+        self.current_exceptions: list[Value | None] = []
+        self.returned: Value = ConstantValue(None)
+        self.yielded: Value | None = None
+
+    # the stack
+
+    def push(self, value: Value) -> None:
+        """Push; lazy values are looked at now."""
+        self.stack.append(self.tracer.realise(value))
+
+    def pop(self) -> Value:
+        """Pop the top."""
+        return self.stack.pop()
+
+    def pop_many(self, count: int) -> list[Value]:
+        """Pop `count` values, the deepest first."""
+        if not count:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    # running
+
+    def run(self) -> Value:
+        """Execute to the end; the returned value."""
+        self.execute()
+        return self.returned
+
+    def resume(self, sent: Value | None) -> Value | None:
+        """Run a generator to its next yield (None when it returned); `sent` is None at the start."""
+        if sent is not None:
+            self.push(sent)
+        return self._continue()
+
+    def throw(self, error: TracedRaise) -> Value | None:
+        """Raise where a generator waits, then as `resume`."""
+        self.unwind(self.instructions[self.index], error)
+        return self._continue()
+
+    def _continue(self) -> Value | None:
+        tracer = self.tracer
+        before = tracer.frame
+        self.caller = before
+        tracer.frame = self
+        try:
+            return self.yielded if self.execute() is Outcome.YIELDED else None
+        finally:
+            tracer.frame = before
+
+    def execute(self) -> Outcome:
+        """The loop."""
+        tracer = self.tracer
+        instructions = self.instructions
+        while True:
+            self.index = self.next_index
+            instruction = instructions[self.index]
+            self.next_index = self.index + 1
+            tracer.step(self, instruction)
+            handler = HANDLERS.get(instruction.name)
+            if handler is None:
+                raise GraphBreak("unsupported-instruction", f"instruction {instruction.name}")
+            try:
+                outcome = handler(self, instruction)
+            except TracedRaise as error:
+                self.unwind(instruction, error)
+                continue
+            if outcome is not None:
+                return outcome
+
+    def unwind(self, instruction: Instruction, error: TracedRaise) -> None:
+        """Go to the handler of an instruction that raised, or raise on."""
+        handler = instruction.handler
+        if handler is None:
+            raise error
+        del self.stack[handler.depth :]
+        if handler.lasti:
+            self.stack.append(ConstantValue(self.index))
+        self.stack.append(error.value)
+        self.next_index = handler.target
+
+    def jump(self, instruction: Instruction) -> None:
+        """Go to the instruction's target."""
+        assert instruction.target is not None
+        self.next_index = instruction.target
+
+    def push_callable(self, function: Value, owner: Value | None) -> None:
+        """What LOAD_METHOD leaves."""
+        from ..bytecode.behaviour import BEHAVIOUR
+
+        if owner is not None:
+            self.stack += [function, owner]
+        elif BEHAVIOUR.null_below_callable:
+            self.stack += [NULL, function]
+        else:
+            self.stack += [function, NULL]

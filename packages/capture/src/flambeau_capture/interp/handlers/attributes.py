@@ -1,0 +1,134 @@
+"""Attributes, super() and imports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...values.constants import ConstantValue
+from ...values.functions import MethodValue
+from ..registry import handles
+from ..signals import GraphBreak
+
+if TYPE_CHECKING:
+    from ...bytecode.model import Instruction
+    from ...values.base import Value
+    from ..frame import Frame
+
+
+@handles("LOAD_ATTR")
+def load_attr(f: Frame, i: Instruction) -> None:
+    f.push(f.tracer.get_attribute(f.pop(), i.value))
+
+
+@handles("LOAD_METHOD")
+def load_method(f: Frame, i: Instruction) -> None:
+    _push_method(f, f.tracer.get_attribute(f.pop(), i.value))
+
+
+def _push_method(f: Frame, found: Value) -> None:
+    if type(found) is MethodValue and found.source is None:
+        f.push_callable(f.tracer.realise(found.function), f.tracer.realise(found.owner))
+    else:
+        f.push_callable(f.tracer.realise(found), None)
+
+
+@handles("STORE_ATTR")
+def store_attr(f: Frame, i: Instruction) -> None:
+    target = f.pop()
+    f.tracer.set_attribute(target, i.value, f.pop())
+
+
+@handles("DELETE_ATTR")
+def delete_attr(f: Frame, i: Instruction) -> None:
+    f.pop().delete_attribute(f.tracer, i.value)
+
+
+@handles("LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD")
+def load_super(f: Frame, i: Instruction) -> None:
+    function, cls, owner = f.pop_many(3)
+    made = f.tracer.call(function, [cls, owner], {})
+    found = made.get_attribute(f.tracer, i.value)
+    if i.name == "LOAD_SUPER_METHOD":
+        _push_method(f, found)
+    else:
+        f.push(found)
+
+
+@handles("IMPORT_NAME")
+def import_name(f: Frame, i: Instruction) -> None:
+    names = f.pop()
+    level = f.pop()
+    try:
+        module = __import__(i.value, f.globals, {}, names.constant(), level.constant())
+    except ImportError as error:
+        raise f.tracer.raised(error) from None
+    f.push(f.tracer.wrap_pinned(module))
+
+
+@handles("IMPORT_FROM")
+def import_from(f: Frame, i: Instruction) -> None:
+    import sys
+
+    module = f.stack[-1]
+    real = module.real()
+    if not hasattr(real, i.value):
+        sub = sys.modules.get(f"{real.__name__}.{i.value}")
+        if sub is None:
+            raise f.tracer.raised(ImportError(f"cannot import name {i.value!r} from {real.__name__!r}"))
+        f.push(f.tracer.wrap_pinned(sub))
+        return
+    f.push(f.tracer.get_attribute(module, i.value))
+
+
+@handles("IMPORT_STAR", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS")
+def class_or_module_scope(f: Frame, i: Instruction) -> None:
+    raise GraphBreak("unsupported-instruction", "a class is defined" if i.name == "LOAD_BUILD_CLASS" else f"instruction {i.name}")
+
+
+@handles("GET_LEN")
+def get_len(f: Frame, i: Instruction) -> None:
+    f.push(f.tracer.length(f.stack[-1]))
+
+
+@handles("MATCH_SEQUENCE")
+def match_sequence(f: Frame, i: Instruction) -> None:
+    import collections.abc
+
+    cls = f.stack[-1].python_type()
+    f.push(ConstantValue(issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray))))
+
+
+@handles("MATCH_MAPPING")
+def match_mapping(f: Frame, i: Instruction) -> None:
+    import collections.abc
+
+    f.push(ConstantValue(issubclass(f.stack[-1].python_type(), collections.abc.Mapping)))
+
+
+@handles("MATCH_KEYS")
+def match_keys(f: Frame, i: Instruction) -> None:
+    subject, keys = f.stack[-2], f.stack[-1]
+    wanted = list(f.tracer.iterate_all(keys))
+    if all(subject.contains(f.tracer, key) for key in wanted):
+        f.push(f.tracer.sequence([subject.get_item(f.tracer, key) for key in wanted], tuple))
+    else:
+        f.push(ConstantValue(None))
+
+
+@handles("MATCH_CLASS")
+def match_class(f: Frame, i: Instruction) -> None:
+    names = f.pop().constant()
+    cls = f.pop()
+    subject = f.pop()
+    real = cls.real()
+    if not issubclass(subject.python_type(), real):
+        f.push(ConstantValue(None))
+        return
+    found: list[Value] = []
+    if i.arg:
+        if real in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple):
+            found.append(subject)
+        else:
+            found += [f.tracer.get_attribute(subject, name) for name in real.__match_args__[: i.arg]]
+    found += [f.tracer.get_attribute(subject, name) for name in names]
+    f.push(f.tracer.sequence(found, tuple))

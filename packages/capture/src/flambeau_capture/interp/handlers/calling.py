@@ -1,0 +1,51 @@
+"""Calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...values.base import NULL, Value
+from ..registry import handles
+
+if TYPE_CHECKING:
+    from ...bytecode.model import Instruction
+    from ..frame import Frame
+
+
+def _pop_callable(f: Frame, args: list[Value]) -> Value:
+    upper = f.stack.pop()
+    lower = f.stack.pop()
+    if lower is NULL:
+        return upper
+    if upper is not NULL:
+        args.insert(0, upper)
+    return lower
+
+
+@handles("CALL")
+def call(f: Frame, i: Instruction) -> None:
+    args = f.pop_many(i.arg)
+    function = _pop_callable(f, args)
+    f.push(f.tracer.call(function, args, {}))
+
+
+@handles("CALL_KW")
+def call_kw(f: Frame, i: Instruction) -> None:
+    names = i.value
+    values = f.pop_many(i.arg)
+    split = len(values) - len(names)
+    args = values[:split]
+    function = _pop_callable(f, args)
+    f.push(f.tracer.call(function, args, dict(zip(names, values[split:], strict=True))))
+
+
+@handles("CALL_FUNCTION_EX")
+def call_function_ex(f: Frame, i: Instruction) -> None:
+    t = f.tracer
+    kwargs = {}
+    if i.arg & 1:
+        mapping = f.pop()
+        kwargs = {t.to_python(key): value for key, value in t.mapping_items(mapping)}
+    args = list(t.iterate_all(f.pop()))
+    function = _pop_callable(f, args)
+    f.push(t.call(function, args, kwargs))

@@ -1,0 +1,68 @@
+"""Raising, catching and matching exceptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...values.constants import ConstantValue
+from ...values.objects import ExceptionValue
+from ..registry import handles
+from ..signals import GraphBreak, TracedRaise
+
+if TYPE_CHECKING:
+    from ...bytecode.model import Instruction
+    from ..frame import Frame
+
+
+@handles("RAISE_VARARGS")
+def raise_varargs(f: Frame, i: Instruction) -> None:
+    t = f.tracer
+    if i.arg == 0:
+        current = t.current_exception()
+        if current is None:
+            raise t.raised(RuntimeError("No active exception to reraise"))
+        raise TracedRaise(current)
+    cause = f.pop() if i.arg == 2 else None
+    error = t.exception_instance(f.pop())
+    if cause is not None and isinstance(error, ExceptionValue):
+        error.cause = cause if cause.is_constant() else t.exception_instance(cause)
+    current = t.current_exception()
+    if current is not None and isinstance(error, ExceptionValue) and current is not error:
+        error.context = current
+    raise TracedRaise(error)
+
+
+@handles("RERAISE")
+def reraise(f: Frame, i: Instruction) -> None:
+    raise TracedRaise(f.pop())
+
+
+@handles("PUSH_EXC_INFO")
+def push_exc_info(f: Frame, i: Instruction) -> None:
+    error = f.pop()
+    previous = f.current_exceptions[-1] if f.current_exceptions else None
+    f.current_exceptions.append(error)
+    f.push(previous if previous is not None else ConstantValue(None))
+    f.push(error)
+
+
+@handles("POP_EXCEPT")
+def pop_except(f: Frame, i: Instruction) -> None:
+    previous = f.pop()
+    while f.current_exceptions:
+        f.current_exceptions.pop()
+        top = f.current_exceptions[-1] if f.current_exceptions else None
+        if top is previous or (top is None and previous.is_constant()):
+            break
+
+
+@handles("CHECK_EXC_MATCH")
+def check_exc_match(f: Frame, i: Instruction) -> None:
+    wanted = f.pop()
+    classes = f.tracer.class_or_tuple(wanted)
+    f.push(ConstantValue(issubclass(f.stack[-1].python_type(), classes)))
+
+
+@handles("CHECK_EG_MATCH", "PREP_RERAISE_STAR")
+def exception_groups(f: Frame, i: Instruction) -> None:
+    raise GraphBreak("unsupported-instruction", "except* is used")

@@ -1,0 +1,94 @@
+"""Locals, cells, globals and names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...values.base import NULL
+from ...values.functions import CellValue
+from ..registry import handles
+from ..signals import GraphBreak
+
+if TYPE_CHECKING:
+    from ...bytecode.model import Instruction
+    from ..frame import Frame
+
+
+@handles("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(f: Frame, i: Instruction) -> None:
+    value = f.locals.get(i.value)
+    if value is None:
+        raise f.tracer.raised(UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value"))
+    f.push(value)
+
+
+@handles("STORE_FAST")
+def store_fast(f: Frame, i: Instruction) -> None:
+    value = f.pop()
+    if value is NULL:
+        f.locals.pop(i.value, None)
+    elif isinstance(value, CellValue) and i.value in f.code.co_cellvars + f.code.co_freevars:
+        f.cells[i.value] = value
+    else:
+        f.locals[i.value] = value
+
+
+@handles("DELETE_FAST")
+def delete_fast(f: Frame, i: Instruction) -> None:
+    if f.locals.pop(i.value, None) is None:
+        raise f.tracer.raised(UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value"))
+
+
+@handles("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(f: Frame, i: Instruction) -> None:
+    if i.value in f.cells:
+        f.stack.append(f.cells.pop(i.value))
+        return
+    value = f.locals.pop(i.value, None)
+    f.stack.append(NULL if value is None else f.tracer.realise(value))
+
+
+@handles("MAKE_CELL")
+def make_cell(f: Frame, i: Instruction) -> None:
+    f.cells[i.value] = CellValue(f.locals.pop(i.value, None))
+
+
+@handles("LOAD_CLOSURE")
+def load_closure(f: Frame, i: Instruction) -> None:
+    f.stack.append(f.cells[i.value])
+
+
+@handles("LOAD_DEREF", "LOAD_CLASSDEREF")
+def load_deref(f: Frame, i: Instruction) -> None:
+    value = f.cells[i.value].contents
+    if value is None:
+        raise f.tracer.raised(NameError(f"cannot access free variable '{i.value}' where it is not associated with a value in enclosing scope"))
+    f.push(value)
+
+
+@handles("STORE_DEREF")
+def store_deref(f: Frame, i: Instruction) -> None:
+    f.tracer.store_cell(f.cells[i.value], f.pop())
+
+
+@handles("DELETE_DEREF")
+def delete_deref(f: Frame, i: Instruction) -> None:
+    cell = f.cells[i.value]
+    if cell.source is not None:
+        raise GraphBreak("external-mutation", "deleting a variable of an enclosing function")
+    cell.contents = None
+
+
+@handles("LOAD_GLOBAL")
+def load_global(f: Frame, i: Instruction) -> None:
+    f.push(f.tracer.load_global(f.globals, i.value))
+
+
+@handles("STORE_GLOBAL")
+def store_global(f: Frame, i: Instruction) -> None:
+    f.tracer.heap.store_global(f.globals, i.value, f.pop())
+
+
+@handles("DELETE_GLOBAL")
+def delete_global(f: Frame, i: Instruction) -> None:
+    f.tracer.heap.store_global(f.globals, i.value, None)

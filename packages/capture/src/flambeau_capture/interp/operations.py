@@ -1,0 +1,408 @@
+"""Operators, truth, identity, iteration, folding: Python's generic operations on values.
+
+In: values. Out: values; constants are computed for real, tensors and symbols become graph nodes, user classes answer through their
+special methods.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..values.base import MISSING, Value
+from ..values.builtins import BoundBuiltin
+from ..values.constants import ConstantValue
+from ..values.functions import MethodValue
+from ..values.iterators import ComputedIterator
+from ..values.mappings import DictValue, DictView, SetValue
+from ..values.objects import ObjectValue
+from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+from .signals import GraphBreak, TracedRaise
+from .tensors import TensorOperations
+from .wrapping import NotConstant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+    "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
+}  # fmt: skip
+INPLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv, "%": operator.imod,
+    "**": operator.ipow, "@": operator.imatmul, "&": operator.iand, "|": operator.ior, "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift,
+}  # fmt: skip
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+_SPECIAL = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "&": "and", "|": "or",
+    "^": "xor", "<<": "lshift", ">>": "rshift", "<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge",
+}  # fmt: skip
+_REFLECTED = {"<": "gt", "<=": "ge", "==": "eq", "!=": "ne", ">": "lt", ">=": "le"}
+_UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+_SYMBOLIC = (TensorValue, SymbolicValue)
+
+
+class Operations(TensorOperations):
+    """Mixin of `Tracer`."""
+
+    # folding
+
+    def fold(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Call a pure function for real; its exceptions are raised in the traced program."""
+        try:
+            real = [self.to_python(arg) for arg in args]
+            keyword = {name: self.to_python(value) for name, value in kwargs.items()}
+        except NotConstant as error:
+            raise GraphBreak("unsupported-call", f"{getattr(function, '__name__', function)} of {error}") from None
+        try:
+            result = function(*real, **keyword)
+        except GraphBreak:
+            raise
+        except Exception as error:
+            raise self.raised(error) from None
+        return self.from_python(result)
+
+    def concrete(self, value: Value) -> Any:
+        """A Python number or other constant; a symbol is specialised."""
+        value = self.realise(value)
+        if isinstance(value, SymbolicValue):
+            return value.concrete(self)  # type: ignore[arg-type]
+        if isinstance(value, TensorValue):
+            raise GraphBreak("data-dependent-value", "a tensor is used as a Python number")
+        try:
+            return self.to_python(value)
+        except NotConstant as error:
+            raise GraphBreak("unsupported-operation", f"{error} is used where a constant is needed") from None
+
+    def index_or_slice(self, key: Value) -> Any:
+        """The real index of a Python sequence."""
+        if isinstance(key, SliceValue):
+            return slice(*(self.concrete(part) for part in key.parts))
+        if isinstance(key, ObjectValue):
+            return self.concrete(self.call(self.get_attribute(key, "__index__"), [], {}))
+        return self.concrete(key)
+
+    def make_slice(self, parts: Sequence[Value]) -> Value:
+        """`slice(...)`."""
+        full = tuple(parts) if len(parts) == 3 else (*parts, ConstantValue(None)) if len(parts) == 2 else (ConstantValue(None), *parts, ConstantValue(None))
+        if all(part.is_constant() for part in full):
+            return ConstantValue(slice(*(part.constant() for part in full)))
+        return SliceValue(full)  # type: ignore[arg-type]
+
+    # truth and identity
+
+    def truth(self, value: Value) -> bool:
+        """`bool(value)`."""
+        return value.truth(self)  # type: ignore[arg-type]
+
+    def negate(self, value: Value) -> Value:
+        """`not value`."""
+        return ConstantValue(not self.truth(value))
+
+    def identical(self, left: Value, right: Value) -> bool:
+        """`left is right`."""
+        if left is right:
+            return True
+        if left.is_constant() and right.is_constant():
+            a, b = left.constant(), right.constant()
+            return a is b or (type(a) is type(b) and type(a) not in (tuple, frozenset, slice, range) and a == b)
+        a, b = left.real(), right.real()
+        if a is not MISSING and b is not MISSING:
+            return a is b
+        if isinstance(left, BoundBuiltin) or isinstance(left, MethodValue):
+            return False
+        return False
+
+    def same_or_equal(self, left: Value, right: Value) -> bool:
+        """What containers compare with: `left is right or left == right`."""
+        left, right = self.realise(left), self.realise(right)
+        return self.identical(left, right) or self.truth(self.compare("==", left, right))
+
+    # operators
+
+    def unary(self, symbol: str, value: Value) -> Value:
+        """`-value`, `+value`, `~value`."""
+        if isinstance(value, TensorValue):
+            return self.record("call_function", UNARY[symbol], [value], {})
+        if isinstance(value, SymbolicValue):
+            return self._symbolic(UNARY[symbol], [value])
+        if isinstance(value, ObjectValue) and value.special(self, _UNARY_SPECIAL[symbol]) is not None:  # type: ignore[arg-type]
+            return value._do(self, _UNARY_SPECIAL[symbol])  # type: ignore[arg-type]
+        return self.fold(UNARY[symbol], [value], {})
+
+    def binary(self, symbol: str, left: Value, right: Value) -> Value:
+        """`left symbol right`; `symbol` may be an in-place one."""
+        inplace = symbol.endswith("=")
+        plain = symbol[:-1] if inplace else symbol
+        function = INPLACE[plain] if inplace else BINARY[plain]
+        if isinstance(left, (ObjectValue,)) or isinstance(right, ObjectValue):
+            found = self._special_binary(plain, left, right, inplace=inplace)
+            if found is not None:
+                return found
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            if not inplace or not isinstance(left, TensorValue):
+                function = BINARY[plain]
+            return self.record("call_function", function, [left, right], {})
+        left, right = self._storage(left), self._storage(right)
+        if isinstance(left, (ListValue, TupleValue, SetValue, DictValue, DictView)) or (isinstance(right, (SequenceValue,)) and plain == "*"):
+            return self._container_binary(plain, left, right, inplace=inplace)
+        if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
+            if plain == "%" and left.is_constant() and isinstance(left.constant(), str):
+                return self.fold(BINARY[plain], [left, self.from_python(self.concrete(right))], {})
+            return self._symbolic(BINARY[plain], [left, right])
+        if plain == "%" and left.is_constant() and isinstance(left.constant(), str) and not self.is_foldable(right):
+            raise GraphBreak("unsupported-operation", "a string is formatted with values that are not constants")
+        if isinstance(right, TupleValue) and left.is_constant() and isinstance(left.constant(), tuple):
+            return self._container_binary(plain, self.sequence([self.from_python(i) for i in left.constant()], tuple), right, inplace=inplace)
+        return self.fold(BINARY[plain], [left, right], {})
+
+    def _storage(self, value: Value) -> Value:
+        if isinstance(value, ObjectValue) and value.storage is not None:
+            return value.storage
+        return value
+
+    def _symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
+        pairs = [self.argument(value) for value in values]
+        try:
+            result = function(*(fake for _, fake in pairs))
+        except (ZeroDivisionError, TypeError) as error:
+            raise self.raised(error) from None
+        finally:
+            self.graph.note_guards()
+        if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
+        return self.from_python(result)
+
+    def _special_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
+        name = _SPECIAL[symbol]
+        tries: list[tuple[Value, str, Value]] = []
+        if inplace:
+            tries.append((left, f"__i{name}__", right))
+        reflected = f"__{_REFLECTED[symbol]}__" if symbol in _REFLECTED else f"__r{name}__"
+        pair = [(left, f"__{name}__", right), (right, reflected, left)]
+        if isinstance(left, ObjectValue) and isinstance(right, ObjectValue) and left.cls is not right.cls and issubclass(right.cls, left.cls):
+            pair.reverse()
+        for owner, method, other in tries + pair:
+            if not isinstance(owner, ObjectValue):
+                continue
+            bound = owner.special(self, method)  # type: ignore[arg-type]
+            if bound is None:
+                continue
+            result = self.call(bound, [other], {})
+            if not (result.is_constant() and result.constant() is NotImplemented):
+                return result
+        return None
+
+    def _container_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value:
+        if symbol == "*":
+            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+            assert isinstance(sequence, SequenceValue)
+            times = self.concrete(count)
+            if inplace and isinstance(sequence, ListValue):
+                sequence.changed(self)  # type: ignore[arg-type]
+                sequence.items *= times
+                return sequence
+            return self.sequence(sequence.items * times, list if isinstance(sequence, ListValue) else tuple)
+        if symbol == "+" and isinstance(left, ListValue):
+            if inplace:
+                left.m_extend(self, right)  # type: ignore[arg-type]
+                return left
+            if isinstance(right, ListValue):
+                return ListValue(left.items + right.items, left.cls)
+        if symbol == "+" and isinstance(left, TupleValue):
+            if issubclass(right.python_type(), tuple):
+                cls = torch.Size if left.cls is torch.Size and right.python_type() is torch.Size else tuple
+                return TupleValue(left.items + list(self.iterate_all(right)), cls)
+        if isinstance(left, DictValue) and symbol == "|":
+            target = left if inplace else left.m_copy(self)  # type: ignore[arg-type]
+            assert isinstance(target, DictValue)
+            target.m_update(self, right)  # type: ignore[arg-type]
+            return target
+        if isinstance(left, (SetValue, DictView)) and symbol in "|&-^":
+            first = left if isinstance(left, SetValue) else SetValue({self.hashable(i): i for i in left.elements(self)})  # type: ignore[arg-type]
+            name = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}[symbol]
+            result = first.call_method(self, name, [right], {})  # type: ignore[arg-type]
+            if inplace and isinstance(left, SetValue) and left.cls is set and isinstance(result, SetValue):
+                self.heap.changed(left)
+                left.items = result.items
+                return left
+            return result
+        return self.fold(BINARY[symbol], [left, right], {})
+
+    def compare(self, symbol: str, left: Value, right: Value) -> Value:
+        """`left symbol right`."""
+        if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+            found = self._special_binary(symbol, left, right, inplace=False)
+            if found is not None:
+                return found
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            other = right if isinstance(left, TensorValue) else left
+            if symbol in ("==", "!=") and not isinstance(other, _SYMBOLIC) and not (other.is_constant() and isinstance(other.constant(), (int, float, complex))):
+                return ConstantValue(symbol == "!=")
+            return self.record("call_function", COMPARE[symbol], [left, right], {})
+        left, right = self._storage(left), self._storage(right)
+        if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
+            other = right if isinstance(left, SymbolicValue) else left
+            if not isinstance(other, SymbolicValue) and not (other.is_constant() and isinstance(other.constant(), (int, float, bool))):
+                if symbol in ("==", "!="):
+                    return ConstantValue(symbol == "!=")
+                raise self.raised(TypeError(f"'{symbol}' not supported between instances"))
+            return self._symbolic(COMPARE[symbol], [left, right])
+        if self.is_foldable(left) and self.is_foldable(right):
+            return self.fold(COMPARE[symbol], [left, right], {})
+        return self._compare_containers(symbol, left, right)
+
+    def _compare_containers(self, symbol: str, left: Value, right: Value) -> Value:
+        a, b = (self._as_sequence(left), self._as_sequence(right))
+        if a is not None and b is not None and issubclass(left.python_type(), tuple) == issubclass(right.python_type(), tuple):
+            for x, y in zip(a, b, strict=False):
+                if not self.same_or_equal(x, y):
+                    return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, x, y)
+            return ConstantValue(COMPARE[symbol](len(a), len(b)))
+        if symbol in ("==", "!="):
+            if isinstance(left, DictValue) and isinstance(right, DictValue):
+                left.guard_all(self)  # type: ignore[arg-type]
+                right.guard_all(self)  # type: ignore[arg-type]
+                equal = left.items.keys() == right.items.keys() and all(self.same_or_equal(left.items[k][1], right.items[k][1]) for k in left.items)
+            elif isinstance(left, SetValue) and isinstance(right, SetValue):
+                equal = left.items.keys() == right.items.keys()
+            elif isinstance(left, MethodValue) and isinstance(right, MethodValue):
+                equal = self.identical(left.function, right.function) and self.identical(self.realise(left.owner), self.realise(right.owner))
+            else:
+                equal = self.identical(left, right)
+            return ConstantValue(equal == (symbol == "=="))
+        if isinstance(left, SetValue) and isinstance(right, SetValue):
+            return ConstantValue(COMPARE[symbol](left.items.keys(), right.items.keys()))
+        raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
+
+    def _as_sequence(self, value: Value) -> list[Value] | None:
+        if isinstance(value, SequenceValue):
+            return [self.realise(item) for item in value.items]
+        if value.is_constant() and isinstance(value.constant(), tuple):
+            return [self.from_python(item) for item in value.constant()]
+        return None
+
+    # items and iteration
+
+    def get_item(self, container: Value, key: Value) -> Value:
+        """`container[key]`."""
+        return container.get_item(self, key)  # type: ignore[arg-type]
+
+    def set_item(self, container: Value, key: Value, value: Value) -> None:
+        """`container[key] = value`."""
+        container.set_item(self, key, value)  # type: ignore[arg-type]
+
+    def length(self, value: Value) -> Value:
+        """`len(value)`."""
+        return value.length(self)  # type: ignore[arg-type]
+
+    def iterate(self, value: Value) -> Value:
+        """`iter(value)`."""
+        return self.realise(value).iterate(self)  # type: ignore[arg-type]
+
+    def iterate_all(self, value: Value, limit: int | None = None) -> Iterator[Value]:
+        """Every element, none lazy; at most `limit`."""
+        iterator = self.iterate(value)
+        count = 0
+        while limit is None or count < limit:
+            item = iterator.next(self)  # type: ignore[arg-type]
+            if item is None:
+                return
+            yield self.realise(item)
+            count += 1
+            if count > self.config.unroll_limit:
+                raise GraphBreak("too-long", "an iterator longer than the unroll limit")
+
+    def iterate_by_index(self, value: Value) -> Value:
+        """The old iteration protocol: `value[0]`, `value[1]`… until IndexError."""
+        position = [0]
+
+        def step(t: Any) -> Value | None:
+            try:
+                found: Value = t.get_item(value, ConstantValue(position[0]))
+            except TracedRaise as error:
+                if issubclass(error.value.python_type(), (IndexError, StopIteration)):
+                    return None
+                raise
+            position[0] += 1
+            return found
+
+        return ComputedIterator(type(iter([])), step)
+
+    def mapping_items(self, mapping: Value) -> list[tuple[Value, Value]]:
+        """Keys and values of a mapping or of an iterable of pairs."""
+        mapping = self.realise(mapping)
+        if isinstance(mapping, ObjectValue) and isinstance(mapping.storage, DictValue) and mapping.special(self, "keys") is None:  # type: ignore[arg-type]
+            mapping = mapping.storage
+        if isinstance(mapping, DictValue):
+            return list(zip(mapping.keys(self), mapping.values(self), strict=True))  # type: ignore[arg-type]
+        if isinstance(mapping, ObjectValue) and hasattr(mapping.cls, "keys"):
+            keys = self.iterate_all(self.call(self.get_attribute(mapping, "keys"), [], {}))
+            return [(key, self.get_item(mapping, key)) for key in keys]
+        pairs = []
+        for pair in self.iterate_all(mapping):
+            key, value = self.iterate_all(pair)
+            pairs.append((key, value))
+        return pairs
+
+    def sort(self, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
+        """`sorted`, by constant keys."""
+        if key is not None and not (key.is_constant() and key.constant() is None):
+            keys = [self.call(key, [item], {}) for item in items]
+        else:
+            keys = list(items)
+        try:
+            order = sorted(range(len(items)), key=[self.to_python(k) for k in keys].__getitem__, reverse=reverse)
+        except NotConstant as error:
+            raise GraphBreak("unsupported-operation", f"sorting by {error}") from None
+        except TypeError as error:
+            raise self.raised(error) from None
+        return [items[i] for i in order]
+
+    # text
+
+    def to_text(self, value: Value, how: str) -> Value:
+        """`str`, `repr` or `ascii` of a value."""
+        function = {"str": str, "repr": repr, "ascii": ascii}[how]
+        if isinstance(value, SymbolicValue):
+            return ConstantValue(function(value.concrete(self)))  # type: ignore[arg-type]
+        if isinstance(value, ObjectValue):
+            for name in (f"__{how}__", "__repr__"):
+                method = value.special(self, name)  # type: ignore[arg-type]
+                if method is not None:
+                    return self.call(method, [], {})
+            arguments = getattr(value, "arguments", None)
+            if arguments is not None and how == "str":
+                if len(arguments) == 1 and not issubclass(value.cls, KeyError):
+                    return self.to_text(self.realise(arguments[0]), "str")
+                return self.fold(lambda *parts: str(value.cls(*parts)), arguments, {})
+            if arguments is not None:
+                return self.fold(lambda *parts: repr(value.cls(*parts)), arguments, {})
+        return self.fold(function, [value], {})
+
+    def format(self, value: Value, spec: Value) -> Value:
+        """`format(value, spec)`."""
+        if isinstance(value, SymbolicValue):
+            value = ConstantValue(value.concrete(self))  # type: ignore[arg-type]
+        if isinstance(value, ObjectValue) and spec.is_constant() and spec.constant() == "":
+            return self.to_text(value, "str")
+        return self.fold(format, [value, spec], {})
+
+    # supplied by other mixins
+
+    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """See `Calls`."""
+        raise NotImplementedError
+
+    def get_attribute(self, value: Value, name: str) -> Value:
+        """See `Attributes`."""
+        raise NotImplementedError
+
+

@@ -1,0 +1,32 @@
+"""The exceptions that steer the interpreter; none of them reaches the user.
+
+`GraphBreak` says that the current instruction cannot be traced; `TracedRaise` carries an exception raised by the traced program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..graph.captured import Position
+    from ..values.base import Value
+
+
+class GraphBreak(Exception):
+    """The current instruction cannot be traced. `code` is a key of `reasons`."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.position: Position | None = None
+        self.stack: tuple[tuple[str, int, str], ...] = ()
+
+
+class TracedRaise(Exception):
+    """The traced program raises `value`, an exception's stand-in."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value

@@ -1,0 +1,186 @@
+"""Graph operations: values to nodes and fakes, results back to values.
+
+In: a torch callable or method and its arguments as values. Out: a node in the graph and a value for its result.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..values.base import MISSING, Value
+from ..values.builtins import RealValue
+from ..values.constants import ConstantValue
+from ..values.functions import FunctionValue
+from ..values.mappings import DictValue, DictView, SetValue
+from ..values.objects import ObjectValue
+from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+from .signals import GraphBreak
+from .wrapping import Wrapping
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch.fx
+
+
+_NUMBERS = (int, float, bool)
+
+
+class TensorOperations(Wrapping):
+    """Mixin of `Tracer`."""
+
+    def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Run an operation on fakes, add its node, wrap its result."""
+        nodes, fakes = self._arguments(args)
+        keyword = {name: self.argument(value) for name, value in kwargs.items()}
+        before = self._grad_state()
+        node, result = self.graph.call(
+            kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, {k: f for k, (_, f) in keyword.items()})
+        )
+        if before != self._grad_state():
+            raise GraphBreak("unsupported-call", f"{getattr(target, '__name__', target)} changes the grad mode")
+        return self.wrap_result(result, node)
+
+    def _grad_state(self) -> Any:
+        return torch.is_grad_enabled()
+
+    def _arguments(self, args: Sequence[Value]) -> tuple[list[Any], list[Any]]:
+        pairs = [self.argument(value) for value in args]
+        return [n for n, _ in pairs], [f for _, f in pairs]
+
+    def argument(self, value: Value) -> tuple[Any, Any]:
+        """What a value is in the graph, and on fakes."""
+        value = self.realise(value)
+        if isinstance(value, TensorValue):
+            return self.node_of(value), value.fake
+        if isinstance(value, SymbolicValue):
+            return value.node, value.symbol
+        if value.is_constant():
+            constant = value.constant()
+            return constant, constant
+        if isinstance(value, (TupleValue, ListValue)):
+            pairs = [self.argument(item) for item in value.items]
+            if isinstance(value, ListValue):
+                return [n for n, _ in pairs], [f for _, f in pairs]
+            if hasattr(value.cls, "_fields"):
+                return tuple(n for n, _ in pairs), value.cls(*(f for _, f in pairs))
+            return tuple(n for n, _ in pairs), tuple(f for _, f in pairs)
+        if isinstance(value, DictValue):
+            entries = {key: self.argument(v) for key, (_, v) in value.items.items()}
+            return {k: n for k, (n, _) in entries.items()}, {k: f for k, (_, f) in entries.items()}
+        if isinstance(value, DictView):
+            pairs = [self.argument(v) for v in value.elements(self)]  # type: ignore[arg-type]
+            return [n for n, _ in pairs], [f for _, f in pairs]
+        if isinstance(value, SliceValue):
+            pairs = [self.argument(part) for part in value.parts]
+            return slice(*(n for n, _ in pairs)), slice(*(f for _, f in pairs))
+        if isinstance(value, SetValue):
+            raise GraphBreak("unsupported-argument", "a set is an argument of a tensor operation")
+        if isinstance(value, (RealValue, FunctionValue)) and not isinstance(value, ObjectValue):
+            return value.real(), value.real()
+        if isinstance(value, ObjectValue) and value.storage is not None and value.storage.is_constant():
+            return value.storage.constant(), value.storage.constant()
+        raise GraphBreak("unsupported-argument", f"{value.describe()} is an argument of a tensor operation")
+
+    def wrap_result(self, result: Any, node: torch.fx.Node) -> Value:
+        """A value for what an operation returned."""
+        if isinstance(result, torch.Tensor):
+            owner = self.fake_owner.get(id(result))
+            if owner is not None:
+                return owner
+            made = TensorValue(result, node)
+            self.fake_owner[id(result)] = made
+            return made
+        if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.number(result, lambda: node)
+        if isinstance(result, (tuple, list)):
+            items = [
+                self.wrap_result(item, self.graph.derive(operator.getitem, (node, i), item)) if isinstance(item, (torch.Tensor, tuple, list, torch.SymInt, torch.SymFloat)) else self.from_python(item)
+                for i, item in enumerate(result)
+            ]
+            return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
+        if isinstance(result, dict):
+            return DictValue({k: (self.from_python(k), self.wrap_result(v, self.graph.derive(operator.getitem, (node, k), v))) for k, v in result.items()}, type(result))
+        return self.from_python(result)
+
+    def number(self, symbol: Any, node: Any) -> Value:
+        """A value for a number that may be symbolic; `node` makes the node that computes it."""
+        if isinstance(symbol, _NUMBERS):
+            return ConstantValue(symbol)
+        expression = symbol.node.expr
+        if expression.is_number or not expression.free_symbols:
+            known = symbol.node.maybe_as_int() if isinstance(symbol, torch.SymInt) else None
+            return ConstantValue(known if known is not None else self.graph.specialise(symbol))
+        return SymbolicValue(symbol, node())
+
+    # facts about tensors
+
+    def size_of(self, tensor: TensorValue, dim: int) -> Value:
+        """`tensor.size(dim)`."""
+        size = tensor.fake.shape[dim]
+        return self.number(size, lambda: self.graph.derive("size", (self.node_of(tensor), dim), size, "call_method"))
+
+    def stride_of(self, tensor: TensorValue, dim: int) -> Value:
+        """`tensor.stride(dim)`."""
+        stride = tensor.fake.stride(dim)
+        return self.number(stride, lambda: self.graph.derive("stride", (self.node_of(tensor), dim), stride, "call_method"))
+
+    def shape_of(self, tensor: TensorValue) -> Value:
+        """`tensor.shape`."""
+        return TupleValue([self.size_of(tensor, d) for d in range(tensor.fake.dim())], torch.Size)
+
+    def strides_of(self, tensor: TensorValue) -> Value:
+        """`tensor.stride()`."""
+        return TupleValue([self.stride_of(tensor, d) for d in range(tensor.fake.dim())], tuple)
+
+    def fact(self, tensor: TensorValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A query of a tensor that computes nothing."""
+        _, fakes = self._arguments(args)
+        keyword = {k: self.argument(v)[1] for k, v in kwargs.items()}
+        result = self.graph.run("call_method", name, [tensor.fake, *fakes], keyword)
+        if isinstance(result, (torch.SymInt, torch.SymBool)):
+            nodes, _ = self._arguments(args)
+            return self.number(result, lambda: self.graph.derive(name, (self.node_of(tensor), *nodes), result, "call_method"))
+        return self.from_python(result)
+
+    def gradient_of(self, tensor: TensorValue) -> Value:
+        """`tensor.grad`."""
+        from ..sources.source import Attribute
+
+        if tensor.source is None or tensor.tensor is MISSING:
+            if tensor.fake.grad is None and (tensor.fake.is_leaf or not tensor.fake.requires_grad):
+                return ConstantValue(None)
+            raise GraphBreak("autograd-call", "grad of a tensor made in the function")
+        return self.wrap(tensor.tensor.grad, Attribute(tensor.source, "grad"))
+
+    def attribute_from_dict(self, value: Value, obj: Any, name: str) -> Value:
+        """An attribute kept in a real object's `__dict__`."""
+        from ..sources.source import InstanceDict, Item
+
+        assert value.source is not None
+        return self.wrap(obj.__dict__[name], Item(InstanceDict(value.source), name))
+
+    def has_tensor(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
+        """Whether a tensor or a symbol is among the arguments, containers looked into."""
+        return any(self._holds(value) for value in (*args, *kwargs.values()))
+
+    def _holds(self, value: Value, depth: int = 0) -> bool:
+        value = self.realise(value)
+        if isinstance(value, (TensorValue, SymbolicValue)):
+            return True
+        if depth > 4:
+            return False
+        if isinstance(value, (TupleValue, ListValue)):
+            return any(self._holds(item, depth + 1) for item in value.items)
+        if isinstance(value, DictValue):
+            return value.origin is None and any(self._holds(v, depth + 1) for _, v in value.items.values())
+        if isinstance(value, SliceValue):
+            return any(self._holds(part, depth + 1) for part in value.parts)
+        return False
+
+

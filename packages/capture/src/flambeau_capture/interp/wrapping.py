@@ -1,0 +1,394 @@
+"""Real objects to values and back.
+
+In: an object and its source, or a value. Out: `wrap` (guarded), `from_python` (a fresh object, nothing to guard), `to_python` (a value
+that is constant through and through).
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..graph import shapes
+from ..guards.spec import TensorMatch
+from ..sources.source import Attribute, CellContents, DictKeyAt, InstanceDict, Item, Pinned, Source
+from ..values.base import MISSING, Value
+from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
+from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
+from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
+from ..values.lazy import LazyValue
+from ..values.mappings import DictValue, SetValue
+from ..values.objects import ExceptionValue, ObjectValue
+from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+from .signals import GraphBreak
+from .state import TracerState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_C_CALLABLES = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+    type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor),
+)  # fmt: skip
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_SMALL_INT = (0, 1)
+
+
+class NotConstant(Exception):
+    """`to_python` met a value that is not a constant."""
+
+
+class Wrapping(TracerState):
+    """Mixin of `Tracer`."""
+
+    # real object -> value
+
+    def wrap(self, obj: Any, source: Source) -> Value:
+        """A value for an object that existed before the frame, guarded."""
+        if is_constant_object(obj):
+            return self._wrap_constant(obj, source)
+        known = self.wrapped.get(id(obj))
+        if known is not None:
+            if known.source is not None and known.source is not source and not isinstance(known, (ClassValue, BuiltinValue, PythonModuleValue, FunctionValue)):
+                self.guards.alias(source, known.source)
+            elif isinstance(known, RealValue):
+                self.guards.identity(source, obj)
+            elif isinstance(known, FunctionValue) and known.source is not source:
+                self.guards.identity(source, obj)
+            return known
+        made = self._wrap_new(obj, source)
+        self.wrapped[id(obj)] = made
+        self.keep.append(obj)
+        return made
+
+    def wrap_pinned(self, obj: Any) -> Value:
+        """A value for an object that the entry keeps alive: nothing to guard."""
+        if is_constant_object(obj):
+            return ConstantValue(obj)
+        known = self.wrapped.get(id(obj))
+        if known is not None:
+            return known
+        return self.wrap(obj, Pinned(obj))
+
+    def _wrap_constant(self, obj: Any, source: Source) -> Value:
+        kind = type(obj)
+        if kind in (int, float) and not isinstance(source, Pinned) and not self.guards.is_trusted(source):
+            symbolic = self._wrap_number(obj, source)
+            if symbolic is not None:
+                return symbolic
+        if isinstance(obj, enum.Enum):
+            self.guards.identity(source, obj)
+        else:
+            self.guards.constant(source, obj)
+        return ConstantValue(obj, source)
+
+    def _wrap_number(self, obj: Any, source: Source) -> Value | None:
+        kind = type(obj)
+        known = self.pinned.get(id(source))
+        if known is not None:
+            return known
+        changed = self.dynamics.see_number(source.name, obj, learn=self.break_at is None)
+        if self.config.dynamic is False or (kind is int and self.config.specialize_int) or (kind is float and self.config.specialize_float):
+            return None
+        if not (changed or self.config.dynamic) or (kind is int and obj in _SMALL_INT) or (kind is float and obj != obj):
+            return None
+        if kind is float:
+            return None
+        self.guards.type_is(source, kind)
+        symbol = shapes.new_int(self.graph, obj, source, size=False)
+        if not isinstance(symbol, torch.SymInt):
+            return None
+        node = self.graph.add_input(source, symbol, obj, static=False, hint="n")
+        made = SymbolicValue(symbol, node, source)
+        self.pinned[id(source)] = made
+        return made
+
+    def _wrap_new(self, obj: Any, source: Source) -> Value:
+        kind = type(obj)
+        if isinstance(obj, torch.Tensor):
+            return self._wrap_tensor(obj, source)
+        if kind in (list, tuple, collections.deque, torch.Size):
+            return self._wrap_sequence(obj, source)
+        if kind in _DICTS:
+            self.guards.type_is(source, kind)
+            return self._wrap_dict(obj, source)
+        if kind in (set, frozenset):
+            self.guards.type_is(source, kind)
+            return self._wrap_set(obj, source)
+        if kind is types.FunctionType:
+            self._guard_function(obj, source)
+            return FunctionValue(obj, source)
+        if kind is types.MethodType:
+            self.guards.type_is(source, kind)
+            function = self.wrap(obj.__func__, Attribute(source, "__func__"))
+            return MethodValue(function, LazyValue(obj.__self__, Attribute(source, "__self__")), source)
+        if isinstance(obj, type):
+            self.guards.identity(source, obj)
+            return ClassValue(obj, source)
+        if isinstance(obj, types.ModuleType):
+            self.guards.identity(source, obj)
+            return PythonModuleValue(obj, source)
+        if kind is functools.partial:
+            return self._wrap_partial(obj, source)
+        if kind is types.CellType:
+            return self.cell_of(obj, source)
+        if isinstance(obj, (*_C_CALLABLES, functools._lru_cache_wrapper)) or kind in (type(torch.ops.aten), type(torch.ops)):
+            self.guards.identity(source, obj)
+            return BuiltinValue(obj, source)
+        if isinstance(obj, tuple) and hasattr(kind, "_fields"):
+            return self._wrap_sequence(obj, source)
+        if kind is slice:
+            return SliceValue((LazyValue(obj.start, Attribute(source, "start")), LazyValue(obj.stop, Attribute(source, "stop")), LazyValue(obj.step, Attribute(source, "step"))))
+        return self._wrap_object(obj, source)
+
+    def _wrap_object(self, obj: Any, source: Source) -> Value:
+        kind = type(obj)
+        if isinstance(obj, BaseException):
+            self.guards.type_is(source, kind)
+            return ExceptionValue(kind, [self.from_python(a) for a in obj.args], obj, source)
+        if kind.__module__ == "numpy":
+            raise GraphBreak("numpy", f"a NumPy {kind.__name__}")
+        if kind is types.MappingProxyType:
+            self.guards.type_is(source, kind)
+            return DictValue({k: (self.from_python(k), LazyValue(v, Item(source, k))) for k, v in obj.items() if is_constant_object(k)}, dict, source)
+        storage: Value | None = None
+        if isinstance(obj, dict):
+            storage = self._wrap_dict(obj, source)
+        elif isinstance(obj, (list, tuple)):
+            storage = self._wrap_sequence(obj, source, storage=True)
+        elif isinstance(obj, (set, frozenset)):
+            storage = self._wrap_set(obj, source)
+        elif isinstance(obj, (str, int, float, bytes)):
+            base = next(b for b in (bool, int, float, str, bytes) if isinstance(obj, b))
+            storage = ConstantValue(base(obj))
+            self.guards.identity(source, obj)
+        self.guards.type_is(source, kind)
+        if isinstance(getattr(obj, "__dict__", None), dict) or hasattr(kind, "__slots__") or storage is not None:
+            return ObjectValue(kind, obj, source, storage)
+        self.guards.identity(source, obj)
+        return ObjectValue(kind, obj, source)
+
+    def _guard_function(self, obj: types.FunctionType, source: Source) -> None:
+        if isinstance(source, Pinned):
+            return
+        if obj.__closure__ and "<locals>" in obj.__qualname__ and not self.guards.is_trusted(source):
+            self.guards.function(source, obj.__code__)
+        else:
+            self.guards.identity(source, obj)
+
+    def _wrap_partial(self, obj: Any, source: Source) -> Value:
+        self.guards.type_is(source, functools.partial)
+        args_source, kwargs_source = Attribute(source, "args"), Attribute(source, "keywords")
+        self.guards.length(args_source, len(obj.args))
+        if not self.guards.is_trusted(source):
+            self.guards.dict_keys(kwargs_source, obj.keywords)
+        args: list[Value] = [LazyValue(a, Item(args_source, i)) for i, a in enumerate(obj.args)]
+        kwargs: dict[str, Value] = {k: LazyValue(v, Item(kwargs_source, k)) for k, v in obj.keywords.items()}
+        return PartialValue(LazyValue(obj.func, Attribute(source, "func")), args, kwargs, source)
+
+    def _wrap_sequence(self, obj: Any, source: Source, *, storage: bool = False) -> Value:
+        if not storage:
+            self.guards.type_is(source, type(obj))
+        if not (isinstance(obj, tuple) and self.guards.is_trusted(source)):
+            self.guards.length(source, len(obj))
+        kind = type(obj)
+        items: list[Value] = [LazyValue(item, Item(source, i)) for i, item in enumerate(obj)]
+        if isinstance(obj, tuple):
+            return TupleValue(items, tuple if storage else kind, source)
+        return ListValue(items, list if storage else kind, source, getattr(obj, "maxlen", None))
+
+    def _wrap_dict(self, obj: Any, source: Source) -> Value:
+        items: dict[Any, tuple[Value, Value]] = {}
+        for i, (key, value) in enumerate(obj.items()):
+            if is_constant_object(key):
+                items[key] = (ConstantValue(key), LazyValue(value, Item(source, key)))
+            else:
+                hashed: Any = key
+                key_value: Value = LazyValue(key, Pinned(key) if _hashes_by_identity(key) else DictKeyAt(source, i))
+                if isinstance(key, torch.Tensor):
+                    hashed = ("tensor", id(key))
+                items[hashed] = (key_value, LazyValue(value, Item(source, key)))
+        default = None
+        if isinstance(obj, collections.defaultdict):
+            default = LazyValue(obj.default_factory, Attribute(source, "default_factory"))
+        kind = type(obj) if type(obj) in _DICTS else collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+        return DictValue(items, kind, source, self.realise(default) if default is not None else None, origin=obj)
+
+    def _wrap_set(self, obj: Any, source: Source) -> Value:
+        if not all(is_constant_object(item) or _hashes_by_identity(item) for item in obj):
+            raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
+        self.guards.members(source, obj)
+        return SetValue({item: self.from_python(item) for item in obj}, type(obj) if type(obj) in (set, frozenset) else set, source)
+
+    def cell_of(self, cell: types.CellType, source: Source) -> CellValue:
+        """The value of a closure cell, one for each real cell."""
+        known = self.real_cells.get(id(cell))
+        if known is not None:
+            return known
+        try:
+            contents: Value | None = LazyValue(cell.cell_contents, CellContents(source))
+        except ValueError:
+            contents = None
+        made = CellValue(contents, source, cell)
+        self.real_cells[id(cell)] = made
+        self.keep.append(cell)
+        return made
+
+    # tensors
+
+    def _wrap_tensor(self, obj: torch.Tensor, source: Source) -> Value:
+        kind = type(obj)
+        supported = kind in (torch.Tensor, torch.nn.Parameter) or (issubclass(kind, torch.nn.Parameter) and "__torch_function__" not in vars(kind)) or _is_buffer(kind)
+        if not supported or obj.layout is not torch.strided or obj.is_nested or obj.is_quantized or obj.is_mkldnn:
+            raise GraphBreak("unsupported-tensor", f"a {kind.__name__} with layout {obj.layout}")
+        if torch._C._functorch.is_functorch_wrapped_tensor(obj):
+            raise GraphBreak("unsupported-tensor", "a tensor of a function transform")
+        static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
+        learn = self.break_at is None and not static
+        changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not static else frozenset()
+        dynamic, unbacked = shapes.dynamic_dims_for(obj, False if static else self.config.dynamic, changed)
+        fake = self.graph.fake_of(obj, source, dynamic, unbacked)
+        free = dynamic | unbacked
+        free_strides = range(obj.dim()) if free else ()
+        self.guards.add(TensorMatch.of(source, obj, dynamic_sizes=free, dynamic_strides=[d for d in free_strides if isinstance(fake.stride(d), torch.SymInt)], position=self.user_position()))
+        made = TensorValue(fake, None, source, obj)
+        made.static = static
+        self.fake_owner[id(fake)] = made
+        self.tensor_inputs.append((obj, fake, source))
+        return made
+
+    def node_of(self, value: TensorValue) -> torch.fx.Node:
+        """The node of a tensor, lifted to an input on first use."""
+        if value.node is None:
+            assert value.source is not None
+            value.node = self.graph.add_input(value.source, value.fake, value.tensor, static=value.static, hint=_hint(value.source))
+        return value.node
+
+    # fresh objects
+
+    def from_constant(self, value: Any) -> Value:
+        """What LOAD_CONST pushes."""
+        if type(value) in PLAIN_TYPES or is_constant_object(value):
+            return ConstantValue(value)
+        return self.wrap_pinned(value)
+
+    def from_python(self, obj: Any) -> Value:
+        """A value for an object that the trace computed from constants."""
+        if is_constant_object(obj):
+            return ConstantValue(obj)
+        kind = type(obj)
+        if kind is list or kind is collections.deque:
+            return ListValue([self.from_python(item) for item in obj], kind)
+        if isinstance(obj, tuple) and (kind in (tuple, torch.Size) or hasattr(kind, "_fields")):
+            return TupleValue([self.from_python(item) for item in obj], kind)
+        if kind in _DICTS:
+            return DictValue({k: (self.from_python(k), self.from_python(v)) for k, v in obj.items()}, kind)
+        if kind in (set, frozenset):
+            return SetValue({item: self.from_python(item) for item in obj}, kind)
+        return self.wrap_pinned(obj)
+
+    def sequence(self, items: Sequence[Value], cls: type) -> Value:
+        """A fresh list or tuple."""
+        return ListValue(list(items), cls) if issubclass(cls, list) else TupleValue(list(items), cls)
+
+    def new_dict(self, items: dict[str, Value]) -> Value:
+        """A fresh dict with string keys."""
+        return DictValue({name: (ConstantValue(name), value) for name, value in items.items()})
+
+    # value -> real object
+
+    def is_foldable(self, value: Value) -> bool:
+        """Whether `to_python` answers."""
+        try:
+            self.to_python(value)
+        except NotConstant:
+            return False
+        return True
+
+    def to_python(self, value: Value) -> Any:
+        """The real object of a value that is constant through and through. Raises NotConstant."""
+        value = self.realise(value)
+        if value.is_constant():
+            return value.constant()
+        if isinstance(value, (RealValue, FunctionValue)):
+            return value.real()
+        if isinstance(value, TupleValue):
+            items = [self.to_python(item) for item in value.items]
+            return tuple.__new__(value.cls, items) if value.cls is not tuple else tuple(items)
+        if isinstance(value, ListValue):
+            return value.cls(self.to_python(item) for item in value.items)
+        if isinstance(value, DictValue) and value.cls in (dict, collections.OrderedDict):
+            value.guard_all(self)  # type: ignore[arg-type]
+            return value.cls((self.to_python(k), self.to_python(v)) for k, v in value.items.values())
+        if isinstance(value, SetValue):
+            return value.cls(self.to_python(item) for item in value.items.values())
+        if isinstance(value, SliceValue):
+            return slice(*(self.to_python(part) for part in value.parts))
+        if isinstance(value, ObjectValue) and value.storage is not None and value.storage.is_constant() and value.object is not MISSING:
+            return value.object
+        raise NotConstant(value.describe())
+
+    def hashable(self, value: Value) -> Any:
+        """What a value hashes to as a dict key."""
+        value = self.realise(value)
+        if value.is_constant():
+            return value.constant()
+        if isinstance(value, TensorValue):
+            return ("tensor", id(value.tensor)) if value.tensor is not MISSING else value
+        if isinstance(value, SymbolicValue):
+            return value.concrete(self)  # type: ignore[arg-type]
+        if isinstance(value, TupleValue):
+            return tuple(self.hashable(item) for item in value.items)
+        if isinstance(value, (ListValue, DictValue)):
+            raise self.raised(TypeError(f"unhashable type: '{value.python_type().__name__}'"))
+        if isinstance(value, SetValue):
+            return frozenset(value.items)
+        if isinstance(value, ObjectValue):
+            if value.cls.__hash__ is object.__hash__:
+                return value.object if value.object is not MISSING else value
+            if value.object is not MISSING and _hashes_by_identity(value.object):
+                return value.object
+            raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
+        real = value.real()
+        return value if real is MISSING else real
+
+    def raised(self, error: BaseException, value: Value | None = None) -> Exception:
+        """The traced counterpart of raising `error`; `raise t.raised(...)`."""
+        from .signals import TracedRaise
+
+        arguments = [self.from_python(a) if is_constant_object(a) else ConstantValue(str(a)) for a in error.args]
+        if value is not None:
+            arguments = [value]
+        return TracedRaise(ExceptionValue(type(error), arguments))
+
+    def instance_dict_source(self, source: Source | None) -> Source | None:
+        """The source of an object's `__dict__`."""
+        return None if source is None else InstanceDict(source)
+
+
+def _hashes_by_identity(obj: Any) -> bool:
+    kind = type(obj)
+    return kind.__hash__ is object.__hash__ or isinstance(obj, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, torch.nn.Module))
+
+
+def _is_buffer(kind: type) -> bool:
+    return kind.__name__ == "Buffer" and kind.__module__.startswith("torch.nn")
+
+
+def _is_module_state(source: Source) -> bool:
+    base = getattr(source, "base", None)
+    return isinstance(source, Item) and isinstance(base, Item) and base.key in ("_parameters", "_buffers")
+
+
+def _hint(source: Source) -> str:
+    text = "".join(c if c.isalnum() else "_" for c in source.name.replace("__dict__", "").replace("_parameters", "").replace("_buffers", "").replace("_modules", ""))
+    while "__" in text:
+        text = text.replace("__", "_")
+    return "in_" + text.strip("_")[:60].lower()

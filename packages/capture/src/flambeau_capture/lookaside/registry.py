@@ -1,0 +1,109 @@
+"""The table of callables that are not traced into, and what is decided about torch's own.
+
+In: `@replaces(callable, ...)` on a function `(tracer, args, kwargs) -> Value`; marks that users put on functions. Out: `find`,
+`torch_decision`, `refuse_marked`.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..interp.signals import GraphBreak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..values.base import Value
+
+    Replacement = Callable[[Any, Sequence[Value], Mapping[str, Value]], Value]
+
+DISABLE_MARK = "_flambeau_disable"
+"""Attribute of a function that is never traced: calling it breaks the graph; the value is the user's reason or True."""
+ALLOW_MARK = "_flambeau_allow_in_graph"
+"""Attribute of a function that becomes one node."""
+BREAK_MARK = "_flambeau_graph_break"
+"""Attribute of the function that asks for a graph break."""
+
+_BY_ID: dict[int, tuple[Any, Replacement]] = {}
+_ALLOWED: dict[int, Any] = {}
+_DISABLED: dict[int, Any] = {}
+_IMPURE: dict[int, Any] = {}
+
+
+class Decision(enum.Enum):
+    """What to do with a torch callable."""
+
+    RECORD = 1
+    """A node when a tensor or symbol is among the arguments, else computed for real."""
+    ALWAYS_RECORD = 2
+    """A node whatever the arguments (it makes a tensor)."""
+    INLINE = 3
+    FOLD = 4
+    """Computed for real on constants."""
+    BREAK = 5
+
+
+def replaces(*targets: Any) -> Callable[[Replacement], Replacement]:
+    """Register a replacement; a target has one."""
+
+    def register(replacement: Replacement) -> Replacement:
+        for target in targets:
+            if id(target) in _BY_ID:
+                raise ValueError(f"two replacements for {target!r}")
+            _BY_ID[id(target)] = (target, replacement)
+        return replacement
+
+    return register
+
+
+def find(function: Any) -> Replacement | None:
+    """The replacement of a callable, or None."""
+    found = _BY_ID.get(id(function))
+    return None if found is None else found[1]
+
+
+def impure(*targets: Any) -> None:
+    """Native callables that must not be computed while tracing."""
+    for target in targets:
+        _IMPURE[id(target)] = target
+
+
+def is_impure(function: Any) -> bool:
+    """Whether a native callable must not be computed while tracing."""
+    return id(function) in _IMPURE
+
+
+def allow_in_graph(function: Any) -> Any:
+    """Make calls of `function` one node in the graph."""
+    _ALLOWED[id(function)] = function
+    return function
+
+
+def disable(function: Any) -> Any:
+    """Make calls of `function` break the graph."""
+    _DISABLED[id(function)] = function
+    return function
+
+
+def refuse_marked(function: Any) -> None:
+    """Break the graph at a function that a user marked."""
+    if id(function) in _DISABLED or getattr(function, DISABLE_MARK, False):
+        raise GraphBreak("disabled-function", f"{getattr(function, '__qualname__', function)} is marked with disable")
+    if getattr(function, BREAK_MARK, False):
+        raise GraphBreak("user-requested", "graph_break() was called")
+
+
+def torch_decision(function: Any) -> Decision:
+    """What to do with a callable that has no replacement."""
+    if id(function) in _ALLOWED or getattr(function, ALLOW_MARK, False) is True:
+        return Decision.ALWAYS_RECORD
+    from .torch_ops import classify
+
+    return classify(function)
+
+
+def is_python_function(function: Any) -> bool:
+    """Whether a callable has Python code."""
+    return isinstance(function, types.FunctionType)

@@ -1,0 +1,308 @@
+"""functools, itertools, collections, math, copy, logging, warnings, dataclasses.
+
+In: calls of standard library functions that are written in C or whose Python body is not worth tracing. Out: the same on values.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import functools
+import itertools
+import logging
+import math
+import random
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..interp.signals import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.functions import PartialValue
+from ..values.iterators import ComputedIterator
+from ..values.mappings import DictValue, SetValue
+from ..values.objects import ObjectValue
+from ..values.sequences import ListValue, SequenceValue, TupleValue
+from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+from .registry import impure, replaces
+from .torch_state import call_later
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+
+    Args = Sequence[Value]
+    Kwargs = Mapping[str, Value]
+
+impure(time.time, time.perf_counter, time.monotonic, time.sleep, time.process_time, time.perf_counter_ns, time.time_ns)
+impure(*(getattr(random, name) for name in ("random", "randint", "choice", "uniform", "shuffle", "sample", "seed", "gauss", "randrange", "getrandbits")))
+
+
+@replaces(*(getattr(random, name) for name in ("random", "randint", "choice", "uniform", "shuffle", "sample", "seed", "gauss", "randrange")))
+def python_random(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("unsupported-call", "Python's random module")
+
+
+@replaces(functools.partial)
+def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return PartialValue(args[0], list(args[1:]), dict(kwargs))
+
+
+@replaces(functools.reduce)
+def reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    items = list(t.iterate_all(args[1]))
+    total = args[2] if len(args) > 2 else items.pop(0)
+    for item in items:
+        total = t.call(args[0], [total, item], {})
+    return total
+
+
+@replaces(functools.update_wrapper)
+def update_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    wrapper, wrapped = args[0], args[1]
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if name in ("__name__", "__qualname__"):
+            wrapper.set_attribute(t, name, t.get_attribute(wrapped, name))
+    wrapper.set_attribute(t, "__wrapped__", wrapped)
+    return wrapper
+
+
+@replaces(itertools.chain)
+def chain(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return _chained(t, t.iterate(t.sequence(list(args), list)))
+
+
+@replaces(itertools.chain.from_iterable)
+def chain_from(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return _chained(t, t.iterate(args[0]))
+
+
+def _chained(t: Tracer, outer: Value) -> Value:
+    current: list[Value | None] = [None]
+
+    def step(t: Tracer) -> Value | None:
+        while True:
+            if current[0] is not None:
+                item = current[0].next(t)
+                if item is not None:
+                    return item
+            following = outer.next(t)
+            if following is None:
+                return None
+            current[0] = t.iterate(following)
+
+    return ComputedIterator(itertools.chain, step)
+
+
+@replaces(itertools.islice)
+def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    bounds = slice(*(t.concrete(a) for a in args[1:]))
+    source = t.iterate(args[0])
+    start, step_size = bounds.start or 0, bounds.step or 1
+    state = [0]
+
+    def step(t: Tracer) -> Value | None:
+        while bounds.stop is None or state[0] < bounds.stop:
+            item = source.next(t)
+            if item is None:
+                return None
+            state[0] += 1
+            if state[0] - 1 >= start and (state[0] - 1 - start) % step_size == 0:
+                return item
+        return None
+
+    return ComputedIterator(itertools.islice, step)
+
+
+@replaces(itertools.repeat)
+def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    times = t.concrete(args[1]) if len(args) > 1 else t.concrete(kwargs["times"]) if "times" in kwargs else None
+    state = [0]
+
+    def step(t: Tracer) -> Value | None:
+        if times is not None and state[0] >= times:
+            return None
+        state[0] += 1
+        return args[0]
+
+    return ComputedIterator(itertools.repeat, step)
+
+
+@replaces(itertools.count)
+def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    current = [args[0] if args else kwargs.get("start", ConstantValue(0))]
+    increment = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
+
+    def step(t: Tracer) -> Value | None:
+        found = current[0]
+        current[0] = t.binary("+", found, increment)
+        return found
+
+    return ComputedIterator(itertools.count, step)
+
+
+@replaces(itertools.cycle)
+def cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    items = list(t.iterate_all(args[0]))
+    state = [0]
+
+    def step(t: Tracer) -> Value | None:
+        state[0] += 1
+        return items[(state[0] - 1) % len(items)] if items else None
+
+    return ComputedIterator(itertools.cycle, step)
+
+
+def _listed(target: Any, combine: Any) -> None:
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return t.iterate(t.sequence([t.sequence(list(group), tuple) for group in combine(t, args, kwargs)], list))
+
+    replaces(target)(replacement)
+
+
+_listed(itertools.product, lambda t, args, kwargs: itertools.product(*(list(t.iterate_all(a)) for a in args), repeat=t.concrete(kwargs["repeat"]) if "repeat" in kwargs else 1))
+_listed(itertools.permutations, lambda t, args, kwargs: itertools.permutations(list(t.iterate_all(args[0])), *(t.concrete(a) for a in args[1:])))
+_listed(itertools.combinations, lambda t, args, kwargs: itertools.combinations(list(t.iterate_all(args[0])), t.concrete(args[1])))
+_listed(itertools.pairwise, lambda t, args, kwargs: itertools.pairwise(list(t.iterate_all(args[0]))))
+
+
+@replaces(itertools.zip_longest)
+def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    fill = kwargs.get("fillvalue", ConstantValue(None))
+    rows = itertools.zip_longest(*(list(t.iterate_all(a)) for a in args), fillvalue=fill)
+    return t.iterate(t.sequence([t.sequence(list(row), tuple) for row in rows], list))
+
+
+@replaces(itertools.accumulate)
+def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    function = args[1] if len(args) > 1 else kwargs.get("func")
+    totals: list[Value] = [kwargs["initial"]] if "initial" in kwargs and not kwargs["initial"].is_constant() else []
+    for item in t.iterate_all(args[0]):
+        if not totals:
+            totals.append(item)
+        elif function is None or function.is_constant():
+            totals.append(t.binary("+", totals[-1], item))
+        else:
+            totals.append(t.call(function, [totals[-1], item], {}))
+    return t.iterate(t.sequence(totals, list))
+
+
+@replaces(itertools.starmap)
+def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.iterate(t.sequence([t.call(args[0], list(t.iterate_all(group)), {}) for group in t.iterate_all(args[1])], list))
+
+
+@replaces(itertools.takewhile, itertools.dropwhile, itertools.groupby, itertools.tee, itertools.compress, itertools.filterfalse)
+def rare_itertools(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("unsupported-call", "a rare function of itertools")
+
+
+@replaces(collections.OrderedDict)
+def ordered_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    made = DictValue({}, collections.OrderedDict)
+    made.m_update(t, *args, **kwargs)
+    return made
+
+
+@replaces(collections.defaultdict)
+def default_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    made = DictValue({}, collections.defaultdict, default=args[0] if args else ConstantValue(None))
+    made.m_update(t, *args[1:], **kwargs)
+    return made
+
+
+@replaces(collections.deque)
+def deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    limit = args[1] if len(args) > 1 else kwargs.get("maxlen")
+    made = ListValue([], collections.deque, maxlen=None if limit is None else t.concrete(limit))
+    if args:
+        made.m_extend(t, args[0])
+    return made
+
+
+_SYMBOLIC_MATH = {math.sqrt: getattr(torch, "_sym_sqrt", None), math.ceil: torch.ops.aten.sym_size and math.ceil, math.floor: math.floor, math.trunc: math.trunc}
+
+
+def _math(function: Any) -> None:
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if any(isinstance(a, TensorValue) for a in args):
+            raise GraphBreak("data-dependent-value", f"math.{function.__name__} of a tensor")
+        if any(isinstance(a, SymbolicValue) for a in args):
+            symbolic = _SYMBOLIC_MATH.get(function)
+            if symbolic is not None:
+                return t._symbolic(symbolic, args)
+            args = [t.from_python(t.concrete(a)) for a in args]
+        if function is math.prod:
+            total = kwargs.get("start", ConstantValue(1))
+            for item in t.iterate_all(args[0]):
+                total = t.binary("*", total, item)
+            return total
+        return t.fold(function, args, kwargs)
+
+    replaces(function)(replacement)
+
+
+for _name in dir(math):
+    if callable(getattr(math, _name)) and not _name.startswith("_"):
+        _math(getattr(math, _name))
+
+
+@replaces(copy.copy)
+def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    value = args[0]
+    if value.is_constant() or isinstance(value, (TupleValue, SymbolicValue)):
+        return value
+    if isinstance(value, (ListValue, DictValue, SetValue)):
+        return value.call_method(t, "copy", [], {})
+    if isinstance(value, ObjectValue) and value.storage is None and value.object is not None and not hasattr(value.cls, "__copy__"):
+        return t.call(t.wrap_pinned(_copy_object), [value], {})
+    raise GraphBreak("unsupported-call", "copy.copy of an object")
+
+
+def _copy_object(obj: Any) -> Any:
+    made = object.__new__(type(obj))
+    for name, value in obj.__dict__.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+@replaces(copy.deepcopy)
+def deep_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return _deep_copy(t, t.realise(args[0]))
+
+
+def _deep_copy(t: Tracer, value: Value) -> Value:
+    value = t.realise(value)
+    if value.is_constant() or isinstance(value, SymbolicValue):
+        return value
+    if isinstance(value, DictValue):
+        return DictValue({k: (key, _deep_copy(t, v)) for k, (key, v) in value.items.items()}, value.cls, default=value.default)
+    if isinstance(value, SequenceValue):
+        return t.sequence([_deep_copy(t, item) for item in value.items], value.cls)
+    raise GraphBreak("unsupported-call", "copy.deepcopy of an object")
+
+
+_LOG_METHODS = tuple(getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "exception", "log"))
+
+
+@replaces(*_LOG_METHODS)
+def log_call(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("input-output", "a message is logged")
+
+
+@replaces(warnings.warn)
+def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if all(t.is_foldable(arg) for arg in args) and set(kwargs) <= {"category", "stacklevel"} and all(t.is_foldable(v) for v in kwargs.values()):
+        category = args[1] if len(args) > 1 else kwargs.get("category", ConstantValue(None))
+        return call_later(t, t.wrap_pinned(warnings.warn), [args[0], category])
+    raise GraphBreak("input-output", "a warning that is not constant")
+
+
+@replaces(warnings.catch_warnings)
+def catch_warnings(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("unsupported-call", "warnings.catch_warnings")

@@ -1,0 +1,81 @@
+"""Which torch callables become graph nodes, which are traced into, which are computed.
+
+In: a callable with no replacement. Out: `classify`. Functions of torch's own namespaces are recorded as one node where the function
+takes tensors, since custom backends expect torch-level calls.
+"""
+
+from __future__ import annotations
+
+import types
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from .registry import Decision
+
+_OPS = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
+_NATIVE_OP_MODULES = frozenset((
+    "torch", "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse", "torch._C._nested",
+))  # fmt: skip
+_RECORDED_MODULES = frozenset(("torch.nn.functional", "torch.functional", "torch._lowrank"))
+_QUERIES = frozenset((
+    "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
+    "broadcast_shapes", "numel", "is_conj", "is_neg", "is_inference", "typename", "get_device", "_has_compatible_shallow_copy_type", "_is_zerotensor",
+))  # fmt: skip
+_INLINED = frozenset(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "_in_projection", "_in_projection_packed", "_canonical_mask", "_none_or_dtype", "_no_grad_embedding_renorm_", "_verify_batch_size"))
+_BROKEN_MODULES = ("torch.distributed", "torch.autograd", "torch.jit", "torch.profiler", "torch.multiprocessing", "torch.utils.data", "torch.hub", "torch.serialization", "torch.cuda.graphs")
+_KEPT_AUTOGRAD = ("torch.autograd.grad_mode", "torch.autograd.function")
+
+
+@lru_cache(maxsize=8192)
+def _classify(function: Any) -> Decision:
+    if isinstance(function, _OPS):
+        return Decision.ALWAYS_RECORD
+    module = getattr(function, "__module__", None) or ""
+    name = getattr(function, "__name__", "")
+    if isinstance(function, types.BuiltinFunctionType):
+        return _classify_native(function, module, name)
+    if isinstance(function, types.FunctionType):
+        if module in _RECORDED_MODULES:
+            return Decision.INLINE if name in _INLINED or name.startswith("_") and name not in _PUBLIC_PRIVATE else Decision.RECORD
+        if module.startswith(_BROKEN_MODULES) and not module.startswith(_KEPT_AUTOGRAD):
+            return Decision.BREAK
+        if module == "torch._tensor" or (module.startswith("torch") and function is getattr(torch.Tensor, name, None)):
+            return Decision.RECORD
+        return Decision.INLINE
+    if isinstance(function, type):
+        return Decision.FOLD if function in _FOLDED_CLASSES else Decision.INLINE
+    return Decision.INLINE
+
+
+_PUBLIC_PRIVATE = frozenset(("_unwrap_optional",))
+_FOLDED_CLASSES = (torch.device, torch.dtype, torch.finfo, torch.iinfo, range, slice, int, float, bool, str, bytes, complex, frozenset)
+
+
+def _classify_native(function: Any, module: str, name: str) -> Decision:
+    owner = getattr(function, "__self__", None)
+    if module in _NATIVE_OP_MODULES and (owner is None or module != "torch" or getattr(owner, "__name__", "") != "torch._C"):
+        if name in _QUERIES:
+            return Decision.RECORD
+        return Decision.ALWAYS_RECORD
+    if module == "_operator":
+        return Decision.RECORD
+    if isinstance(owner, types.ModuleType) and owner.__name__ == "torch._C":
+        return Decision.FOLD if name in _PURE_C else Decision.BREAK
+    if isinstance(owner, type) and issubclass(owner, torch.Tensor):
+        return Decision.BREAK
+    return Decision.INLINE
+
+
+_PURE_C = frozenset(("_get_default_device", "is_deterministic", "_jit_internal", "_is_any_true"))
+
+
+def classify(function: Any) -> Decision:
+    """What to do with a callable."""
+    try:
+        return _classify(function)
+    except TypeError:
+        return Decision.INLINE
+
+

@@ -1,0 +1,151 @@
+"""torch calls that read or set global state, and questions about being compiled.
+
+In: calls met while tracing. Out: constants (guarded by `GlobalState` where they can change), state changes as graph nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.overrides
+
+from ..graph.captured import CallFunction
+from ..interp.signals import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.tensor import TensorValue
+from .registry import replaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+
+    Args = Sequence[Value]
+    Kwargs = Mapping[str, Value]
+
+
+def _named(*paths: str) -> list[Any]:
+    """The objects at these paths that this torch has, without repetition."""
+    found: dict[int, Any] = {}
+    for path in paths:
+        obj: Any = torch
+        for part in path.split(".")[1:]:
+            obj = getattr(obj, part, None)
+            if obj is None:
+                break
+        if obj is not None:
+            found[id(obj)] = obj
+    return list(found.values())
+
+
+@replaces(*_named("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling"))
+def is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstantValue(True)
+
+
+@replaces(*_named(
+    "torch.jit.is_scripting", "torch.jit.is_tracing", "torch.jit._trace.is_tracing", "torch._jit_internal.is_scripting", "torch.onnx.is_in_onnx_export", "torch.overrides.has_torch_function",
+    "torch.overrides.has_torch_function_unary", "torch.overrides.has_torch_function_variadic", "torch.compiler.is_exporting", "torch._C._is_tracing",
+    "torch._utils.is_compiling_export",
+))  # fmt: skip
+def answers_false(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstantValue(False)
+
+
+@replaces(*_named("torch._C._log_api_usage_once", "torch._logging.warning_once", "torch._C._get_tracing_state", "torch.cuda.nvtx.range_push", "torch.cuda.nvtx.range_pop"))
+def answers_none(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstantValue(None)
+
+
+@replaces(*_named(
+    "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.get_default_dtype", "torch.are_deterministic_algorithms_enabled",
+    "torch.is_autocast_enabled", "torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype", "torch.is_autocast_cpu_enabled",
+    "torch.is_autocast_cache_enabled", "torch.is_deterministic_algorithms_warn_only_enabled", "torch.get_default_device", "torch._C._is_torch_function_enabled",
+    "torch.cuda.is_available", "torch.cuda.device_count", "torch.cuda.current_device", "torch.backends.cuda.is_built", "torch.amp.is_autocast_available", "torch.amp.autocast_mode.is_autocast_available", "torch._C._is_autocast_available",
+    "torch.cuda.is_bf16_supported", "torch.backends.mps.is_available", "torch.xpu.is_available", "torch.get_num_threads", "torch.distributed.is_available", "torch.distributed.is_initialized",
+    "torch.get_float32_matmul_precision", "torch._C._get_cudnn_enabled", "torch.backends.cuda.flash_sdp_enabled", "torch.backends.cuda.mem_efficient_sdp_enabled", "torch.backends.cuda.math_sdp_enabled",
+    "torch.get_rng_state_size", "torch._C._len_torch_function_stack", "torch.get_deterministic_debug_mode", "torch._C._get_mkldnn_enabled",
+    "torch.promote_types", "torch.can_cast", "torch.finfo", "torch.iinfo",
+))  # fmt: skip
+def reads_state(t: Tracer, args: Args, kwargs: Kwargs, *, function: Any = None) -> Value:
+    raise GraphBreak("unsupported-call", "a torch state query")
+
+
+def _fold_real() -> None:
+    """Give each state query its own replacement, which asks torch."""
+    from . import registry
+
+    for key, (target, replacement) in list(registry._BY_ID.items()):
+        if replacement is reads_state:
+
+            def ask(t: Tracer, args: Args, kwargs: Kwargs, target: Any = target) -> Value:
+                return t.fold(target, args, kwargs)
+
+            registry._BY_ID[key] = (target, ask)
+
+
+_fold_real()
+
+
+@replaces(*_named("torch._C._set_grad_enabled"))
+def set_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    set_grad_mode(t, bool(t.concrete(args[0])))
+    return ConstantValue(None)
+
+
+def set_grad_mode(t: Tracer, enabled: bool) -> None:
+    """Set the grad mode while tracing and in the graph."""
+    if torch.is_grad_enabled() == enabled:
+        return
+    torch._C._set_grad_enabled(enabled)
+    t.graph.derive(torch._C._set_grad_enabled, (enabled,), None)
+
+
+@replaces(*_named("torch.manual_seed", "torch.random.manual_seed", "torch.seed", "torch.set_rng_state", "torch.get_rng_state", "torch.random.get_rng_state", "torch.random.set_rng_state"))
+def random_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("unsupported-call", "the state of the random generator is set or read")
+
+
+@replaces(*_named("torch._assert"))
+def torch_assert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], TensorValue):
+        return t.record("call_function", torch._assert_async, [args[0], *([args[1]] if len(args) > 1 else [])], {})
+    if not t.truth(args[0]):
+        raise t.raised(AssertionError(*(t.to_python(a) for a in args[1:])))
+    return ConstantValue(None)
+
+
+@replaces(*_named("torch._check", "torch._check_value", "torch._check_is_size", "torch._check_index", "torch._check_type"))
+def torch_check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], TensorValue):
+        raise GraphBreak("data-dependent-branch", "torch._check of a tensor")
+    if args[0].is_constant() and not args[0].constant() and type(args[0].constant()) is bool:
+        raise GraphBreak("uncaught-exception", "a torch._check that fails")
+    if not args[0].is_constant():
+        t.truth(args[0])
+    return ConstantValue(None)
+
+
+@replaces(*_named("torch.is_tensor"))
+def is_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
+
+
+@replaces(*_named("torch.sym_int"))
+def symbolic_conversion(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if t.is_foldable(args[0]):
+        return t.fold(int, args, {})
+    return t._symbolic(torch.sym_int, args)
+
+
+@replaces(*_named("torch.use_deterministic_algorithms", "torch.set_default_dtype", "torch.set_default_device", "torch.set_num_threads", "torch.set_float32_matmul_precision"))
+def sets_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("unsupported-call", "a global setting of torch is changed")
+
+
+def call_later(t: Tracer, function: Value, args: Args) -> Value:
+    """Have a call with constant arguments done after the graph."""
+    t.heap.calls.append(CallFunction(function, tuple(args)))
+    return ConstantValue(None)

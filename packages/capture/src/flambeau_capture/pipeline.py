@@ -1,0 +1,290 @@
+"""From a frame to the code that replaces it: the stages of capture in order.
+
+In: `FrameInfo`, a backend, options. Out: the answer for the frame hook (`RunCode`, `RunGraph`, `SkipAlways`).
+
+    trace (again up to the break, where there was one) -> FrameResult -> backend -> guards -> replacement code
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import torch
+from attrs import frozen
+
+from .errors import BackendError, CaptureError, GraphBreakError, UserPosition
+from .frame import Answer, FrameInfo, RunCode, RunGraph, SkipAlways
+from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
+from .graph.outputs import needed_outputs
+from .graph.shapes import check_marks, shape_guards
+from .guards.spec import GuardSpec, NoAlias
+from .guards.state import current_state
+from .interp.signals import GraphBreak, TracedRaise
+from .interp.state import Dynamics
+from .interp.tracer import Tracer
+from .reasons import describe
+from .record import BreakRecord, CompileRecord
+from .rewrite.assemble import assemble
+from .rewrite.resume import CannotResume
+from .sources.source import Pinned
+from .values.base import Value
+from .values.constants import ConstantValue
+from .values.sequences import ListValue, TupleValue
+from .values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .config import Config
+
+Backend = Callable[..., Any]
+_log = structlog.get_logger("flambeau.capture")
+_RECURSION = 20_000
+
+
+@frozen(eq=False)
+class Traced:
+    """A trace that ended: the tracer, how it ended, the break that ended it."""
+
+    tracer: Tracer
+    result: FrameResult
+    guards: tuple[GuardSpec, ...]
+    broken: GraphBreak | None
+
+
+class CannotCapture(Exception):
+    """The frame is left to plain Python; the break says why."""
+
+    def __init__(self, reason: GraphBreak) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+def capture_frame(
+    info: FrameInfo, *, backend: Backend, config: Config, dynamics: Dynamics, observer: Callable[[CompileRecord], None] | None = None
+) -> Answer:
+    """The answer for a frame. Raises CaptureError when `fullgraph` is asked for and impossible, or the backend fails."""
+    started = time.perf_counter()
+    try:
+        with _tracing():
+            traced = trace_frame(info, config, dynamics)
+    except CannotCapture as error:
+        _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
+        return SkipAlways()
+    result = traced.result
+    before_backend = time.perf_counter()
+    if result.graph is None and traced.broken is None and not result.effects:
+        _report(observer, _record(info, traced, None, started, skipped="no tensor operation"))
+        return RunCode(info.code, traced.guards, tuple(traced.tracer.keep))
+    compiled = None if result.graph is None else _call_backend(backend, traced)
+    backend_seconds = time.perf_counter() - before_backend
+    try:
+        code = assemble(info, result, compiled)
+    except CannotResume as error:
+        reason = GraphBreak(traced.broken.code if traced.broken else "cannot-rebuild", f"{traced.broken.message if traced.broken else ''}; the frame cannot be resumed there: {error}")
+        reason.position = traced.broken.position if traced.broken else None
+        _report(observer, _record(info, traced, reason, started, skipped=str(error)))
+        return SkipAlways()
+    _report(observer, _record(info, traced, traced.broken, started, backend_seconds=backend_seconds))
+    shape = _direct_outputs(result)
+    if compiled is not None and shape is not None and not getattr(compiled, "_boxed_call", False):
+        return RunGraph(compiled, result.inputs, shape[0], traced.guards, code, tuple(traced.tracer.keep))
+    return RunCode(code, traced.guards, tuple(traced.tracer.keep))
+
+
+# tracing
+
+
+def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
+    """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
+    state = current_state()
+    tracer = Tracer(info, config, dynamics, None)
+    broken: GraphBreak | None = None
+    try:
+        with _restored_modes(tracer):
+            returned = _run(tracer)
+            assert returned is not None
+            return _finish(tracer, Return(returned), None, state)
+    except GraphBreak as error:
+        broken = error
+    _refuse_fullgraph(broken, config)
+    again = Tracer(info, config, dynamics, max(tracer.root_steps, 1))
+    try:
+        with _restored_modes(again):
+            if _run(again) is not None:
+                raise CannotCapture(broken)
+            return _finish(again, _break_of(again, broken), broken, state)
+    except GraphBreak as error:
+        raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from error
+
+
+def _run(tracer: Tracer) -> Value | None:
+    try:
+        return tracer.run()
+    except TracedRaise as error:
+        broken = GraphBreak("uncaught-exception", f"{error.value.python_type().__name__} is raised")
+        tracer.frame = tracer.root
+        tracer.locate(broken)
+        raise broken from error
+
+
+def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
+    root = tracer.root
+    variables: dict[str, Value] = dict(root.locals)
+    variables.update({name: cell for name, cell in root.cells.items() if name in root.code.co_cellvars})
+    handled = tuple(error for error in root.current_exceptions if error is not None)
+    position = broken.position or tracer.position_of(root)
+    return Break(root.index, tuple(root.stack), variables, broken.message, position, handled)
+
+
+def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, state: GuardSpec) -> Traced:
+    effects: tuple[Effect, ...] = tracer.heap.effects()
+    effects += _mode_effects(tracer)
+    outputs = needed_outputs(_live_values(exit, effects))
+    graph = None
+    nodes = [tracer.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
+    if tracer.graph.operations or outputs:
+        graph = tracer.graph.finish(nodes)
+    check_marks(tracer.graph, tracer.tensor_inputs)
+    guards = (state, *tracer.guards.specs, *shape_guards(tracer.graph), *_alias_guards(tracer))
+    result = FrameResult(graph, tuple(tracer.graph.inputs) if graph is not None else (), tuple(outputs), effects, exit, tuple(tracer.graph.input_values))
+    return Traced(tracer, result, guards, broken)
+
+
+def _live_values(exit: Return | Break, effects: Sequence[Effect]) -> Iterator[Value]:
+    from .effects.replay import values_of
+    from .values.base import NullValue
+
+    if isinstance(exit, Return):
+        yield exit.value
+    else:
+        yield from (value for value in exit.stack if not isinstance(value, NullValue))
+        yield from exit.locals.values()
+        yield from exit.handled
+    for effect in effects:
+        yield from values_of(effect)
+
+
+def _mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
+    enabled = torch.is_grad_enabled()
+    if enabled == tracer.initial_grad:
+        return ()
+    return (CallFunction(tracer.wrap_pinned(torch._C._set_grad_enabled), (ConstantValue(enabled),)),)
+
+
+def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
+    sources = tuple(source for _, _, source in tracer.tensor_inputs if not isinstance(source, Pinned))
+    return (NoAlias(sources),) if len(sources) > 1 else ()
+
+
+def _refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
+    if not config.fullgraph:
+        return
+    reason = describe(broken.code)
+    at = broken.position
+    position = None
+    if at is not None:
+        position = UserPosition(at.file, at.line, at.function, at.column if at.column >= 0 else None, at.end_column if at.end_column >= 0 and at.end_line == at.line else None)
+    raise GraphBreakError(
+        f"the frame cannot be captured as one graph [{broken.code}]: {reason.explanation}: {broken.message}",
+        hint=broken.hint or reason.hint,
+        position=position,
+    ) from broken
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+@contextmanager
+def _restored_modes(tracer: Tracer) -> Iterator[None]:
+    """Leave torch's global state as it was, whatever the traced program did to it."""
+    tracer.initial_grad = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        for mode in reversed(tracer.graph.open_modes):
+            torch.amp.autocast_mode._exit_autocast(mode)
+        tracer.graph.open_modes.clear()
+        torch._C._set_grad_enabled(tracer.initial_grad)
+
+
+# the backend
+
+
+def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
+    builder = traced.tracer.graph
+    inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
+    try:
+        compiled = backend(traced.result.graph, list(inputs))
+    except CaptureError:
+        raise
+    except Exception as error:
+        name = getattr(backend, "__name__", None) or type(backend).__name__
+        raise BackendError(f"backend {name!r} raised {type(error).__name__}: {error}", hint="backend='eager' shows whether the graph itself is right") from error
+    if not callable(compiled):
+        raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called", hint="a backend returns a callable that takes the graph's inputs")
+    return compiled  # type: ignore[no-any-return]
+
+
+def _direct_outputs(result: FrameResult) -> tuple[Any] | None:
+    """What the frame returns in terms of the graph's outputs alone, `(spec,)`, or None when there is more to do."""
+    if result.effects or not isinstance(result.exit, Return) or result.graph is None:
+        return None
+    index = {id(value): i for i, value in enumerate(result.outputs)}
+    value = result.exit.value
+    if id(value) in index:
+        return (index[id(value)],)
+    if isinstance(value, (TupleValue, ListValue)) and value.source is None and value.cls in (tuple, list):
+        spec: list[int | None] = []
+        for item in value.items:
+            if id(item) in index:
+                spec.append(index[id(item)])
+            elif item.is_constant() and item.constant() is None:
+                spec.append(None)
+            else:
+                return None
+        return (tuple(spec) if value.cls is tuple else spec,)
+    return None
+
+
+# reports
+
+
+def _record(
+    info: FrameInfo, traced: Traced | None, broken: GraphBreak | None, started: float, *, backend_seconds: float = 0.0, skipped: str = ""
+) -> CompileRecord:
+    breaks: tuple[BreakRecord, ...] = ()
+    if broken is not None:
+        reason = describe(broken.code)
+        at = broken.position
+        file, line, function = (at.file, at.line, at.function) if at is not None else (info.code.co_filename, info.code.co_firstlineno, info.code.co_qualname)
+        breaks = (BreakRecord(broken.code, f"{reason.explanation}: {broken.message}", broken.hint or reason.hint, file, line, function, broken.stack),)
+        _log.debug("graph_break", code=broken.code, reason=broken.message, file=file, line=line)
+    return CompileRecord(
+        info.code,
+        info.entries,
+        traced.result.graph if traced is not None else None,
+        traced.tracer.graph.operations if traced is not None else 0,
+        traced.guards if traced is not None else (),
+        breaks,
+        time.perf_counter() - started - backend_seconds,
+        backend_seconds,
+        skipped,
+    )
+
+
+def _report(observer: Callable[[CompileRecord], None] | None, record: CompileRecord) -> None:
+    if observer is not None:
+        observer(record)

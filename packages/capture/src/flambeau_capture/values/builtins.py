@@ -1,0 +1,136 @@
+"""Callables written in C, classes, Python modules, and methods that a value implements itself.
+
+In: the real object. Out: calling goes through the lookaside table, then the torch policy, then constant folding, else a break.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from .base import Value
+from .constants import ConstantValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+
+class BoundBuiltin(Value):
+    """`owner.name` where the owner's class implements the method natively."""
+
+    __slots__ = ("name", "owner")
+
+    def __init__(self, owner: Value, name: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def describe(self) -> str:
+        return f"{self.owner.python_type().__name__}.{self.name}"
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.call_bound(self.owner, self.name, args, kwargs)
+
+    def rebuild(self, e: Any) -> None:
+        e.value(self.owner)
+        e.attr(self.name)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return ConstantValue(self.name)
+        return super().get_attribute(t, name)
+
+
+class RealValue(Value):
+    """Abstract: an object that is known by identity."""
+
+    __slots__ = ("object",)
+
+    def __init__(self, object: Any, source: Source | None) -> None:
+        super().__init__(source)
+        self.object = object
+
+    def python_type(self) -> type:
+        return type(self.object)
+
+    def real(self) -> Any:
+        return self.object
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(self.object, getattr(self.object, "__name__", "object")) if self.source is None else e.source(self.source)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        return t.attribute_of_object(self, self.object, name)
+
+
+class BuiltinValue(RealValue):
+    """A function, method descriptor or other callable written in C."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return str(getattr(self.object, "__qualname__", None) or getattr(self.object, "__name__", self.object))
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.call_builtin(self, self.object, args, kwargs)
+
+
+class PythonModuleValue(RealValue):
+    """An imported module."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        return f"module {self.object.__name__}"
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        return t.module_attribute(self, name)
+
+
+class ClassValue(RealValue):
+    """A class."""
+
+    __slots__ = ("attrs",)
+
+    def __init__(self, object: Any, source: Source | None) -> None:
+        super().__init__(object, source)
+        self.attrs: dict[str, Value] = {}
+
+    def describe(self) -> str:
+        return f"class {self.object.__qualname__}"
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.construct(self, args, kwargs)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name in self.attrs:
+            return self.attrs[name]
+        return t.class_attribute(self, name)
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        t.heap.store_attribute(self, name, value, plain=False)
+        self.attrs[name] = value
+
+    def get_item(self, t: Tracer, key: Value) -> Value:
+        return t.fold(lambda cls, item: cls[item], [self, key], {})
+
+    def iterate(self, t: Tracer) -> Value:
+        import enum
+
+        if issubclass(self.object, enum.Enum):
+            return t.sequence([ConstantValue(member) for member in self.object], list).iterate(t)
+        return super().iterate(t)

@@ -1,0 +1,116 @@
+"""`ConstantValue`: an immutable object whose value is known (and guarded) while tracing.
+
+In: the object. Out: a value that folds: attributes, methods, operators and truth are computed for real.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..interp.signals import GraphBreak
+from .base import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+PLAIN_TYPES: frozenset[type] = frozenset((int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented)))
+"""Types of constants that a code object can hold."""
+
+TORCH_TYPES: frozenset[type] = frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme))
+"""Immutable torch objects."""
+
+
+def is_constant_object(obj: Any) -> bool:
+    """Whether `obj` is immutable through and through and compares by value."""
+    kind = type(obj)
+    if kind in PLAIN_TYPES or kind in TORCH_TYPES or isinstance(obj, enum.Enum):
+        return True
+    if kind is range:
+        return True
+    if kind in (tuple, frozenset, torch.Size):
+        return all(is_constant_object(item) for item in obj)
+    if kind is slice:
+        return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
+    return False
+
+
+class ConstantValue(Value):
+    """A known immutable object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def real(self) -> Any:
+        return self.value
+
+    def rebuild(self, e: Any) -> None:
+        if type(self.value) in PLAIN_TYPES - {type(NotImplemented)}:
+            e.const(self.value)
+        else:
+            e.pinned(self.value, "constant")
+
+    def describe(self) -> str:
+        text = repr(self.value)
+        return text if len(text) < 40 else type(self.value).__name__
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        try:
+            found = getattr(self.value, name)
+        except AttributeError as error:
+            raise t.raised(error) from None
+        if isinstance(self.value, enum.Enum):
+            return t.attribute_of_object(self, self.value, name)
+        if callable(found):
+            return BoundBuiltin(self, name)
+        return t.from_python(found)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        method = getattr(self.value, name)
+        if name == "join" and len(args) == 1:
+            args = [t.sequence(list(t.iterate_all(args[0])), tuple)]
+        return t.fold(method, args, kwargs)
+
+    def get_item(self, t: Tracer, key: Value) -> Value:
+        if not t.is_foldable(key) and type(self.value) in (tuple, range):
+            return t.sequence([t.from_python(item) for item in self.value], tuple).get_item(t, key)
+        return t.fold(lambda obj, index: obj[index], [self, key], {})
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        return bool(t.fold(lambda obj, x: x in obj, [self, item], {}).constant())
+
+    def length(self, t: Tracer) -> Value:
+        return t.fold(len, [self], {})
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.value)
+
+    def iterate(self, t: Tracer) -> Value:
+        from .iterators import SequenceIterator
+
+        try:
+            items = iter(self.value)
+        except TypeError as error:
+            raise t.raised(error) from None
+        if isinstance(self.value, range) and len(self.value) > t.config.unroll_limit:
+            raise GraphBreak("too-long", "a range longer than the unroll limit")
+        return SequenceIterator([t.from_python(item) for item in items])

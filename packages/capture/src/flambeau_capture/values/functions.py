@@ -1,0 +1,298 @@
+"""Python functions, closures, bound methods, partials and cells.
+
+In: a real function or the parts of one made while tracing. Out: calling binds arguments and inlines the body, unless the lookaside
+table or the policy says otherwise (`Tracer.call_function`).
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from .base import MISSING, Value
+from .constants import ConstantValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+
+class CellValue(Value):
+    """A closure cell. `cell` is the real one when it existed before, `name` its name in the root frame when it is one of its own."""
+
+    __slots__ = ("cell", "contents", "name")
+
+    def __init__(self, contents: Value | None = None, source: Source | None = None, cell: Any = MISSING, name: str = "") -> None:
+        super().__init__(source)
+        self.contents = contents
+        self.cell = cell
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+        else:
+            e.pinned(types.CellType, "cell")
+            e.call(0)
+
+    def fill(self, e: Any) -> None:
+        if self.source is None and self.contents is not None:
+            e.value(self.contents)
+            e.value(self)
+            e.store_attr("cell_contents")
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name == "cell_contents" and self.contents is not None:
+            return t.realise(self.contents)
+        return super().get_attribute(t, name)
+
+
+class FunctionValue(Value):
+    """A Python function that existed before the frame."""
+
+    __slots__ = ("attrs", "function")
+
+    def __init__(self, function: types.FunctionType, source: Source | None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.attrs: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def real(self) -> Any:
+        return self.function
+
+    def describe(self) -> str:
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.call_function(self, self.function, args, kwargs)
+
+    def rebuild(self, e: Any) -> None:
+        e.source(self.source) if self.source is not None else e.pinned(self.function, self.function.__name__)
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name in self.attrs:
+            return self.attrs[name]
+        return t.attribute_of_object(self, self.function, name)
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        t.heap.store_attribute(self, name, value)
+        self.attrs[name] = value
+
+
+class ClosureValue(Value):
+    """A function made while tracing."""
+
+    __slots__ = ("annotations", "attrs", "closure", "code", "defaults", "globals", "kwdefaults", "name", "qualname")
+
+    def __init__(self, code: types.CodeType, globals: dict[str, Any], defaults: Value | None, kwdefaults: Value | None, closure: tuple[CellValue, ...], annotations: Value | None = None) -> None:
+        super().__init__()
+        self.code = code
+        self.globals = globals
+        self.defaults = defaults
+        self.kwdefaults = kwdefaults
+        self.closure = closure
+        self.annotations = annotations
+        self.name = code.co_name
+        self.qualname = code.co_qualname
+        self.attrs: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def describe(self) -> str:
+        return self.qualname
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.inline_closure(self, args, kwargs)
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(_make_function, "make_function")
+        e.pinned(self.code, "code")
+        e.pinned(self.globals, "globals")
+        for part in (self.defaults, self.kwdefaults):
+            e.value(part) if part is not None else e.const(None)
+        for cell in self.closure:
+            e.value(cell)
+        e.build("tuple", len(self.closure))
+        e.const(self.name)
+        e.const(self.qualname)
+        e.call(7)
+
+    def fill(self, e: Any) -> None:
+        for name, value in self.attrs.items():
+            if name in ("__name__", "__qualname__"):
+                continue
+            e.value(value)
+            e.value(self)
+            e.store_attr(name)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name in self.attrs:
+            return self.attrs[name]
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            table = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None}
+            return ConstantValue(table[name])
+        if name == "__code__":
+            return t.wrap_pinned(self.code)
+        if name == "__defaults__":
+            return self.defaults or ConstantValue(None)
+        if name == "__kwdefaults__":
+            return self.kwdefaults or ConstantValue(None)
+        if name == "__dict__":
+            return t.new_dict(dict(self.attrs))
+        if name == "__closure__":
+            return t.sequence(list(self.closure), tuple) if self.closure else ConstantValue(None)
+        if name == "__call__":
+            return self
+        if name == "__annotations__":
+            return t.new_dict({})
+        return t.missing_attribute(self, name)
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        if name == "__name__" and value.is_constant():
+            self.name = value.constant()
+        elif name == "__qualname__" and value.is_constant():
+            self.qualname = value.constant()
+        self.attrs[name] = value
+
+
+def _make_function(code: types.CodeType, globals: dict[str, Any], defaults: Any, kwdefaults: Any, closure: tuple[Any, ...], name: str, qualname: str) -> types.FunctionType:
+    made = types.FunctionType(code, globals, name, defaults, closure or None)
+    made.__kwdefaults__ = kwdefaults
+    made.__qualname__ = qualname
+    return made
+
+
+class MethodValue(Value):
+    """A callable bound to its first argument."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return self.function.describe()
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.call(self.function, [self.owner, *args], kwargs)
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
+        e.pinned(types.MethodType, "method")
+        e.value(self.function)
+        e.value(self.owner)
+        e.call(2)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        return self.function.get_attribute(t, name)
+
+
+class PartialValue(Value):
+    """`functools.partial`."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.call(t.realise(self.function), [*map(t.realise, self.args), *args], {**{k: t.realise(v) for k, v in self.kwargs.items()}, **kwargs})
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
+        e.pinned(functools.partial, "partial")
+        e.value(self.function)
+        for value in (*self.args, *self.kwargs.values()):
+            e.value(value)
+        e.call(1 + len(self.args) + len(self.kwargs), tuple(self.kwargs))
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name == "func":
+            return t.realise(self.function)
+        if name == "args":
+            return t.sequence(list(self.args), tuple)
+        if name == "keywords":
+            return t.new_dict(dict(self.kwargs))
+        return t.missing_attribute(self, name)
+
+
+def bind_arguments(
+    t: Tracer, code: types.CodeType, defaults: Sequence[Value], kwdefaults: Mapping[str, Value], args: Sequence[Value], kwargs: Mapping[str, Value], name: str
+) -> dict[str, Value]:
+    """Parameters to values, as CPython binds them; a mismatch is a traced TypeError."""
+    count, positional_only, keyword_only = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
+    names = code.co_varnames[: count + keyword_only]
+    bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
+    position = count + keyword_only
+    if code.co_flags & 0x04:
+        bound[code.co_varnames[position]] = t.sequence(list(args[count:]), tuple)
+        position += 1
+    elif len(args) > count:
+        raise t.raised(TypeError(f"{name}() takes {count} positional arguments but {len(args)} were given"))
+    extra: dict[str, Value] = {}
+    accepted = names[positional_only:]
+    for key, value in kwargs.items():
+        if key not in accepted:
+            if not code.co_flags & 0x08:
+                raise t.raised(TypeError(f"{name}() got an unexpected keyword argument '{key}'"))
+            extra[key] = value
+        elif key in bound:
+            raise t.raised(TypeError(f"{name}() got multiple values for argument '{key}'"))
+        else:
+            bound[key] = value
+    if code.co_flags & 0x08:
+        bound[code.co_varnames[position]] = t.new_dict(extra)
+    first_default = count - len(defaults)
+    for i, parameter in enumerate(names):
+        if parameter in bound:
+            continue
+        if i < count and i >= first_default:
+            bound[parameter] = defaults[i - first_default]
+        elif i >= count and parameter in kwdefaults:
+            bound[parameter] = kwdefaults[parameter]
+        else:
+            raise t.raised(TypeError(f"{name}() missing a required argument: '{parameter}'"))
+    return bound
+
+

@@ -1,0 +1,177 @@
+"""Iterators: over sequences, computed ones (zip, map, enumerate…) and generators.
+
+In: values or a Python function that makes the next value. Out: `next` gives a value or None at the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..interp.signals import GraphBreak, TracedRaise
+from .base import Value
+from .constants import ConstantValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..interp.frame import Frame
+    from ..interp.tracer import Tracer
+
+
+class IteratorValue(Value):
+    """Abstract."""
+
+    __slots__ = ()
+
+    def iterate(self, t: Tracer) -> Value:
+        return self
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        while (found := self.next(t)) is not None:
+            if t.same_or_equal(found, item):
+                return True
+        return False
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        return BoundBuiltin(self, name) if hasattr(self.python_type(), name) else t.missing_attribute(self, name)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name == "__next__":
+            found = self.next(t)
+            if found is None:
+                raise t.raised(StopIteration())
+            return found
+        if name == "__iter__":
+            return self
+        return super().call_method(t, name, args, kwargs)
+
+
+class SequenceIterator(IteratorValue):
+    """Over a live Python list of values."""
+
+    __slots__ = ("items", "position")
+
+    def __init__(self, items: list[Value]) -> None:
+        super().__init__()
+        self.items = items
+        self.position = 0
+
+    def python_type(self) -> type:
+        return type(iter(()))
+
+    def next(self, t: Tracer) -> Value | None:
+        if self.position >= len(self.items):
+            return None
+        found = t.realise(self.items[self.position])
+        self.position += 1
+        return found
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(iter, "iter")
+        rest = self.items[self.position :]
+        for item in rest:
+            e.value(item)
+        e.build("tuple", len(rest))
+        e.call(1)
+
+
+class ComputedIterator(IteratorValue):
+    """Calls a Python function of ours for each element; it returns None at the end."""
+
+    __slots__ = ("cls", "drain_limit", "step")
+
+    def __init__(self, cls: type, step: Callable[[Tracer], Value | None]) -> None:
+        super().__init__()
+        self.cls = cls
+        self.step = step
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def next(self, t: Tracer) -> Value | None:
+        return self.step(t)
+
+
+class GeneratorValue(IteratorValue):
+    """A suspended frame."""
+
+    __slots__ = ("done", "frame", "started")
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__()
+        self.frame = frame
+        self.started = False
+        self.done = False
+
+    def python_type(self) -> type:
+        from types import GeneratorType
+
+        return GeneratorType
+
+    def next(self, t: Tracer) -> Value | None:
+        return self.send(t, ConstantValue(None))
+
+    def send(self, t: Tracer, value: Value) -> Value | None:
+        """Resume; None when the generator returned (its value is in `frame.returned`)."""
+        if self.done:
+            return None
+        try:
+            yielded = self.frame.resume(value if self.started else None)
+        except TracedRaise:
+            self.done = True
+            raise
+        self.started = True
+        if yielded is None:
+            self.done = True
+        return yielded
+
+    def throw(self, t: Tracer, error: TracedRaise) -> Value | None:
+        """Raise at the point where the generator waits."""
+        if self.done or not self.started:
+            self.done = True
+            raise error
+        try:
+            yielded = self.frame.throw(error)
+        except TracedRaise:
+            self.done = True
+            raise
+        if yielded is None:
+            self.done = True
+        return yielded
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name == "send":
+            found = self.send(t, args[0])
+            if found is None:
+                raise t.raised(StopIteration(), value=self.frame.returned)
+            return found
+        if name == "throw":
+            found = self.throw(t, TracedRaise(t.exception_instance(args[0])))
+            if found is None:
+                raise t.raised(StopIteration(), value=self.frame.returned)
+            return found
+        if name == "close":
+            self.close(t)
+            return ConstantValue(None)
+        return super().call_method(t, name, args, kwargs)
+
+    def close(self, t: Tracer) -> None:
+        """GeneratorExit at the point where it waits."""
+        if self.done:
+            return
+        if not self.started:
+            self.done = True
+            return
+        leaving = t.raised(GeneratorExit())
+        try:
+            if self.throw(t, leaving) is not None:
+                raise GraphBreak("unsupported-operation", "a generator that ignores GeneratorExit")
+        except TracedRaise as error:
+            if error.value is not leaving.value and not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
+                raise
+        self.done = True

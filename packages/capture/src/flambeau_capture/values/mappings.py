@@ -1,0 +1,387 @@
+"""Dicts (ordered and default ones), their views, and sets.
+
+In: keys and values. Out: Python's own operations at trace time. A key is looked up by what it hashes to for real: constants by
+value, objects that existed before the frame by themselves, anything else by identity of its stand-in.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+from ..interp.signals import GraphBreak
+from .base import Value
+from .constants import ConstantValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+
+class DictValue(Value):
+    """A dict. `origin` is the real one while nobody asked for its order or length (only its single keys are guarded)."""
+
+    __slots__ = ("cls", "default", "guarded_keys", "items", "origin")
+
+    def __init__(self, items: dict[Any, tuple[Value, Value]], cls: type = dict, source: Source | None = None, default: Value | None = None, origin: Any = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+        self.default = default
+        self.origin = origin
+        self.guarded_keys: set[Any] = set()
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+        elif self.cls is dict:
+            e.build("dict", 0)
+        elif self.cls is collections.defaultdict:
+            e.pinned(collections.defaultdict, "defaultdict")
+            e.value(self.default)
+            e.call(1)
+        else:
+            e.pinned(self.cls, self.cls.__name__)
+            e.call(0)
+
+    def fill(self, e: Any) -> None:
+        if self.source is not None or not self.items:
+            return
+        e.value(self)
+        e.attr("update")
+        for key, value in self.items.values():
+            e.value(key)
+            e.value(value)
+        e.build("dict", len(self.items))
+        e.call(1)
+        e.pop()
+
+    def guard_all(self, t: Tracer) -> None:
+        """Assume the keys and their order."""
+        if self.origin is not None and self.source is not None:
+            t.guards.dict_keys(self.source, self.origin)
+            self.origin = None
+
+    def guard_key(self, t: Tracer, key: Any) -> None:
+        """Assume that one key is there, or not."""
+        if self.origin is not None and self.source is not None and key not in self.guarded_keys:
+            self.guarded_keys.add(key)
+            t.guards.contains(self.source, self.origin, key)
+
+    def changed(self, t: Tracer) -> None:
+        """Tell the heap before a change."""
+        self.guard_all(t)
+        t.heap.changed(self)
+
+    def lookup(self, t: Tracer, key: Value) -> Value | None:
+        """The value under `key`, or None."""
+        hashed = t.hashable(key)
+        self.guard_key(t, hashed)
+        pair = self.items.get(hashed)
+        return None if pair is None else t.realise(pair[1])
+
+    def get_item(self, t: Tracer, key: Value) -> Value:
+        found = self.lookup(t, key)
+        if found is not None:
+            return found
+        if self.cls is collections.defaultdict and self.default is not None and not self.default.is_constant():
+            made = self.default.call(t, [], {})
+            self.set_item(t, key, made)
+            return made
+        if t.is_foldable(key):
+            raise t.raised(KeyError(t.to_python(key)))
+        raise GraphBreak("unsupported-operation", f"a missing key {key.describe()} of a dict")
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        hashed = t.hashable(key)
+        self.changed(t)
+        old = self.items.get(hashed)
+        self.items[hashed] = (old[0] if old else key, value)
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        hashed = t.hashable(key)
+        if hashed not in self.items:
+            self.guard_key(t, hashed)
+            raise t.raised(KeyError(t.to_python(key)))
+        self.changed(t)
+        del self.items[hashed]
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        hashed = t.hashable(item)
+        self.guard_key(t, hashed)
+        return hashed in self.items
+
+    def length(self, t: Tracer) -> Value:
+        self.guard_all(t)
+        return ConstantValue(len(self.items))
+
+    def truth(self, t: Tracer) -> bool:
+        self.guard_all(t)
+        return bool(self.items)
+
+    def keys(self, t: Tracer) -> list[Value]:
+        """The keys in order."""
+        self.guard_all(t)
+        return [t.realise(key) for key, _ in self.items.values()]
+
+    def values(self, t: Tracer) -> list[Value]:
+        """The values in order."""
+        self.guard_all(t)
+        return [t.realise(value) for _, value in self.items.values()]
+
+    def iterate(self, t: Tracer) -> Value:
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self.keys(t))
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.default or ConstantValue(None)
+        if hasattr(self.cls, name):
+            return BoundBuiltin(self, name)
+        return t.missing_attribute(self, name)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        method = self.methods.get(name)
+        if method is None:
+            return t.generic_method(self, name, args, kwargs)
+        return method(self, t, *args, **kwargs) or ConstantValue(None)
+
+    def m_get(self, t: Tracer, key: Value, default: Value = ConstantValue(None)) -> Value:
+        found = self.lookup(t, key)
+        return default if found is None else found
+
+    def m_keys(self, t: Tracer) -> Value:
+        return DictView(self, "keys")
+
+    def m_values(self, t: Tracer) -> Value:
+        return DictView(self, "values")
+
+    def m_items(self, t: Tracer) -> Value:
+        return DictView(self, "items")
+
+    def m_setdefault(self, t: Tracer, key: Value, default: Value = ConstantValue(None)) -> Value:
+        found = self.lookup(t, key)
+        if found is not None:
+            return found
+        self.set_item(t, key, default)
+        return default
+
+    def m_pop(self, t: Tracer, key: Value, default: Value | None = None) -> Value:
+        found = self.lookup(t, key)
+        if found is None:
+            if default is None:
+                raise t.raised(KeyError(t.to_python(key)))
+            return default
+        self.delete_item(t, key)
+        return found
+
+    def m_popitem(self, t: Tracer, last: Value = ConstantValue(True)) -> Value:
+        if not self.items:
+            raise t.raised(KeyError("popitem(): dictionary is empty"))
+        self.changed(t)
+        hashed = list(self.items)[-1 if t.truth(last) else 0]
+        key, value = self.items.pop(hashed)
+        return t.sequence([t.realise(key), t.realise(value)], tuple)
+
+    def m_update(self, t: Tracer, *others: Value, **named: Value) -> None:
+        for other in others:
+            for key, value in t.mapping_items(other):
+                self.set_item(t, key, value)
+        for name, value in named.items():
+            self.set_item(t, ConstantValue(name), value)
+
+    def m_clear(self, t: Tracer) -> None:
+        self.changed(t)
+        self.items.clear()
+
+    def m_copy(self, t: Tracer) -> Value:
+        self.guard_all(t)
+        return DictValue(dict(self.items), self.cls, default=self.default)
+
+    def m_move_to_end(self, t: Tracer, key: Value, last: Value = ConstantValue(True)) -> None:
+        hashed = t.hashable(key)
+        if hashed not in self.items:
+            raise t.raised(KeyError(t.to_python(key)))
+        self.changed(t)
+        pair = self.items.pop(hashed)
+        if t.truth(last):
+            self.items[hashed] = pair
+        else:
+            rest = dict(self.items)
+            self.items.clear()
+            self.items[hashed] = pair
+            self.items.update(rest)
+
+    def m_getitem(self, t: Tracer, key: Value) -> Value:
+        return self.get_item(t, key)
+
+    def m_setitem(self, t: Tracer, key: Value, value: Value) -> None:
+        self.set_item(t, key, value)
+
+    methods: dict[str, Callable[..., Value | None]] = {
+        "get": m_get, "keys": m_keys, "values": m_values, "items": m_items, "setdefault": m_setdefault, "pop": m_pop, "popitem": m_popitem,
+        "update": m_update, "clear": m_clear, "copy": m_copy, "move_to_end": m_move_to_end, "__getitem__": m_getitem, "__setitem__": m_setitem,
+    }  # fmt: skip
+
+
+_VIEW_TYPES: dict[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+
+
+class DictView(Value):
+    """`d.keys()`, `d.values()` or `d.items()`: live, as in Python."""
+
+    __slots__ = ("dict", "kind")
+
+    def __init__(self, of: DictValue, kind: str) -> None:
+        super().__init__()
+        self.dict = of
+        self.kind = kind
+
+    def python_type(self) -> type:
+        return _VIEW_TYPES[self.kind]
+
+    def rebuild(self, e: Any) -> None:
+        e.value(self.dict)
+        e.attr(self.kind)
+        e.call(0)
+
+    def elements(self, t: Tracer) -> list[Value]:
+        """What iterating gives."""
+        if self.kind == "keys":
+            return self.dict.keys(t)
+        if self.kind == "values":
+            return self.dict.values(t)
+        return [t.sequence([key, value], tuple) for key, value in zip(self.dict.keys(t), self.dict.values(t), strict=True)]
+
+    def iterate(self, t: Tracer) -> Value:
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self.elements(t))
+
+    def length(self, t: Tracer) -> Value:
+        return self.dict.length(t)
+
+    def truth(self, t: Tracer) -> bool:
+        return self.dict.truth(t)
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        if self.kind == "keys":
+            return self.dict.contains(t, item)
+        return any(t.same_or_equal(other, item) for other in self.elements(t))
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        if name == "mapping":
+            raise GraphBreak("unsupported-attribute", "mapping of a dict view")
+        return BoundBuiltin(self, name) if hasattr(self.python_type(), name) else t.missing_attribute(self, name)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name == "isdisjoint":
+            return ConstantValue(not any(self.contains(t, item) for item in t.iterate_all(args[0])))
+        return t.generic_method(self, name, args, kwargs)
+
+
+class SetValue(Value):
+    """A set or frozenset."""
+
+    __slots__ = ("cls", "items")
+
+    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
+        if self.cls is not set:
+            e.pinned(self.cls, self.cls.__name__)
+        for item in self.items.values():
+            e.value(item)
+        e.build("set", len(self.items))
+        if self.cls is not set:
+            e.call(1)
+
+    def length(self, t: Tracer) -> Value:
+        return ConstantValue(len(self.items))
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.items)
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        return t.hashable(item) in self.items
+
+    def iterate(self, t: Tracer) -> Value:
+        from .iterators import SequenceIterator
+
+        return SequenceIterator([t.realise(item) for item in self.items.values()])
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        return BoundBuiltin(self, name) if hasattr(self.cls, name) else t.missing_attribute(self, name)
+
+    def keyed(self, t: Tracer, other: Value) -> dict[Any, Value]:
+        """The members of any iterable."""
+        return {t.hashable(item): item for item in t.iterate_all(other)}
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name in ("union", "intersection", "difference", "symmetric_difference", "update", "intersection_update", "difference_update"):
+            items = dict(self.items)
+            for other in (self.keyed(t, arg) for arg in args):
+                if name in ("union", "update"):
+                    items = {**items, **{k: v for k, v in other.items() if k not in items}}
+                elif name.startswith("intersection"):
+                    items = {k: v for k, v in items.items() if k in other}
+                elif name.startswith("difference"):
+                    items = {k: v for k, v in items.items() if k not in other}
+                else:
+                    items = {k: v for k, v in items.items() if k not in other} | {k: v for k, v in other.items() if k not in items}
+            if name.endswith("update"):
+                t.heap.changed(self)
+                self.items = items
+                return ConstantValue(None)
+            return SetValue(items, self.cls)
+        if name in ("issubset", "issuperset", "isdisjoint"):
+            other = self.keyed(t, args[0])
+            answer = {"issubset": self.items.keys() <= other.keys(), "issuperset": self.items.keys() >= other.keys(), "isdisjoint": self.items.keys().isdisjoint(other)}
+            return ConstantValue(answer[name])
+        if name == "copy":
+            return SetValue(dict(self.items), self.cls)
+        if name in ("add", "discard", "remove", "clear", "pop") and self.cls is set:
+            return self._mutate(t, name, args)
+        return t.generic_method(self, name, args, kwargs)
+
+    def _mutate(self, t: Tracer, name: str, args: Sequence[Value]) -> Value:
+        if name == "clear":
+            t.heap.changed(self)
+            self.items.clear()
+            return ConstantValue(None)
+        if name == "pop":
+            if self.items or self.source is not None:
+                raise GraphBreak("unsupported-call", "set.pop takes a member in an order that is not defined")
+            raise t.raised(KeyError("pop from an empty set"))
+        key = t.hashable(args[0])
+        if name == "remove" and key not in self.items:
+            raise t.raised(KeyError(t.to_python(args[0])))
+        t.heap.changed(self)
+        if name == "add":
+            self.items.setdefault(key, args[0])
+        else:
+            self.items.pop(key, None)
+        return ConstantValue(None)
+
+

@@ -1,0 +1,275 @@
+"""Instances of Python classes: user objects, modules, exceptions, subclasses of containers.
+
+In: a real object, or a class that the traced program instantiates. Out: attributes by Python's own rules (data descriptors, the
+instance, the class, `__getattr__`), every one guarded where it was found. What an instance of a container class holds is kept in
+`storage`, an ordinary container value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..interp.signals import GraphBreak
+from .base import MISSING, Value
+from .constants import ConstantValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+
+class ObjectValue(Value):
+    """An instance of `cls`. `object` is the real one, `MISSING` for one made while tracing; `attrs` is what the trace stored (None: deleted)."""
+
+    __slots__ = ("attrs", "cls", "object", "storage")
+
+    def __init__(self, cls: type, object: Any = MISSING, source: Source | None = None, storage: Value | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.object = object
+        self.storage = storage
+        self.attrs: dict[str, Value | None] = {}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return self.object
+
+    def describe(self) -> str:
+        return f"an object of {self.cls.__module__}.{self.cls.__qualname__}"
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
+        if self.object is not MISSING:
+            e.pinned(self.object, "object")
+            return
+        e.pinned(_new_instance, "new_instance")
+        e.pinned(self.cls, self.cls.__name__)
+        if self.storage is not None and not isinstance(self.storage, _mutable_storage()):
+            e.value(self.storage)
+        else:
+            e.const(None)
+        e.call(2)
+
+    def fill(self, e: Any) -> None:
+        if self.object is not MISSING or self.source is not None:
+            return
+        present = {name: value for name, value in self.attrs.items() if value is not None}
+        mutable = self.storage is not None and isinstance(self.storage, _mutable_storage())
+        if not present and not mutable:
+            return
+        e.pinned(_fill_instance, "fill_instance")
+        e.value(self)
+        for name, value in present.items():
+            e.const(name)
+            e.value(value)
+        e.build("dict", len(present))
+        e.value(self.storage) if mutable else e.const(None)
+        e.call(3)
+        e.pop()
+
+    # attributes
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        return t.object_attribute(self, name)
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        t.store_object_attribute(self, name, value)
+
+    def delete_attribute(self, t: Tracer, name: str) -> None:
+        t.delete_object_attribute(self, name)
+
+    # operations by the class's special methods
+
+    def special(self, t: Tracer, name: str) -> Value | None:
+        """The class's special method bound to this object, None when there is none (or only an inherited native one)."""
+        return t.special_method(self, name)
+
+    def _do(self, t: Tracer, name: str, *args: Value) -> Value:
+        method = self.special(t, name)
+        if method is not None:
+            return t.call(method, list(args), {})
+        raise t.raised(TypeError(f"'{self.cls.__name__}' object has no {name}"))
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        method = self.special(t, "__call__")
+        if method is None:
+            if callable(self.object) and self.object is not MISSING:
+                return t.call_builtin(self, self.object, args, kwargs)
+            raise t.raised(TypeError(f"'{self.cls.__name__}' object is not callable"))
+        return t.call(method, args, kwargs)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if self.storage is not None:
+            return self.storage.call_method(t, name, args, kwargs)
+        return t.generic_method(self, name, args, kwargs)
+
+    def get_item(self, t: Tracer, key: Value) -> Value:
+        method = self.special(t, "__getitem__")
+        if method is None and self.storage is not None:
+            return self.storage.get_item(t, key)
+        return self._do(t, "__getitem__", key)
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        if self.special(t, "__setitem__") is None and self.storage is not None:
+            self.storage.set_item(t, key, value)
+        else:
+            self._do(t, "__setitem__", key, value)
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        if self.special(t, "__delitem__") is None and self.storage is not None:
+            self.storage.delete_item(t, key)
+        else:
+            self._do(t, "__delitem__", key)
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        if self.special(t, "__contains__") is not None:
+            return t.truth(self._do(t, "__contains__", item))
+        if self.storage is not None:
+            return self.storage.contains(t, item)
+        return any(t.same_or_equal(other, item) for other in t.iterate_all(self))
+
+    def length(self, t: Tracer) -> Value:
+        if self.special(t, "__len__") is None and self.storage is not None:
+            return self.storage.length(t)
+        return self._do(t, "__len__")
+
+    def truth(self, t: Tracer) -> bool:
+        if self.special(t, "__bool__") is not None:
+            return t.truth(self._do(t, "__bool__"))
+        if self.special(t, "__len__") is not None or self.storage is not None:
+            return t.truth(self.length(t))
+        if self.object is not MISSING and (hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__")):
+            raise GraphBreak("unsupported-operation", f"the truth of {self.describe()}")
+        return True
+
+    def iterate(self, t: Tracer) -> Value:
+        if self.special(t, "__iter__") is not None:
+            return self._do(t, "__iter__")
+        if self.storage is not None:
+            return self.storage.iterate(t)
+        if self.special(t, "__getitem__") is not None:
+            return t.iterate_by_index(self)
+        if self.object is not MISSING and hasattr(self.cls, "__iter__"):
+            raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
+        raise t.raised(TypeError(f"'{self.cls.__name__}' object is not iterable"))
+
+    def next(self, t: Tracer) -> Value | None:
+        from ..interp.signals import TracedRaise
+
+        if self.special(t, "__next__") is None:
+            return super().next(t)
+        try:
+            return self._do(t, "__next__")
+        except TracedRaise as error:
+            if issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
+
+
+class ExceptionValue(ObjectValue):
+    """An exception; `arguments` are its `args`."""
+
+    __slots__ = ("arguments", "cause", "context")
+
+    def __init__(self, cls: type, arguments: list[Value], object: Any = MISSING, source: Source | None = None) -> None:
+        super().__init__(cls, object, source)
+        self.arguments = arguments
+        self.cause: Value | None = None
+        self.context: Value | None = None
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None or self.object is not MISSING:
+            super().rebuild(e)
+            return
+        e.pinned(_new_exception, "new_exception")
+        e.pinned(self.cls, self.cls.__name__)
+        for argument in self.arguments:
+            e.value(argument)
+        e.build("tuple", len(self.arguments))
+        e.call(2)
+
+    def fill(self, e: Any) -> None:
+        if self.cause is not None and self.source is None:
+            e.value(self.cause)
+            e.value(self)
+            e.store_attr("__cause__")
+        super().fill(e)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name == "args" and "args" not in self.attrs:
+            return t.sequence(list(self.arguments), tuple)
+        if name in ("__cause__", "__context__"):
+            return (self.cause if name == "__cause__" else self.context) or ConstantValue(None)
+        if name == "__traceback__":
+            return ConstantValue(None)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.arguments[0] if self.arguments else ConstantValue(None)
+        if name == "with_traceback":
+            raise GraphBreak("unsupported-attribute", "with_traceback of an exception")
+        return super().get_attribute(t, name)
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        if name in ("__traceback__", "__suppress_context__"):
+            return
+        if name == "__cause__":
+            self.cause = value
+            return
+        if name == "__context__":
+            self.context = value
+            return
+        if name == "args":
+            self.arguments = list(t.iterate_all(value))
+            return
+        super().set_attribute(t, name, value)
+
+
+def _mutable_storage() -> tuple[type, ...]:
+    from .mappings import DictValue, SetValue
+    from .sequences import ListValue
+
+    return (DictValue, ListValue, SetValue)
+
+
+def _new_instance(cls: Any, storage: Any) -> Any:
+    """An instance with nothing in it; `storage` is the content of immutable container classes."""
+    for base in (tuple, str, int, float, frozenset, bytes):
+        if storage is not None and issubclass(cls, base):
+            return base.__new__(cls, storage)
+    for base in cls.__mro__:
+        if "__new__" in base.__dict__ and not _is_python_new(base.__dict__["__new__"]):
+            return base.__new__(cls)
+    return object.__new__(cls)
+
+
+def _is_python_new(new: Any) -> bool:
+    return hasattr(getattr(new, "__func__", new), "__code__")
+
+
+def _fill_instance(obj: Any, attrs: dict[str, Any], storage: Any) -> None:
+    """Give a new instance its attributes and contents with no user code run."""
+    if isinstance(storage, dict):
+        native = next(base for base in type(obj).__mro__ if base.__module__ in ("builtins", "collections") and issubclass(base, dict))
+        for key, value in storage.items():
+            native.__setitem__(obj, key, value)
+    elif isinstance(storage, list):
+        list.extend(obj, storage)
+    elif isinstance(storage, set):
+        set.update(obj, storage)
+    for name, value in attrs.items():
+        object.__setattr__(obj, name, value)
+
+
+def _new_exception(cls: Any, arguments: tuple[Any, ...]) -> Any:
+    """An exception with these `args`, whatever its `__init__` takes."""
+    made = cls.__new__(cls, *arguments)
+    made.args = arguments
+    return made

@@ -1,0 +1,298 @@
+"""Lists, tuples (named tuples, `torch.Size`), deques and slices.
+
+In: element values (perhaps lazy). Out: Python's own operations on them, at trace time. A list that existed before the frame is
+marked as mutated in the tracer's heap when it changes; its final contents are replayed.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..interp.signals import GraphBreak
+from .base import Value
+from .constants import ConstantValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+
+class SequenceValue(Value):
+    """Abstract: values in order, with the Python class `cls`."""
+
+    __slots__ = ("cls", "items")
+
+    def __init__(self, items: list[Value], cls: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def all(self, t: Tracer) -> list[Value]:
+        """The elements, none lazy."""
+        for i, item in enumerate(self.items):
+            self.items[i] = t.realise(item)
+        return self.items
+
+    def length(self, t: Tracer) -> Value:
+        return ConstantValue(len(self.items))
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.items)
+
+    def iterate(self, t: Tracer) -> Value:
+        from .iterators import SequenceIterator
+
+        return SequenceIterator(self.items)
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        return any(t.same_or_equal(other, item) for other in self.all(t))
+
+    def get_item(self, t: Tracer, key: Value) -> Value:
+        index = t.index_or_slice(key)
+        if isinstance(index, slice):
+            cls = self.cls if self.cls in (list, tuple, torch.Size) else tuple if issubclass(self.cls, tuple) else list
+            return t.sequence(self.items[index], cls)
+        try:
+            return t.realise(self.items[index])
+        except (IndexError, TypeError) as error:
+            if isinstance(error, IndexError):
+                error = IndexError(f"{self.cls.__name__} index out of range")
+            raise t.raised(error) from None
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        if hasattr(self.cls, name):
+            return BoundBuiltin(self, name)
+        return t.missing_attribute(self, name)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        method = self.methods.get(name)
+        if method is None:
+            return t.generic_method(self, name, args, kwargs)
+        if not (self.key_arguments or not kwargs):
+            raise GraphBreak("unsupported-call", f"{name} with keyword arguments")
+        return method(self, t, *args, **kwargs) or ConstantValue(None)
+
+    methods: dict[str, Callable[..., Value | None]] = {}
+    key_arguments = True
+
+    def m_index(self, t: Tracer, item: Value, start: Value = ConstantValue(0), stop: Value | None = None) -> Value:
+        begin = t.concrete(start)
+        end = len(self.items) if stop is None else t.concrete(stop)
+        for i in range(len(self.items))[begin:end]:
+            if t.same_or_equal(t.realise(self.items[i]), item):
+                return ConstantValue(i)
+        raise t.raised(ValueError(f"{item.describe()} is not in {self.cls.__name__}"))
+
+    def m_count(self, t: Tracer, item: Value) -> Value:
+        return ConstantValue(sum(t.same_or_equal(other, item) for other in self.all(t)))
+
+
+class TupleValue(SequenceValue):
+    """A tuple, `torch.Size` or a named tuple."""
+
+    __slots__ = ("attrs",)
+    methods = {"index": SequenceValue.m_index, "count": SequenceValue.m_count}
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
+        if self.cls is not tuple:
+            e.pinned(_make_named if hasattr(self.cls, "_fields") else self.cls, self.cls.__name__)
+            if hasattr(self.cls, "_fields"):
+                e.pinned(self.cls, self.cls.__name__)
+        for item in self.items:
+            e.value(item)
+        e.build("tuple", len(self.items))
+        if self.cls is not tuple:
+            e.call(2 if hasattr(self.cls, "_fields") else 1)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        fields = getattr(self.cls, "_fields", None)
+        if fields is None and isinstance(getattr(self.cls, "n_fields", None), int):
+            fields = _structseq_fields(self.cls)
+        if fields is not None and name in fields:
+            return t.realise(self.items[fields.index(name)])
+        if name == "__class__":
+            return t.wrap_pinned(self.cls)
+        found = t.class_lookup(self.cls, name)
+        if hasattr(found, "__get__") and not _is_builtin_method(found):
+            return t.bind_class_attribute(self, self.cls, name, found)
+        if name == "_fields":
+            return t.from_python(fields)
+        return super().get_attribute(t, name)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if self.cls is torch.Size and name == "numel":
+            total: Value = ConstantValue(1)
+            for item in self.all(t):
+                total = t.binary("*", total, item)
+            return total
+        return super().call_method(t, name, args, kwargs)
+
+
+def _structseq_fields(cls: type) -> tuple[str, ...]:
+    return tuple(name for name, member in vars(cls).items() if type(member).__name__ == "member_descriptor")
+
+
+def _is_builtin_method(found: Any) -> bool:
+    return type(found).__name__ in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method", "classmethod_descriptor")
+
+
+def _make_named(cls: Any, items: tuple[Any, ...]) -> Any:
+    """A named tuple from its items, whatever its `__new__` takes."""
+    return tuple.__new__(cls, items)
+
+
+class ListValue(SequenceValue):
+    """A list or a deque."""
+
+    __slots__ = ("maxlen",)
+
+    def __init__(self, items: list[Value], cls: type = list, source: Source | None = None, maxlen: int | None = None) -> None:
+        super().__init__(items, cls, source)
+        self.maxlen = maxlen
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+        elif self.cls is list:
+            e.build("list", 0)
+        else:
+            e.pinned(collections.deque, "deque")
+            e.build("tuple", 0)
+            e.const(self.maxlen)
+            e.call(2)
+
+    def fill(self, e: Any) -> None:
+        if self.source is not None or not self.items:
+            return
+        e.value(self)
+        e.attr("extend")
+        for item in self.items:
+            e.value(item)
+        e.build("list", len(self.items))
+        e.call(1)
+        e.pop()
+
+    def changed(self, t: Tracer) -> None:
+        """Tell the heap before a change."""
+        t.heap.changed(self)
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        index = t.index_or_slice(key)
+        self.changed(t)
+        try:
+            self.items[index] = list(t.iterate_all(value)) if isinstance(index, slice) else value
+        except (IndexError, ValueError) as error:
+            raise t.raised(type(error)(str(error))) from None
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        index = t.index_or_slice(key)
+        self.changed(t)
+        try:
+            del self.items[index]
+        except IndexError as error:
+            raise t.raised(IndexError(str(error))) from None
+
+    def _trim(self, *, left: bool = False) -> None:
+        while self.maxlen is not None and len(self.items) > self.maxlen:
+            self.items.pop(-1 if left else 0)
+
+    def m_append(self, t: Tracer, item: Value) -> None:
+        self.changed(t)
+        self.items.append(item)
+        self._trim()
+
+    def m_appendleft(self, t: Tracer, item: Value) -> None:
+        self.changed(t)
+        self.items.insert(0, item)
+        self._trim(left=True)
+
+    def m_extend(self, t: Tracer, items: Value) -> None:
+        new = list(t.iterate_all(items))
+        self.changed(t)
+        self.items.extend(new)
+        self._trim()
+
+    def m_extendleft(self, t: Tracer, items: Value) -> None:
+        for item in list(t.iterate_all(items)):
+            self.m_appendleft(t, item)
+
+    def m_insert(self, t: Tracer, index: Value, item: Value) -> None:
+        self.changed(t)
+        self.items.insert(t.concrete(index), item)
+
+    def m_pop(self, t: Tracer, index: Value = ConstantValue(-1)) -> Value:
+        position = t.concrete(index)
+        if not -len(self.items) <= position < len(self.items):
+            raise t.raised(IndexError("pop index out of range" if self.items else f"pop from an empty {self.cls.__name__}"))
+        self.changed(t)
+        return t.realise(self.items.pop(position))
+
+    def m_popleft(self, t: Tracer) -> Value:
+        return self.m_pop(t, ConstantValue(0))
+
+    def m_clear(self, t: Tracer) -> None:
+        self.changed(t)
+        self.items.clear()
+
+    def m_copy(self, t: Tracer) -> Value:
+        return ListValue(list(self.items), self.cls, maxlen=self.maxlen)
+
+    def m_reverse(self, t: Tracer) -> None:
+        self.changed(t)
+        self.items.reverse()
+
+    def m_remove(self, t: Tracer, item: Value) -> None:
+        for i, other in enumerate(self.all(t)):
+            if t.same_or_equal(other, item):
+                self.changed(t)
+                del self.items[i]
+                return
+        raise t.raised(ValueError(f"{self.cls.__name__}.remove(x): x not in {self.cls.__name__}"))
+
+    def m_sort(self, t: Tracer, key: Value | None = None, reverse: Value = ConstantValue(False)) -> None:
+        new = t.sort(self.all(t), key, t.truth(reverse))
+        self.changed(t)
+        self.items[:] = new
+
+    methods = {
+        "index": SequenceValue.m_index, "count": SequenceValue.m_count, "append": m_append, "appendleft": m_appendleft,
+        "extend": m_extend, "extendleft": m_extendleft, "insert": m_insert, "pop": m_pop, "popleft": m_popleft, "clear": m_clear,
+        "copy": m_copy, "reverse": m_reverse, "remove": m_remove, "sort": m_sort,
+    }  # fmt: skip
+
+
+class SliceValue(Value):
+    """A slice with a part that is not a constant."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[Value, Value, Value]) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return slice
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(slice, "slice")
+        for part in self.parts:
+            e.value(part)
+        e.call(3)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return super().get_attribute(t, name)

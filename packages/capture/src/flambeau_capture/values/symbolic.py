@@ -1,0 +1,62 @@
+"""`SymbolicValue`: a Python int, float or bool that is symbolic in the graph.
+
+In: a `torch.SymInt`/`SymFloat`/`SymBool` and the FX node that computes it. Out: arithmetic becomes nodes, truth becomes a guard of
+the shape environment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..interp.signals import GraphBreak
+from .base import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch.fx
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+_PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+class SymbolicValue(Value):
+    """A number known only up to guards. `node` is in the graph being built."""
+
+    __slots__ = ("node", "symbol")
+
+    def __init__(self, symbol: Any, node: torch.fx.Node, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.symbol = symbol
+        self.node = node
+
+    def python_type(self) -> type:
+        return _PYTHON_TYPES[type(self.symbol)]
+
+    def describe(self) -> str:
+        return f"symbolic {self.python_type().__name__}"
+
+    def truth(self, t: Tracer) -> bool:
+        return t.graph.decide(self.symbol)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        if name in ("real", "numerator"):
+            return self
+        if hasattr(self.python_type(), name):
+            return BoundBuiltin(self, name)
+        return t.missing_attribute(self, name)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name in ("__int__", "__index__", "conjugate", "__trunc__") and self.python_type() is int:
+            return self
+        raise GraphBreak("unsupported-call", f"{name} of a {self.describe()}")
+
+    def concrete(self, t: Tracer) -> Any:
+        """The number itself; specialises it."""
+        return t.graph.specialise(self.symbol)

@@ -1,0 +1,179 @@
+"""`TensorValue`: a tensor in the graph: an FX node and a fake.
+
+In: node, fake and, for inputs, the real tensor and its source. Out: attributes that are constants of the fake, methods that become
+nodes, shape queries that become constants or symbols.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..interp.signals import GraphBreak
+from .base import MISSING, Value
+from .constants import ConstantValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch.fx
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+_FACTS = frozenset((
+    "ndim", "dtype", "device", "layout", "is_cuda", "is_cpu", "is_meta", "is_xpu", "is_mps", "is_sparse", "is_nested", "is_quantized",
+    "is_mkldnn", "is_sparse_csr", "itemsize", "names", "is_leaf", "requires_grad", "is_xla", "is_mtia", "is_hpu", "is_vulkan", "is_ipu",
+    "is_maia", "retains_grad", "_is_view", "nbytes",
+))  # fmt: skip
+_FACT_METHODS = frozenset((
+    "dim", "ndimension", "is_floating_point", "is_complex", "element_size", "get_device", "is_contiguous", "is_conj", "is_neg",
+    "is_inference", "is_signed", "storage_offset", "numel", "nelement", "has_names", "is_same_size", "is_set_to", "is_nonzero_static",
+    "_is_view", "is_pinned", "is_shared", "is_coalesced",
+))  # fmt: skip
+_VIEWS_BY_ATTRIBUTE = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
+_NEVER = {
+    "item": "data-dependent-value", "tolist": "data-dependent-value", "numpy": "numpy", "__array__": "numpy", "data_ptr": "data-dependent-value",
+    "backward": "autograd-call", "register_hook": "tensor-hook", "register_post_accumulate_grad_hook": "tensor-hook",
+    "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "set_": "unsupported-call",
+    "__reduce_ex__": "unsupported-call", "__deepcopy__": "unsupported-call", "share_memory_": "unsupported-call", "dlpack": "unsupported-call",
+    "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call",
+}  # fmt: skip
+
+
+class TensorValue(Value):
+    """A tensor. `tensor` is the real one for inputs, `MISSING` for what the graph computes."""
+
+    __slots__ = ("attrs", "fake", "node", "static", "tensor", "tensor_type")
+
+    def __init__(self, fake: torch.Tensor, node: torch.fx.Node | None, source: Source | None = None, tensor: Any = MISSING) -> None:
+        super().__init__(source)
+        self.fake = fake
+        self.node = node
+        self.tensor = tensor
+        self.tensor_type: type = type(tensor) if tensor is not MISSING else torch.Tensor
+        self.static = False
+        self.attrs: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return self.tensor_type
+
+    def real(self) -> Any:
+        return self.tensor
+
+    def describe(self) -> str:
+        return f"a tensor {str(self.fake.dtype).removeprefix('torch.')}{list(self.fake.shape)}"
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is None:
+            raise NotImplementedError("a computed tensor is an output of the graph")
+        e.source(self.source)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        if name == "shape":
+            return t.shape_of(self)
+        if name in _FACTS:
+            if name == "nbytes" and any(isinstance(s, torch.SymInt) for s in self.fake.shape):
+                raise GraphBreak("unsupported-attribute", "nbytes of a tensor with symbolic sizes")
+            return t.from_python(getattr(self.fake, name))
+        if name in self.attrs:
+            return self.attrs[name]
+        if name in _VIEWS_BY_ATTRIBUTE:
+            return t.record("call_function", getattr, [self, ConstantValue(name)], {})
+        if name == "grad":
+            return t.gradient_of(self)
+        if name == "grad_fn":
+            if self.fake.grad_fn is None and (self.source is None or self.tensor is MISSING or self.tensor.grad_fn is None):
+                return ConstantValue(None)
+            raise GraphBreak("unsupported-attribute", "grad_fn of a tensor")
+        if name == "_version":
+            raise GraphBreak("unsupported-attribute", "_version of a tensor")
+        if name == "__class__":
+            return t.wrap_pinned(self.tensor_type)
+        if name == "__dict__":
+            raise GraphBreak("unsupported-attribute", "__dict__ of a tensor")
+        if self.tensor is not MISSING and name in getattr(self.tensor, "__dict__", {}):
+            return t.attribute_from_dict(self, self.tensor, name)
+        static = getattr(self.tensor_type, name, MISSING)
+        if static is MISSING:
+            return t.missing_attribute(self, name, check=self.source)
+        if callable(static):
+            return BoundBuiltin(self, name)
+        raise GraphBreak("unsupported-attribute", f"attribute {name!r} of a tensor")
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        if name == "requires_grad" and value.is_constant():
+            t.record("call_method", "requires_grad_", [self, value], {})
+            return
+        if name in ("data", "grad") or hasattr(torch.Tensor, name):
+            raise GraphBreak("unsupported-store", f"storing {name!r} of a tensor")
+        t.heap.store_attribute(self, name, value)
+        self.attrs[name] = value
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):
+            raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
+        if name in ("size", "stride"):
+            return _size_or_stride(t, self, name, args, kwargs)
+        if name in _FACT_METHODS:
+            return t.fact(self, name, args, kwargs)
+        if name == "type" and not args and not kwargs:
+            return ConstantValue(torch.empty(0, dtype=self.fake.dtype, device="meta").type().replace("torch.meta.", "torch.") if self.fake.device.type == "cpu" else f"torch.{self.fake.device.type}.{_type_name(self.fake.dtype)}")
+        if name == "__len__":
+            return self.length(t)
+        if name == "__iter__":
+            return self.iterate(t)
+        if name == "__bool__":
+            return ConstantValue(self.truth(t))
+        if name == "__setitem__":
+            self.set_item(t, args[0], args[1])
+            return ConstantValue(None)
+        if name in ("new", "new_tensor") and name == "new":
+            raise GraphBreak("unsupported-call", "Tensor.new")
+        return t.record("call_method", name, [self, *args], dict(kwargs))
+
+    def get_item(self, t: Tracer, key: Value) -> Value:
+        import operator
+
+        return t.record("call_function", operator.getitem, [self, key], {})
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        import operator
+
+        t.record("call_function", operator.setitem, [self, key, value], {})
+
+    def length(self, t: Tracer) -> Value:
+        if self.fake.dim() == 0:
+            raise t.raised(TypeError("len() of a 0-d tensor"))
+        return t.size_of(self, 0)
+
+    def truth(self, t: Tracer) -> bool:
+        raise GraphBreak("data-dependent-branch", f"the truth of {self.describe()}")
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        raise GraphBreak("data-dependent-branch", "membership in a tensor")
+
+    def iterate(self, t: Tracer) -> Value:
+        from .iterators import SequenceIterator
+
+        if self.fake.dim() == 0:
+            raise t.raised(TypeError("iteration over a 0-d tensor"))
+        parts = t.record("call_method", "unbind", [self, ConstantValue(0)], {})
+        return SequenceIterator(list(t.iterate_all(parts)))
+
+
+def _type_name(dtype: torch.dtype) -> str:
+    return torch.empty(0, dtype=dtype).type().removeprefix("torch.")
+
+
+def _size_or_stride(t: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    dim = args[0] if args else kwargs.get("dim")
+    if dim is None or (dim.is_constant() and dim.constant() is None):
+        return t.shape_of(tensor) if name == "size" else t.strides_of(tensor)
+    index = t.concrete(dim)
+    if not isinstance(index, int) or not -tensor.fake.dim() <= index < tensor.fake.dim():
+        raise t.raised(IndexError(f"Dimension out of range (expected to be in range of [{-tensor.fake.dim()}, {tensor.fake.dim() - 1}], but got {index})"))
+    return t.size_of(tensor, index % tensor.fake.dim()) if name == "size" else t.stride_of(tensor, index % tensor.fake.dim())
