@@ -1,0 +1,73 @@
+"""How dtypes are spelled in generated C++: in memory, in a register, as a literal."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+MEMORY = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.bfloat16: "fb::bf16",
+    torch.float16: "fb::f16",
+    torch.bool: "bool",
+    torch.int8: "int8_t",
+    torch.uint8: "uint8_t",
+    torch.int16: "int16_t",
+    torch.int32: "int32_t",
+    torch.int64: "int64_t",
+    torch.uint16: "uint16_t",
+    torch.uint32: "uint32_t",
+    torch.uint64: "uint64_t",
+}
+"""Element types in memory; dtypes that are not here never reach a generated CPU kernel."""
+
+HALVES = (torch.bfloat16, torch.float16)
+
+
+def held(dtype: torch.dtype) -> str:
+    """The type of a value in a register: half types are held as (already rounded) float."""
+    return "float" if dtype in HALVES else MEMORY[dtype]
+
+
+def width(dtype: torch.dtype) -> int:
+    """Bytes of a lane in a register."""
+    return 4 if dtype in HALVES else dtype.itemsize
+
+
+def vector(dtype: torch.dtype) -> str:
+    """The vector type of W lanes."""
+    return "fb::Mask<W>" if dtype is torch.bool else f"fb::Vec<{held(dtype)}, W>"
+
+
+def literal(value: bool | int | float, dtype: torch.dtype) -> str:
+    """A constant, exact."""
+    if dtype is torch.bool:
+        return "true" if value else "false"
+    if not dtype.is_floating_point:
+        if dtype is torch.int64 and value == -(1 << 63):
+            return "(int64_t)(-9223372036854775807LL - 1)"
+        suffix = "ULL" if dtype is torch.uint64 else "LL"
+        return f"({MEMORY[dtype]})({int(value)}{suffix})"
+    value = float(value) if dtype is torch.float64 else float(torch.tensor(value, dtype=dtype))
+    kind = held(dtype)
+    if math.isnan(value):
+        return f'({kind})__builtin_nan("")'
+    if math.isinf(value):
+        return f"({kind})({'-' if value < 0 else ''}__builtin_inf())"
+    return f"{value.hex()}{'f' if kind == 'float' else ''}"
+
+
+def lowest(dtype: torch.dtype) -> str:
+    """The identity of max."""
+    if dtype is torch.bool:
+        return "false"
+    return literal(-math.inf if dtype.is_floating_point else torch.iinfo(dtype).min, dtype)
+
+
+def highest(dtype: torch.dtype) -> str:
+    """The identity of min."""
+    if dtype is torch.bool:
+        return "true"
+    return literal(math.inf if dtype.is_floating_point else torch.iinfo(dtype).max, dtype)

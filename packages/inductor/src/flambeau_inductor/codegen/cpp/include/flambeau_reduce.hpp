@@ -1,0 +1,85 @@
+// Horizontal reductions, Welford statistics, argument reductions, and atomic updates.
+#pragma once
+
+namespace fb {
+
+template <class T, int N> FB Vec<T, N / 2> low_half(Vec<T, N> x) {
+  if constexpr (N == 16) return Vec<T, 8>(__builtin_shufflevector(x.v, x.v, 0, 1, 2, 3, 4, 5, 6, 7));
+  else if constexpr (N == 8) return Vec<T, 4>(__builtin_shufflevector(x.v, x.v, 0, 1, 2, 3));
+  else return Vec<T, 2>(__builtin_shufflevector(x.v, x.v, 0, 1));
+}
+template <class T, int N> FB Vec<T, N / 2> high_half(Vec<T, N> x) {
+  if constexpr (N == 16) return Vec<T, 8>(__builtin_shufflevector(x.v, x.v, 8, 9, 10, 11, 12, 13, 14, 15));
+  else if constexpr (N == 8) return Vec<T, 4>(__builtin_shufflevector(x.v, x.v, 4, 5, 6, 7));
+  else return Vec<T, 2>(__builtin_shufflevector(x.v, x.v, 2, 3));
+}
+template <class F, class T, int N> FB T fold(F f, Vec<T, N> x) {
+  if constexpr (N == 2) return f(x[0], x[1]);
+  else return fold(f, f(low_half(x), high_half(x)));
+}
+struct Add { template <class V> FB V operator()(V a, V b) const { return a + b; } };
+struct Multiply { template <class V> FB V operator()(V a, V b) const { return a * b; } };
+struct Xor { template <class V> FB V operator()(V a, V b) const { return a ^ b; } };
+struct Maximum { template <class V> FB V operator()(V a, V b) const { return maximum(a, b); } };
+struct Minimum { template <class V> FB V operator()(V a, V b) const { return minimum(a, b); } };
+struct Any { template <class V> FB V operator()(V a, V b) const { return a | b; } FB bool operator()(bool a, bool b) const { return a || b; } };
+struct All { template <class V> FB V operator()(V a, V b) const { return a & b; } FB bool operator()(bool a, bool b) const { return a && b; } };
+template <class F, int N> FB bool fold(F f, Mask<N> x) {
+  bool r = x[0];
+  for (int k = 1; k < N; ++k) r = f(r, x[k]);
+  return r;
+}
+
+// A new accumulator where lanes are live, the old one elsewhere.
+template <int N, class V> FB V keep(Full, V fresh, V) { return fresh; }
+template <int N, class V> FB V keep(Lanes<N> t, V fresh, V old) { return select(lane_mask<N>(t), fresh, old); }
+
+// The best value and where it stands; not-a-number wins, the first of equals wins.
+template <class T> struct Best { T value; int64_t index; };
+template <bool Max, class T> FB bool better(T a, int64_t i, T b, int64_t j) {
+  if (isnan(a) || isnan(b)) return isnan(a) && (!isnan(b) || i < j);
+  if (a == b) return i < j;
+  return Max ? a > b : a < b;
+}
+template <bool Max, class T> FB Best<T> best(Best<T> b, T value, int64_t index) {
+  return (b.index < 0 || better<Max>(value, index, b.value, b.index)) ? Best<T>{value, index} : b;
+}
+template <class T, int N> struct BestLanes { Vec<T, N> value; Vec<int_of<sizeof(T)>, N> index; };
+template <bool Max, class T, int N> FB BestLanes<T, N> best_lanes(BestLanes<T, N> b, Vec<T, N> x, int_of<sizeof(T)> step, Mask<N> live) {
+  Mask<N> empty = to_mask<N>(b.index.v < 0);
+  Mask<N> win = (Max ? gt(x, b.value) : lt(x, b.value)) | (isnan(x) & ~isnan(b.value)) | empty;
+  win = win & live;
+  return BestLanes<T, N>{select(win, x, b.value), select(win, Vec<int_of<sizeof(T)>, N>(step), b.index)};
+}
+
+// Fold the lanes' bests; lane k's index is the vector's first position, so its own is k further.
+template <bool Max, class T, int N> FB Best<T> fold_best(BestLanes<T, N> b) {
+  Best<T> r{b.value[0], -1};
+  for (int k = 0; k < N; ++k)
+    if (b.index[k] >= 0) r = best<Max>(r, b.value[k], (int64_t)b.index[k] + k);
+  return r;
+}
+template <class T> FB Best<T> merge_best_max(Best<T> a, Best<T> b) { return b.index < 0 ? a : best<true>(a, b.value, b.index); }
+template <class T> FB Best<T> merge_best_min(Best<T> a, Best<T> b) { return b.index < 0 ? a : best<false>(a, b.value, b.index); }
+
+// Whether a live lane's position is outside [0, size).
+template <int N, class P> FB bool outside(Vec<int64_t, N> i, int64_t size, P t) {
+  return lane_bits(to_mask<N>((raw<uint64_t, N>)i.v >= (raw<uint64_t, N>)Vec<int64_t, N>(size).v) & lane_mask<N>(t)) != 0;
+}
+FB bool outside(int64_t i, int64_t size) { return (uint64_t)i >= (uint64_t)size; }
+
+// Memory of one call, too large for the stack.
+template <class T> struct Scratch {
+  T* data;
+  explicit Scratch(int64_t count) : data((T*)__builtin_malloc((uint64_t)(count + 16) * sizeof(T))) {}
+  ~Scratch() { __builtin_free(data); }
+  Scratch(const Scratch&) = delete;
+};
+
+FB int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+FB int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+}  // namespace fb
+
+FB int64_t fl_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q; }
+FB int64_t fl_mod(int64_t a, int64_t b) { int64_t r = a % b; return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r; }

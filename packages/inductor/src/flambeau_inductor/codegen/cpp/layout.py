@@ -1,0 +1,219 @@
+"""How a kernel's loops are laid out: which axis has the lanes, what the parallel extent counts.
+
+In: a ``KernelBody``. Out: a ``LoopPlan``. Modes:
+
+``flat``      no inner axes; lanes along the last outer axis; the extent counts elements (one axis), rows, or pieces of rows
+``tile``      no inner axes; as ``flat`` but a second outer axis is blocked, for accesses that run along that one (transposes)
+``rows``      inner axes, lanes along the last of them; the extent counts outer points
+``columns``   inner axes, lanes along the last outer axis, which is cut into blocks; the extent counts (other points x blocks)
+``scalar``    one element at a time; the extent counts outer points (one for serial kernels)
+``scatter``   serial in all axes but the last, lanes along the last, whose blocks are the extent
+"""
+
+from __future__ import annotations
+
+import torch
+from attrs import frozen
+
+from ... import expr as ex
+from ...expr import Expr
+from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
+from ...ir.layout import product
+from ...ir.loops import Axis
+from ...ir.scalar import Scalar, walk
+from ...schedule.nest import Nest, values
+from ...schedule.loops import index_expressions
+from .dtypes import width
+from .narrow import fits_int32
+from ...ops.table import scalar_op
+
+#: Elements of a row piece, columns of a block, rows of a tile.
+PIECE, BLOCK, TILE = 4096, 128, 16
+#: Work (in units of one cheap op on one element) worth handing to another thread.
+GRAIN = 65536
+
+
+@frozen
+class LoopPlan:
+    """``outer`` are the axes that the extent counts one by one, ``vector`` the axis with the lanes, ``cut`` its piece length."""
+
+    mode: str
+    outer: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    vector: Axis | None
+    cut: int | None
+    tiled: Axis | None
+    extent: Expr
+    grain: int
+    lane_bytes: int
+
+
+def plan_loops(body: KernelBody) -> LoopPlan:
+    """Choose the mode and the sizes."""
+    mode = _mode(body)
+    outer, inner = body.outer, body.inner
+    vector: Axis | None = None
+    cut: int | None = None
+    tiled: Axis | None = None
+    extent = product([axis.size for axis in outer])
+    if mode == "flat":
+        vector, outer, cut, extent = _flat(outer)
+    elif mode == "tile":
+        vector, tiled = outer[-1], _tiled_axis(body)
+        outer = tuple(axis for axis in outer[:-1] if axis is not tiled)
+        assert tiled is not None
+        extent = product([axis.size for axis in outer]) * _pieces(tiled.size, TILE)
+    elif mode == "rows":
+        vector, inner = inner[-1], inner[:-1]
+    elif mode == "columns":
+        vector, outer, cut = outer[-1], outer[:-1], BLOCK
+        extent = product([axis.size for axis in outer]) * _pieces(vector.size, BLOCK)
+    elif mode == "scatter":
+        vector, outer, inner, cut = outer[-1], (), outer[:-1], BLOCK
+        extent = _pieces(vector.size, BLOCK)
+    elif body.serial:
+        outer, inner, extent = (), outer, ex.ONE
+    return LoopPlan(mode, outer, inner, vector, cut, tiled, extent, _grain(body, extent), _lane_bytes(body, vector))
+
+
+def _pieces(size: Expr, length: int) -> Expr:
+    return ex.floor_div(size + (length - 1), ex.Int(length))
+
+
+def _flat(outer: tuple[Axis, ...]) -> tuple[Axis, tuple[Axis, ...], int | None, Expr]:
+    vector, rest = outer[-1], outer[:-1]
+    if not rest:
+        return vector, (), None, vector.size
+    rows = product([axis.size for axis in rest])
+    if ex.hint(rows) < 64 and ex.hint(vector.size) >= 2 * PIECE:
+        return vector, rest, PIECE, rows * _pieces(vector.size, PIECE)
+    return vector, rest, None, rows
+
+
+def _nest(body: KernelBody) -> Nest:
+    return Nest(body.outer, body.inner, body.statements, ())
+
+
+def _mode(body: KernelBody) -> str:
+    if body.serial:
+        return "scatter" if _separate_columns(body) else "scalar"
+    if not body.inner:
+        if not body.outer:
+            return "scalar"
+        return "tile" if _tiled_axis(body) is not None else "flat"
+    scans = any(isinstance(s, ScanStep) for s in body.statements)
+    arguments = any(isinstance(s, Reduce) and s.kind in ("argmax", "argmin") for s in body.statements)
+    along_outer = bool(body.outer) and _score(body, body.outer[-1]) > 0
+    if scans:
+        return "columns" if along_outer else "scalar"
+    if arguments:
+        return "rows" if _arguments_fit(body) else "scalar"
+    if along_outer and _score(body, body.outer[-1]) > _score(body, body.inner[-1]):
+        return "columns"
+    if ex.hint(body.inner[-1].size) < 4 and along_outer:
+        return "columns"
+    return "rows"
+
+
+def _arguments_fit(body: KernelBody) -> bool:
+    total = product([axis.size for axis in body.inner])
+    reductions = [s for s in body.statements if isinstance(s, Reduce) and s.kind in ("argmax", "argmin")]
+    return total.hi < 2**31 - 1 and all(s.value.dtype.itemsize >= 4 for s in reductions)
+
+
+def _score(body: KernelBody, axis: Axis) -> int:
+    """How many accesses run along ``axis`` with stride one, less those that jump."""
+    score = 0
+    for index, _ in index_expressions(_nest(body)):
+        stride = ex.coefficient(index, axis.symbol)
+        if stride is ex.ONE:
+            score += 1
+        elif stride is not ex.ZERO:
+            score -= 1
+    return score
+
+
+def _tiled_axis(body: KernelBody) -> Axis | None:
+    """The outer axis (not the last) along which some load runs with stride one while jumping along the last."""
+    if len(body.outer) < 2 or ex.hint(body.outer[-1].size) < 8:
+        return None
+    last = body.outer[-1]
+    for index, is_store in index_expressions(_nest(body)):
+        stride = ex.coefficient(index, last.symbol)
+        if is_store or stride in (None, ex.ZERO, ex.ONE):
+            continue
+        for axis in body.outer[:-1]:
+            if ex.coefficient(index, axis.symbol) is ex.ONE and ex.hint(axis.size) >= 8:
+                return axis
+    return None
+
+
+def _separate_columns(body: KernelBody) -> bool:
+    """True for a scatter whose last axis has lanes that never meet: stride one, below the step of everything indirect."""
+    if len(body.statements) != 1 or not body.outer:
+        return False
+    store = body.statements[0]
+    assert isinstance(store, Store)
+    last = body.outer[-1]
+    if ex.coefficient(store.index, last.symbol) is not ex.ONE or not last.size.is_int or ex.hint(last.size) < 4:
+        return False
+    for term, factor in ex.linear(store.index - last.symbol)[1]:
+        if any(s.definition is not None and last.symbol in _below(s.definition) for s in ex.free_symbols(term)):
+            return False
+        if not last.size.is_int or factor % int(last.size):
+            return False
+    return True
+
+
+def _below(node: Scalar) -> set[Expr]:
+    return {s for n in walk(node) if n.kind in ("load", "index") for s in ex.free_symbols(n.index)}
+
+
+def _lane_bytes(body: KernelBody, vector: Axis | None) -> int:
+    """8 when a lane of some vector value needs it, else 4."""
+    if vector is None:
+        return 4
+    varying: dict[Scalar, bool] = {}
+    reductions = {s.name for s in body.statements if not isinstance(s, Store)}
+    roots = [v for s in body.statements for v in values(s)]
+    for node in walk(*roots):
+        from ...ir.scalar import indirect_scalars
+
+        here = any(varying[c] for c in node.children + indirect_scalars(node))
+        if node.kind in ("load", "index"):
+            here = here or vector.symbol in ex.free_symbols(node.index)
+        here = here or (node.kind == "reduced" and node.args[0] in reductions and vector in body.outer)
+        varying[node] = here
+        if here and width(node.dtype) == 8 and not fits_int32(node):
+            return 8
+        # A vector store of a position narrows back to int64: its lanes are eight bytes wide then.
+    for statement in body.statements:
+        if isinstance(statement, Store) and statement.value.dtype is torch.int64 and varying.get(statement.value, False):
+            return 8
+        if not isinstance(statement, Store) and statement.value.dtype.itemsize == 8 and varying.get(statement.value, True):
+            return 8
+        if isinstance(statement, Reduce) and statement.dtype is torch.int64 and vector in body.outer:
+            return 8
+    return 4
+
+
+def work_of(root: Scalar) -> int:
+    """Cost of one evaluation in cheap ops."""
+    total = 0
+    for node in walk(root):
+        if node.kind == "op":
+            total += 1 if scalar_op(node.op).cheap else 8
+        elif node.kind == "load":
+            total += 2
+    return total
+
+
+def _grain(body: KernelBody, extent: Expr) -> int:
+    points = 0
+    outer, inner = ex.hint(product([a.size for a in body.outer])), ex.hint(product([a.size for a in body.inner]))
+    for statement in body.statements:
+        deep = not isinstance(statement, Store) or statement.level == "inner"
+        cost = max(sum(work_of(v) for v in values(statement)), 1)
+        points += cost * outer * (inner if deep else 1)
+    per_iteration = max(points // max(ex.hint(extent), 1), 1)
+    return max(GRAIN // per_iteration, 1)

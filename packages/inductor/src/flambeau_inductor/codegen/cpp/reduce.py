@@ -1,0 +1,93 @@
+"""Reductions as C++ text: start value, one step, folding lanes and merging accumulators.
+
+In: a ``Reduce`` or ``ScanStep`` statement. Out: expressions for its accumulator.
+"""
+
+from __future__ import annotations
+
+import torch
+from attrs import frozen
+
+from ...ir.kernel import Reduce, ScanStep
+from .dtypes import held, highest, literal, lowest, vector
+
+_FOLD = {
+    "sum": "Add", "prod": "Multiply", "xor_sum": "Xor", "max": "Maximum", "min": "Minimum", "any": "Any", "all": "All",
+}  # fmt: skip
+
+
+@frozen
+class Accumulator:
+    """How one statement accumulates."""
+
+    name: str
+    kind: str
+    dtype: torch.dtype
+    result: torch.dtype
+
+    @classmethod
+    def of(cls, statement: Reduce | ScanStep) -> Accumulator:
+        """The accumulator of a statement."""
+        return cls(statement.name, statement.kind, statement.value.dtype, statement.dtype)
+
+    @property
+    def is_argument(self) -> bool:
+        """True for argmax and argmin."""
+        return self.kind in ("argmax", "argmin")
+
+    def start(self) -> str:
+        """The identity, as a scalar."""
+        if self.kind in ("sum", "xor_sum"):
+            return literal(0, self.dtype)
+        if self.kind == "prod":
+            return literal(1, self.dtype)
+        if self.kind in ("any", "all"):
+            return "true" if self.kind == "all" else "false"
+        if self.kind == "logaddexp":
+            return lowest(self.dtype)
+        return lowest(self.dtype) if self.kind in ("max", "argmax") else highest(self.dtype)
+
+    def scalar_type(self) -> str:
+        """The accumulator of one point."""
+        return f"fb::Best<{held(self.dtype)}>" if self.is_argument else held(self.dtype)
+
+    def scalar_start(self) -> str:
+        """Its first value."""
+        return f"{{{self.start()}, -1}}" if self.is_argument else f"{{{self.start()}}}"
+
+    def lanes_type(self) -> str:
+        """The accumulator of W lanes."""
+        return f"fb::BestLanes<{held(self.dtype)}, W>" if self.is_argument else vector(self.dtype)
+
+    def lanes_start(self) -> str:
+        """Its first value."""
+        if self.is_argument:
+            bits = 8 * self.dtype.itemsize
+            return f"{{{vector(self.dtype)}({self.start()}), fb::Vec<int{bits}_t, W>((int{bits}_t)-1)}}"
+        return f"{{{vector(self.dtype)}({self.start()})}}"
+
+    def combine(self, a: str, b: str) -> str:
+        """Two accumulators, or an accumulator and a value, of lanes or scalars."""
+        if self.kind == "logaddexp":
+            return f"fb::logaddexp({a}, {b})"
+        return f"fb::{_FOLD[self.kind]}{{}}({a}, {b})"
+
+    def lanes_step(self, old: str, value: str, position: str) -> str:
+        """The accumulator after a vector of values, dead lanes left alone."""
+        if self.is_argument:
+            bits = 8 * self.dtype.itemsize
+            most = "true" if self.kind == "argmax" else "false"
+            return f"fb::best_lanes<{most}>({old}, {value}, (int{bits}_t)({position}), fb::lane_mask<W>(t))"
+        return f"fb::keep<W>(t, {self.combine(old, value)}, {old})"
+
+    def scalar_step(self, old: str, value: str, position: str) -> str:
+        """The accumulator after one value."""
+        if self.is_argument:
+            return f"fb::best<{'true' if self.kind == 'argmax' else 'false'}>({old}, {value}, {position})"
+        return self.combine(old, value)
+
+    def fold(self, lanes: str) -> str:
+        """Lanes to one result."""
+        if self.is_argument:
+            return f"fb::larger(fb::fold_best<{'true' if self.kind == 'argmax' else 'false'}>({lanes}).index, 0)"
+        return f"fb::fold(fb::{_FOLD[self.kind]}{{}}, {lanes})"

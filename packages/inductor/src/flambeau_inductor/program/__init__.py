@@ -1,0 +1,6 @@
+"""The outer program as data: ``build`` makes the artifact, ``memory.share_memory`` plans in-place results."""
+
+from .build import BuiltProgram, build
+from .memory import share_memory
+
+__all__ = ["BuiltProgram", "build", "share_memory"]

@@ -1,0 +1,384 @@
+"""The outer program: allocations, launches and library calls as an ``Artifact``.
+
+In: a lowered graph, its schedule, and the generated kernels. Out: the artifact and the constants that ``load`` needs, in order.
+Memory is taken when a result is first written, given back after its last use, and handed on to a later result of the same
+size where that is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from flambeau_runtime.artifact import (
+    Alloc,
+    Artifact,
+    Call,
+    Check,
+    ConstantSpec,
+    Free,
+    InputSpec,
+    Instruction,
+    Item,
+    Kernel,
+    Launch,
+    Library,
+    Operand,
+    OutputSpec,
+    Program,
+    Reg,
+    Scalar,
+    Size,
+    Symbol,
+    View,
+)
+
+from .. import expr as ex
+from ..codegen.kernel import GeneratedKernel
+from ..expr import Expr
+from ..ir.graph import Graph, ScalarInput, TensorInput
+from ..ir.kernel import KernelBody
+from ..ir.layout import Buffer, Ref
+from ..ir.loops import Assert, Extern, ReadItem
+from ..ir.scalar import Scalar as ScalarNode
+from ..schedule import Schedule
+from .memory import may_alias, pinned_buffers, step_reads, step_writes
+from .registers import Registers
+
+
+@frozen
+class BuiltProgram:
+    """The artifact, and the tensors of its constants without data, in order."""
+
+    artifact: Artifact
+    constants: tuple[torch.Tensor, ...]
+
+
+def build(
+    graph: Graph,
+    schedule: Schedule,
+    kernels: Mapping[str, tuple[int, GeneratedKernel]],
+    libraries: Sequence[Library] = (),
+    meta: dict[str, Any] | None = None,
+) -> BuiltProgram:
+    """Assemble the artifact. ``kernels`` maps a ``KernelBody`` name to (library, kernel)."""
+    return _Builder(graph, schedule, kernels, libraries).run(meta or {})
+
+
+class _Builder:
+    def __init__(
+        self,
+        graph: Graph,
+        schedule: Schedule,
+        kernels: Mapping[str, tuple[int, GeneratedKernel]],
+        libraries: Sequence[Library],
+    ) -> None:
+        self.graph, self.schedule, self.generated, self.libraries = graph, schedule, kernels, libraries
+        self.buffers = schedule.buffers
+        self.registers = Registers()
+        self.register_of: dict[str, int] = {}
+        self.views: dict[Ref, int] = {}
+        self.kernels: list[Kernel] = []
+        self.inputs: list[InputSpec] = []
+        self.constants: list[ConstantSpec] = []
+        self.symbols: list[Symbol] = []
+        self.offsets: dict[str, Operand] = {}
+        self.outer = {i.buffer.name for i in graph.inputs if isinstance(i, TensorInput)}
+        self.outer |= {c.buffer.name for c in graph.constants}
+        self.idle: dict[tuple[Any, ...], list[str]] = {}
+        self.owned: set[str] = set()
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        return self.registers.instructions
+
+    def run(self, meta: dict[str, Any]) -> BuiltProgram:
+        self._inputs()
+        constants = self._constants()
+        deaths = self._deaths()
+        for position, step in enumerate(self.schedule.steps):
+            if isinstance(step, KernelBody):
+                self._launch(step)
+            elif isinstance(step, Extern):
+                self._call(step)
+            elif isinstance(step, ReadItem):
+                self._item(step)
+            else:
+                self._check(step)
+            self._release(deaths.get(position, []))
+        outputs = [self._output(output) for output in self.graph.outputs]
+        self._drop_idle()
+        program = Program(
+            self.instructions, self.registers.tensors, self.registers.scalars, tuple(self.inputs), tuple(outputs)
+        )
+        artifact = Artifact(
+            program, tuple(self.libraries), tuple(self.kernels), tuple(self.constants), tuple(self.symbols), meta
+        )
+        return BuiltProgram(artifact, constants)
+
+    # ---- what enters -----------------------------------------------------------------------------------------------------------
+    def _inputs(self) -> None:
+        regs = self.registers
+        written = {b.storage for b in self.buffers.values() if b.in_place}
+        for item in self.graph.inputs:
+            if isinstance(item, ScalarInput):
+                scalar = regs.scalar()
+                if item.value is not None and item.value.is_symbol:
+                    regs.known.setdefault(item.value, scalar)
+                    self.symbols.append(Symbol(item.value.name, scalar.index, ex.hint(item.value)))
+                regs.parameters[item.name] = scalar
+        count = iter(range(len(self.graph.inputs)))
+        scalars = iter([s for s in regs.parameters.values()])
+        for item in self.graph.inputs:
+            next(count)
+            if isinstance(item, ScalarInput):
+                self.inputs.append(InputSpec("scalar", next(scalars).index, item.dtype, name=item.name))
+            else:
+                self._tensor_input(item, item.buffer.name in written)
+        self._sizes_from_tensors()
+
+    def _tensor_input(self, item: TensorInput, mutated: bool) -> None:
+        register = self.registers.tensor()
+        layout = item.buffer.layout
+        self.register_of[item.buffer.name] = register
+        sizes = tuple(self._checked(s) for s in layout.sizes)
+        strides = tuple(self._checked(s) for s in layout.strides)
+        self.inputs.append(
+            InputSpec("tensor", register, layout.dtype, layout.device, sizes, strides, item.static, mutated, item.buffer.name)
+        )
+
+    def _checked(self, e: Expr) -> int | Scalar | None:
+        if e.is_int:
+            return int(e)
+        known = self.registers.known.get(e)
+        return known if isinstance(known, Scalar) else None
+
+    def _sizes_from_tensors(self) -> None:
+        """Symbols that no scalar input carries are read from the tensors that have them as a size or stride."""
+        known = self.registers.known
+        for item in self.graph.inputs:
+            if not isinstance(item, TensorInput):
+                continue
+            layout = item.buffer.layout
+            for kind, values in (("size", layout.sizes), ("stride", layout.strides)):
+                for dim, value in enumerate(values):
+                    if value.is_symbol and value not in known:
+                        out = self.registers.scalar()
+                        self.instructions.append(Size(out.index, self.register_of[item.buffer.name], dim, kind))
+                        known[value] = out
+
+    def _constants(self) -> tuple[torch.Tensor, ...]:
+        tensors: list[torch.Tensor] = []
+        for constant in self.graph.constants:
+            register = self.registers.tensor()
+            tensor = constant.tensor
+            self.register_of[constant.buffer.name] = register
+            spec = ConstantSpec(register, tensor.dtype, tuple(tensor.shape), tensor.device.type, None, constant.buffer.name)
+            self.constants.append(spec)
+            tensors.append(tensor)
+        return tuple(tensors)
+
+    # ---- memory -----------------------------------------------------------------------------------------------------------------
+    def _deaths(self) -> dict[int, list[str]]:
+        """Step -> storages whose last use it is."""
+        last: dict[str, int] = {}
+        for position, step in enumerate(self.schedule.steps):
+            for name in step_reads(step) | step_writes(step):
+                last[self.buffers[name].storage] = position
+        kept = {self.buffers[o.buffer].storage for o in self.graph.outputs if isinstance(o, Ref)} | self.outer
+        found: dict[int, list[str]] = {}
+        for storage, position in last.items():
+            if storage not in kept:
+                found.setdefault(position, []).append(storage)
+        self.pinned = {self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers}
+        return found
+
+    def _key(self, buffer: Buffer) -> tuple[Any, ...]:
+        layout = buffer.layout
+        return layout.dtype, layout.device, layout.sizes, layout.strides
+
+    def _register(self, name: str) -> int:
+        """The register of a buffer, allocated when it is new."""
+        buffer = self.buffers[name]
+        storage = self.buffers[buffer.storage] if buffer.storage in self.buffers else buffer
+        found = self.register_of.get(storage.name)
+        if found is None:
+            waiting = self.idle.get(self._key(storage))
+            if waiting:
+                found = self.register_of[waiting.pop()]
+            else:
+                found = self.registers.tensor()
+                layout = storage.layout
+                self.instructions.append(
+                    Alloc(found, self._all(layout.sizes), self._all(layout.strides), layout.dtype, layout.device)
+                )
+            self.register_of[storage.name] = found
+            self.owned.add(storage.name)
+        return found
+
+    def _all(self, values: Sequence[Expr]) -> tuple[Any, ...]:
+        return tuple(self.registers.operand(v) for v in values)
+
+    def _release(self, storages: Sequence[str]) -> None:
+        """Keep the memory for a later result of the same shape, or give it back."""
+        freed: list[int] = []
+        for storage in sorted(storages):
+            register = self.register_of.get(storage)
+            if register is None:
+                continue
+            views = [r for ref, r in self.views.items() if self.buffers[ref.buffer].storage == storage]
+            self.views = {ref: r for ref, r in self.views.items() if self.buffers[ref.buffer].storage != storage}
+            freed += views
+            if storage in self.owned and storage not in self.pinned and self._wanted(storage):
+                self.idle.setdefault(self._key(self.buffers[storage]), []).append(storage)
+            else:
+                freed.append(register)
+        if freed:
+            self.instructions.append(Free(tuple(dict.fromkeys(freed))))
+
+    def _wanted(self, storage: str) -> bool:
+        """True when some storage still to come has the same shape."""
+        key = self._key(self.buffers[storage])
+        return any(
+            n not in self.register_of and self.buffers[n].storage == n and self._key(self.buffers[n]) == key for n in self.pending
+        )
+
+    @property
+    def pending(self) -> set[str]:
+        """Storages that kernels of the schedule write."""
+        if not hasattr(self, "_pending"):
+            steps = [s for s in self.schedule.steps if isinstance(s, KernelBody)]
+            self._pending = {self.buffers[name].storage for s in steps for name in step_writes(s)}
+        return self._pending
+
+    def _drop_idle(self) -> None:
+        registers = sorted({self.register_of[name] for names in self.idle.values() for name in names})
+        if registers:
+            self.instructions.append(Free(tuple(registers)))
+
+    # ---- steps --------------------------------------------------------------------------------------------------------------------
+    def _launch(self, body: KernelBody) -> None:
+        library, kernel = self.generated[body.name]
+        buffers = tuple(self._register(name) for name in kernel.buffers)
+        scalars = tuple(self._scalar(s) for s in kernel.scalars)
+        self.kernels.append(
+            Kernel(
+                kernel.name, library, kernel.name, len(buffers), len(scalars), kernel.dtypes, kernel.scalar_kinds, kernel.checks,
+                {**kernel.meta, "stack": _stack(body)},
+            )
+        )  # fmt: skip
+        extent = self.registers.operand(kernel.extent)
+        self.instructions.append(Launch(len(self.kernels) - 1, buffers, scalars, extent, kernel.grain))
+
+    def _scalar(self, scalar: Expr | str) -> Operand:
+        return self.registers.parameters[scalar] if isinstance(scalar, str) else self.registers.operand(scalar)
+
+    def _call(self, step: Extern) -> None:
+        args = tuple(self._argument(a) for a in step.args)
+        kwargs = {name: self._argument(a) for name, a in step.kwargs.items()}
+        binds = {position: symbol for symbol, position, dim in step.binds if dim is None}
+        outs: list[Reg | Scalar | None] = []
+        for position, out in enumerate(step.outs):
+            if out is not None and not out.in_place:
+                self.register_of[out.name] = self.registers.tensor()
+                outs.append(Reg(self.register_of[out.name]))
+            elif position in binds:
+                scalar = self.registers.scalar()
+                self.registers.known[binds[position]] = scalar
+                outs.append(scalar)
+            else:
+                outs.append(None)
+        name, overload = step.op._schema.name, step.op._schema.overload_name
+        self.instructions.append(Call(name, overload, args, kwargs, tuple(outs)))
+        for symbol, position, dim in step.binds:
+            out = step.outs[position]
+            if dim is not None and out is not None:
+                scalar = self.registers.scalar()
+                self.instructions.append(Size(scalar.index, self._register(out.name), dim))
+                self.registers.known[symbol] = scalar
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Ref):
+            return Reg(self._view(value))
+        if isinstance(value, Expr):
+            return self.registers.operand(value)
+        if isinstance(value, ScalarNode):
+            return value.args[0] if value.kind == "constant" else self.registers.parameters[value.args[0]]
+        if isinstance(value, tuple | list):
+            return tuple(self._argument(part) for part in value)
+        return value
+
+    def _view(self, ref: Ref) -> int:
+        """The register of a window on a buffer."""
+        register = self._register(ref.buffer)
+        buffer = self.buffers[ref.buffer]
+        layout = buffer.layout
+        whole = ref.sizes == layout.sizes and ref.strides == layout.strides and ref.offset is ex.ZERO
+        if whole and ref.dtype is layout.dtype and self._same_shape_as_storage(buffer):
+            return register
+        found = self.views.get(ref)
+        if found is None:
+            found = self.views[ref] = self.registers.tensor()
+            offset = self._absolute(buffer, ref.offset)
+            dtype = None if ref.dtype is layout.dtype else ref.dtype
+            self.instructions.append(View(found, register, self._all(ref.sizes), self._all(ref.strides), offset, dtype))
+        return found
+
+    def _same_shape_as_storage(self, buffer: Buffer) -> bool:
+        base = self.buffers.get(buffer.storage, buffer).layout
+        return base.sizes == buffer.layout.sizes and base.strides == buffer.layout.strides
+
+    def _absolute(self, buffer: Buffer, offset: Expr) -> Operand:
+        """``offset`` from the start of the storage: what torch hands in may begin anywhere."""
+        base = self.offsets.get(buffer.storage)
+        if base is None:
+            if buffer.storage in self.owned:
+                base = 0
+            else:
+                out = self.registers.scalar()
+                self.instructions.append(Size(out.index, self._register(buffer.storage), 0, "offset"))
+                base = out
+            self.offsets[buffer.storage] = base
+        here = self.registers.operand(offset)
+        if base == 0 or here == 0:
+            return here if base == 0 else base
+        return self.registers.compute("add", base, here)
+
+    def _item(self, step: ReadItem) -> None:
+        out = self.registers.scalar()
+        self.instructions.append(Item(out.index, self._view(step.source)))
+        self.registers.parameters[step.name] = out
+        if step.symbol is not None:
+            self.registers.known[step.symbol] = out
+
+    def _check(self, step: Assert) -> None:
+        self.instructions.append(Check(self.registers.operand(step.condition), step.message))
+
+    # ---- what leaves -----------------------------------------------------------------------------------------------------------------
+    def _output(self, output: Any) -> OutputSpec:
+        if isinstance(output, Ref):
+            position = self._input_position(output)
+            return OutputSpec("tensor", self._view(output)) if position is None else OutputSpec("input", position)
+        if isinstance(output, Expr):
+            return OutputSpec("scalar", self.registers.operand(output))
+        if isinstance(output, str) and output in self.registers.parameters:
+            return OutputSpec("scalar", self.registers.parameters[output])
+        return OutputSpec("none") if output is None else OutputSpec("scalar", output)
+
+    def _input_position(self, ref: Ref) -> int | None:
+        for position, item in enumerate(self.graph.inputs):
+            if isinstance(item, TensorInput) and item.buffer.name == self.buffers[ref.buffer].storage:
+                return position if ref == Ref.whole(self.buffers[ref.buffer]) and self._same_shape_as_storage(self.buffers[ref.buffer]) else None
+        return None
+
+
+def _stack(body: KernelBody) -> list[Any]:
+    return list(body.stacks)
+
+
+def aliases(step: Extern) -> bool:
+    """True when a call's result may share memory with an argument."""
+    return may_alias(step)

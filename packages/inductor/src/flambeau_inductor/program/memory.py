@@ -1,0 +1,102 @@
+"""Which results take over memory that nobody needs any more.
+
+In: a ``Schedule``. Out: the same steps, where a kernel's result that is written exactly where a dying intermediate was read
+shares that intermediate's memory (``Buffer.storage``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import evolve
+
+from .. import expr as ex
+from ..ir.graph import Graph
+from ..ir.kernel import KernelBody, Store
+from ..ir.layout import Buffer, Ref
+from ..ir.loops import Extern, ReadItem, refs, written
+from ..ir.scalar import loads
+from ..schedule import Schedule, Step
+from ..schedule.nest import values
+
+
+def step_reads(step: Step) -> set[str]:
+    """Buffers a step reads."""
+    if isinstance(step, KernelBody):
+        return {node.buffer for node in loads(*(v for s in step.statements for v in values(s)))}
+    if isinstance(step, Extern):
+        return {r.buffer for r in refs((step.args, step.kwargs))}
+    return {step.source.buffer} if isinstance(step, ReadItem) else set()
+
+
+def step_writes(step: Step) -> set[str]:
+    """Buffers a step fills."""
+    if isinstance(step, KernelBody):
+        return {s.buffer for s in step.statements if isinstance(s, Store)}
+    return {out.name for out in written(step)} if isinstance(step, Extern) else set()
+
+
+def may_alias(step: Extern) -> bool:
+    """True when a result of the call can be a view of an argument."""
+    schema = getattr(step.op, "_schema", None)
+    return schema is None or any(result.alias_info is not None for result in schema.returns)
+
+
+def pinned_buffers(graph: Graph, steps: tuple[Step, ...]) -> set[str]:
+    """Buffers whose memory must not be given away: what the caller sees and what library calls may have made views of."""
+    pinned = {item.buffer.name for item in graph.inputs if hasattr(item, "buffer")}
+    pinned |= {constant.buffer.name for constant in graph.constants}
+    pinned |= {output.buffer for output in graph.outputs if isinstance(output, Ref)}
+    for step in steps:
+        if isinstance(step, Extern) and (may_alias(step) or step.mutates):
+            pinned |= step_reads(step) | step_writes(step)
+    return pinned
+
+
+def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
+    """Rename the storage of results that can be written over a dying input of the same kernel."""
+    last: dict[str, int] = {}
+    for position, step in enumerate(schedule.steps):
+        for name in step_reads(step) | step_writes(step):
+            last[schedule.buffers[name].storage] = position
+    pinned = {schedule.buffers[name].storage for name in pinned_buffers(graph, schedule.steps) if name in schedule.buffers}
+    buffers = dict(schedule.buffers)
+    steps: list[Step] = []
+    for position, step in enumerate(schedule.steps):
+        if isinstance(step, KernelBody) and step.device.type == "cpu" and not step.serial:
+            for name, storage in _takeovers(step, position, last, pinned, buffers).items():
+                buffers[name] = evolve(buffers[name], storage=storage)
+                last[storage] = max(last[storage], last.get(name, position))
+                if name in pinned:
+                    pinned.add(storage)
+        steps.append(step)
+    fresh = tuple(
+        evolve(s, buffers=tuple(buffers[b.name] for b in s.buffers)) if isinstance(s, KernelBody) else s for s in steps
+    )
+    return Schedule(fresh, buffers)
+
+
+def _takeovers(
+    body: KernelBody, position: int, last: Mapping[str, int], pinned: set[str], buffers: Mapping[str, Buffer]
+) -> dict[str, str]:
+    """Result -> the storage it may take, for one kernel."""
+    reads: dict[str, set[ex.Expr]] = {}
+    for node in loads(*(v for s in body.statements for v in values(s))):
+        reads.setdefault(buffers[node.buffer].storage, set()).add(node.index)
+    found: dict[str, str] = {}
+    for store in body.statements:
+        if not isinstance(store, Store) or buffers[store.buffer].in_place or store.condition is not None:
+            continue
+        for storage, indices in reads.items():
+            if storage in pinned or storage in found.values() or last.get(storage) != position or indices != {store.index}:
+                continue
+            if same_memory(buffers[storage], buffers[store.buffer]):
+                found[store.buffer] = storage
+                break
+    return found
+
+
+def same_memory(a: Buffer, b: Buffer) -> bool:
+    """True when both take the same bytes."""
+    x, y = a.layout, b.layout
+    return x.device == y.device and x.dtype is y.dtype and x.sizes == y.sizes and x.strides == y.strides

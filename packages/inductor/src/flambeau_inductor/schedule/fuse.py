@@ -1,0 +1,226 @@
+"""Fusion: which loop nests become one kernel.
+
+In: the operations of a graph in program order. Out: groups in an order that works, each a merged ``Nest`` or one library call.
+Each operation in turn joins the group that saves most memory traffic (bytes that need not be read or written again), if the two
+merge and no path through a third group would become a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import define, field
+
+from .. import expr as ex
+from ..ir.layout import Buffer
+from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, refs, written
+from .merge import merge, too_serial
+from .nest import Nest, make_nest, read_indices, stores
+
+#: How many groups that share a read (without a dependency) are tried, latest first.
+NEIGHBOURS = 6
+
+
+@define(eq=False)
+class Group:
+    """A kernel in the making (``nest``) or a single other operation; ``ancestors`` are group numbers as bits."""
+
+    number: int
+    nest: Nest | None
+    operation: Operation | None
+    ancestors: int
+    first: int
+    reads: set[str] = field(factory=set)
+    writes: set[str] = field(factory=set)
+    parents: int = 0
+
+
+def operation_reads(operation: Operation) -> set[str]:
+    """Buffers that a library call, item read or assertion reads."""
+    if isinstance(operation, Extern):
+        return {r.buffer for r in refs((operation.args, operation.kwargs))}
+    return {operation.source.buffer} if isinstance(operation, ReadItem) else set()
+
+
+class Fuser:
+    """The greedy pass; ``run`` gives the groups in a valid order."""
+
+    def __init__(self, operations: Sequence[Operation], buffers: Mapping[str, Buffer], enabled: bool = True) -> None:
+        self.operations = operations
+        self.buffers = buffers
+        self.enabled = enabled
+        self.groups: list[Group] = []
+        self.writer: dict[str, Group] = {}
+        self.readers: dict[str, list[Group]] = {}
+        self.symbols: dict[ex.Expr, Group] = {}
+        self.storage_users: dict[str, list[Group]] = {}
+
+    def run(self) -> list[Group]:
+        """Fuse, then order the groups so that each comes after what it needs, as early as program order says."""
+        for position, operation in enumerate(self.operations):
+            if isinstance(operation, Pointwise | Reduction | Scan | Scatter):
+                self._add_loop(position, make_nest(position, operation))
+            else:
+                self._add_single(position, operation)
+        return self._ordered()
+
+    def _add_single(self, position: int, operation: Operation) -> None:
+        group = Group(len(self.groups), None, operation, 0, position)
+        group.reads = operation_reads(operation)
+        group.writes = {out.name for out in written(operation)}
+        self._insert(group, self._needs(group.reads, group.writes, _symbols_of(operation)))
+        if isinstance(operation, Extern):
+            for symbol, _, _ in operation.binds:
+                self.symbols[symbol] = group
+        elif isinstance(operation, ReadItem) and operation.symbol is not None:
+            self.symbols[operation.symbol] = group
+
+    def _add_loop(self, position: int, nest: Nest) -> None:
+        reads, writes = set(read_indices(nest)), set(stores(nest))
+        needs = self._needs(reads, writes, _nest_symbols(nest))
+        for candidate in self._candidates(reads, needs):
+            if any((self.groups[n].ancestors >> candidate.number) & 1 for n in _bits(needs) if n != candidate.number):
+                continue
+            assert candidate.nest is not None
+            joined = merge(candidate.nest, nest, self.buffers)
+            if joined is None or (too_serial(joined) and not too_serial(candidate.nest)):
+                continue
+            self._join(candidate, joined, reads, writes, needs)
+            return
+        group = Group(len(self.groups), nest, None, 0, position, reads, writes)
+        self._insert(group, needs)
+
+    def _candidates(self, reads: set[str], needs: int) -> list[Group]:
+        """Groups worth merging with, the most bytes saved first."""
+        if not self.enabled:
+            return []
+        score: dict[int, int] = {}
+        for name in reads:
+            size = self._bytes(name)
+            writer = self.writer.get(name)
+            if writer is not None and writer.nest is not None:
+                score[writer.number] = score.get(writer.number, 0) + 2 * size
+            for group in self.readers.get(name, [])[-NEIGHBOURS:]:
+                if group.nest is not None and group is not writer:
+                    score[group.number] = score.get(group.number, 0) + size
+        best = sorted(score, key=lambda n: (-score[n], -n))
+        return [self.groups[n] for n in best if score[n] > 0][: 2 * NEIGHBOURS]
+
+    def _bytes(self, name: str) -> int:
+        layout = self.buffers[name].layout
+        return ex.hint(layout.numel) * layout.dtype.itemsize
+
+    def _needs(self, reads: set[str], writes: set[str], symbols: frozenset[ex.Expr]) -> int:
+        """Group numbers that must run before: writers of what is read, users of memory that is overwritten, binders."""
+        needs = 0
+        for name in reads:
+            if name in self.writer:
+                needs |= 1 << self.writer[name].number
+        for name in writes:
+            if self.buffers[name].in_place:
+                for group in self.storage_users.get(self.buffers[name].storage, ()):
+                    needs |= 1 << group.number
+        for symbol in symbols:
+            if symbol in self.symbols:
+                needs |= 1 << self.symbols[symbol].number
+        return needs
+
+    def _insert(self, group: Group, needs: int) -> None:
+        self.groups.append(group)
+        self._register(group, group.reads, group.writes)
+        self._depend(group, needs)
+
+    def _join(self, group: Group, nest: Nest, reads: set[str], writes: set[str], needs: int) -> None:
+        group.nest = nest
+        group.reads |= reads
+        group.writes |= writes
+        self._register(group, reads, writes)
+        before = group.ancestors
+        self._depend(group, needs & ~(1 << group.number))
+        gained = group.ancestors & ~before
+        if gained:
+            for other in self.groups:
+                if (other.ancestors >> group.number) & 1:
+                    other.ancestors |= gained
+
+    def _register(self, group: Group, reads: set[str], writes: set[str]) -> None:
+        for name in writes:
+            self.writer[name] = group
+        for name in reads:
+            users = self.readers.setdefault(name, [])
+            if group not in users[-NEIGHBOURS:]:
+                users.append(group)
+        for name in reads | writes:
+            users = self.storage_users.setdefault(self.buffers[name].storage, [])
+            if group not in users:
+                users.append(group)
+
+    def _depend(self, group: Group, needs: int) -> None:
+        group.parents |= needs
+        for number in _bits(needs):
+            group.ancestors |= (1 << number) | self.groups[number].ancestors
+
+    def _ordered(self) -> list[Group]:
+        """Topological order; among the ready, the group whose first operation came first."""
+        import heapq
+
+        waiting = {g.number: g.parents.bit_count() for g in self.groups}
+        children: dict[int, list[int]] = {}
+        for group in self.groups:
+            for parent in _bits(group.parents):
+                children.setdefault(parent, []).append(group.number)
+        ready = [(g.first, g.number) for g in self.groups if not waiting[g.number]]
+        heapq.heapify(ready)
+        order: list[Group] = []
+        while ready:
+            _, number = heapq.heappop(ready)
+            order.append(self.groups[number])
+            for child in children.get(number, ()):
+                waiting[child] -= 1
+                if not waiting[child]:
+                    heapq.heappush(ready, (self.groups[child].first, child))
+        if len(order) != len(self.groups):
+            raise AssertionError("fusion made a cycle")
+        return order
+
+
+def _bits(mask: int) -> list[int]:
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def _symbols_of(operation: Operation) -> frozenset[ex.Expr]:
+    found: set[ex.Expr] = set()
+
+    def visit(part: object) -> None:
+        if isinstance(part, ex.Expr):
+            found.update(ex.free_symbols(part))
+        elif isinstance(part, tuple | list):
+            for item in part:
+                visit(item)
+        elif isinstance(part, dict):
+            for item in part.values():
+                visit(item)
+
+    if isinstance(operation, Assert):
+        visit(operation.condition)
+    elif isinstance(operation, Extern):
+        visit(operation.args)
+        visit(operation.kwargs)
+    for argument in refs((operation.args, operation.kwargs)) if isinstance(operation, Extern) else ():
+        visit((argument.sizes, argument.strides, argument.offset))
+    return frozenset(found)
+
+
+def _nest_symbols(nest: Nest) -> frozenset[ex.Expr]:
+    found: set[ex.Expr] = set()
+    for axis in nest.axes:
+        found |= ex.free_symbols(axis.size)
+    for indices in read_indices(nest).values():
+        for index in indices:
+            found |= ex.free_symbols(index)
+    return frozenset(found)

@@ -1,0 +1,184 @@
+"""Merge two loop nests into one, or say that it cannot be.
+
+In: a nest ``first`` and a nest ``second`` that comes after it. Out: one nest computing both, or None. The second reads what the
+first writes only at the very point where it is written: such reads become the value itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import evolve
+
+from .. import expr as ex
+from ..expr import Expr
+from ..ir.kernel import Reduce, ScanStep, Statement, Store
+from ..ir.layout import Buffer
+from ..ir.loops import Axis
+from ..ir.scalar import Scalar, op, transform
+from .mapping import candidates, numel
+from .nest import Nest, read_indices, rename, stores, values
+
+#: A fused kernel touches at most this many buffers and has at most this many statements.
+MOST_BUFFERS, MOST_STATEMENTS = 32, 48
+
+
+def shared_pairs(first: Nest, second: Nest) -> list[tuple[Expr, Expr]]:
+    """Index expressions (over first, over second) that name one element of a common buffer; dependencies come first."""
+    written, reads_first, reads_second = stores(first), read_indices(first), read_indices(second)
+    pairs = [
+        (written[name].index, index)
+        for name, indices in sorted(reads_second.items())
+        if name in written
+        for index in sorted(indices, key=lambda e: e.key)[:2]
+    ]
+    for name in sorted(set(reads_first) & set(reads_second)):
+        if len(reads_first[name]) == 1 and len(reads_second[name]) == 1:
+            pairs.append((next(iter(reads_first[name])), next(iter(reads_second[name]))))
+    return pairs[:6]
+
+
+def merge(first: Nest, second: Nest, buffers: Mapping[str, Buffer]) -> Nest | None:
+    """One nest that does ``first`` then ``second`` at every point; None when that would not give the same results."""
+    if first.device != second.device or first.serial or second.serial:
+        return None
+    if len(first.statements) + len(second.statements) > MOST_STATEMENTS:
+        return None
+    if len(_touched(first) | _touched(second)) > MOST_BUFFERS:
+        return None
+    for a, b, outer, inner in _aligned(first, second):
+        joined = _join(a, b, buffers)
+        if joined is not None:
+            return Nest(
+                outer, inner, joined, first.members + second.members, _union(first.origins, second.origins), False, first.device
+            )
+    return None
+
+
+def _touched(nest: Nest) -> set[str]:
+    return set(read_indices(nest)) | set(stores(nest))
+
+
+def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(a + b))
+
+
+Aligned = tuple[tuple[Statement, ...], tuple[Statement, ...], tuple[Axis, ...], tuple[Axis, ...]]
+
+
+def _aligned(first: Nest, second: Nest) -> Iterator[Aligned]:
+    """Both nests' statements over one space, for each way found to match their points."""
+    pairs = shared_pairs(first, second)
+    swapped = [(b, a) for a, b in pairs]
+    if first.inner and second.inner:
+        yield from _both_inner(first, second, swapped)
+    elif first.inner:
+        for moved in _into(second, first, swapped):
+            yield first.statements, moved, first.outer, first.inner
+    elif second.inner:
+        for moved in _into(first, second, pairs):
+            yield moved, second.statements, second.outer, second.inner
+    else:
+        for mapping in candidates(second.outer, first.outer, swapped):
+            yield first.statements, tuple(rename(s, mapping) for s in second.statements), first.outer, ()
+
+
+def _into(flat: Nest, deep: Nest, pairs: list[tuple[Expr, Expr]]) -> Iterator[tuple[Statement, ...]]:
+    """The statements of a pointwise nest at the outer or the inner level of a nest with inner axes."""
+    for mapping in candidates(flat.outer, deep.outer, pairs):
+        yield tuple(rename(s, mapping, "outer") for s in flat.statements)
+    for mapping in candidates(flat.outer, deep.axes, pairs):
+        yield tuple(rename(s, mapping, "inner") for s in flat.statements)
+
+
+def _both_inner(first: Nest, second: Nest, swapped: list[tuple[Expr, Expr]]) -> Iterator[Aligned]:
+    if (first.ordered or second.ordered) and len(first.inner) != len(second.inner):
+        return
+    outer_pairs = [(_without(a, second.inner), _without(b, first.inner)) for a, b in swapped]
+    inner_pairs = [(_without(a, second.outer), _without(b, first.outer)) for a, b in swapped]
+    for inner in candidates(second.inner, first.inner, inner_pairs):
+        if second.ordered and [inner[a.symbol] for a in second.inner] != [b.symbol for b in first.inner]:
+            continue
+        for outer in candidates(second.outer, first.outer, outer_pairs):
+            mapping = {**outer, **inner}
+            yield first.statements, tuple(rename(s, mapping) for s in second.statements), first.outer, first.inner
+
+
+def _without(index: Expr, axes: tuple[Axis, ...]) -> Expr:
+    return ex.substitute(index, {axis.symbol: 0 for axis in axes})
+
+
+def _join(a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[Statement, ...] | None:
+    """``a`` then ``b`` with reads of a's stores replaced by the values; None where a read is at another point."""
+    written = {s.buffer: s for s in a if isinstance(s, Store)}
+    legal = True
+
+    def value_of(node: Scalar) -> Scalar | None:
+        nonlocal legal
+        if node.kind != "load" or node.buffer not in written:
+            return None
+        store = written[node.buffer]
+        if store.index is not node.index or store.mode != "set" or store.condition is not None:
+            legal = False
+            return None
+        return op("to_dtype", store.value, dtype=node.dtype)
+
+    moved: list[Statement] = []
+    for statement in b:
+        moved.append(_replace(statement, value_of))
+        if not legal:
+            return None
+    return a + tuple(moved) if _memory_safe(a, tuple(moved), buffers) and _levels_hold(a, tuple(moved)) else None
+
+
+def _replace(statement: Statement, value_of: object) -> Statement:
+    replace = value_of
+    value = transform(statement.value, replace)  # type: ignore[arg-type]
+    if not isinstance(statement, Store):
+        return evolve(statement, value=value)
+    condition = None if statement.condition is None else transform(statement.condition, replace)  # type: ignore[arg-type]
+    index = statement.index
+    if any(s.definition is not None for s in ex.free_symbols(index)):
+        from ..ir.scalar import index_value
+
+        index = transform(index_value(index), replace).args[0]  # type: ignore[arg-type]
+    return evolve(statement, value=value, index=index, condition=condition)
+
+
+def _memory_safe(a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> bool:
+    """Reads of memory that the other half overwrites in place happen at the point of the overwrite only."""
+    overwritten = {buffers[s.buffer].storage: s.index for s in a + b if isinstance(s, Store) and buffers[s.buffer].in_place}
+    if not overwritten:
+        return True
+    from ..ir.scalar import loads
+
+    for node in loads(*(value for s in a + b for value in values(s))):
+        buffer = buffers.get(node.buffer)
+        where = overwritten.get(buffer.storage) if buffer is not None else None
+        if where is not None and where is not node.index:
+            return False
+    others = [s for s in a + b if isinstance(s, Store) and buffers[s.buffer].storage in overwritten]
+    return len({buffers[s.buffer].storage for s in others}) == len(others)
+
+
+def _levels_hold(a: tuple[Statement, ...], b: tuple[Statement, ...]) -> bool:
+    """No outer statement uses a running (scan) value, which exists at the inner level only."""
+    from ..ir.scalar import walk
+
+    scans = {s.name for s in a + b if isinstance(s, ScanStep)}
+    if not scans:
+        return True
+    for statement in b:
+        outer = isinstance(statement, Store) and statement.level == "outer"
+        uses = any(node.kind == "reduced" and node.args[0] in scans for value in values(statement) for node in walk(value))
+        if uses and (outer or isinstance(statement, Reduce | ScanStep)):
+            return False
+    return True
+
+
+def too_serial(nest: Nest) -> bool:
+    """True when few parallel points share a lot of inner work and something besides one reduction needs them in step."""
+    if not nest.inner:
+        return False
+    points, work = ex.hint(numel(nest.outer)), ex.hint(numel(nest.inner))
+    return points < 8 and work > 32768

@@ -1,0 +1,148 @@
+"""From a lowered graph to the final list of kernels and library calls.
+
+In: ``Graph``. Out: ``KernelBody`` and other operations in the order in which they run, and the buffers they use. Results that
+nothing outside their kernel reads are not stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from attrs import evolve, frozen
+
+from .. import expr as ex
+from ..ir.graph import Graph
+from ..ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from ..ir.layout import Buffer, Ref
+from ..ir.loops import Assert, Extern, Operation, ReadItem, Reduction
+from ..ir.scalar import walk
+from .fuse import Fuser, Group, operation_reads
+from .loops import improve, index_expressions
+from .nest import Nest, read_indices, values
+from .split import split_reduction
+
+Step: TypeAlias = KernelBody | Extern | ReadItem | Assert
+
+
+@frozen
+class Schedule:
+    """``steps`` in running order; ``buffers`` by name, with those that scheduling added."""
+
+    steps: tuple[Step, ...]
+    buffers: Mapping[str, Buffer]
+
+
+def schedule(graph: Graph, *, fuse: bool = True) -> Schedule:
+    """Fuse and order ``graph``. ``fuse=False`` keeps one kernel per operation (used to check the fused program)."""
+    operations, buffers = _split_all(graph)
+    groups = Fuser(operations, buffers, fuse).run()
+    needed = _needed_outside(graph, groups, buffers)
+    steps: list[Step] = []
+    names: set[str] = set()
+    for group in groups:
+        if group.nest is None:
+            assert group.operation is not None
+            steps.append(group.operation)  # type: ignore[arg-type]
+            continue
+        nest = _without_dead(group.nest, needed[group.number], buffers)
+        if nest.statements:
+            steps.append(_body(improve(nest), buffers, graph, names))
+    return Schedule(tuple(steps), buffers)
+
+
+def _split_all(graph: Graph) -> tuple[list[Operation], dict[str, Buffer]]:
+    buffers = dict(graph.buffers)
+    operations: list[Operation] = []
+
+    def fresh() -> str:
+        return f"partial{len(buffers)}"
+
+    for operation in graph.operations:
+        halves = split_reduction(operation, fresh) if isinstance(operation, Reduction) else None
+        if halves is None:
+            operations.append(operation)
+        else:
+            buffers[halves[0].out.name] = halves[0].out
+            operations.extend(halves)
+    return operations, buffers
+
+
+def _needed_outside(graph: Graph, groups: Sequence[Group], buffers: Mapping[str, Buffer]) -> dict[int, set[str]]:
+    """For each kernel, the buffers that something else reads."""
+    leaving = {output.buffer for output in graph.outputs if isinstance(output, Ref)}
+    users: dict[str, set[int]] = {}
+    for group in groups:
+        reads = set(read_indices(group.nest)) if group.nest is not None else operation_reads(group.operation)  # type: ignore[arg-type]
+        # What is overwritten in place has to be there before: contents that the operation keeps count as read.
+        reads |= {buffers[name].storage for name in group.writes if buffers[name].in_place}
+        for name in reads:
+            users.setdefault(name, set()).add(group.number)
+    return {
+        group.number: {name for name in group.writes if name in leaving or users.get(name, set()) - {group.number}}
+        for group in groups
+    }
+
+
+def _without_dead(nest: Nest, needed: set[str], buffers: Mapping[str, Buffer]) -> Nest:
+    """Drop stores that nobody reads (a store over another buffer's memory is always an effect) and reductions of no use."""
+    kept: list[Statement] = []
+    used: set[str] = set()
+    for statement in reversed(nest.statements):
+        if isinstance(statement, Store):
+            alive = statement.buffer in needed or buffers[statement.buffer].in_place
+        else:
+            alive = statement.name in used
+        if alive:
+            kept.append(statement)
+            used |= {n.args[0] for v in values(statement) for n in walk(v) if n.kind == "reduced"}
+    statements = tuple(reversed(kept))
+    inner = nest.inner
+    if inner and not any(isinstance(s, Reduce | ScanStep) or s.level == "inner" for s in statements):
+        inner = ()
+    return nest if len(statements) == len(nest.statements) else evolve(nest, statements=statements, inner=inner)
+
+
+def _body(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[str]) -> KernelBody:
+    names: dict[str, None] = {}
+    scalars: dict[ex.Expr | str, None] = {}
+    axes = {axis.symbol for axis in nest.axes}
+    for axis in nest.axes:
+        scalars.update(dict.fromkeys(sorted(ex.free_symbols(axis.size), key=lambda s: s.name)))
+    for index, _ in index_expressions(nest):
+        for symbol in sorted(ex.free_symbols(index), key=lambda s: s.name):
+            if symbol not in axes and symbol.definition is None:
+                scalars[symbol] = None
+    for statement in nest.statements:
+        for node in walk(*values(statement)):
+            if node.kind == "load":
+                names[node.buffer] = None
+            elif node.kind == "parameter":
+                scalars[node.args[0]] = None
+    for statement in nest.statements:
+        if isinstance(statement, Store):
+            names[statement.buffer] = None
+    return KernelBody(
+        _name(nest, taken),
+        nest.outer,
+        nest.inner,
+        nest.statements,
+        tuple(buffers[name] for name in names),
+        tuple(scalars),
+        nest.device,
+        nest.serial,
+        nest.origins,
+        tuple(dict.fromkeys(graph.stacks[o] for o in nest.origins if o in graph.stacks)),
+    )
+
+
+def _name(nest: Nest, taken: set[str]) -> str:
+    """``fused_`` and the names of the first operations that went in, made unique."""
+    words = dict.fromkeys(re.sub(r"(_default|_Tensor|_Scalar|_\d+)+$", "", origin) for origin in nest.origins)
+    text = re.sub(r"\W+", "_", "_".join(list(words)[:6])) or "kernel"
+    base, number = f"fused_{text[:60].strip('_')}", 0
+    while f"{base}_{number}" in taken:
+        number += 1
+    taken.add(f"{base}_{number}")
+    return f"{base}_{number}"
