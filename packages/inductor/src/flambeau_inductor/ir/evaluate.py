@@ -130,7 +130,15 @@ class _Machine:
             self.symbols[symbol.name] = int(value if dim is None else value.shape[dim])
         for buffer, value in zip(operation.outs, results, strict=False):
             if buffer is not None and not buffer.in_place:
-                self.memory[buffer.name] = value
+                self.memory[buffer.name] = self._as_planned(buffer, value)
+
+    def _as_planned(self, buffer: Buffer, value: torch.Tensor) -> torch.Tensor:
+        """A library's result with the strides its fake tensor promised (some kernels answer with others)."""
+        strides = [self.integer(s) for s in buffer.layout.strides]
+        if value.layout is not torch.strided or list(value.stride()) == strides:
+            return value
+        planned = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+        return planned.copy_(value)
 
     def _loop(self, operation: Pointwise | Reduction | Scan | Scatter) -> None:
         reduce_axes = operation.reduce_axes if isinstance(operation, Reduction) else ()
@@ -138,7 +146,7 @@ class _Machine:
         value = grid.scalar(operation.value)
         shape = grid.shape[: len(operation.axes)]
         if isinstance(operation, Reduction):
-            value = _reduce(operation.kind, value.expand(grid.shape).reshape(*shape, -1))
+            value = _reduce(operation.kind, value.expand(grid.shape).reshape(*shape, math.prod(grid.shape[len(shape) :])))
         elif isinstance(operation, Scan):
             value = _scan(operation.kind, value.expand(grid.shape), operation.along)
         out_dtype = operation.out.layout.dtype

@@ -43,13 +43,22 @@ def _copy_of_alias(g: Builder, op: Any, args: list[Any], kwargs: dict[str, Any],
         if alias is None:
             copies.append(None)
             continue
-        fresh = torch.empty_strided(item.shape, item.stride(), dtype=item.dtype, device=item.device) if _dense(item) else item.clone()
+        dense = _dense(item)
+        fresh = item if dense else item.clone()
         copies.append(g.library(aten.clone.default, [alias], {}, fresh, "copy of a view"))
     return tuple(copies) if several else copies[0]
 
 
 def _dense(val: torch.Tensor) -> bool:
-    return bool(torch._prims_common.is_non_overlapping_and_dense(val))
+    """True when the strides are a permutation of row-major ones (symbolic sizes count as they stand)."""
+    expected = 1
+    for size, stride in sorted(zip(val.shape, val.stride(), strict=True), key=lambda pair: int(pair[1])):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected = expected * size
+    return True
 
 
 def _operand(g: Builder, value: Any) -> Any:

@@ -21,7 +21,7 @@ from .values import Index, TensorValue, broadcast_index, broadcast_sizes
 
 @lowers("gather")
 def gather(g: Builder, a: TensorValue, dim: int, index: TensorValue, sparse_grad: bool = False) -> TensorValue:
-    if a.rank == 0 or index.rank == 0:
+    if a.rank == 0 or index.rank != a.rank:
         raise Decline("0-d")
     d = dim % a.rank
 

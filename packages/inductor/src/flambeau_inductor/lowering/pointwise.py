@@ -250,12 +250,19 @@ def div_mode(g: Builder, a: Any, b: Any, rounding_mode: str | None = None) -> Te
         return _integer_division(g, a, b, joined, "floordiv" if rounding_mode == "floor" else "truncdiv")
     if rounding_mode == "floor":
         return elementwise(g, _op("floordiv"), a, b)
-    return elementwise(g, lambda x, y: sc.op("trunc", sc.op("truediv", x, y)), a, b)
+
+    def truncated(x: Scalar, y: Scalar) -> Scalar:
+        # Eager rounds the quotient to the half type before it truncates.
+        quotient = sc.op("truediv", x, y)
+        return sc.op("trunc", g.convert(g.convert(quotient, joined), quotient.dtype))
+
+    return elementwise(g, truncated, a, b)
 
 
 def _integer_division(g: Builder, a: Any, b: Any, joined: torch.dtype, op: str) -> TensorValue:
     # Eager raises on a zero divisor (CPU): only a divisor known not to be zero is safe in a loop.
-    if not (isinstance(b, int) and b != 0) and not (isinstance(b, Expr) and b.lo > 0):
+    on_cpu = any(isinstance(o, TensorValue) and o.device.type == "cpu" for o in (a, b))
+    if on_cpu and not (isinstance(b, int) and b != 0) and not (isinstance(b, Expr) and b.lo > 0):
         raise Decline("integer division by a tensor")
     if joined is torch.bool:
         raise Decline("bool")
@@ -347,7 +354,7 @@ def where(g: Builder, condition: TensorValue, a: Any, b: Any) -> TensorValue:
     return g.lazy(sizes, joined, device, at)
 
 
-@lowers("clamp", "clamp.Tensor", "hardtanh")
+@lowers("clamp", "clamp.Tensor")
 def clamp(g: Builder, a: TensorValue, min: Any = None, max: Any = None) -> TensorValue:
     present = [bound for bound in (min, max) if bound is not None]
     joined = promote(a, *present)
@@ -359,6 +366,25 @@ def clamp(g: Builder, a: TensorValue, min: Any = None, max: Any = None) -> Tenso
     if max is not None:
         result = elementwise(g, _op("minimum"), result, max, common=joined)
     return result
+
+
+@lowers("hardtanh")
+def hardtanh(g: Builder, a: TensorValue, min_val: Number = -1.0, max_val: Number = 1.0) -> TensorValue:
+    if not a.dtype.is_floating_point:
+        min_val, max_val = int(min_val), int(max_val)
+    return clamp(g, a, min_val, max_val)
+
+
+@lowers("logit")
+def logit(g: Builder, a: TensorValue, eps: float | None = None) -> TensorValue:
+    def rule(x: Scalar) -> Scalar:
+        one = sc.constant(1.0, x.dtype)
+        if eps is not None:
+            low, high = sc.constant(eps, x.dtype), sc.op("sub", one, sc.constant(eps, x.dtype))
+            x = sc.op("minimum", sc.op("maximum", x, low), high)
+        return sc.op("log", sc.op("truediv", x, sc.op("sub", one, x)))
+
+    return elementwise(g, rule, a, common=_float_of(a))
 
 
 @lowers("clamp_min", "clamp_min.Tensor")

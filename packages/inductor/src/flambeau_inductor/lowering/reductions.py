@@ -6,6 +6,7 @@ such as the division of a mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -221,7 +222,14 @@ def vector_norm(
     if ord in (float("inf"), float("-inf")) and all(a.sizes[d].lo > 0 for d in dims):
         kind = "max" if ord > 0 else "min"
         return g.reduce(lazy(lambda x: sc.op("abs", x)), dims, kind, dtype=result, compute=compute, keepdim=keepdim)
-    raise Decline(f"norm of order {ord}")
+    if ord == 0:
+        nonzero = lazy(lambda x: g.convert(sc.op("ne", x, sc.constant(0, compute)), compute))
+        return g.reduce(nonzero, dims, "sum", dtype=result, compute=compute, keepdim=keepdim)
+    if math.isinf(ord):
+        raise Decline("possibly empty")
+    power, root = sc.constant(ord, compute), sc.constant(1.0 / ord, compute)
+    raised = lazy(lambda x: sc.op("pow", sc.op("abs", x), power))
+    return g.reduce(raised, dims, "sum", dtype=result, keepdim=keepdim, finish=lambda t: sc.op("pow", t, root))
 
 
 @lowers("logsumexp")

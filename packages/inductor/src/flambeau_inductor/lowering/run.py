@@ -251,6 +251,9 @@ class _Lowering:
             wanted = b.wanted_strides(val)
             if wanted is not None or val.is_contiguous():
                 ref = b.realise(value, wanted or Layout.contiguous(ref.sizes, ref.dtype, ref.device).strides)
+        if isinstance(val, torch.Tensor) and _same_strides(ref, b.exprs(val.stride())):
+            # A dimension of size one has a stride too, and users can see it.
+            return Ref(ref.buffer, ref.sizes, b.exprs(val.stride()), ref.offset, ref.dtype, ref.device)
         return ref
 
     def _write_back(self) -> dict[str, str]:
