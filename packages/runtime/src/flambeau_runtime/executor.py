@@ -19,6 +19,8 @@ from .cache import Store
 from .config import Config
 from .errors import ArtifactError
 from .executor_py import KernelFunction, PythonExecutor, bind_address
+from .native import make_executor
+from .profile import count, span
 
 
 def load(
@@ -37,20 +39,18 @@ def load(
     through ``store`` with headers from ``include_dirs``. Raises ``ArtifactError`` for a malformed artifact or missing
     constants or functions, ``CompilerUnavailable`` and ``BuildError`` from the build.
     """
-    artifact.validate()
-    functions = dict(python_functions or {})
-    _check_functions(artifact.program, functions)
-    tensors = bind_constants(artifact, constants)
-    if any(library.language == "cpp" for library in artifact.libraries):
-        artifact = build_libraries(artifact, include_dirs=include_dirs, store=store)
     executor = executor or Config.from_environment().executor
-    if executor == "python":
-        return PythonExecutor(artifact, bind_kernels(artifact), tensors, functions)
-    if executor != "native":
+    if executor not in ("native", "python"):
         raise ValueError(f"executor must be 'native' or 'python', not {executor!r}")
-    from .native import make_executor
-
-    return make_executor(artifact, tensors, functions, bind_triton)
+    with span("load artifact"):
+        artifact.validate()
+        functions = dict(python_functions or {})
+        _check_functions(artifact.program, functions)
+        tensors = bind_constants(artifact, constants)
+        artifact = build_libraries(artifact, include_dirs=include_dirs, store=store)
+        if executor == "python":
+            return PythonExecutor(artifact, bind_kernels(artifact), tensors, functions)
+        return make_executor(artifact, tensors, functions, bind_triton)
 
 
 def bind_constants(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -121,6 +121,8 @@ def bind_triton(library: a.Library, kernel: a.Kernel) -> KernelFunction:
 
 def _check_functions(program: a.Program, functions: Mapping[str, Any]) -> None:
     for instruction in program.instructions:
+        if isinstance(instruction, a.Python):
+            count("python instructions loaded")
         if isinstance(instruction, a.Python) and instruction.key not in functions:
             raise ArtifactError(f"no Python function {instruction.key!r} was given", hint="pass python_functions=")
         if isinstance(instruction, a.Subprogram):

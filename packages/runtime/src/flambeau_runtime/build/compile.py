@@ -21,6 +21,7 @@ from ..artifact import Artifact, Library
 from ..cache import CacheKey, Store, default_store
 from ..config import Config
 from ..errors import BuildError, CompilerUnavailable
+from ..profile import span
 from .toolchain import Toolchain, find_toolchain, warn_unavailable
 
 _POSITION = re.compile(r"kernel\.cpp:(\d+)")
@@ -102,7 +103,8 @@ def compile_library(
             binary = store.get(key)
             if binary is None:
                 started = time.perf_counter()
-                binary = run_compiler(library, toolchain, include_dirs, config or Config.from_environment())
+                with span("compile C++", library=library.name):
+                    binary = run_compiler(library, toolchain, include_dirs, config or Config.from_environment())
                 store.put(key, binary)
                 seconds = round(time.perf_counter() - started, 3)
                 log.get_logger("timings").debug(log.COMPILED, library=library.name, seconds=seconds)

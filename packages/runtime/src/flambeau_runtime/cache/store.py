@@ -22,6 +22,7 @@ from typing import Any
 
 from .. import log
 from ..config import Config
+from ..profile import count
 from .entry import pack, unpack
 from .key import CacheKey
 
@@ -56,9 +57,9 @@ class Store:
             return held[1]
         path = self._path(key)
         found = None if path is None else self._read(path)
-        log.get_logger("caching").debug(
-            log.CACHE_MISS if found is None else log.CACHE_HIT, kind=key.kind, key=key.digest[:16]
-        )
+        event = log.CACHE_MISS if found is None else log.CACHE_HIT
+        count(f"{event}: {key.kind}")
+        log.get_logger("caching").debug(event, kind=key.kind, key=key.digest[:16])
         return None if found is None else found[0]
 
     def path(self, key: CacheKey) -> Path | None:
