@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from types import CodeType
 
-LIBRARY = ("argparse", "ast", "asyncio.base_events", "contextlib", "dataclasses", "_pydecimal", "difflib", "enum", "functools", "http.client", "inspect", "json.decoder", "pickle", "random", "statistics", "tarfile", "textwrap", "traceback", "typing", "unittest.mock")
-TORCH = ("torch.nn.modules.module", "torch.nn.modules.activation", "torch.nn.functional", "torch.nn.modules.rnn", "torch.optim.adamw", "torch.nn.modules.batchnorm")
+LIBRARY = ("argparse", "asyncio.base_events", "contextlib", "dataclasses", "enum", "functools", "json.decoder", "tarfile", "traceback", "typing", "unittest.mock")
+TORCH = ("torch.nn.modules.module", "torch.nn.modules.activation", "torch.nn.modules.rnn")
 
 
 def codes_of(module: str) -> list[CodeType]:

@@ -42,7 +42,8 @@ def assemble(frame: FrameInfo, result: FrameResult, compiled: Callable[..., Any]
         assert compiled is not None, "a graph was traced but no compiled callable given"
         _call_graph(e, result, compiled)
     _prepare(e, result, point)
-    e.seal()
+    if result.effects or point is not None:
+        e.seal()
     for effect in result.effects:
         replay(e, effect)
     if point is not None:
