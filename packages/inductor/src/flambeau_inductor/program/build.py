@@ -271,7 +271,8 @@ class _Builder:
             )
         )  # fmt: skip
         extent = self.registers.operand(kernel.extent)
-        self.instructions.append(Launch(len(self.kernels) - 1, buffers, scalars, extent, kernel.grain))
+        grid = (extent, 1, 1) if self.libraries[library].language == "triton" else None
+        self.instructions.append(Launch(len(self.kernels) - 1, buffers, scalars, extent, kernel.grain, grid))
 
     def _scalar(self, scalar: Expr | str) -> Operand:
         return self.registers.parameters[scalar] if isinstance(scalar, str) else self.registers.operand(scalar)

@@ -1,0 +1,48 @@
+"""A lowered graph all the way to an artifact: schedule, share memory, generate kernels, build the program.
+
+In: ``Graph``. Out: ``BuiltProgram``: an artifact whose libraries hold sources only, and the constants that ``load`` needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau_runtime.artifact import Library
+
+from ..codegen import cpp, triton
+from ..codegen.kernel import GeneratedKernel
+from ..ir.graph import Graph
+from ..ir.kernel import KernelBody
+from ..schedule import schedule
+from .build import BuiltProgram, build
+from .memory import share_memory
+
+_TARGETS = {"cpp": cpp, "triton": triton}
+
+
+def assemble(
+    graph: Graph, *, fuse: bool = True, cpu_target: str = "cpp", meta: dict[str, Any] | None = None
+) -> BuiltProgram:
+    """Compile ``graph``. CPU kernels are written in ``cpu_target`` ("cpp", or "triton" for its interpreter), others in Triton.
+
+    Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express.
+    """
+    plan = share_memory(graph, schedule(graph, fuse=fuse))
+    by_target: dict[str, list[KernelBody]] = {}
+    for step in plan.steps:
+        if isinstance(step, KernelBody):
+            by_target.setdefault(cpu_target if step.device.type == "cpu" else "triton", []).append(step)
+    libraries: list[Library] = []
+    kernels: dict[str, tuple[int, GeneratedKernel]] = {}
+    for target, bodies in by_target.items():
+        generated = _generate(target, bodies)
+        unit = _TARGETS[target]
+        libraries.append(Library(f"kernels_{target}", target, unit.translation_unit(generated), unit.FLAGS))
+        for body, kernel in zip(bodies, generated, strict=True):
+            kernels[body.name] = (len(libraries) - 1, kernel)
+    return build(graph, plan, kernels, libraries, meta)
+
+
+def _generate(target: str, bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
+    return _TARGETS[target].generate(bodies)
