@@ -1,0 +1,322 @@
+#include "joint.hpp"
+
+#include <structmember.h>
+
+#include <string>
+
+#include "node.hpp"
+
+namespace flambeau {
+
+using torch::autograd::variable_list;
+
+namespace {
+
+// Compiled code runs below autograd and autocast: what they would have done is in the graphs.
+struct BelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView below;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+  at::AutoGradMode no_grad{false};
+};
+
+bool is_boxed(PyObject* function) {
+  Ref flag = Ref::steal(PyObject_GetAttrString(function, "_boxed_call"));
+  if (!flag) {
+    PyErr_Clear();
+    return false;
+  }
+  return PyObject_IsTrue(flag.get()) == 1;
+}
+
+bool needs_grad(const JointObject* self, PyObject* const* args) {
+  if (self->grad_inputs->empty() || !at::GradMode::is_enabled()) return false;
+  for (int64_t index : *self->grad_inputs) {
+    PyObject* value = args[index];
+    if (THPVariable_Check(value) && THPVariable_Unpack(value).requires_grad()) return true;
+  }
+  return false;
+}
+
+Ref first_results(const JointObject* self, const Ref& values) {
+  if (self->extras == 0 && PyTuple_CheckExact(values.get())) return values;
+  Ref items = checked(PySequence_Fast(values.get(), "the compiled forward must return a tuple"));
+  Ref results = checked(PyTuple_New(self->results));
+  for (int64_t i = 0; i < self->results; ++i) {
+    PyTuple_SET_ITEM(results.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(items.get(), i)));
+  }
+  return results;
+}
+
+void check_count(const JointObject* self, const Ref& values) {
+  Py_ssize_t size = PySequence_Size(values.get());
+  if (size == self->results + self->extras) return;
+  if (size >= 0) {
+    raise(PyExc_RuntimeError, "the compiled forward returned " + std::to_string(size) + " values, " +
+                                  std::to_string(self->results + self->extras) + " are expected");
+  }
+  throw PythonError();
+}
+
+InputTrace trace_of(PyObject* value) {
+  InputTrace trace{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>())};
+  if (THPVariable_Check(value)) {
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    trace.is_tensor = true;
+    trace.tensor = tensor.getIntrusivePtr();
+    trace.version = static_cast<int64_t>(tensor._version());
+  } else if (value == Py_None) {
+    trace.is_none = true;
+  } else {
+    trace.number = to_number(value);
+  }
+  return trace;
+}
+
+// A result that is one of the inputs, or another result, gets an identity of its own before it gets a history.
+at::Tensor own_identity(const at::Tensor& tensor, PyObject* const* args, size_t count, const Ref& results, int64_t before) {
+  bool shared = tensor.grad_fn() != nullptr || tensor.requires_grad();
+  for (size_t i = 0; i < count && !shared; ++i) {
+    shared = THPVariable_Check(args[i]) && THPVariable_Unpack(args[i]).is_same(tensor);
+  }
+  for (int64_t i = 0; i < before && !shared; ++i) {
+    PyObject* other = PyTuple_GET_ITEM(results.get(), i);
+    shared = THPVariable_Check(other) && THPVariable_Unpack(other).is_same(tensor);
+  }
+  if (!shared) return tensor;
+  at::AutoDispatchBelowADInplaceOrView below;
+  return at::alias(tensor.detach());
+}
+
+void save_values(const JointObject* self, JointNode* node, PyObject* const* args, PyObject* items, const Ref& results) {
+  for (const SavedPlace& saved : *self->saved) {
+    PyObject* value = nullptr;
+    switch (saved.place) {
+      case Place::input: value = args[saved.index]; break;
+      case Place::output: value = PyTuple_GET_ITEM(results.get(), saved.index); break;
+      case Place::extra: value = PySequence_Fast_GET_ITEM(items, self->results + saved.index); break;
+    }
+    if (!saved.is_tensor) {
+      node->save(to_number(value));
+      continue;
+    }
+    if (!THPVariable_Check(value)) {
+      raise(PyExc_TypeError, std::string("the compiled forward saved a ") + Py_TYPE(value)->tp_name + " as a tensor");
+    }
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    if (saved.shares >= 0) {
+      PyObject* other = PyTuple_GET_ITEM(results.get(), saved.shares);
+      if (THPVariable_Check(other) && !THPVariable_Unpack(other).is_same(tensor)) {
+        torch::autograd::impl::set_version_counter(
+            tensor, torch::autograd::impl::version_counter(THPVariable_Unpack(other)));
+      }
+    }
+    node->save(tensor, tensor.grad_fn().get() == node);
+  }
+}
+
+Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, const Ref& values) {
+  Ref items = checked(PySequence_Fast(values.get(), "the compiled forward must return a tuple"));
+  auto [node, owner] = make_node<JointNode>(self);
+  torch::autograd::edge_list edges;
+  edges.reserve(self->grad_inputs->size());
+  for (int64_t index : *self->grad_inputs) {
+    edges.push_back(torch::autograd::impl::gradient_edge(THPVariable_Unpack(args[index])));
+  }
+  node->set_next_edges(std::move(edges));
+  Ref results = checked(PyTuple_New(self->results));
+  for (int64_t i = 0; i < self->results; ++i) {
+    PyTuple_SET_ITEM(results.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(items.get(), i)));
+  }
+  for (int64_t place : *self->differentiable) {
+    PyObject* value = PyTuple_GET_ITEM(results.get(), place);
+    if (!THPVariable_Check(value)) {
+      raise(PyExc_TypeError, std::string("result ") + std::to_string(place) + " of the compiled forward is a " +
+                                 Py_TYPE(value)->tp_name + ", not a tensor");
+    }
+    at::Tensor tensor = own_identity(THPVariable_Unpack(value), args, count, results, place);
+    uint32_t number = node->add_input_metadata(tensor);
+    torch::autograd::impl::set_gradient_edge(tensor, {owner, number});
+    if (!tensor.is_same(THPVariable_Unpack(value))) {
+      PyObject* replaced = THPVariable_Wrap(tensor);
+      if (replaced == nullptr) throw PythonError();
+      PyTuple_SET_ITEM(results.get(), place, replaced);
+      Py_DECREF(value);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i]));
+  save_values(self, node, args, items.get(), results);
+  return results;
+}
+
+PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyObject* names) {
+  auto* self = reinterpret_cast<JointObject*>(object);
+  return boundary(
+      [&]() -> PyObject* {
+        if (names != nullptr && PyTuple_GET_SIZE(names) != 0) raise(PyExc_TypeError, "keyword arguments are not taken");
+        const size_t count = PyVectorcall_NARGS(flags);
+        for (int64_t index : *self->grad_inputs) {
+          if (static_cast<size_t>(index) >= count) raise(PyExc_TypeError, "too few inputs for a compiled graph");
+        }
+        const bool differentiable = self->backward != Py_None && needs_grad(self, args);
+        Ref values = call_compiled(self->forward, self->forward_boxed, args, count);
+        check_count(self, values);
+        for (int64_t index : *self->bumped) {
+          const at::Tensor& tensor = THPVariable_Unpack(args[index]);
+          if (!tensor.is_inference()) torch::autograd::impl::bump_version(tensor);
+        }
+        return (differentiable ? differentiable_call(self, args, count, values) : first_results(self, values)).release();
+      },
+      nullptr);
+}
+
+Place place_of(PyObject* name) {
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == nullptr) throw PythonError();
+  const std::string kind(text);
+  if (kind == "input") return Place::input;
+  if (kind == "output") return Place::output;
+  if (kind == "extra") return Place::extra;
+  raise(PyExc_ValueError, "unknown place of a saved value: " + kind);
+}
+
+int64_t integer(PyObject* object) {
+  int64_t value = PyLong_AsLongLong(object);
+  if (value == -1 && PyErr_Occurred()) throw PythonError();
+  return value;
+}
+
+std::vector<SavedPlace> saved_places(PyObject* sequence) {
+  Ref items = checked(PySequence_Fast(sequence, "saved must be a tuple"));
+  std::vector<SavedPlace> places;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject *kind, *index, *shares;
+    int is_tensor;
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOpO", &kind, &index, &is_tensor, &shares)) {
+      throw PythonError();
+    }
+    places.push_back({place_of(kind), integer(index), is_tensor != 0, integer(shares)});
+  }
+  return places;
+}
+
+PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  return boundary(
+      [&]() -> PyObject* {
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *saved, *bumped, *twice;
+        long long results, extras;
+        static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
+                                      "grad_inputs", "saved",    "bumped",  "double", nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOO", const_cast<char**>(names), &forward, &backward,
+                                         &results, &extras, &differentiable, &orders, &grad_inputs, &saved, &bumped,
+                                         &twice)) {
+          throw PythonError();
+        }
+        Ref made = checked(type->tp_alloc(type, 0));
+        auto* self = reinterpret_cast<JointObject*>(made.get());
+        self->vectorcall = joint_call;
+        self->forward = Py_NewRef(forward);
+        self->backward = Py_NewRef(backward);
+        self->twice = Py_NewRef(twice);
+        self->forward_boxed = is_boxed(forward);
+        self->backward_boxed = is_boxed(backward);
+        self->results = results;
+        self->extras = extras;
+        self->differentiable = new std::vector<int64_t>(integers(differentiable));
+        self->grad_inputs = new std::vector<int64_t>(integers(grad_inputs));
+        self->bumped = new std::vector<int64_t>(integers(bumped));
+        self->saved = new std::vector<SavedPlace>(saved_places(saved));
+        self->tangent_orders = new std::vector<std::vector<int64_t>>();
+        Ref rows = checked(PySequence_Fast(orders, "tangent_orders must be a tuple"));
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(rows.get()); ++i) {
+          self->tangent_orders->push_back(integers(PySequence_Fast_GET_ITEM(rows.get(), i)));
+        }
+        if (self->tangent_orders->size() != self->differentiable->size()) {
+          raise(PyExc_ValueError, "one tangent order is needed for each differentiable result");
+        }
+        return made.release();
+      },
+      nullptr);
+}
+
+int joint_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<JointObject*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->forward);
+  Py_VISIT(self->backward);
+  Py_VISIT(self->twice);
+  return 0;
+}
+
+int joint_clear(PyObject* object) {
+  auto* self = reinterpret_cast<JointObject*>(object);
+  Py_CLEAR(self->forward);
+  Py_CLEAR(self->backward);
+  Py_CLEAR(self->twice);
+  return 0;
+}
+
+void joint_dealloc(PyObject* object) {
+  auto* self = reinterpret_cast<JointObject*>(object);
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  joint_clear(object);
+  delete self->differentiable;
+  delete self->tangent_orders;
+  delete self->grad_inputs;
+  delete self->saved;
+  delete self->bumped;
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyMemberDef joint_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(JointObject, vectorcall), READONLY, nullptr},
+    {"forward", T_OBJECT_EX, offsetof(JointObject, forward), READONLY, nullptr},
+    {"backward", T_OBJECT_EX, offsetof(JointObject, backward), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot joint_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(joint_new)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_traverse, reinterpret_cast<void*>(joint_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(joint_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(joint_dealloc)},
+    {Py_tp_members, joint_members},
+    {Py_tp_doc, const_cast<char*>("A compiled forward and backward as one differentiable call.")},
+    {0, nullptr},
+};
+
+PyType_Spec joint_spec = {
+    "flambeau_autograd._C.JointFunction",
+    sizeof(JointObject),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+    joint_slots,
+};
+
+}  // namespace
+
+Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count) {
+  BelowAutograd below;
+  if (!boxed) return checked(PyObject_Vectorcall(function, args, count, nullptr));
+  Ref list = checked(PyList_New(static_cast<Py_ssize_t>(count)));
+  for (size_t i = 0; i < count; ++i) PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
+  return checked(PyObject_CallOneArg(function, list.get()));
+}
+
+std::vector<int64_t> integers(PyObject* sequence) {
+  Ref items = checked(PySequence_Fast(sequence, "a tuple of integers is expected"));
+  std::vector<int64_t> values;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    values.push_back(integer(PySequence_Fast_GET_ITEM(items.get(), i)));
+  }
+  return values;
+}
+
+PyTypeObject* make_joint_type(PyObject* module) {
+  return reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &joint_spec, nullptr));
+}
+
+}  // namespace flambeau

@@ -1,0 +1,45 @@
+// The joint function: a compiled forward and a compiled backward as one differentiable call.
+#pragma once
+
+#include <vector>
+
+#include "compat.hpp"
+
+namespace flambeau {
+
+enum class Place { input, output, extra };
+
+struct SavedPlace {
+  Place place;
+  int64_t index;
+  bool is_tensor;
+  int64_t shares;  // a result whose storage this value shares, or -1
+};
+
+// Plain data of one compiled graph; see `Signature` in records.py.
+struct JointObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* forward;
+  PyObject* backward;
+  PyObject* twice;
+  bool forward_boxed;
+  bool backward_boxed;
+  int64_t results;
+  int64_t extras;
+  std::vector<int64_t>* differentiable;
+  std::vector<std::vector<int64_t>>* tangent_orders;
+  std::vector<int64_t>* grad_inputs;
+  std::vector<SavedPlace>* saved;
+  std::vector<int64_t>* bumped;
+};
+
+PyTypeObject* make_joint_type(PyObject* module);
+
+// Call `function` with `args`, in a list when it is boxed. The result is a tuple or a list.
+Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count);
+
+// int64 sequence of a Python tuple.
+std::vector<int64_t> integers(PyObject* sequence);
+
+}  // namespace flambeau

@@ -1,0 +1,146 @@
+#include "node.hpp"
+
+#include <pybind11/pybind11.h>
+
+namespace flambeau {
+
+using torch::autograd::variable_list;
+
+namespace {
+
+// Python errors cross the autograd engine as torch's own python_error.
+[[noreturn]] void throw_python_error() {
+  python_error error;
+  error.persist();
+  throw std::move(error);
+}
+
+at::Tensor in_order(const at::Tensor& grad, const std::vector<int64_t>& order) {
+  bool natural = true;
+  for (size_t i = 0; i < order.size(); ++i) natural = natural && order[i] == static_cast<int64_t>(i);
+  if (natural) return grad.is_contiguous() ? grad : grad.contiguous();
+  std::vector<int64_t> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
+  at::Tensor turned = grad.permute(order);
+  return turned.is_contiguous() ? grad : turned.contiguous().permute(inverse);
+}
+
+}  // namespace
+
+Number to_number(PyObject* object) {
+  if (PyBool_Check(object)) return object == Py_True;
+  if (PyFloat_Check(object)) return PyFloat_AS_DOUBLE(object);
+  Ref index = checked(PyNumber_Index(object));
+  int64_t value = PyLong_AsLongLong(index.get());
+  if (value == -1 && PyErr_Occurred()) throw PythonError();
+  return value;
+}
+
+PyObject* from_number(const Number& number) {
+  if (const bool* flag = std::get_if<bool>(&number)) return PyBool_FromLong(*flag);
+  if (const int64_t* value = std::get_if<int64_t>(&number)) return PyLong_FromLongLong(*value);
+  return PyFloat_FromDouble(std::get<double>(number));
+}
+
+JointNode::JointNode(JointObject* joint) : joint_(joint) { Py_INCREF(joint_); }
+
+JointNode::~JointNode() {
+  if (Py_IsInitialized()) {
+    pybind11::gil_scoped_acquire gil;
+    Py_DECREF(joint_);
+  }
+}
+
+void JointNode::release_variables() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& saved : tensors_) saved.reset_data();
+}
+
+// Absent gradients become zeros; the others get the layout that the backward was compiled for.
+void JointNode::settle(variable_list& grads) const {
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) {
+      grads[i] = input_metadata(i).zeros_like();
+    }
+    grads[i] = in_order(grads[i], (*joint_->tangent_orders)[i]);
+  }
+}
+
+variable_list JointNode::gradients(const Ref& found) const {
+  Ref items = Ref::steal(PySequence_Fast(found.get(), "the compiled backward must return a tuple"));
+  if (!items) throw_python_error();
+  const size_t wanted = joint_->grad_inputs->size();
+  TORCH_CHECK(static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())) == wanted, "the compiled backward returned ",
+              PySequence_Fast_GET_SIZE(items.get()), " gradients, ", wanted, " are expected");
+  variable_list grads;
+  grads.reserve(wanted);
+  for (size_t i = 0; i < wanted; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (item == Py_None) {
+      grads.emplace_back();
+      continue;
+    }
+    TORCH_CHECK_TYPE(THPVariable_Check(item), "the compiled backward returned a ", Py_TYPE(item)->tp_name);
+    grads.push_back(THPVariable_Unpack(item));
+  }
+  return grads;
+}
+
+variable_list JointNode::apply(variable_list&& grads) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  settle(grads);
+  pybind11::gil_scoped_acquire gil;
+  try {
+    return at::GradMode::is_enabled() ? run_twice(grads) : run(grads);
+  } catch (const PythonError&) {
+    throw_python_error();
+  }
+}
+
+variable_list JointNode::run(const variable_list& grads) {
+  std::vector<Ref> values;
+  values.reserve(numbers_.size() + tensors_.size() + grads.size());
+  for (const auto& number : numbers_) values.push_back(checked(from_number(number)));
+  for (const auto& saved : tensors_) values.push_back(checked(THPVariable_Wrap(saved.unpack(getptr()))));
+  for (const auto& grad : grads) values.push_back(checked(THPVariable_Wrap(grad)));
+  std::vector<PyObject*> args;
+  args.reserve(values.size() + 1);
+  args.push_back(nullptr);
+  for (const auto& value : values) args.push_back(value.get());
+  return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, values.size()));
+}
+
+variable_list JointNode::run_twice(const variable_list& grads) {
+  for (const auto& saved : tensors_) saved.unpack(getptr());  // the usual errors for freed or overwritten tensors
+  Ref inputs = checked(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const InputTrace& trace = inputs_[i];
+    PyObject* value = nullptr;
+    if (trace.is_tensor) {
+      auto alive = trace.tensor.lock();
+      if (alive.defined()) {
+        at::Tensor tensor = at::Tensor::wrap_tensor_impl(std::move(alive));
+        TORCH_CHECK(static_cast<int64_t>(tensor._version()) == trace.version,
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    "input ", i, " of a compiled graph is at version ", tensor._version(), "; expected version ",
+                    trace.version, " instead.");
+        value = THPVariable_Wrap(tensor);
+      } else {
+        value = Py_NewRef(Py_None);
+      }
+    } else {
+      value = trace.is_none ? Py_NewRef(Py_None) : from_number(trace.number);
+    }
+    if (value == nullptr) throw PythonError();
+    PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), value);
+  }
+  Ref tangents = checked(PyTuple_New(static_cast<Py_ssize_t>(grads.size())));
+  for (size_t i = 0; i < grads.size(); ++i) {
+    PyObject* value = THPVariable_Wrap(grads[i]);
+    if (value == nullptr) throw PythonError();
+    PyTuple_SET_ITEM(tangents.get(), static_cast<Py_ssize_t>(i), value);
+  }
+  return gradients(checked(PyObject_CallFunctionObjArgs(joint_->twice, inputs.get(), tangents.get(), nullptr)));
+}
+
+}  // namespace flambeau

@@ -1,0 +1,52 @@
+// The autograd node behind the results of a joint function.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "joint.hpp"
+
+namespace flambeau {
+
+using Number = std::variant<bool, int64_t, double>;
+
+// What a backward of the backward needs to know of one input of the forward, without keeping it alive.
+struct InputTrace {
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
+  int64_t version = 0;
+  Number number = false;
+  bool is_tensor = false;
+  bool is_none = false;
+};
+
+class JointNode : public torch::autograd::Node {
+ public:
+  // Shares ownership of the joint function. The GIL is held.
+  explicit JointNode(JointObject* joint);
+  ~JointNode() override;
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
+  void release_variables() override;
+  std::string name() const override { return "FlambeauBackward"; }
+
+  void save(const at::Tensor& tensor, bool is_output) { tensors_.emplace_back(tensor, is_output); }
+  void save(Number number) { numbers_.push_back(number); }
+  void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }
+
+ private:
+  void settle(torch::autograd::variable_list& grads) const;
+  torch::autograd::variable_list run(const torch::autograd::variable_list& grads);
+  torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
+  torch::autograd::variable_list gradients(const Ref& found) const;
+
+  JointObject* joint_;
+  std::vector<torch::autograd::SavedVariable> tensors_;
+  std::vector<Number> numbers_;
+  std::vector<InputTrace> inputs_;
+};
+
+Number to_number(PyObject* object);
+PyObject* from_number(const Number& number);
+
+}  // namespace flambeau
