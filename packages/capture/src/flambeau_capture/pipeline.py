@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import structlog
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
-from .errors import BackendError, CaptureError, GraphBreakError, UserPosition
+from . import hook, log
+from .config import Config
+from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, UserPosition
 from .frame import Answer, FrameInfo, RunCode, RunGraph, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
 from .graph.outputs import needed_outputs
@@ -27,6 +28,7 @@ from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
+from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
 from .rewrite.assemble import assemble
@@ -39,12 +41,11 @@ from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from .config import Config
+    from types import CodeType
 
 Backend = Callable[..., Any]
-_log = structlog.get_logger("flambeau.capture")
 _RECURSION = 20_000
+_SUSPENDS = 0x20 | 0x80 | 0x200
 
 
 @frozen(eq=False)
@@ -93,7 +94,7 @@ def capture_frame(
     _report(observer, _record(info, traced, traced.broken, started, backend_seconds=backend_seconds))
     shape = _direct_outputs(result)
     if compiled is not None and shape is not None and not getattr(compiled, "_boxed_call", False):
-        return RunGraph(compiled, result.inputs, shape[0], traced.guards, code, tuple(traced.tracer.keep))
+        return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.keep))
     return RunCode(code, traced.guards, tuple(traced.tracer.keep))
 
 
@@ -235,7 +236,7 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
         raise BackendError(f"backend {name!r} raised {type(error).__name__}: {error}", hint="backend='eager' shows whether the graph itself is right") from error
     if not callable(compiled):
         raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called", hint="a backend returns a callable that takes the graph's inputs")
-    return compiled  # type: ignore[no-any-return]
+    return hook.call_disabled(compiled, recursive=True)
 
 
 def _direct_outputs(result: FrameResult) -> tuple[Any] | None:
@@ -271,7 +272,7 @@ def _record(
         at = broken.position
         file, line, function = (at.file, at.line, at.function) if at is not None else (info.code.co_filename, info.code.co_firstlineno, info.code.co_qualname)
         breaks = (BreakRecord(broken.code, f"{reason.explanation}: {broken.message}", broken.hint or reason.hint, file, line, function, broken.stack),)
-        _log.debug("graph_break", code=broken.code, reason=broken.message, file=file, line=line)
+        log.logger.debug(log.GRAPH_BREAK, code=broken.code, reason=broken.message, file=file, line=line)
     return CompileRecord(
         info.code,
         info.entries,
@@ -288,3 +289,49 @@ def _record(
 def _report(observer: Callable[[CompileRecord], None] | None, record: CompileRecord) -> None:
     if observer is not None:
         observer(record)
+
+
+# regions
+
+
+def make_region(
+    function: Callable[..., Any],
+    backend: Backend,
+    *,
+    config: Config | None = None,
+    observer: Callable[[CompileRecord], None] | None = None,
+    **options: Any,
+) -> Any:
+    """A callable like `function` whose frames are captured and compiled with `backend` while it runs.
+
+    `options` override fields of `config` (`fullgraph=True`, `dynamic=False`).
+    """
+    settings = config if config is not None else Config.from_environment()
+    if options:
+        settings = evolve(settings, **options)
+    return hook.make_region(function, _Callback(backend, settings, observer), settings)
+
+
+class _Callback:
+    """What a region asks about a frame; holds what its compiles have learnt, one `Dynamics` a code object."""
+
+    def __init__(self, backend: Backend, config: Config, observer: Callable[[CompileRecord], None] | None) -> None:
+        self.backend = backend
+        self.config = config
+        self.observer = observer
+        self.dynamics: dict[CodeType, Dynamics] = {}
+
+    def __call__(self, info: FrameInfo) -> Answer:
+        decision = decide(info.code)
+        if decision is not Decision.TRACE or info.code.co_flags & _SUSPENDS:
+            return SkipAlways(recursive=decision is Decision.OPAQUE)
+        dynamics = self.dynamics.setdefault(info.code, Dynamics())
+        try:
+            return capture_frame(info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer)
+        except FlambeauCaptureError:
+            raise
+        except Exception as error:
+            if not self.config.suppress_errors:
+                raise InternalError(f"capturing {info.code.co_qualname} failed: {type(error).__name__}: {error}") from error
+            log.logger.warning(log.FALLBACK, function=info.code.co_qualname, error=f"{type(error).__name__}: {error}")
+            return SkipAlways()

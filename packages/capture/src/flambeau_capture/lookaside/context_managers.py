@@ -15,6 +15,7 @@ from ..interp.signals import GraphBreak
 from ..sources.source import InstanceDict, Item, Pinned
 from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
+from ..values.functions import FunctionValue
 from ..values.objects import ObjectValue
 from .registry import replaces
 
@@ -31,14 +32,15 @@ _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_
 _MODULE_NAMESPACE = vars(torch.nn.modules.module)
 
 
-@replaces(torch.nn.Module.__call__)
+@replaces(torch.nn.Module.__call__, torch.nn.Module._call_impl)
 def call_module(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`module(...)`: straight to `forward` where there are no hooks, which is guarded."""
     module = args[0]
     if not isinstance(module, ObjectValue):
         raise GraphBreak("unsupported-call", "nn.Module.__call__ of something that is no module")
     if _has_hooks(t, module):
-        return t.call(t.wrap_pinned(torch.nn.Module._call_impl), args, kwargs)
+        inner: Any = torch.nn.Module._call_impl
+        return t.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
     return t.call(t.get_attribute(module, "forward"), args[1:], kwargs)
 
 

@@ -1,0 +1,53 @@
+"""flambeau-capture: Python frames to FX graphs, guards and rewritten code.
+
+In: a callable and a backend. Out: `make_region(function, backend)`, a callable like the function whose frames are captured::
+
+    region = make_region(step, lambda gm, inputs: gm.forward)
+    region(x)
+
+Read next: `pipeline.py`.
+"""
+
+from __future__ import annotations
+
+from .cache import reset
+from .config import Config
+from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, RecompileLimitError
+from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
+from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+from .hook import Region, call_disabled
+from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
+from .pipeline import capture_frame, make_region
+from .record import BreakRecord, CompileRecord
+
+__all__ = [
+    "BackendError",
+    "BreakRecord",
+    "CaptureError",
+    "CompileRecord",
+    "Config",
+    "FlambeauCaptureError",
+    "FrameInfo",
+    "GraphBreakError",
+    "InternalError",
+    "RecompileLimitError",
+    "Region",
+    "RunCode",
+    "RunGraph",
+    "Skip",
+    "SkipAlways",
+    "allow_in_graph",
+    "call_disabled",
+    "capture_frame",
+    "disable",
+    "graph_break",
+    "is_capturing",
+    "make_region",
+    "mark_dynamic",
+    "mark_static",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
+    "reset",
+]
+
+__version__ = "0.1.0"

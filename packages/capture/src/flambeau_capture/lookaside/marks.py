@@ -1,0 +1,56 @@
+"""What users say about functions: `disable`, `allow_in_graph`, `graph_break`, and the question `is_capturing`.
+
+In: functions. Out: the same functions, marked; capture reads the marks when it meets a call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import hook
+from ..interp.signals import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from . import registry
+from .registry import replaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def allow_in_graph(function: Any) -> Any:
+    """Record calls of `function` as one node; it must accept and return tensors. A list is marked item by item."""
+    if isinstance(function, (list, tuple)):
+        return [allow_in_graph(item) for item in function]
+    return registry.allow_in_graph(function)
+
+
+def disable(function: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Run `function` as it is whenever it is called, and with `recursive` everything that it calls."""
+    if function is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    registry.disable(function)
+    made = hook.call_disabled(function, recursive=recursive)
+    registry.disable(made)
+    return made
+
+
+def graph_break(message: str = "") -> None:
+    """End the graph here; does nothing outside capture."""
+
+
+def is_capturing() -> bool:
+    """Whether the code that asks is being captured."""
+    return False
+
+
+@replaces(graph_break)
+def _break_here(t: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    raise GraphBreak("user-requested", "graph_break() was called")
+
+
+@replaces(is_capturing)
+def _is_capturing(t: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    return ConstantValue(True)
