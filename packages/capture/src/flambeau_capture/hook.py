@@ -18,7 +18,7 @@ from typing import Any
 
 from . import cache, log
 from .config import Config
-from .errors import GuardSelfCheckError, RecompileLimitError
+from .errors import GuardSelfCheckError, InternalError, RecompileLimitError
 from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .guards.build import build
 from .guards.explain import GuardText, explain
@@ -91,6 +91,7 @@ class _Handler:
             case SkipAlways(recursive=recursive):
                 return recursive
             case RunCode() as answer:
+                _check_layout(frame.code, answer.code)
                 tree, _ = _checked_tree(frame, answer)
                 return "code", tree, flatten(answer.code), answer
             case RunGraph() as answer:
@@ -115,6 +116,18 @@ class _Handler:
             raise RecompileLimitError(f"{frame.code.co_qualname} reached its limit of {limit} compiled entries{listed}")
         if self.config.error_on_recompile:
             raise RecompileLimitError(f"{frame.code.co_qualname} would be compiled again{listed}")
+
+
+def _check_layout(original: CodeType, code: CodeType) -> None:
+    """Rewritten code must take the frame's values where they lie: running it otherwise would read the wrong memory."""
+    flat, wanted = flatten(code), flatten(original)
+    count = wanted.co_argcount
+    same = flat.co_argcount == count and flat.co_varnames[:count] == wanted.co_varnames[:count]
+    if not same or flat.co_freevars != wanted.co_freevars or not flat.co_flags & 0x01:
+        raise InternalError(
+            f"rewritten code of {original.co_qualname} takes {flat.co_varnames[: flat.co_argcount]} and closes over {flat.co_freevars}, "
+            f"the frame has {wanted.co_varnames[:count]} and {wanted.co_freevars}"
+        )
 
 
 def failure(tree: _C.GuardTree, frame: FrameInfo) -> str | None:

@@ -9,7 +9,6 @@ inputs lie after a check. Sources become accessor nodes shared by all guards bel
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from types import CodeType
@@ -207,14 +206,9 @@ def _places(code: CodeType | None) -> dict[str, tuple[Access, int]]:
     return places
 
 
-def _identity_payload(expected: Any) -> Any:
-    """The object, or a weak reference in a tuple so that the entry does not keep a user's model alive."""
-    if isinstance(expected, (torch.nn.Module, torch.Tensor)) or hasattr(type(expected), "__dict__"):
-        try:
-            return (weakref.ref(expected),)
-        except TypeError:
-            return expected
-    return expected
+def _identity_payload(spec: gs.IdentityIs) -> Any:
+    """The object, or a weak reference in a tuple."""
+    return (spec.reference,) if spec.is_weak else spec.expected
 
 
 def _tensor_payload(spec: gs.TensorMatch) -> Any:
@@ -242,7 +236,7 @@ def _state_payload(spec: gs.GlobalState) -> Any:
 _Maker = Callable[[Any], tuple[LeafKind, Any]]
 _PAYLOADS: dict[type[gs.GuardSpec], _Maker] = {
     gs.TypeIs: lambda s: (LeafKind.TYPE_IS, s.cls),
-    gs.IdentityIs: lambda s: (LeafKind.IDENTITY_IS, _identity_payload(s.expected)),
+    gs.IdentityIs: lambda s: (LeafKind.IDENTITY_IS, _identity_payload(s)),
     gs.ConstantIs: lambda s: (LeafKind.CONSTANT_IS, s.value),
     gs.NotConstant: lambda s: (LeafKind.NOT_CONSTANT, s.value),
     gs.TensorMatch: lambda s: (LeafKind.TENSOR_MATCH, _tensor_payload(s)),

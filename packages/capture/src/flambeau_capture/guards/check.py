@@ -65,8 +65,8 @@ def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
     match spec:
         case gs.TypeIs(cls=cls):
             return type(value) is cls
-        case gs.IdentityIs(expected=expected):
-            return value is expected
+        case gs.IdentityIs():
+            return value is spec.expected and not (spec.is_weak and value is None)
         case gs.ConstantIs(value=expected):
             return same_constant(value, expected)
         case gs.NotConstant(value=expected):

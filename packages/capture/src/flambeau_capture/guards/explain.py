@@ -54,7 +54,8 @@ def describe(spec: gs.GuardSpec) -> str:
     match spec:
         case gs.TypeIs(source=source, cls=cls):
             return f"type({source}) is {cls.__qualname__}"
-        case gs.IdentityIs(source=source, expected=expected):
+        case gs.IdentityIs(source=source):
+            expected = spec.expected
             return f"{source} is <{type(expected).__name__} at {id(expected):#x}>"
         case gs.ConstantIs(source=source, value=value):
             return f"{source} == {value!r}"

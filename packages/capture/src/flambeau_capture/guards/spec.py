@@ -7,6 +7,7 @@ assumption, as `(file, line, function)`, or None.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
@@ -40,11 +41,41 @@ class TypeIs(SourceGuard):
     cls: type
 
 
+class _Strong:
+    """Holds what cannot be held weakly; called like a weak reference."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self) -> Any:
+        return self.value
+
+
+def _weakly(expected: Any) -> Callable[[], Any]:
+    # A guard must not keep a user's model alive, nor the classes and functions of a module that is reloaded.
+    try:
+        return weakref.ref(expected)
+    except TypeError:
+        return _Strong(expected)
+
+
 @frozen
 class IdentityIs(SourceGuard):
     """`value is expected`; held weakly where the object allows it, and a dead object never matches."""
 
-    expected: Any = field(eq=id)
+    reference: Callable[[], Any] = field(alias="expected", converter=_weakly, eq=lambda reference: id(reference()))
+
+    @property
+    def expected(self) -> Any:
+        """The object, or None once it is gone."""
+        return self.reference()
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the object may go while the guard stays."""
+        return isinstance(self.reference, weakref.ref)
 
 
 @frozen
