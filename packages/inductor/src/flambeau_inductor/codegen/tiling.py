@@ -57,6 +57,12 @@ def space_of(body: KernelBody) -> Space:
     return Space(tuple(tiles), values)
 
 
+def flat_space(body: KernelBody) -> Space:
+    """One tile over all outer axes."""
+    tile, values = flatten(body.outer, "x")
+    return Space((tile,), values)
+
+
 def flatten(axes: Sequence[Axis], prefix: str) -> tuple[Tile, dict[Expr, Expr]]:
     """One tile over ``axes`` in row-major order, and each axis as an expression of it."""
     numel = product([axis.size for axis in axes])

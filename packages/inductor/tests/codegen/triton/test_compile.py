@@ -120,6 +120,7 @@ def more_bodies() -> list[tuple[KernelBody, Config | None]]:
         (test_kernels.softmax_body(SOFTMAX), looped),
         *((scatter_body(d, "add"), None) for d in (F32, torch.float64, torch.bfloat16, torch.float16, I64, torch.int32)),
         *((scatter_body(I64, mode), None) for mode in ("min", "max", "set")),
+        (scatter_body(torch.bfloat16, "mul"), None),
     ]
 
 

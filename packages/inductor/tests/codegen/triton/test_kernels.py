@@ -142,6 +142,23 @@ def test_scatter_adds_atomically() -> None:
     torch.testing.assert_close(out, torch.zeros(3).index_add(0, index, source.clamp(min=0)))
 
 
+@pytest.mark.parametrize(("mode", "reduce"), [("mul", "prod"), ("min", "amin"), ("max", "amax")])
+@pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.int8])
+def test_scatter_without_an_atomic_takes_turns(mode: str, reduce: str, dtype: torch.dtype) -> None:
+    """Products, NaN-keeping extremes and narrow integers: one program, point by point."""
+    index = torch.tensor([1, 0, 1, 2, 1, 0])
+    source, out = (torch.randn(6) * 3).to(dtype), torch.ones(3, dtype=dtype)
+    if dtype.is_floating_point:
+        source[3] = float("nan")
+    expected = out.clone().scatter_reduce(0, index, source, reduce)
+    axes = make_axes((ex.Int(6),))
+    x = axes[0].symbol
+    at = sc.indirect(sc.load("index", x, I64), ex.Int(3))
+    tensors = {"index": index, "source": source, "out": out}
+    harness.run(harness.make_body(tensors, axes, (), [Store("out", at, sc.load("source", x, dtype), mode=mode)]), tensors)
+    torch.testing.assert_close(out, expected, equal_nan=True)
+
+
 def test_two_outputs_side_by_side() -> None:
     """A horizontally fused body stores twice and loads once."""
     a = torch.randn(130)

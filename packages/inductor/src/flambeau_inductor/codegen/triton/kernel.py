@@ -25,6 +25,7 @@ from .. import tiling
 from ..tiling import Space
 from . import options, reduction
 from .errors import UnsupportedKernel
+from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan, is_inner, plan, values_of
 from .types import HALVES, signature_text, type_text
@@ -64,19 +65,25 @@ class _Generator:
     """The state of generating one kernel."""
 
     def __init__(self, body: KernelBody, config: Config | None) -> None:
+        self.dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
         self.space = tiling.space_of(body)
+        if any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements):
+            if body.inner:
+                raise UnsupportedKernel("a combining store without an atomic, next to a reduction")
+            self.space = tiling.flat_space(body)
         self.plan: Plan = plan(body)
         self.body = evolve(body, statements=tuple(self._on_tiles(s) for s in body.statements))
-        self.dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
         self.storage = {buffer.name: buffer.storage for buffer in body.buffers}
-        self.config = config or self._configure()
+        #: One program takes the points in turn: the stores combine with memory in ways that no atomic does.
+        self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
+        self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
         self.stage = 0
         self.index_bits = 32 if self._fits_32_bits() else 64
         self.arguments, self.pointers = self._name_pointers()
         self.scalar_names = self._name_scalars()
         self.masks = {
             tile.prefix: f"{tile.prefix}mask"
-            for tile in self.space.tiles
+            for tile in () if self.serial else self.space.tiles
             if not (tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0)
         }
         self.emitter = Emitter(
@@ -169,6 +176,8 @@ class _Generator:
             for stage in range(self.plan.count):
                 self._walk(stage)
         body = [*self._header(), *emitter.scopes[0].lines]
+        if self.serial:
+            body = self._in_turn(emitter.scopes[0].lines)
         kind = "poi" if self.space.tile("r") is None else "per" if self.config.persistent else "red"
         entry = name or f"triton_{kind}_{self.body.name}"
         parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
@@ -193,12 +202,7 @@ class _Generator:
         """Program ids, tile indices and masks."""
         wide = ".to(tl.int64)" if self.index_bits == 64 else ""
         tiles = [tile for tile in self.space.tiles if tile.prefix != "r"]
-        lines = [
-            f"{pointer} = {pointer.split('_as_')[0]}.to(tl.pointer_type({type_text(self.dtypes[buffer])}))"
-            for buffer, pointer in self.pointers.items()
-            if pointer not in self.parameters
-        ]
-        lines.append(f"pid = tl.program_id(0){wide}")
+        lines = [*self._casts(), f"pid = tl.program_id(0){wide}"]
         numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}
         programs = {"x": "pid"}
         if len(tiles) == 2:
@@ -212,6 +216,31 @@ class _Generator:
         looped = "r" if not self.config.persistent else ""
         lines += [f"{mask} = {p}i < {numels[p]}" for p, mask in self.masks.items() if p != looped]
         return lines
+
+    def _in_turn(self, lines: list[str]) -> list[str]:
+        """A loop over all points in one program; the barrier lets each see what those before it wrote."""
+        head: list[str] = []
+        numel = self._numel(self.space.tiles[0], head)
+        wide = ".to(tl.int64)" if self.index_bits == 64 else ""
+        at = f"xi = point + tl.arange(0, XBLOCK){wide}"
+        return [*self._casts(), *head, f"for point in range(0, {numel}):", *("    " + text for text in [at, *lines, "tl.debug_barrier()"])]
+
+    def _casts(self) -> list[str]:
+        """Pointers of buffers that share an argument of another dtype."""
+        return [
+            f"{pointer} = {pointer.split('_as_')[0]}.to(tl.pointer_type({type_text(self.dtypes[buffer])}))"
+            for buffer, pointer in self.pointers.items()
+            if pointer not in self.parameters
+        ]
+
+    def _needs_turns(self, statement: Store) -> bool:
+        """Whether a combining store has no atomic (or one that would lose a NaN)."""
+        dtype, mode = self.dtypes[statement.buffer], statement.mode
+        if mode == "set":
+            return False
+        if mode == "add":
+            return dtype.itemsize < 4 and dtype not in HALVES
+        return mode not in ("min", "max") or dtype.is_floating_point or dtype.itemsize < 4
 
     def _numel(self, tile: tiling.Tile, lines: list[str]) -> str:
         if tile.numel.is_int:
@@ -302,14 +331,20 @@ class _Generator:
         emitter.line(text, dims if dims else NO_DIMS)
 
     def _atomic(self, statement: Store, pointer: str, value: Value, dims: Dims, mask: str) -> str:
-        dtype = self.dtypes[statement.buffer]
-        narrow = dtype.itemsize < 4 and not (dtype in HALVES and statement.mode == "add")
-        ordered = statement.mode == "add" or (statement.mode in ("min", "max") and not dtype.is_floating_point)
-        if narrow or not ordered or dtype is torch.bool:
-            raise UnsupportedKernel(f"no atomic {statement.mode} on {dtype}")
         whole = self.emitter.broadcast(value.text, value.dims, dims)
-        mask = f", mask={mask}" if mask else ""
-        return f"tl.atomic_{statement.mode}({pointer}, {whole}{mask}, sem='relaxed')"
+        if not self.serial:
+            mask = f", mask={mask}" if mask else ""
+            return f"tl.atomic_{statement.mode}({pointer}, {whole}{mask}, sem='relaxed')"
+        before = self.emitter.define(f"tl.load({pointer}{', ' + mask if mask else ''})", dims, value.dtype)
+        name = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}[statement.mode]
+        dtype = torch.float32 if value.dtype in HALVES else value.dtype
+        parts = [self.emitter.convert(v, dtype) for v in (before, evolve(value, text=whole, dims=dims))]
+        if dtype is torch.bool:
+            combined = f"({parts[0].text} {'|' if name in ('add', 'maximum') else '&'} {parts[1].text})"
+        else:
+            combined = op_text(Operation(name, [v.text for v in parts], [dtype, dtype], dtype, self.emitter.need))
+        result = self.emitter.convert(self.emitter.define(combined, dims, dtype), value.dtype)
+        return f"tl.store({pointer}, {result.text}{', ' + mask if mask else ''})"
 
     # -- the call --------------------------------------------------------------------------------------------------------
 
@@ -336,7 +371,7 @@ class _Generator:
 
     def _programs(self) -> Expr:
         total: Expr = ONE
-        for tile in self.space.tiles:
+        for tile in () if self.serial else self.space.tiles:
             if tile.prefix != "r":
                 block = self.config.blocks[tile.prefix]
                 total = total * ((tile.numel + (block - 1)) // block)

@@ -76,7 +76,7 @@ def _reduction(space: tiling.Space, contiguous: bool, rows_kept: int, looped_onl
         return _persistent(rows, width, contiguous)
     if not contiguous:
         # Threads side by side read neighbouring rows; each walks down its own column.
-        x_block = min(64, next_power_of_two(rows))
+        x_block = min(64 if rows >= 64 * _MULTIPROCESSORS else 32, next_power_of_two(rows))
         r_block = min(width, max(1, 2048 // x_block))
         return Config({"x": x_block, "r": r_block}, _warps(x_block * r_block, 256))
     x_block = 1 if rows < 4 * _WANTED_PROGRAMS or columns >= 2048 else 2
@@ -87,7 +87,8 @@ def _reduction(space: tiling.Space, contiguous: bool, rows_kept: int, looped_onl
 def _persistent(rows: int, width: int, contiguous: bool) -> Config:
     target = 1024 if contiguous else 2048
     x_block = max(1, min(target // width, next_power_of_two(rows), 64))
-    while x_block > 1 and rows < x_block * _WANTED_PROGRAMS:
+    # Fewer rows a program keep the machine full; down a column, neighbouring lanes must read neighbouring columns.
+    while x_block > (1 if contiguous else 16) and rows < x_block * _WANTED_PROGRAMS:
         x_block //= 2
     return Config({"x": x_block, "r": width}, _warps(x_block * width, 512 if width > 2048 else 256), persistent=True)
 

@@ -59,8 +59,9 @@ def _block_value(emitter: Emitter, statement: Reduce | ScanStep) -> Value:
     value = emitter.emit(statement.value)
     value = emitter.convert(value, dtype)
     text = emitter.broadcast(value.text, value.dims, BLOCK)
-    if "r" in emitter.masks:
-        text = f"tl.where({emitter.masks['r']}, {text}, {literal(identity(statement.kind, dtype), dtype)})"
+    if "r" not in emitter.masks:
+        return value if value.dims == BLOCK else emitter.define(text, BLOCK, dtype)
+    text = f"tl.where({emitter.masks['r']}, {text}, {literal(identity(statement.kind, dtype), dtype)})"
     return emitter.define(text, BLOCK, dtype)
 
 
@@ -135,7 +136,8 @@ def _collapse(emitter: Emitter, statement: Reduce, names: tuple[str, ...], dtype
         lines.append(f"{name} = tl.reduce({whole}, 1, {emitter.need(_COMBINE[kind])})[:, None]")
     if statement.dtype is torch.bool:
         lines.append(f"{name} = {name} != 0")
-    else:
+    elif statement.dtype is not dtype or dtype.itemsize < 4:
+        # tl.sum widens narrow integers.
         lines.append(f"{name} = {name}.to({type_text(statement.dtype)})")
     return Value(name, ROW, statement.dtype)
 
