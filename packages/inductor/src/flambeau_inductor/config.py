@@ -44,6 +44,9 @@ class Config:
     deterministic: bool = _option(False, "never use an algorithm whose result depends on thread timing")
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")
+    cpu_backend: str = _option(
+        "cpp", "the language of CPU kernels; 'triton' runs them under Triton's interpreter", choices=("cpp", "triton")
+    )
     verify: bool = _option(False, "check the IR between stages", key=False)
     dump: str = _option("", "a folder that receives the text of every stage", key=False)
 

@@ -61,6 +61,11 @@ class Builder:
         """The current node's result shape."""
         return self.exprs(self.out.shape)
 
+    def may_loop(self, device: torch.device) -> bool:
+        """Whether kernels may be generated for ``device``."""
+        config = self.context.config
+        return config.cpp_kernels if device.type == "cpu" else config.triton_kernels
+
     # Names.
 
     def new_name(self) -> str:
@@ -320,19 +325,17 @@ class Builder:
 
     def wanted_strides(self, val: torch.Tensor) -> Sizes | None:
         """The strides of a fake tensor as dense strides in the same order; None where row-major is it or it is not dense."""
-        if not val.dim() or not all(isinstance(n, int) for n in (*val.shape, *val.stride())):
-            strides = self.exprs(val.stride())
-            sizes = self.exprs(val.shape)
-            order = sorted(range(val.dim()), key=lambda d: (-hint(strides[d]), d))
-            dense = strides_in_order(sizes, order)
-            return dense if dense != contiguous_strides(sizes) and dense == strides else None
-        if val.is_contiguous() or val.numel() == 0:
+        strides, sizes = self.exprs(val.stride()), self.exprs(val.shape)
+        if any(size is ZERO for size in sizes):
             return None
-        order = sorted(range(val.dim()), key=lambda d: (-val.stride(d), d))
-        dense = strides_in_order(self.exprs(val.shape), order)
-        actual = self.exprs(val.stride())
-        same = all(a is b or n == 1 for a, b, n in zip(dense, actual, val.shape, strict=True))
-        return actual if same else None
+        order = sorted(range(val.dim()), key=lambda d: (-hint(strides[d]), d))
+
+        def agrees(dense: Sizes) -> bool:
+            return all(a is b or n is ONE for a, b, n in zip(dense, strides, sizes, strict=True))
+
+        if agrees(contiguous_strides(sizes)) or not agrees(strides_in_order(sizes, order)):
+            return None
+        return strides
 
     def note_symbols(self, *found: Expr) -> None:
         """These symbols have values from here on."""

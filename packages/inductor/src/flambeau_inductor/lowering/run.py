@@ -20,7 +20,7 @@ from ..expr import ZERO, Expr, SymbolTable, free_symbols
 from ..ir import scalar as sc
 from ..ir.graph import ConstantInput, Graph, Input, ScalarInput, TensorInput
 from ..ir.layout import Buffer, Layout, Ref
-from ..ir.loops import Operation, Pointwise, make_axes, written
+from ..ir.loops import Extern, Operation, Pointwise, make_axes, written
 from ..ir.scalar import Scalar
 from ..ir.verify import reads_of, verify
 from ..log import LOWERED, logger
@@ -124,19 +124,25 @@ class _Lowering:
         raise UnsupportedGraphError(f"input {node.name} is a {type(val).__name__}")
 
     def _attribute(self, node: fx.Node) -> Any:
+        name = str(node.target)
+        known = next((c for c in self.constants if c.buffer.name == name), None)
+        if known is not None:
+            return TensorValue.of_ref(Ref.whole(known.buffer))
         found: Any = self.gm
-        for part in str(node.target).split("."):
+        for part in name.split("."):
             found = getattr(found, part)
         if not isinstance(found, torch.Tensor):
             return found
-        if found.dim() == 0 and found.device.type == "cpu" and type(found) is torch.Tensor and not found.is_complex():
+        inline = self.builder.may_loop(found.device)
+        if inline and found.dim() == 0 and found.device.type == "cpu" and type(found) is torch.Tensor and not found.is_complex():
             value = found.item()
             dtype = found.dtype
             b = self.builder
             return b.lazy((), dtype, found.device, lambda index: b.constant(value, dtype))
         b = self.builder
         layout = Layout(b.exprs(found.shape), b.exprs(found.stride()), b.expr(found.storage_offset()), found.dtype, found.device)
-        buffer = Buffer(node.name, layout)
+        # Known by its attribute name: that is how the tensor is found again when the artifact is loaded.
+        buffer = Buffer(name, layout)
         b.buffers[buffer.name] = buffer
         self.constants.append(ConstantInput(buffer, found))
         return TensorValue.of_ref(Ref.whole(buffer))
@@ -178,11 +184,16 @@ class _Lowering:
     def _lower(self, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         rule = rule_for(target)
         mark = len(self.builder.operations)
+        reason = "no rule"
         if rule is not None:
-            reason = _unsupported(args, node.meta.get("val"))
-            if reason is None:
+            val = node.meta.get("val")
+            reason = _unsupported(args, val) or ""
+            if not reason:
                 try:
-                    return rule(self.builder, *args, **kwargs)
+                    result = rule(self.builder, *args, **kwargs)
+                    if self._allowed(result, mark):
+                        return result
+                    reason = "kernels are switched off"
                 except Decline as decline:
                     reason = str(decline)
                 except FlambeauInductorError:
@@ -190,9 +201,14 @@ class _Lowering:
                 except Exception as error:
                     raise LoweringError(f"{target}: {type(error).__name__}: {error}") from error
                 del self.builder.operations[mark:]
-        else:
-            reason = "no rule"
         return call_library(self.builder, node, target, args, kwargs, reason)
+
+    def _allowed(self, result: Any, mark: int) -> bool:
+        """Whether kernels may be generated for ``result``; where they may not, only free views of memory are."""
+        tensors = _tensors(list(result) if isinstance(result, tuple) else result)
+        if all(self.builder.may_loop(t.device) for t in tensors):
+            return True
+        return len(self.builder.operations) == mark and all(t.known_ref() is not None for t in tensors)
 
     def _settle(self, node: fx.Node, result: Any) -> None:
         """Remember the layout eager gives, and store what would cost too much to compute once per user."""
@@ -274,6 +290,12 @@ class _Lowering:
             layout = self._input_layout(target)
             storage = renamed.get(target.name, target.name)
             buffer = b.new_buffer(layout, storage=storage)
+            if not b.may_loop(layout.device):
+                window = Ref(storage, layout.sizes, layout.strides, ZERO, layout.dtype, layout.device)
+                given = (window, b.ref(value))
+                b.operations.append(Extern(aten.copy_.default, given, {}, (buffer,), (0,), (), "write-back", b.origins))
+                renamed[target.name] = buffer.name
+                continue
             body = _broadcast(value, layout)
             b.operations.append(Pointwise(buffer, make_axes(layout.sizes), b.convert(body, layout.dtype), b.origins))
             renamed[target.name] = buffer.name

@@ -64,6 +64,8 @@ def _item(g: Builder, node: fx.Node, source: TensorValue, val: Any) -> Any:
     ref = g.ref(source)
     if isinstance(val, torch.SymInt | torch.SymBool):
         e = g.expr(val)
+        if e.is_int:
+            return e
         if e.is_symbol:
             g.known_symbols.add(e.name)
             g.operations.append(ReadItem(e.name, e, ref, source.dtype, g.origins))

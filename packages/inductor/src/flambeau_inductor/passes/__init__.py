@@ -1,0 +1,1 @@
+"""Rewrites of the FX graph before lowering. ``order.py`` lists them, ``runner.py`` runs them."""

@@ -1,0 +1,67 @@
+"""Runs graph passes: names, times, checks and dumps each one.
+
+In: a ``GraphModule`` and an ordered list of passes. Out: a rewritten copy; the caller's graph stays as it was. A pass is a function
+``(GraphModule) -> bool`` that edits the graph in place, keeps it valid, and says whether it changed anything. Passes never
+print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import field, frozen
+from torch import fx
+
+from ..context import CompileContext
+from ..errors import FlambeauInductorError, VerifyError
+from ..log import PASS_DONE, logger
+
+
+@frozen
+class Pass:
+    """A named rewrite. ``run`` edits the graph in place and answers whether anything changed."""
+
+    name: str
+    run: Callable[[fx.GraphModule], bool] = field(repr=False)
+
+
+def run_passes(gm: fx.GraphModule, passes: Sequence[Pass], context: CompileContext) -> fx.GraphModule:
+    """``gm`` after all ``passes``, in order; ``gm`` itself when none changed anything."""
+    work = _copy(gm)
+    changed_any = False
+    for item in passes:
+        with context.stage(f"pass {item.name}"):
+            try:
+                changed = item.run(work)
+            except FlambeauInductorError as error:
+                error.add_context(f"running pass {item.name}")
+                raise
+        changed_any = changed_any or changed
+        if changed:
+            _check(work, item.name)
+            context.dump(f"pass_{item.name}", str(work.graph))
+        logger.debug(PASS_DONE, name=item.name, changed=changed)
+    return work if changed_any else gm
+
+
+def _copy(gm: fx.GraphModule) -> fx.GraphModule:
+    """A module that shares tensors with ``gm`` and has a graph of its own, ``meta`` included."""
+    graph = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    output = graph.graph_copy(gm.graph, mapping)
+    last = graph.output(output)
+    for old in gm.graph.nodes:
+        if old.op == "output":
+            last.meta = dict(old.meta)
+    return fx.GraphModule(gm, graph)
+
+
+def _check(gm: fx.GraphModule, name: str) -> None:
+    """The rules every pass keeps: a well-formed graph whose nodes carry their fake results."""
+    try:
+        gm.graph.lint()
+    except RuntimeError as error:
+        raise VerifyError(f"pass {name} left a broken graph: {error}") from error
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "call_function") and "val" not in node.meta:
+            raise VerifyError(f"pass {name} left {node} without meta['val']")

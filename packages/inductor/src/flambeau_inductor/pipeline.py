@@ -1,0 +1,49 @@
+"""The stages of a compilation, top to bottom: ``compile_graph(gm, inputs, options) -> Artifact``.
+
+In: a functional ATen graph whose nodes carry ``meta["val"]``. Out: an artifact that ``flambeau_runtime.load`` turns into a callable.
+Read next: ``passes/order.py``, ``lowering/run.py``, ``schedule/plan.py``, ``codegen/``, ``program/build.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flambeau_runtime import Artifact
+from torch import fx
+
+from .config import Config
+from .context import CompileContext
+from .ir.text import graph_text
+from .ir.verify import verify
+from .lowering.run import lower_graph
+from .passes.order import PASSES
+from .passes.runner import run_passes
+from .program.gpu import compile_mixed
+
+
+def compile_graph(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    options: Mapping[str, Any] | Config | None = None,
+    *,
+    context: CompileContext | None = None,
+) -> Artifact:
+    """Compile ``gm`` for its example ``inputs``.
+
+    ``options`` are fields of ``Config`` (laid over the environment's). ``context`` collects seconds per stage and the reasons of
+    library calls. Raises OptionError, UnsupportedGraphError; an InternalError is a fault of ours.
+    """
+    config = options if isinstance(options, Config) else Config.from_environment().with_options(options)
+    context = context or CompileContext(config)
+    with context.stage("passes"):
+        gm = run_passes(gm, PASSES, context)
+    with context.stage("lowering"):
+        graph = lower_graph(gm, inputs, context)
+    if config.verify:
+        verify(graph)
+    if config.dump:
+        context.dump("loops", graph_text(graph))
+    with context.stage("program"):
+        built = compile_mixed(graph, fuse=config.fuse, cpu_backend=config.cpu_backend)
+    return built.artifact
