@@ -20,7 +20,7 @@ from flambeau_runtime.triton_kernels import (  # noqa: E402
 )
 from flambeau_runtime.workers import Pool  # noqa: E402
 
-ADD = '''
+ADD = """
 import triton
 import triton.language as tl
 
@@ -30,7 +30,7 @@ def add(a, b, out, n, XBLOCK: tl.constexpr):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
     m = x < n
     tl.store(out + x, tl.load(a + x, m) + tl.load(b + x, m), m)
-'''
+"""
 SIGNATURE = {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32"}
 
 
@@ -58,9 +58,7 @@ def test_empty_grid_launches_nothing() -> None:
 
 def test_cubins_for_sm_90_come_back_in_order() -> None:
     """Two requests give two cubins (ELF files) that name their kernel."""
-    requests = [
-        CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256}, ("a", "b", "out"), num_warps=w) for w in (2, 4)
-    ]
+    requests = [CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256}, ("a", "b", "out"), num_warps=w) for w in (2, 4)]
     cubins = compile_kernels(requests)
     assert [c.num_warps for c in cubins] == [2, 4]
     assert all(c.binary.startswith(b"\x7fELF") and c.name == "add" and c.arch == 90 for c in cubins)

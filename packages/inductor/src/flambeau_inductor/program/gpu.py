@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
+
 from flambeau_runtime.artifact import Artifact, Launch, Library
 
 from ..codegen import cpp, triton

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+
 from flambeau_inductor.codegen.triton import Config, generated, kernel_text, translation_unit
 from flambeau_inductor.expr import Expr, evaluate
 from flambeau_inductor.ir.kernel import KernelBody, Statement
@@ -49,7 +50,9 @@ def run(
     """Run ``body`` on ``tensors`` (by buffer name), sizes and parameters in ``values``; the source that was run."""
     values = values or {}
     kernel = generated(kernel_text(body, config=config))
-    args = launch_arguments(kernel.meta, [tensors[name] for name in kernel.buffers], [values[s] for s in kernel.scalars])
+    args = launch_arguments(
+        kernel.meta, [tensors[name] for name in kernel.buffers], [values[s] for s in kernel.scalars]
+    )
     extent = evaluate(kernel.extent, lambda s: int(values[s]))
     source = translation_unit([kernel])
     try:

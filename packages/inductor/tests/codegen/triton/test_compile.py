@@ -10,6 +10,7 @@ pytest.importorskip("triton")
 import harness  # noqa: E402
 import test_kernels  # noqa: E402
 import test_ops  # noqa: E402
+
 from flambeau_inductor import expr as ex  # noqa: E402
 from flambeau_inductor.codegen.triton import Config  # noqa: E402
 from flambeau_inductor.ir import scalar as sc  # noqa: E402
@@ -63,7 +64,11 @@ def scatter_body(dtype: torch.dtype, mode: str) -> KernelBody:
     axes = make_axes((ex.Int(600),))
     x = axes[0].symbol
     at = sc.indirect(sc.load("index", x, I64), ex.Int(30))
-    tensors = {"index": torch.empty(600, dtype=I64), "source": torch.empty(600, dtype=dtype), "out": torch.empty(30, dtype=dtype)}
+    tensors = {
+        "index": torch.empty(600, dtype=I64),
+        "source": torch.empty(600, dtype=dtype),
+        "out": torch.empty(30, dtype=dtype),
+    }
     return harness.make_body(tensors, axes, (), [Store("out", at, sc.load("source", x, dtype), mode=mode)])
 
 
@@ -85,7 +90,9 @@ def transpose_body() -> KernelBody:
     i, j = (axis.symbol for axis in axes)
     size = axes[1].size
     buffers = tuple(harness.buffer(n, torch.empty(50)) for n in ("a", "out"))
-    return KernelBody("test", axes, (), (Store("out", i * size + j, sc.load("a", j * 50 + i, F32)),), buffers, (size,), harness.CPU)
+    return KernelBody(
+        "test", axes, (), (Store("out", i * size + j, sc.load("a", j * 50 + i, F32)),), buffers, (size,), harness.CPU
+    )
 
 
 SOFTMAX = {"a": torch.empty(5, 50), "out": torch.empty(5, 50)}
@@ -118,7 +125,10 @@ def more_bodies() -> list[tuple[KernelBody, Config | None]]:
         (reductions_body(BOOL, ["any", "all"]), persistent),
         (scans_body(), persistent),
         (test_kernels.softmax_body(SOFTMAX), looped),
-        *((scatter_body(d, "add"), None) for d in (F32, torch.float64, torch.bfloat16, torch.float16, I64, torch.int32)),
+        *(
+            (scatter_body(d, "add"), None)
+            for d in (F32, torch.float64, torch.bfloat16, torch.float16, I64, torch.int32)
+        ),
         *((scatter_body(I64, mode), None) for mode in ("min", "max", "set")),
         (scatter_body(torch.bfloat16, "mul"), None),
     ]

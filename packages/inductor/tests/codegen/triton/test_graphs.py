@@ -11,12 +11,13 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
 from flambeau_inductor.decompositions import decompositions  # noqa: E402
 from flambeau_inductor.lowering.run import lower_graph  # noqa: E402
 from flambeau_inductor.program.gpu import compile_mixed  # noqa: E402
 from flambeau_runtime import load  # noqa: E402
 from flambeau_runtime.artifact import Artifact  # noqa: E402
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 
 def traced(function: Callable[..., Any], inputs: list[torch.Tensor], dynamic: bool = False) -> torch.fx.GraphModule:
@@ -26,14 +27,22 @@ def traced(function: Callable[..., Any], inputs: list[torch.Tensor], dynamic: bo
     return gm
 
 
-def compiled(function: Callable[..., Any], inputs: list[torch.Tensor], dynamic: bool = False) -> tuple[Callable[..., Any], Artifact]:
+def compiled(
+    function: Callable[..., Any], inputs: list[torch.Tensor], dynamic: bool = False
+) -> tuple[Callable[..., Any], Artifact]:
     gm = traced(function, inputs, dynamic)
     fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     built = compile_mixed(lower_graph(gm, fakes), cpu_backend="triton")
     return load(built.artifact, constants=built.constants, executor="python"), built.artifact
 
 
-def check(function: Callable[..., Any], *inputs: torch.Tensor, dynamic: bool = False, kernels: bool = True, tolerance: float | None = None) -> Artifact:
+def check(
+    function: Callable[..., Any],
+    *inputs: torch.Tensor,
+    dynamic: bool = False,
+    kernels: bool = True,
+    tolerance: float | None = None,
+) -> Artifact:
     """Compile, run, compare with eager."""
     run, artifact = compiled(function, list(inputs), dynamic)
     expected = function(*[t.clone() for t in inputs])
@@ -82,13 +91,19 @@ GRAPHS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "gather": (lambda a, i: a.gather(1, i), [r(4, 9), torch.randint(0, 9, (4, 5))]),
     "index_put": (lambda a, i, v: a.index_put((i,), v, accumulate=True), [r(6, 4), torch.tensor([0, 5, 0]), r(3, 4)]),
     "where_compare": (lambda a, b: torch.where(a > b, a, b.exp()).clamp(-1, 2), [r(40), r(40)]),
-    "integers": (lambda a, b: ((a // 3) % 7 + (b << 1)) ^ a, [torch.randint(-50, 50, (30,)), torch.randint(0, 50, (30,))]),
+    "integers": (
+        lambda a, b: ((a // 3) % 7 + (b << 1)) ^ a,
+        [torch.randint(-50, 50, (30,)), torch.randint(0, 50, (30,))],
+    ),
     "any_all": (lambda a: ((a > 1).any(1), (a > -3).all(1), (a > 0).sum(1)), [r(5, 21)]),
     "full_sum": (lambda a: a.sum(), [r(20, 30)]),
     "broadcast_outer": (lambda a, b: a[:, None] * b[None, :] + 1, [r(20), r(30)]),
     "cross_entropy": (lambda a, t: F.cross_entropy(a, t), [r(6, 20), torch.tensor([3, 0, 19, -100, 7, 7])]),
     "mlp": (lambda x, w, b, v: F.relu(x @ w + b) @ v, [r(5, 8), r(8, 16), r(16), r(16, 4)]),
-    "attention": (lambda q, k, v: (q @ k.transpose(-1, -2) / 4).softmax(-1) @ v, [r(2, 3, 6, 16), r(2, 3, 6, 16), r(2, 3, 6, 16)]),
+    "attention": (
+        lambda q, k, v: (q @ k.transpose(-1, -2) / 4).softmax(-1) @ v,
+        [r(2, 3, 6, 16), r(2, 3, 6, 16), r(2, 3, 6, 16)],
+    ),
 }
 
 
@@ -99,7 +114,21 @@ def test_graph_equals_eager(name: str) -> None:
     check(function, *inputs)
 
 
-@pytest.mark.parametrize("name", ["gelu", "softmax", "log_softmax", "layer_norm", "rms_norm", "embedding", "gather", "cross_entropy", "mlp", "attention"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gelu",
+        "softmax",
+        "log_softmax",
+        "layer_norm",
+        "rms_norm",
+        "embedding",
+        "gather",
+        "cross_entropy",
+        "mlp",
+        "attention",
+    ],
+)
 def test_gradients_equal_eager(name: str) -> None:
     """The function together with its backward, traced as one graph."""
     function, inputs = GRAPHS[name]

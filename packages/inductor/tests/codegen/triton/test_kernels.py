@@ -8,6 +8,7 @@ import torch
 pytest.importorskip("triton")
 
 import harness  # noqa: E402
+
 from flambeau_inductor import expr as ex  # noqa: E402
 from flambeau_inductor.codegen.triton import Config, UnsupportedKernel, kernel_text, unsupported  # noqa: E402
 from flambeau_inductor.ir import scalar as sc  # noqa: E402
@@ -62,7 +63,15 @@ def test_symbolic_size() -> None:
     for size in (7, 200):
         a, out = torch.randn(size, 3), torch.empty(3, size)
         body = harness.make_body({}, axes, (), [Store("out", j * n + i, sc.load("a", i * 3 + j, F32))], [n])
-        body = KernelBody("test", body.outer, (), body.statements, tuple(harness.buffer(k, t) for k, t in (("a", a), ("out", out))), (n,), harness.CPU)
+        body = KernelBody(
+            "test",
+            body.outer,
+            (),
+            body.statements,
+            tuple(harness.buffer(k, t) for k, t in (("a", a), ("out", out))),
+            (n,),
+            harness.CPU,
+        )
         sources.add(harness.run(body, {"a": a, "out": out}, {n: size}))
         assert torch.equal(out, a.t())
     assert len(sources) == 1
@@ -155,7 +164,9 @@ def test_scatter_without_an_atomic_takes_turns(mode: str, reduce: str, dtype: to
     x = axes[0].symbol
     at = sc.indirect(sc.load("index", x, I64), ex.Int(3))
     tensors = {"index": index, "source": source, "out": out}
-    harness.run(harness.make_body(tensors, axes, (), [Store("out", at, sc.load("source", x, dtype), mode=mode)]), tensors)
+    harness.run(
+        harness.make_body(tensors, axes, (), [Store("out", at, sc.load("source", x, dtype), mode=mode)]), tensors
+    )
     torch.testing.assert_close(out, expected, equal_nan=True)
 
 
@@ -294,9 +305,17 @@ def test_scan_equals_eager(kind: str, config: Config) -> None:
     """Running values, carried from block to block; a NaN stays."""
     a = torch.rand(5, 50) + 0.5
     a[2, 20] = float("nan")
-    eager = {"sum": torch.cumsum, "prod": torch.cumprod, "max": lambda t, d: torch.cummax(t, d).values, "logaddexp": torch.logcumsumexp}
+    eager = {
+        "sum": torch.cumsum,
+        "prod": torch.cumprod,
+        "max": lambda t, d: torch.cummax(t, d).values,
+        "logaddexp": torch.logcumsumexp,
+    }
     outer, inner, at = rows()
-    statements = [ScanStep("run", kind, sc.load("a", at, F32), F32), Store("out", at, sc.reduced("run", F32), level="inner")]
+    statements = [
+        ScanStep("run", kind, sc.load("a", at, F32), F32),
+        Store("out", at, sc.reduced("run", F32), level="inner"),
+    ]
     tensors = {"a": a, "out": torch.empty(5, 50)}
     harness.run(harness.make_body(tensors, outer, inner, statements), tensors, config=config)
     torch.testing.assert_close(tensors["out"], eager[kind](a, 1), equal_nan=True)
@@ -328,7 +347,10 @@ def test_empty_reduction_gives_the_identity() -> None:
     """A sum over nothing is zero."""
     a, out = torch.empty(3, 0), torch.full((3,), 7.0)
     outer, inner = make_axes((ex.Int(3),)), make_axes((ex.Int(0),), "r")
-    statements = [Reduce("s", "sum", sc.load("a", outer[0].symbol, F32), F32), Store("out", outer[0].symbol, sc.reduced("s", F32))]
+    statements = [
+        Reduce("s", "sum", sc.load("a", outer[0].symbol, F32), F32),
+        Store("out", outer[0].symbol, sc.reduced("s", F32)),
+    ]
     harness.run(harness.make_body({"a": a, "out": out}, outer, inner, statements), {"a": a, "out": out})
     assert torch.equal(out, torch.zeros(3))
 

@@ -8,13 +8,32 @@ import torch
 pytest.importorskip("triton")
 
 import harness  # noqa: E402
+
 from flambeau_inductor.codegen.triton.ops import op_names  # noqa: E402
 from flambeau_inductor.ir import scalar  # noqa: E402
 from flambeau_inductor.ir.kernel import Store  # noqa: E402
 from flambeau_inductor.ir.loops import make_axes  # noqa: E402
 from flambeau_inductor.ops.table import names, scalar_op  # noqa: E402
 
-FLOATS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5, 2.5, 3.0, -7.25, 88.0, -90.0, 1e-30, float("inf"), -float("inf"), float("nan")]
+FLOATS = [
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    1.0,
+    -1.0,
+    1.5,
+    -1.5,
+    2.5,
+    3.0,
+    -7.25,
+    88.0,
+    -90.0,
+    1e-30,
+    float("inf"),
+    -float("inf"),
+    float("nan"),
+]
 INTEGERS = [0, 1, -1, 2, 3, -3, 7, -8, 63, 100]
 SEPARATE = ("to_dtype", "bitcast", "check_bounds", "where", "fma")
 EXACT_DIVISION = ("floordiv", "truncdiv", "remainder", "fmod")
@@ -76,14 +95,27 @@ def test_op_equals_its_reference(name: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out, expected, rtol=tolerance, atol=0, equal_nan=True, msg=lambda m: f"{m}\n{source}")
 
 
-DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+]
 
 
 @pytest.mark.parametrize("source", DTYPES, ids=str)
 @pytest.mark.parametrize("target", DTYPES, ids=str)
 def test_conversions_round_as_eager(source: torch.dtype, target: torch.dtype) -> None:
     """Tensor.to between every pair of dtypes."""
-    values = [0.0, 1.0, 0.1, 2.7, 100.0, 1.00390625, 1.01171875, 65504.0] if source.is_floating_point else [0, 1, 2, 100, 127]
+    values = (
+        [0.0, 1.0, 0.1, 2.7, 100.0, 1.00390625, 1.01171875, 65504.0]
+        if source.is_floating_point
+        else [0, 1, 2, 100, 127]
+    )
     if source.is_floating_point and (target.is_floating_point or target is torch.bool):
         values += [float("inf"), float("nan"), -3.3e38, 1e-40, -0.1]
     elif target is torch.uint8:

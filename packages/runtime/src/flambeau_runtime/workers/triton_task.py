@@ -89,7 +89,7 @@ def import_interpreter() -> None:
     before = os.environ.get(INTERPRET_VARIABLE)
     os.environ[INTERPRET_VARIABLE] = "1"
     try:
-        import triton  # noqa: F401
+        import triton
         import triton.language  # noqa: F401
     finally:
         _restore(before)

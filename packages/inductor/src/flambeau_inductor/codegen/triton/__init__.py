@@ -5,4 +5,14 @@ from .kernel import KernelText, kernel_text
 from .module import FLAGS, generate, generated, translation_unit, unsupported
 from .options import Config
 
-__all__ = ["FLAGS", "Config", "KernelText", "UnsupportedKernel", "generate", "generated", "kernel_text", "translation_unit", "unsupported"]
+__all__ = [
+    "FLAGS",
+    "Config",
+    "KernelText",
+    "UnsupportedKernel",
+    "generate",
+    "generated",
+    "kernel_text",
+    "translation_unit",
+    "unsupported",
+]

@@ -36,35 +36,52 @@ def helper_sources(names: Iterable[str]) -> list[str]:
 
 
 # Integer division towards minus infinity; Triton's own truncates.
-_helper("floordiv_int", """
+_helper(
+    "floordiv_int",
+    """
 def floordiv_int(a, b):
     q = a // b
     r = a - q * b
     return tl.where((r != 0) & ((r < 0) != (b < 0)), q - 1, q)
-""")
-_helper("remainder_int", """
+""",
+)
+_helper(
+    "remainder_int",
+    """
 def remainder_int(a, b):
     r = a % b
     return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
-""")
-_helper("remainder_float", """
+""",
+)
+_helper(
+    "remainder_float",
+    """
 def remainder_float(a, b):
     r = libdevice.fmod(a, b)
     return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
-""")
-_helper("divide", """
+""",
+)
+_helper(
+    "divide",
+    """
 def divide(a, b):
     if a.dtype == tl.float64:
         return a / b
     else:
         return tl.div_rn(a, b)
-""")
-_helper("truncate", """
+""",
+)
+_helper(
+    "truncate",
+    """
 def truncate(a):
     return tl.where(a < 0, tl.ceil(a), tl.floor(a))
-""")
+""",
+)
 # As eager: exact where the quotient is representable, minus zero and division by zero kept.
-_helper("floordiv_float", """
+_helper(
+    "floordiv_float",
+    """
 def floordiv_float(a, b):
     m = libdevice.fmod(a, b)
     q = divide(a - m, b)
@@ -74,27 +91,40 @@ def floordiv_float(a, b):
     ratio = divide(a, b)
     f = tl.where(q == 0, ratio * 0.0, f)
     return tl.where(b == 0, ratio, f)
-""", "divide")
-_helper("shift_left", """
+""",
+    "divide",
+)
+_helper(
+    "shift_left",
+    """
 def shift_left(a, b, WIDTH: tl.constexpr):
     valid = (b >= 0) & (b < WIDTH)
     amount = tl.where(valid, b, tl.zeros_like(b))
     shifted = a << amount
     return tl.where(valid, shifted, tl.zeros_like(shifted))
-""")
-_helper("shift_right_signed", """
+""",
+)
+_helper(
+    "shift_right_signed",
+    """
 def shift_right_signed(a, b, WIDTH: tl.constexpr):
     valid = (b >= 0) & (b < WIDTH)
     return a >> tl.where(valid, b, tl.zeros_like(b) + (WIDTH - 1))
-""")
-_helper("shift_right_unsigned", """
+""",
+)
+_helper(
+    "shift_right_unsigned",
+    """
 def shift_right_unsigned(a, b, WIDTH: tl.constexpr):
     valid = (b >= 0) & (b < WIDTH)
     amount = tl.where(valid, b, tl.zeros_like(b))
     shifted = a >> amount
     return tl.where(valid, shifted, tl.zeros_like(shifted))
-""")
-_helper("power_unsigned", """
+""",
+)
+_helper(
+    "power_unsigned",
+    """
 def power_unsigned(a, b, WIDTH: tl.constexpr):
     result = tl.zeros_like(a) + 1
     base = a
@@ -104,9 +134,12 @@ def power_unsigned(a, b, WIDTH: tl.constexpr):
         base = base * base
         rest = rest >> 1
     return result
-""")
+""",
+)
 # A negative exponent gives 0, except for the bases 1 and -1, as in eager.
-_helper("power_int", """
+_helper(
+    "power_int",
+    """
 def power_int(a, b, WIDTH: tl.constexpr):
     one = tl.zeros_like(a) + 1
     result = one
@@ -119,13 +152,20 @@ def power_int(a, b, WIDTH: tl.constexpr):
     odd = (b & 1) != 0
     reciprocal = tl.where(a == 1, one, tl.where(a == -1, tl.where(odd, a, one), one - one))
     return tl.where(b < 0, reciprocal, result)
-""")
-_helper("sigmoid", """
+""",
+)
+_helper(
+    "sigmoid",
+    """
 def sigmoid(a):
     return divide(tl.full([], 1.0, a.dtype), 1.0 + libdevice.exp(a * -1.0))
-""", "divide")
+""",
+    "divide",
+)
 # Reflection below zero, recurrence up to ten, then the asymptotic series.
-_helper("digamma", """
+_helper(
+    "digamma",
+    """
 def digamma(a):
     x = a.to(tl.float64)
     reflected = x < 0
@@ -146,47 +186,75 @@ def digamma(a):
     result = tl.where(reflected & (fraction == 0), float('nan'), result)
     result = tl.where(x == 0, tl.where(libdevice.copysign(x * 0.0 + 1.0, x) < 0, float('inf'), -float('inf')), result)
     return result.to(a.dtype)
-""", "truncate")
+""",
+    "truncate",
+)
 # NaN wins over every number.
-_helper("maximum", """
+_helper(
+    "maximum",
+    """
 def maximum(a, b):
     return tl.where((a > b) | (a != a), a, b)
-""")
-_helper("minimum", """
+""",
+)
+_helper(
+    "minimum",
+    """
 def minimum(a, b):
     return tl.where((a < b) | (a != a), a, b)
-""")
-_helper("product", """
+""",
+)
+_helper(
+    "product",
+    """
 def product(a, b):
     return a * b
-""")
-_helper("total", """
+""",
+)
+_helper(
+    "total",
+    """
 def total(a, b):
     return a + b
-""")
-_helper("exclusive_or", """
+""",
+)
+_helper(
+    "exclusive_or",
+    """
 def exclusive_or(a, b):
     return a ^ b
-""")
-_helper("logaddexp", """
+""",
+)
+_helper(
+    "logaddexp",
+    """
 def logaddexp(a, b):
     high = maximum(a, b)
     low = minimum(a, b)
     same = (high == low) & (tl.abs(high) == float('inf'))
     return tl.where(same, high, high + libdevice.log1p(libdevice.exp(low - high)))
-""", "maximum", "minimum")
+""",
+    "maximum",
+    "minimum",
+)
 # (value, position) pairs: NaN is the extreme, the smaller position wins a tie.
-_helper("argmax", """
+_helper(
+    "argmax",
+    """
 def argmax(a, i, b, j):
     a_nan = a != a
     b_nan = b != b
     first = (a > b) | (a_nan & (b_nan == 0)) | (((a == b) | (a_nan & b_nan)) & (i < j))
     return tl.where(first, a, b), tl.where(first, i, j)
-""")
-_helper("argmin", """
+""",
+)
+_helper(
+    "argmin",
+    """
 def argmin(a, i, b, j):
     a_nan = a != a
     b_nan = b != b
     first = (a < b) | (a_nan & (b_nan == 0)) | (((a == b) | (a_nan & b_nan)) & (i < j))
     return tl.where(first, a, b), tl.where(first, i, j)
-""")
+""",
+)

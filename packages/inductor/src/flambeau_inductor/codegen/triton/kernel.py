@@ -22,7 +22,6 @@ from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.scalar import Scalar, loads, substitute, walk
 from .. import tiling
-from ..tiling import Space
 from . import options, reduction
 from .errors import UnsupportedKernel
 from .ops import Operation, op_text
@@ -83,8 +82,10 @@ class _Generator:
         self.scalar_names = self._name_scalars()
         self.masks = {
             tile.prefix: f"{tile.prefix}mask"
-            for tile in () if self.serial else self.space.tiles
-            if not (tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0)
+            for tile in (() if self.serial else self.space.tiles)
+            if not (
+                tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0
+            )
         }
         self.emitter = Emitter(
             self.space, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
@@ -115,7 +116,14 @@ class _Generator:
                 along_r += ex.coefficient(index, r.symbol) is ONE
                 along_x += ex.coefficient(index, x.symbol) is ONE and r.symbol in ex.free_symbols(index)
             contiguous = along_r >= along_x
-            rows = len({n.buffer for s in self.body.statements for n in loads(*values_of(s)) if r.symbol in ex.free_symbols(n.index)})
+            rows = len(
+                {
+                    n.buffer
+                    for s in self.body.statements
+                    for n in loads(*values_of(s))
+                    if r.symbol in ex.free_symbols(n.index)
+                }
+            )
         return options.choose(self.space, widest, contiguous or scans, rows, False)
 
     def _fits_32_bits(self) -> bool:
@@ -223,7 +231,12 @@ class _Generator:
         numel = self._numel(self.space.tiles[0], head)
         wide = ".to(tl.int64)" if self.index_bits == 64 else ""
         at = f"xi = point + tl.arange(0, XBLOCK){wide}"
-        return [*self._casts(), *head, f"for point in range(0, {numel}):", *("    " + text for text in [at, *lines, "tl.debug_barrier()"])]
+        return [
+            *self._casts(),
+            *head,
+            f"for point in range(0, {numel}):",
+            *("    " + text for text in [at, *lines, "tl.debug_barrier()"]),
+        ]
 
     def _casts(self) -> list[str]:
         """Pointers of buffers that share an argument of another dtype."""
@@ -350,13 +363,15 @@ class _Generator:
 
     def _signature(self) -> dict[str, str]:
         signature = {name: "*" + signature_text(dtype) for name, dtype in self.parameters.items()}
-        parameters = {n.args[0]: n.dtype for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "parameter"}
+        parameters = {
+            n.args[0]: n.dtype for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "parameter"
+        }
         for scalar in self.body.scalars:
             if isinstance(scalar, str):
                 floating = parameters.get(scalar, torch.float64).is_floating_point
                 signature[self.scalar_names[scalar]] = "fp64" if floating else "i64"
             else:
-                small = -_INT32 <= scalar.lo and scalar.hi <= _INT32
+                small = scalar.lo >= -_INT32 and scalar.hi <= _INT32
                 signature[self.scalar_names[scalar.name]] = "i32" if small else "i64"
         return signature
 
@@ -401,5 +416,3 @@ def _substitute_index(index: Expr, values: Mapping[Expr, Expr]) -> Expr:
     from ...ir.scalar import load
 
     return substitute(load("", index, torch.float32), values).index
-
-

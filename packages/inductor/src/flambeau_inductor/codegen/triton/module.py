@@ -64,7 +64,9 @@ def generated(text: KernelText) -> GeneratedKernel:
         buffers=text.buffers,
         dtypes=tuple(dtypes[name] for name in text.buffers),
         scalars=text.scalars,
-        scalar_kinds="".join("f" if kind == "fp64" else "i" for kind in list(text.signature.values())[len(text.buffers) :]),
+        scalar_kinds="".join(
+            "f" if kind == "fp64" else "i" for kind in list(text.signature.values())[len(text.buffers) :]
+        ),
         extent=text.programs,
         grain=1,
         checks=("index out of range",) if text.asserts else (),

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from .. import tiling
 from ... import expr as ex
+from .. import tiling
 
 #: A row of at most this many elements is kept in registers from its first load to its last use.
 PERSISTENT_ELEMENTS = 8192

@@ -19,7 +19,14 @@ ROW = frozenset({"x"})
 BLOCK = frozenset({"x", "r"})
 
 #: kind -> helper that combines two values.
-_COMBINE = {"sum": "total", "prod": "product", "max": "maximum", "min": "minimum", "xor_sum": "exclusive_or", "logaddexp": "logaddexp"}
+_COMBINE = {
+    "sum": "total",
+    "prod": "product",
+    "max": "maximum",
+    "min": "minimum",
+    "xor_sum": "exclusive_or",
+    "logaddexp": "logaddexp",
+}
 
 
 def identity(kind: str, dtype: torch.dtype) -> bool | int | float:

@@ -227,7 +227,9 @@ class Emitter:
         offset, dims = self.index(node.index, mask)
         wanted = dims if mask is None else dims | mask.dims
         if wanted != dims:
-            offset = self.broadcast(f"tl.full([], {offset}, tl.int32)" if node.index.is_int else f"({offset})", dims, wanted)
+            offset = self.broadcast(
+                f"tl.full([], {offset}, tl.int32)" if node.index.is_int else f"({offset})", dims, wanted
+            )
         masks = [part for part in (self.tile_mask(wanted), mask.text if mask is not None else "") if part]
         arguments = [f"{self.pointers[node.buffer]} + ({offset})"]
         if masks:
