@@ -53,7 +53,10 @@ class TorchCalls(TorchFunctionMode):
         quiet = not any(isinstance(o, torch.Tensor) for o in (out if isinstance(out, (list, tuple)) else [out]))
         if quiet and getattr(func, "__name__", "") not in ("__setitem__", "_enter_autocast", "_exit_autocast", "_set_grad_enabled"):
             return out
-        node = self.graph.call_function(func, *lowered)
+        if getattr(func, "__name__", "") == "__get__":
+            node = self.graph.call_function(getattr, (lowered[0][0], func.__self__.__name__))
+        else:
+            node = self.graph.call_function(func, *lowered)
         if isinstance(out, torch.Tensor):
             self.bind(out, node)
         elif isinstance(out, (list, tuple)):

@@ -15,7 +15,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, Node
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .ops import Kind, kind_of, short_name, write_plan
@@ -139,7 +139,8 @@ class Recorder(TorchDispatchMode):
         """A real tensor that the graph refers to: a `get_attr` node, and a fake tensor that stands for it."""
         name = f"_constant{len(self.constants)}"
         self.constants[name] = tensor
-        fake = self.fake_mode.from_tensor(tensor.detach())
+        with _disable_current_modes():
+            fake = self.fake_mode.from_tensor(tensor.detach())
         node = self.graph.create_node("get_attr", name)
         self._stamp(node, fake)
         fake._flambeau = Value(self, Cell(node, fake), (), node, 0)  # type: ignore[attr-defined]
@@ -227,7 +228,9 @@ class Recorder(TorchDispatchMode):
         if not isinstance(source, FakeTensor):
             if not short_name(func).startswith("lift"):
                 return self.constant(source)
-            return self.record(aten.clone.default, (self.constant(source.detach().clone()),), {})
+            with _disable_current_modes():
+                source = source.detach().clone()
+            return self.record(aten.clone.default, (self.constant(source),), {})
         out = func(*args, **kwargs)
         if out is not source:
             value = self.value_of(source)
@@ -282,7 +285,8 @@ class Recorder(TorchDispatchMode):
         plan = write_plan(func)
         if plan is None:
             raise InternalError(f"no write plan for {func}")
-        kept = tuple(args[i] for i in plan.keep if i < len(args))
+        arguments = func._schema.arguments
+        kept = tuple(args[i] if i < len(args) else arguments[i].default_value for i in plan.keep)
         out = self.call(plan.functional, *kept, **{k: kwargs[k] for k in plan.keep_kwargs if k in kwargs})
         targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
         results = [out] if len(targets) == 1 else list(out)

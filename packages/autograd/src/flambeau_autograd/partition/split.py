@@ -45,7 +45,7 @@ def split(joint: Joint, saved: Iterable[Node]) -> Halves:
     late = dependents(joint)
     order = {node: i for i, node in enumerate(joint.graph.nodes)}
     kept = sorted(set(saved), key=lambda n: order[n])
-    written = {target for target, _ in joint.writes}
+    written = {joint.inputs[m.index].node for m in joint.analysis.mutations}
     places = {r: i for i, r in reversed(list(enumerate(joint.results))) if isinstance(r, Node)}
     inputs = {t.node: t.index for t in joint.inputs}
     specs: list[tuple[Node, SavedSpec]] = []

@@ -54,7 +54,7 @@ def _maker(spec: OutputSpec) -> Callable[[Any, Any, list[Any]], Any]:
 
     def view(args: Any, results: Any, outputs: list[Any]) -> Any:
         base = args[index] if from_input else results[index]
-        if not spec.requires_grad:
+        if not spec.requires_grad and base.requires_grad:
             base = base.detach()
         if spec.like >= 0:
             return _like(base, results[spec.like])

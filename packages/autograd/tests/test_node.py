@@ -1,0 +1,303 @@
+"""The native node: autograd's rules around a compiled graph."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from lifting import compile_function, compile_graph, compile_module, lift_function
+from torch import nn
+
+from flambeau_autograd import Config, UnsupportedDoubleBackward
+
+
+def leaf(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+@pytest.fixture(params=[True, False], ids=["native", "twin"])
+def config(request):
+    return Config(native=request.param)
+
+
+def test_native_module_is_built():
+    """The extension for this Python and torch is there (build it with tools/build_native.py)."""
+    from flambeau_autograd.wrappers.native import native_module
+
+    assert native_module() is not None
+
+
+def test_second_backward_raises(config):
+    """Without retain_graph, the second backward raises eager's error."""
+    x = leaf(3)
+    (y,) = compile_function(lambda x: x.exp() * x, [x], config=config)(x)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+
+
+def test_retain_graph(config):
+    """With retain_graph, gradients accumulate."""
+    x = leaf(3)
+    (y,) = compile_function(lambda x: x.exp() * x, [x], config=config)(x)
+    y.sum().backward(retain_graph=True)
+    first = x.grad.clone()
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, 2 * first)
+
+
+def test_saved_input_modified_in_place(config):
+    """Writing to an input that was saved raises in the backward, as in eager."""
+    x, y = leaf(3), torch.ones(3)
+    (z,) = compile_function(lambda x, y: x * y, [x, y], config=config)(x, y)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_saved_output_modified_in_place(config):
+    """Writing to an output that was saved raises in the backward, as in eager."""
+    x = leaf(3)
+    (z,) = compile_function(lambda x: x.sigmoid(), [x], config=config)(x)
+    z.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_saved_memory_behind_a_returned_view(config):
+    """The saved tensor is the base of a returned view: writing to the view is noticed."""
+    x = leaf(2, 3)
+    (z,) = compile_function(lambda x: x.exp().view(-1), [x], config=config)(x)
+    with torch.no_grad():
+        z.mul_(2)
+    if config.native:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            z.sum().backward()
+
+
+def test_output_may_be_written_when_not_saved(config):
+    """An output that the backward does not need can be written in place."""
+    x = leaf(3)
+    (z,) = compile_function(lambda x: x * 2 + 1, [x], config=config)(x)
+    z.mul_(3)
+    z.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 6.0))
+
+
+def test_undefined_gradients_are_zeros(config):
+    """Only one of two outputs takes part in the loss."""
+    x = leaf(3)
+    a, b = compile_function(lambda x: (x * 2, x.exp()), [x], config=config)(x)
+    a.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 2.0))
+
+
+def test_gradients_of_any_layout(config):
+    """Expanded and transposed gradients reach a backward that was compiled for a dense one."""
+    x = leaf(3, 4)
+    (y,) = compile_function(lambda x: x.sin().view(-1), [x], config=config)(x)
+    y.backward(torch.ones(()).expand(12))
+    (z,) = compile_function(lambda x: x.t().sin(), [x], config=config)(x)
+    grad = torch.randn(4, 3)
+    x.grad = None
+    z.backward(grad)
+    torch.testing.assert_close(x.grad, grad.t() * x.cos())
+
+
+def test_hooks_and_retained_grads(config):
+    """Tensor hooks and retain_grad work on outputs, inputs and around the node."""
+    x = leaf(3)
+    seen = []
+    inner = x * 2
+    inner.retain_grad()
+    (y,) = compile_function(lambda x: x.sin(), [torch.randn(3).requires_grad_()], config=config)(inner)
+    y.register_hook(lambda g: seen.append("y") or g * 2)
+    x.register_hook(lambda g: seen.append("x"))
+    y.grad_fn.register_hook(lambda gi, go: seen.append("node"))
+    y.sum().backward()
+    assert seen == ["y", "node", "x"]
+    torch.testing.assert_close(inner.grad, 2 * inner.detach().cos())
+
+
+def test_outputs_without_grad(config):
+    """Integer, boolean and detached outputs do not require grad."""
+    x = leaf(3)
+    a, b, c = compile_function(lambda x: (x.sin(), x > 0, x.detach() * 2), [x], config=config)(x)
+    assert a.requires_grad and not b.requires_grad and not c.requires_grad
+    assert a.grad_fn is not None and not a.is_leaf and c.is_leaf
+
+
+def test_no_grad_call_of_a_training_graph(config):
+    """Under no_grad, or with inputs that do not require grad, nothing is tracked."""
+    x = leaf(3)
+    compiled = compile_function(lambda x: x.exp(), [x], config=config)
+    with torch.no_grad():
+        (y,) = compiled(x)
+    assert not y.requires_grad
+    (z,) = compiled(x.detach())
+    assert not z.requires_grad
+    with torch.inference_mode():
+        (w,) = compiled(x)
+    assert w.is_inference()
+
+
+@pytest.mark.parametrize("function", [lambda x: x.exp() * x.sin(), lambda x: x.sigmoid().pow(3), lambda x: x.relu() * x], ids=["exp", "pow", "relu"])
+def test_double_backward(function, config):
+    """create_graph=True differentiates the backward."""
+    x, y = leaf(4), leaf(4)
+    (out,) = compile_function(function, [x], config=config)(x)
+    (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    (g * g).sum().backward()
+    (h,) = torch.autograd.grad(function(y).sum(), y, create_graph=True)
+    (h * h).sum().backward()
+    torch.testing.assert_close(g, h)
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_double_backward_with_parameters(config):
+    """A gradient penalty trains the parameters."""
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    x = leaf(5, 3)
+    compiled = compile_module(m, [x], config=config)
+    grads = []
+    for f in (lambda v: compiled(v)[0], m):
+        m.zero_grad()
+        (g,) = torch.autograd.grad(f(x).sum(), x, create_graph=True)
+        (g.norm(dim=1) - 1).pow(2).mean().backward()
+        grads.append([p.grad.clone() for p in m.parameters() if p.grad is not None])
+    assert len(grads[0]) >= 3
+    for a, b in zip(*grads):
+        torch.testing.assert_close(a, b)
+
+
+def test_double_backward_of_random_graph_is_refused(config):
+    """A graph with dropout cannot be replayed: a clear error."""
+    x = leaf(4)
+    (out,) = compile_function(lambda x: torch.nn.functional.dropout(x, 0.5) * x, [x], config=config)(x)
+    with pytest.raises((UnsupportedDoubleBackward, RuntimeError), match="random"):
+        torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
+def test_gradcheck():
+    """Numerical gradients agree, first and second order."""
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    compiled = compile_function(lambda x: (x.sin() * x.exp()).cumsum(0), [x])
+    assert torch.autograd.gradcheck(lambda x: compiled(x)[0], x)
+    assert torch.autograd.gradgradcheck(lambda x: compiled(x)[0], x)
+
+
+def test_saved_tensors_are_freed_after_backward():
+    """The node drops what it saved when its backward has run."""
+    x = leaf(3)
+    kept = []
+
+    def compiler(gm, inputs):
+        def forward(*args):
+            out = gm(*args)
+            kept.extend(weakref.ref(o) for o in out[1:])
+            return out
+
+        return forward
+
+    gm = lift_function(lambda x: (x.exp() * 2).sin(), [x])
+    (y,) = compile_graph(gm, [x], compiler=compiler)(x)
+    y.sum().backward()
+    gc.collect()
+    assert all(k() is None for k in kept[:2])
+
+
+def test_no_leak_over_many_calls():
+    """Calls with and without backward leave nothing behind."""
+    x = leaf(3)
+    compiled = compile_function(lambda x: x.exp() * x, [x])
+    for _ in range(10):
+        compiled(x)[0].sum().backward()
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(500):
+        compiled(x)[0].sum().backward()
+        compiled(x)
+    gc.collect()
+    assert abs(len(gc.get_objects()) - before) < 50
+
+
+def test_threads():
+    """Several threads run forward and backward of one compiled graph."""
+    x = leaf(16)
+    compiled = compile_function(lambda x: x.exp() * x, [x])
+    errors = []
+
+    def work(i):
+        try:
+            for _ in range(50):
+                v = torch.full((16,), float(i) / 10, requires_grad=True)
+                compiled(v)[0].sum().backward()
+                torch.testing.assert_close(v.grad, v.detach().exp() * (1 + v.detach()))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+
+
+def test_boxed_callables(config):
+    """Callables marked `_boxed_call` get one list."""
+    x = leaf(3)
+
+    def compiler(gm, inputs):
+        def run(args):
+            values = list(args)
+            args.clear()
+            return gm(*values)
+
+        run._boxed_call = True
+        return run
+
+    compiled = compile_function(lambda x: x.exp(), [x], compiler=compiler, config=config)
+    compiled(x)[0].sum().backward()
+    torch.testing.assert_close(x.grad, x.detach().exp())
+
+
+def test_errors_of_compiled_code_reach_the_caller(config):
+    """An exception in the compiled backward is raised by backward()."""
+    x = leaf(3)
+    calls = []
+
+    def compiler(gm, inputs):
+        calls.append(gm)
+        if len(calls) == 1:
+            return gm.forward
+
+        def broken(*args):
+            raise KeyError("broken backward")
+
+        return broken
+
+    compiled = compile_function(lambda x: x.exp(), [x], compiler=compiler, config=config)
+    with pytest.raises(KeyError, match="broken backward"):
+        compiled(x)[0].sum().backward()
+
+
+def test_wrong_number_of_results():
+    """A compiler whose callable returns too much is told so."""
+    x = leaf(3)
+    compiled = compile_function(lambda x: x.exp() * 2, [x], compiler=lambda gm, i: lambda *a: (*gm(*a), 1))
+    with pytest.raises(RuntimeError, match="are expected"):
+        compiled(x)
+
+
+def test_autocast_around_a_compiled_call(config):
+    """Compiled code is not cast again by an ambient autocast."""
+    x, w = leaf(3, 4), leaf(4, 2)
+    compiled = compile_function(lambda x, w: x @ w, [x, w], config=config)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (y,) = compiled(x, w)
+    assert y.dtype == torch.float32
