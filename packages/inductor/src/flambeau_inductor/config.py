@@ -31,8 +31,12 @@ class Config:
         "'faithful': half-precision results are rounded after every eager op; 'fast': only when stored",
         choices=("faithful", "fast"),
     )
-    max_inline_ops: int = _option(24, "a value costing more scalar ops than this is stored, not recomputed, for several users")
-    max_inline_reads: int = _option(4, "a value reading more buffers than this is stored, not recomputed, for several users")
+    max_inline_ops: int = _option(
+        24, "a value costing more scalar ops than this is stored, not recomputed, for several users"
+    )
+    max_inline_reads: int = _option(
+        4, "a value reading more buffers than this is stored, not recomputed, for several users"
+    )
     fuse: bool = _option(True, "fuse loops into kernels; False makes one kernel per operation")
     max_fused_reads: int = _option(64, "the most buffers one kernel may touch")
     reuse_memory: bool = _option(True, "plan buffers into shared memory where lifetimes allow")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flambeau_runtime import Artifact
 from torch import fx
+
+from flambeau_runtime import Artifact
 
 from .config import Config
 from .context import CompileContext
@@ -19,7 +20,7 @@ from .ir.verify import verify
 from .lowering.run import lower_graph
 from .passes.order import PASSES
 from .passes.runner import run_passes
-from .program.gpu import compile_mixed
+from .program.assemble import assemble
 
 
 def compile_graph(
@@ -45,5 +46,5 @@ def compile_graph(
     if config.dump:
         context.dump("loops", graph_text(graph))
     with context.stage("program"):
-        built = compile_mixed(graph, fuse=config.fuse, cpu_backend=config.cpu_backend)
+        built = assemble(graph, fuse=config.fuse, cpu_target=config.cpu_backend)
     return built.artifact

@@ -117,7 +117,7 @@ class Expr:
     @property
     def bound(self) -> Expr | None:
         """A symbol's exclusive upper bound as an expression, where one was given."""
-        return self.args[1] if self.op == "symbol" else None  # type: ignore[no-any-return]
+        return self.args[1] if self.op == "symbol" else None
 
     @property
     def definition(self) -> Any:

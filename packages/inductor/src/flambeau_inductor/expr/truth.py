@@ -39,7 +39,7 @@ def negate(a: Expr) -> Expr:
     """1 where ``a`` is 0."""
     if a.is_int:
         return ONE if a is ZERO else ZERO
-    return a.args[0] if a.op == "not" else intern_node("not", (a,), 0, 1)  # type: ignore[no-any-return]
+    return a.args[0] if a.op == "not" else intern_node("not", (a,), 0, 1)
 
 
 def both(a: Expr, b: Expr) -> Expr:

@@ -49,7 +49,10 @@ class _Machine:
             elif isinstance(entry, TensorInput):
                 self.memory[entry.buffer.name] = value
                 layout = entry.buffer.layout
-                found = (*zip(layout.sizes, value.shape, strict=True), *zip(layout.strides, value.stride(), strict=True))
+                found = (
+                    *zip(layout.sizes, value.shape, strict=True),
+                    *zip(layout.strides, value.stride(), strict=True),
+                )
                 for e, actual in found:
                     if e.is_symbol:
                         self.symbols.setdefault(e.name, int(actual))
@@ -146,12 +149,18 @@ class _Machine:
         value = grid.scalar(operation.value)
         shape = grid.shape[: len(operation.axes)]
         if isinstance(operation, Reduction):
-            value = _reduce(operation.kind, value.expand(grid.shape).reshape(*shape, math.prod(grid.shape[len(shape) :])))
+            value = _reduce(
+                operation.kind, value.expand(grid.shape).reshape(*shape, math.prod(grid.shape[len(shape) :]))
+            )
         elif isinstance(operation, Scan):
             value = _scan(operation.kind, value.expand(grid.shape), operation.along)
         out_dtype = operation.out.layout.dtype
         value = value.expand(shape if isinstance(operation, Reduction) else grid.shape).to(out_dtype)
-        index = operation.index if isinstance(operation, Scatter) else operation.out.layout.index([a.symbol for a in operation.axes])
+        index = (
+            operation.index
+            if isinstance(operation, Scatter)
+            else operation.out.layout.index([a.symbol for a in operation.axes])
+        )
         positions = grid.expression(index).expand(grid.shape)
         if isinstance(operation, Reduction):
             positions = positions[(..., *([0] * len(reduce_axes)))] if grid.numel else positions.new_zeros(shape)
@@ -214,7 +223,7 @@ class _Grid:
         found = self.memo.get(node)
         if found is None:
             found = self.memo[node] = self._scalar(node)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _scalar(self, node: Scalar) -> torch.Tensor:
         if node.kind == "constant":
@@ -241,7 +250,7 @@ class _Grid:
         if node.op == "check_bounds" and "mask" in self.memo:
             return self.scalar(node.children[0])
         operands = [self.scalar(part) for part in node.children]
-        return scalar_op(node.op).reference(*operands, dtype=node.dtype)  # type: ignore[no-any-return]
+        return scalar_op(node.op).reference(*operands, dtype=node.dtype)
 
 
 class _MaskedBounds:
@@ -297,18 +306,18 @@ def _tensor_evaluate(e: Expr, values: dict[Expr, Any]) -> Any:
 
 def _reduce(kind: str, rows: torch.Tensor) -> torch.Tensor:
     if kind in ("sum", "prod"):
-        return getattr(rows, kind)(-1, dtype=rows.dtype)  # type: ignore[no-any-return]
+        return getattr(rows, kind)(-1, dtype=rows.dtype)
     if kind in ("max", "min") and rows.shape[-1] == 0:
         extreme = float("-inf") if kind == "max" else float("inf")
         return rows.new_full(rows.shape[:-1], extreme)
     if kind in ("max", "min"):
-        return getattr(rows, f"a{kind}")(-1)  # type: ignore[no-any-return]
+        return getattr(rows, f"a{kind}")(-1)
     if kind == "xor_sum":
         total = torch.zeros(rows.shape[:-1], dtype=rows.dtype)
         for n in range(rows.shape[-1]):
             total = total ^ rows[..., n]
         return total
-    return getattr(rows, kind)(-1)  # type: ignore[no-any-return]
+    return getattr(rows, kind)(-1)
 
 
 def _scan(kind: str, value: torch.Tensor, along: int) -> torch.Tensor:
@@ -318,4 +327,4 @@ def _scan(kind: str, value: torch.Tensor, along: int) -> torch.Tensor:
         return value.cumprod(along, dtype=value.dtype)
     if kind == "logaddexp":
         return value.logcumsumexp(along)
-    return getattr(value, f"cum{kind}")(along).values  # type: ignore[no-any-return]
+    return getattr(value, f"cum{kind}")(along).values

@@ -79,12 +79,12 @@ class Scalar:
     @property
     def index(self) -> Expr:
         """The index expression of a load or an index node."""
-        return self.args[1] if self.kind == "load" else self.args[0]  # type: ignore[no-any-return]
+        return self.args[1] if self.kind == "load" else self.args[0]
 
     @property
     def buffer(self) -> str:
         """The buffer a load reads."""
-        return self.args[0]  # type: ignore[no-any-return]
+        return self.args[0]
 
 
 _TABLE: WeakValueDictionary[tuple[Any, ...], Scalar] = WeakValueDictionary()

@@ -155,7 +155,9 @@ class _Checker:
                 raise VerifyError(f"unknown mode {operation.mode}")
             self._index(operation.index, allowed)
         elif len(operation.axes) != len(operation.out.layout.sizes):
-            raise VerifyError(f"{operation.out.name} has {len(operation.out.layout.sizes)} dimensions, not {len(operation.axes)}")
+            raise VerifyError(
+                f"{operation.out.name} has {len(operation.out.layout.sizes)} dimensions, not {len(operation.axes)}"
+            )
         for node in walk(*scalars_of(operation)):
             self._scalar(node, allowed)
 
@@ -169,7 +171,9 @@ class _Checker:
             self._index(e, allowed)
         if node.kind == "load" and self.graph.buffers[node.buffer].layout.dtype is not node.dtype:
             raise VerifyError(f"{node!r} has dtype {node.dtype}, its buffer has not")
-        if node.kind == "masked" and (node.args[0].dtype is not torch.bool or node.args[1].dtype is not node.args[2].dtype):
+        if node.kind == "masked" and (
+            node.args[0].dtype is not torch.bool or node.args[1].dtype is not node.args[2].dtype
+        ):
             raise VerifyError(f"ill-typed {node!r}")
         if node.kind == "op":
             record = scalar_op(node.op)

@@ -33,7 +33,7 @@ def to_copy(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> TensorValue:
-    if device is not None and torch.device(device).type != a.device.type or g.out.device != a.device:
+    if (device is not None and torch.device(device).type != a.device.type) or g.out.device != a.device:
         raise Decline("copy between devices")
     if pin_memory or (layout is not None and layout is not torch.strided):
         raise Decline("layout")

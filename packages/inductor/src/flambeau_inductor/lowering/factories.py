@@ -69,7 +69,9 @@ def arange_step(g: Builder, start: Any, end: Any, step: Any = 1, **options: Any)
     out = g.out
     if all(isinstance(v, int | Expr) for v in (start, step)):
         first, stride = g.expr(start), g.expr(step)
-        return g.lazy(g.out_sizes, out.dtype, out.device, lambda i: g.convert(sc.index_value(first + i[0] * stride), out.dtype))
+        return g.lazy(
+            g.out_sizes, out.dtype, out.device, lambda i: g.convert(sc.index_value(first + i[0] * stride), out.dtype)
+        )
     if not out.dtype.is_floating_point:
         raise Decline("integer range with float bounds")
     # Eager computes in double for float64 and in float32's accumulate type (double on the CPU) otherwise.

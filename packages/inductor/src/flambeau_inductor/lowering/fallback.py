@@ -19,9 +19,7 @@ from .values import TensorValue
 aten = torch.ops.aten
 
 
-def call_library(
-    g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: dict[str, Any], reason: str
-) -> Any:
+def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: dict[str, Any], reason: str) -> Any:
     """Append the call and return its results; UnsupportedGraphError for an op that writes to its arguments."""
     schema = op._schema
     if schema.is_mutable:
@@ -38,7 +36,7 @@ def call_library(
 def _copy_of_alias(g: Builder, op: Any, args: list[Any], kwargs: dict[str, Any], val: Any, reason: str) -> Any:
     aliases = g.library(op, args, kwargs, val, f"{reason} (view)")
     several = isinstance(aliases, tuple)
-    copies = []
+    copies: list[Any] = []
     for alias, item in zip(aliases if several else (aliases,), val if several else (val,), strict=True):
         if alias is None:
             copies.append(None)

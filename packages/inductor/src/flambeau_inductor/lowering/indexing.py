@@ -47,7 +47,12 @@ def index_select(g: Builder, a: TensorValue, dim: int, index: TensorValue) -> Te
 
 @lowers("embedding")
 def embedding(
-    g: Builder, weight: TensorValue, indices: TensorValue, padding_idx: Any = -1, scale: bool = False, sparse: bool = False
+    g: Builder,
+    weight: TensorValue,
+    indices: TensorValue,
+    padding_idx: Any = -1,
+    scale: bool = False,
+    sparse: bool = False,
 ) -> TensorValue:
     if weight.rank != 2:
         raise Decline("weight is not 2-d")

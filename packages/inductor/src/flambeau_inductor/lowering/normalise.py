@@ -62,19 +62,26 @@ def log_softmax(g: Builder, a: TensorValue, dim: int, half_to_float: bool) -> Te
 
 
 @lowers("_softmax_backward_data")
-def softmax_backward(g: Builder, grad: TensorValue, out: TensorValue, dim: int, input_dtype: torch.dtype) -> TensorValue:
+def softmax_backward(
+    g: Builder, grad: TensorValue, out: TensorValue, dim: int, input_dtype: torch.dtype
+) -> TensorValue:
     dims = dims_of(grad, dim)
     compute = compute_dtype(grad.dtype)
     wide = lambda t, i: g.convert(t.at(i), compute)  # noqa: E731
     products = lazily(g, grad, compute, lambda i: sc.op("mul", wide(grad, i), wide(out, i)))
     total = g.reduce(products, dims, "sum", dtype=compute, compute=compute, keepdim=True)
     return lazily(
-        g, grad, input_dtype, lambda i: sc.op("mul", wide(out, i), sc.op("sub", wide(grad, i), total.at(collapse(i, dims))))
+        g,
+        grad,
+        input_dtype,
+        lambda i: sc.op("mul", wide(out, i), sc.op("sub", wide(grad, i), total.at(collapse(i, dims)))),
     )
 
 
 @lowers("_log_softmax_backward_data")
-def log_softmax_backward(g: Builder, grad: TensorValue, out: TensorValue, dim: int, input_dtype: torch.dtype) -> TensorValue:
+def log_softmax_backward(
+    g: Builder, grad: TensorValue, out: TensorValue, dim: int, input_dtype: torch.dtype
+) -> TensorValue:
     dims = dims_of(grad, dim)
     compute = compute_dtype(grad.dtype)
     wide = lambda t, i: g.convert(t.at(i), compute)  # noqa: E731
@@ -92,7 +99,12 @@ def _inverse_root(g: Builder, variance: Scalar, eps: Any) -> Scalar:
 
 @lowers("native_layer_norm")
 def native_layer_norm(
-    g: Builder, a: TensorValue, normalized_shape: Sequence[Any], weight: TensorValue | None, bias: TensorValue | None, eps: float
+    g: Builder,
+    a: TensorValue,
+    normalized_shape: Sequence[Any],
+    weight: TensorValue | None,
+    bias: TensorValue | None,
+    eps: float,
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
     dims = list(range(a.rank - len(normalized_shape), a.rank))
     compute = compute_dtype(a.dtype)
@@ -211,7 +223,9 @@ def batch_norm_inference(
 
     def at(i: Index) -> Scalar:
         middle, spread = (g.convert(t.at((i[1],)), compute) for t in (running_mean, running_var))
-        inverse = sc.op("truediv", sc.constant(1.0, compute), sc.op("sqrt", sc.op("add", spread, g.constant(eps, compute))))
+        inverse = sc.op(
+            "truediv", sc.constant(1.0, compute), sc.op("sqrt", sc.op("add", spread, g.constant(eps, compute)))
+        )
         return _affine(sc.op("mul", sc.op("sub", g.convert(a.at(i), compute), middle), inverse), i, w, b)
 
     out = lazily(g, a, a.dtype, at)
@@ -251,7 +265,9 @@ def native_group_norm(
 
     def at(i: Index) -> Scalar:
         low = (i[0], i[1] // per_group, *([ZERO] * (grouped.rank - 2)))
-        return _affine(sc.op("mul", sc.op("sub", g.convert(a.at(i), compute), middle.at(low)), inverse.at(low)), i, w, b)
+        return _affine(
+            sc.op("mul", sc.op("sub", g.convert(a.at(i), compute), middle.at(low)), inverse.at(low)), i, w, b
+        )
 
     out = lazily(g, a, a.dtype, at)
     stat_dtype = g.node.meta["val"][1].dtype  # type: ignore[union-attr]

@@ -69,7 +69,13 @@ _BINARY_SAME = {
     "bitwise_left_shift.Tensor_Scalar": "shift_left", "bitwise_right_shift.Tensor": "shift_right",
     "bitwise_right_shift.Tensor_Scalar": "shift_right",
 }  # fmt: skip
-_BINARY_FLOAT = {"atan2": "atan2", "hypot": "hypot", "copysign.Tensor": "copysign", "copysign.Scalar": "copysign", "nextafter": "nextafter"}
+_BINARY_FLOAT = {
+    "atan2": "atan2",
+    "hypot": "hypot",
+    "copysign.Tensor": "copysign",
+    "copysign.Scalar": "copysign",
+    "nextafter": "nextafter",
+}
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 _LOGICAL = ("logical_and", "logical_or", "logical_xor")
 
@@ -348,7 +354,10 @@ def where(g: Builder, condition: TensorValue, a: Any, b: Any) -> TensorValue:
     from .values import broadcast_index
 
     def at(index: tuple[Expr, ...]) -> Scalar:
-        read = [p.at(broadcast_index(p.sizes, sizes, index)) if isinstance(p, TensorValue) else p for p in (condition, *parts)]
+        read = [
+            p.at(broadcast_index(p.sizes, sizes, index)) if isinstance(p, TensorValue) else p
+            for p in (condition, *parts)
+        ]
         return choose(*read)
 
     return g.lazy(sizes, joined, device, at)

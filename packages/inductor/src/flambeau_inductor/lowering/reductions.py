@@ -42,13 +42,17 @@ def _sum_type(a: TensorValue, dtype: torch.dtype | None) -> torch.dtype:
 
 
 @lowers("sum", "sum.dim_IntList")
-def sum_(g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorValue:
+def sum_(
+    g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorValue:
     result = _sum_type(a, dtype)
     return g.reduce(a, dims_of(a, dim), "sum", dtype=result, keepdim=keepdim)
 
 
 @lowers("prod", "prod.dim_int")
-def prod(g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorValue:
+def prod(
+    g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorValue:
     return g.reduce(a, dims_of(a, dim), "prod", dtype=_sum_type(a, dtype), keepdim=keepdim)
 
 
@@ -58,7 +62,9 @@ def divided(g: Builder, total: Scalar, count: Expr) -> Scalar:
 
 
 @lowers("mean", "mean.dim")
-def mean(g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> TensorValue:
+def mean(
+    g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> TensorValue:
     result = dtype or a.dtype
     if not result.is_floating_point:
         raise Decline("integer mean")
@@ -148,7 +154,9 @@ def moments(g: Builder, a: TensorValue, dims: list[int], compute: torch.dtype) -
     """
     count = count_of(a, dims)
     g.reused(a)
-    middle = g.reduce(a, dims, "sum", dtype=compute, compute=compute, keepdim=True, finish=lambda x: divided(g, x, count))
+    middle = g.reduce(
+        a, dims, "sum", dtype=compute, compute=compute, keepdim=True, finish=lambda x: divided(g, x, count)
+    )
 
     def squared(index: tuple[Expr, ...]) -> Scalar:
         at = tuple(g.expr(0) if d in dims else i for d, i in enumerate(index))
@@ -165,7 +173,9 @@ def _without(a: TensorValue, dims: list[int], keepdim: bool) -> TensorValue:
     return reshaped(a, tuple(s for d, s in enumerate(a.sizes) if d not in dims))
 
 
-def _variance(g: Builder, a: TensorValue, dim: Any, correction: Any, keepdim: bool, root: bool) -> tuple[TensorValue, TensorValue]:
+def _variance(
+    g: Builder, a: TensorValue, dim: Any, correction: Any, keepdim: bool, root: bool
+) -> tuple[TensorValue, TensorValue]:
     if not a.dtype.is_floating_point:
         raise Decline("not floating point")
     dims = dims_of(a, dim)
@@ -204,7 +214,13 @@ def var_mean(
 
 @lowers("linalg_vector_norm")
 def vector_norm(
-    g: Builder, a: TensorValue, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    g: Builder,
+    a: TensorValue,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> TensorValue:
     result = dtype or a.dtype
     if not result.is_floating_point or not isinstance(ord, int | float):
@@ -216,7 +232,14 @@ def vector_norm(
         return g.lazy(a.sizes, compute, a.device, lambda i: function(g.convert(a.at(i), compute)))
 
     if ord == 2:
-        return g.reduce(lazy(lambda x: sc.op("mul", x, x)), dims, "sum", dtype=result, keepdim=keepdim, finish=lambda t: sc.op("sqrt", t))
+        return g.reduce(
+            lazy(lambda x: sc.op("mul", x, x)),
+            dims,
+            "sum",
+            dtype=result,
+            keepdim=keepdim,
+            finish=lambda t: sc.op("sqrt", t),
+        )
     if ord == 1:
         return g.reduce(lazy(lambda x: sc.op("abs", x)), dims, "sum", dtype=result, compute=compute, keepdim=keepdim)
     if ord in (float("inf"), float("-inf")) and all(a.sizes[d].lo > 0 for d in dims):

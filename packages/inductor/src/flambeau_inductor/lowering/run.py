@@ -28,13 +28,16 @@ from . import RULES_LOADED, symbolic
 from .builder import Builder
 from .fallback import call_library
 from .registry import Decline, rule_for
+from .target import is_library
 from .values import TensorValue
 
 aten = torch.ops.aten
 assert RULES_LOADED
 
 #: Ops that only check or name something and give nothing to compute.
-_IGNORED = frozenset({"aten::sym_constrain_range_for_size", "aten::sym_constrain_range", "aten::_assert_tensor_metadata"})
+_IGNORED = frozenset(
+    {"aten::sym_constrain_range_for_size", "aten::sym_constrain_range", "aten::_assert_tensor_metadata"}
+)
 
 
 def lower_graph(gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext | None = None) -> Graph:
@@ -103,7 +106,9 @@ class _Lowering:
             val = self.examples[len(self.inputs)]
         b = self.builder
         if isinstance(val, torch.Tensor):
-            layout = Layout(b.exprs(val.shape), b.exprs(val.stride()), b.expr(val.storage_offset()), val.dtype, val.device)
+            layout = Layout(
+                b.exprs(val.shape), b.exprs(val.stride()), b.expr(val.storage_offset()), val.dtype, val.device
+            )
             b.note_symbols(*layout.sizes, *layout.strides, layout.offset)
             buffer = Buffer(node.name, layout)
             b.buffers[buffer.name] = buffer
@@ -134,13 +139,21 @@ class _Lowering:
         if not isinstance(found, torch.Tensor):
             return found
         inline = self.builder.may_loop(found.device)
-        if inline and found.dim() == 0 and found.device.type == "cpu" and type(found) is torch.Tensor and not found.is_complex():
+        if (
+            inline
+            and found.dim() == 0
+            and found.device.type == "cpu"
+            and type(found) is torch.Tensor
+            and not found.is_complex()
+        ):
             value = found.item()
             dtype = found.dtype
             b = self.builder
             return b.lazy((), dtype, found.device, lambda index: b.constant(value, dtype))
         b = self.builder
-        layout = Layout(b.exprs(found.shape), b.exprs(found.stride()), b.expr(found.storage_offset()), found.dtype, found.device)
+        layout = Layout(
+            b.exprs(found.shape), b.exprs(found.stride()), b.expr(found.storage_offset()), found.dtype, found.device
+        )
         # Known by its attribute name: that is how the tensor is found again when the artifact is loaded.
         buffer = Buffer(name, layout)
         b.buffers[buffer.name] = buffer
@@ -163,8 +176,8 @@ class _Lowering:
         name = target._schema.name
         if name in _IGNORED:
             return None
-        if target is aten.copy_.default and node.args[0].op == "placeholder":  # type: ignore[union-attr]
-            self.copies.append((node.args[0], node.args[1]))  # type: ignore[arg-type]
+        if target is aten.copy_.default and node.args[0].op == "placeholder":
+            self.copies.append((node.args[0], node.args[1]))
             return args[1]
         result = self._lower(node, target, args, kwargs)
         self._settle(node, result)
@@ -184,7 +197,7 @@ class _Lowering:
     def _lower(self, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         rule = rule_for(target)
         mark = len(self.builder.operations)
-        reason = "no rule"
+        reason = "left to the library" if is_library(target) else "no rule"
         if rule is not None:
             val = node.meta.get("val")
             reason = _unsupported(args, val) or ""
@@ -247,7 +260,7 @@ class _Lowering:
             val = value.meta.get("val")
             copied = value.op == "call_function" and value.target is aten.copy_.default
             if copied:
-                return Ref.whole(self.builder.buffers[value.args[0].name])  # type: ignore[union-attr]
+                return Ref.whole(self.builder.buffers[value.args[0].name])
             return self._output_ref(value, found, val, overwritten)
         if isinstance(found, Scalar):
             if found.kind != "parameter":
@@ -319,7 +332,11 @@ def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> b
     body = _broadcast(value, layout)
     own = layout.index(canonical_index(layout.sizes))
     touched = [node for node in sc.loads(body) if node.buffer in targets]
-    return any(node.index is not own for node in touched) or len({node.buffer for node in touched}) > 1 or len(targets) > 1 and bool(touched)
+    return (
+        any(node.index is not own for node in touched)
+        or len({node.buffer for node in touched}) > 1
+        or (len(targets) > 1 and bool(touched))
+    )
 
 
 def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:
@@ -327,7 +344,7 @@ def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:
 
 
 def _same_strides(ref: Ref, strides: tuple[Expr, ...]) -> bool:
-    return all(a is b or n.is_int and n.args[0] <= 1 for a, b, n in zip(ref.strides, strides, ref.sizes, strict=True))
+    return all(a is b or (n.is_int and n.args[0] <= 1) for a, b, n in zip(ref.strides, strides, ref.sizes, strict=True))
 
 
 def _rename(out: Any, renamed: dict[str, str]) -> Any:
@@ -356,9 +373,17 @@ def _unsupported(args: Sequence[Any], val: Any) -> str | None:
 
 _LOOP_TYPES = frozenset(
     {
-        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
         torch.float64,
-    }  # fmt: skip
+    }
 )
 
 
@@ -370,7 +395,9 @@ def _tensors(value: Any) -> list[TensorValue]:
     return []
 
 
-def _live(operations: Sequence[Operation], outputs: tuple[Any, ...], buffers: dict[str, Buffer]) -> tuple[Operation, ...]:
+def _live(
+    operations: Sequence[Operation], outputs: tuple[Any, ...], buffers: dict[str, Buffer]
+) -> tuple[Operation, ...]:
     """Operations whose results somebody uses; assertions, random draws and write-backs to inputs always stay."""
     needed = {ref.buffer for ref in outputs if isinstance(ref, Ref)}
     symbols = {s.name for out in outputs if isinstance(out, Expr) for s in free_symbols(out)}

@@ -51,7 +51,9 @@ def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: T
 
 
 @lowers("index_add")
-def index_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1) -> TensorValue:
+def index_add(
+    g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1
+) -> TensorValue:
     if a.rank == 0 or index.rank != 1 or source.rank != a.rank or alpha != 1:
         raise Decline("form")
     if a.dtype in (*HALF, torch.bool):

@@ -5,6 +5,8 @@ Anything else still works (a library call with the reason "no rule"); this list 
 
 from __future__ import annotations
 
+from typing import Any
+
 from .registry import lowered_ops
 
 #: Packets that are better done by the library: dense linear algebra, convolution, attention, sorting, random numbers, and reads of
@@ -43,6 +45,15 @@ LIBRARY = (
     "cholesky_solve", "cholesky_inverse", "linalg_householder_product", "ormqr", "geqrf", "linalg_lstsq", "linalg_matrix_exp",
     "_fft_c2c", "_fft_c2r", "_fft_r2c",
 )  # fmt: skip
+
+
+_LIBRARY_SET = frozenset(LIBRARY)
+
+
+def is_library(op: Any) -> bool:
+    """True for an overload of an op in ``LIBRARY``."""
+    name = str(getattr(op, "_overloadname", "")) and str(op).removeprefix("aten.")
+    return name in _LIBRARY_SET or name.partition(".")[0] in _LIBRARY_SET
 
 
 def target_names() -> tuple[str, ...]:

@@ -23,7 +23,9 @@ Producer = Callable[[Index], Scalar]
 
 HALF = (torch.float16, torch.bfloat16)
 FLOAT8 = tuple(
-    getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz") if hasattr(torch, name)
+    getattr(torch, name)
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    if hasattr(torch, name)
 )
 
 
@@ -93,7 +95,9 @@ class TensorValue:
 
 def canonical_index(sizes: Sequence[Expr]) -> Index:
     """One axis symbol per dimension; a dimension of size one is always at 0."""
-    return tuple(ZERO if size is ONE else axis.symbol for axis, size in zip(make_axes(tuple(sizes)), sizes, strict=True))
+    return tuple(
+        ZERO if size is ONE else axis.symbol for axis, size in zip(make_axes(tuple(sizes)), sizes, strict=True)
+    )
 
 
 def reader(ref: Ref) -> Producer:
@@ -128,9 +132,7 @@ def broadcast_sizes(*operands: Sizes) -> Sizes:
     result: list[Expr] = [ONE] * rank
     for sizes in operands:
         for n, size in enumerate(sizes, rank - len(sizes)):
-            if result[n] is ONE:
-                result[n] = size
-            elif size is not ONE and not known_eq(size, result[n]) and size.is_int:
+            if result[n] is ONE or (size is not ONE and not known_eq(size, result[n]) and size.is_int):
                 result[n] = size
     return tuple(result)
 
@@ -178,8 +180,6 @@ def promote(*operands: Any) -> torch.dtype:
         joined = group[0]
         for dtype in group[1:]:
             joined = torch.promote_types(joined, dtype)
-        if result is None:
-            result = joined
-        elif _category(joined) > _category(result):
+        if result is None or _category(joined) > _category(result):
             result = joined
     return torch.float32 if result is None else result

@@ -335,7 +335,7 @@ def unfold(g: Builder, a: TensorValue, dimension: int, size: Any, step: Any) -> 
 def as_strided(g: Builder, a: TensorValue, size: Any, stride: Any, storage_offset: Any = None) -> TensorValue:
     # The argument's own strides matter: it has to lie in memory as eager would have it.
     assert g.node is not None
-    val = g.node.args[0].meta["val"]  # type: ignore[union-attr]
+    val = g.node.args[0].meta["val"]
     ref = g.ref(a)
     strides = g.exprs(val.stride())
     if any(x is not y and n is not ONE for x, y, n in zip(ref.strides, strides, ref.sizes, strict=True)):
@@ -388,14 +388,14 @@ def repeat(g: Builder, a: TensorValue, repeats: Sequence[Any]) -> TensorValue:
     extra = len(sizes) - a.rank
 
     def index_map(index: Index) -> Index:
-        return tuple(i if known_eq(a.sizes[d], sizes[d + extra]) else i % a.sizes[d] for d, i in enumerate(index[extra:]))
+        return tuple(
+            i if known_eq(a.sizes[d], sizes[d + extra]) else i % a.sizes[d] for d, i in enumerate(index[extra:])
+        )
 
     return _remapped(a, sizes, index_map)
 
 
-def constant_padded(
-    g: Builder, a: TensorValue, before: Sequence[Expr], sizes: Sizes, fill: Scalar
-) -> TensorValue:
+def constant_padded(g: Builder, a: TensorValue, before: Sequence[Expr], sizes: Sizes, fill: Scalar) -> TensorValue:
     """``a`` placed at ``before`` inside a larger (or smaller) tensor of ``fill``."""
 
     def at(index: Index) -> Scalar:

@@ -82,7 +82,7 @@ def _order(node: fx.Node) -> list[int] | None:
         return [int(d) % rank for d in dims]
     if node.target is aten.t.default:
         return order[::-1]
-    first, second = (int(d) % rank for d in node.args[1:3])  # type: ignore[arg-type]
+    first, second = (int(d) % rank for d in node.args[1:3])
     order[first], order[second] = order[second], order[first]
     return order
 
