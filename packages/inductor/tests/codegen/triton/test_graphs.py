@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from flambeau_inductor.decompositions import decompositions  # noqa: E402
 from flambeau_inductor.lowering.run import lower_graph  # noqa: E402
-from flambeau_inductor.program.gpu import compile_mixed  # noqa: E402
+from flambeau_inductor.program import assemble  # noqa: E402
 from flambeau_runtime import load  # noqa: E402
 from flambeau_runtime.artifact import Artifact  # noqa: E402
 
@@ -32,7 +32,7 @@ def compiled(
 ) -> tuple[Callable[..., Any], Artifact]:
     gm = traced(function, inputs, dynamic)
     fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    built = compile_mixed(lower_graph(gm, fakes), cpu_backend="triton")
+    built = assemble(lower_graph(gm, fakes), cpu_target="triton")
     return load(built.artifact, constants=built.constants, executor="python"), built.artifact
 
 
