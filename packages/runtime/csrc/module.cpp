@@ -1,4 +1,5 @@
 // flambeau_runtime._C: the type Executor and the facts of the build.
+#include "blocks.hpp"
 #include "inputs.hpp"
 #include "run.hpp"
 
@@ -240,6 +241,24 @@ PyType_Spec executor_spec = {
     "flambeau_runtime._C.Executor", sizeof(Executor), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, executor_slots};
 
+PyObject* release_idle_memory(PyObject*, PyObject*) { return PyLong_FromSize_t(BlockCache::instance().release()); }
+
+PyObject* idle_memory_bytes(PyObject*, PyObject*) { return PyLong_FromSize_t(BlockCache::instance().idle_bytes()); }
+
+PyObject* set_idle_memory_limit(PyObject*, PyObject* bytes) {
+  const size_t limit = PyLong_AsSize_t(bytes);
+  if (limit == static_cast<size_t>(-1) && PyErr_Occurred()) return nullptr;
+  BlockCache::instance().set_limit(limit);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef module_methods[] = {
+    {"release_idle_memory", release_idle_memory, METH_NOARGS, "Give idle blocks back to the system; returns their bytes."},
+    {"idle_memory_bytes", idle_memory_bytes, METH_NOARGS, "Bytes of the blocks kept for the next call."},
+    {"set_idle_memory_limit", set_idle_memory_limit, METH_O, "Keep at most this many idle bytes; 0 keeps none."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 int module_exec(PyObject* module) {
   Ref type = Ref::steal(PyType_FromModuleAndSpec(module, &executor_spec, nullptr));
   if (!type || PyModule_AddObjectRef(module, "Executor", type.get()) < 0) return -1;
@@ -255,7 +274,7 @@ PyModuleDef_Slot module_slots[] = {
 };
 
 PyModuleDef module_definition = {
-    PyModuleDef_HEAD_INIT, "flambeau_runtime._C", "The native executor.", 0, nullptr, module_slots, nullptr, nullptr, nullptr};
+    PyModuleDef_HEAD_INIT, "flambeau_runtime._C", "The native executor.", 0, module_methods, module_slots, nullptr, nullptr, nullptr};
 
 }  // namespace
 }  // namespace flambeau

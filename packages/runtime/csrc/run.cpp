@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "blocks.hpp"
 #include "inputs.hpp"
 
 namespace flambeau {
@@ -51,8 +52,12 @@ void alloc(const Alloc& alloc, Frame& frame) {
       __builtin_mul_overflow(reach(sizes, strides), static_cast<int64_t>(alloc.dtype.itemsize()), &bytes)) {
     throw ProgramError(ProgramError::Type::Runtime, "a tensor is too large");
   }
+  c10::Allocator* allocator = c10::GetCPUAllocator();
+  const auto size = static_cast<size_t>(bytes);
   auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, c10::GetCPUAllocator(), /*resizable=*/true);
+      c10::StorageImpl::use_byte_size_t(), size,
+      size >= BlockCache::kSmallest ? BlockCache::instance().allocate(size) : allocator->allocate(size), allocator,
+      /*resizable=*/true);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(std::move(storage)), c10::DispatchKeySet(c10::DispatchKey::CPU), alloc.dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);

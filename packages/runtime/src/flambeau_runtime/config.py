@@ -25,6 +25,7 @@ class Config:
     cxx_flags: str = _option("", "FLAMBEAU_CXXFLAGS", in_key=True)
     compile_timeout_seconds: int = _option(600, "FLAMBEAU_COMPILE_TIMEOUT")
     compile_jobs: int = _option(0, "FLAMBEAU_COMPILE_JOBS")
+    idle_memory_bytes: int = _option(256 << 20, "FLAMBEAU_IDLE_MEMORY_BYTES")
     executor: str = _option("native", "FLAMBEAU_EXECUTOR")
 
     @staticmethod

@@ -14,6 +14,7 @@ import torch
 
 from . import artifact as a
 from .build.library import entry_address, load_library
+from .config import Config
 from .errors import ExtensionError
 from .executor_py import KernelFunction, instruction_context
 from .inputs import check_count, check_scalar, check_tensor
@@ -28,6 +29,7 @@ def extension() -> Any:
         raise ExtensionError(f"flambeau_runtime._C cannot be imported: {error}") from error
     if torch.__version__ != _C.TORCH_VERSION:
         raise ExtensionError(f"flambeau_runtime._C was built for torch {_C.TORCH_VERSION}, this is {torch.__version__}")
+    _C.set_idle_memory_limit(Config.from_environment().idle_memory_bytes)
     return _C
 
 
