@@ -24,7 +24,9 @@ class Config:
     """What the compiler of frames may do."""
 
     fullgraph: bool = _option(False, "a graph break is an error")
-    dynamic: bool | None = _option(None, "True: symbolic sizes from the start; False: never; None: after a size changed")
+    dynamic: bool | None = _option(
+        None, "True: symbolic sizes from the start; False: never; None: after a size changed"
+    )
     recompile_limit: int = _option(8, "entries per code object and region before further calls run in eager", key=False)
     error_on_recompile: bool = _option(False, "raise instead of compiling a second time", key=False)
     fail_on_recompile_limit: bool = _option(False, "raise instead of running in eager past the limit", key=False)

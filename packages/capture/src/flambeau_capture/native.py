@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise NativeModuleError(f"the native module of flambeau-capture cannot be loaded: {error}") from error
 
-if _C.TORCH_VERSION != str(torch.__version__):
+if str(torch.__version__) != _C.TORCH_VERSION:
     raise NativeModuleError(
-        f"the native module of flambeau-capture was built for torch {_C.TORCH_VERSION}, and torch {torch.__version__} is installed"
+        f"flambeau-capture's native module was built for torch {_C.TORCH_VERSION}, and {torch.__version__} is installed"
     )

@@ -61,7 +61,7 @@ def test_every_kind_of_parameter_reaches_the_rewritten_code():
         lambda r: r(1, 2, d=4),
         lambda r: r(1, 2, 3, 4, d=5, c=6, z=7),
         lambda r: r(1, b=2, d=3, y=1, a=9),
-        lambda r: r(*(1, 2), **{"d": 1}),
+        lambda r: r(*(1, 2), d=1),
     ]:
         assert call(region) == call(g) == call(PyRegion(f, replace({"f": g})))
 
@@ -110,7 +110,13 @@ def test_guards_choose_between_entries_and_the_limit_falls_back_to_eager():
         return RunGraph(lambda: (("compiled", x),), (), 0, (ConstantIs(Local("x"), x),))
 
     region = make_region(f, callback, Config(recompile_limit=3))
-    assert [region(i) for i in range(5)] == [("compiled", 0), ("compiled", 1), ("compiled", 2), ("eager", 3), ("eager", 4)]
+    assert [region(i) for i in range(5)] == [
+        ("compiled", 0),
+        ("compiled", 1),
+        ("compiled", 2),
+        ("eager", 3),
+        ("eager", 4),
+    ]
     assert [region(i)[0] for i in (2, 1, 0, 3)] == ["compiled", "compiled", "compiled", "eager"]
     assert calls == [(0, 0), (1, 1), (2, 2)]
     strict = make_region(f, callback, Config(recompile_limit=1, fail_on_recompile_limit=True))

@@ -14,10 +14,8 @@ from enum import IntEnum
 from types import CodeType
 from typing import Any
 
-import torch
-
-from ..native import _C
 from ..errors import GuardBuildError
+from ..native import _C
 from ..sources import source as src
 from . import spec as gs
 from .shape_program import UnsupportedExpression, compile_expression
@@ -109,11 +107,11 @@ class _Builder:
                     self.nothing = self.tree.node(-1, Access.NOTHING, None, 0, index)
                 self.tree.leaf(self.nothing, LeafKind.GLOBAL_STATE, _state_payload(spec), index)
             case gs.AliasOf(source=source, other=other):
-                payload = (self.capture(source, index), self.capture(other, index))
-                self.tree.relation(RelationKind.ALIAS, payload, index)
+                pair = (self.capture(source, index), self.capture(other, index))
+                self.tree.relation(RelationKind.ALIAS, pair, index)
             case gs.NoAlias(sources=sources):
-                payload = tuple(self.capture(source, index) for source in sources)
-                self.tree.relation(RelationKind.NO_ALIAS, payload, index)
+                slots = tuple(self.capture(source, index) for source in sources)
+                self.tree.relation(RelationKind.NO_ALIAS, slots, index)
             case gs.ShapeExpression():
                 self.add_shape(index, spec)
             case gs.SourceGuard(source=source):

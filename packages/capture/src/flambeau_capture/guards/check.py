@@ -34,9 +34,7 @@ def check(
     return next((i for i, spec in enumerate(specs) if not holds(spec, f_locals, f_globals, builtins)), -1)
 
 
-def holds(
-    spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None
-) -> bool:
+def holds(spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None) -> bool:
     """Whether one spec holds on a frame."""
     frame = Frame(f_locals, f_globals, builtins)
     try:

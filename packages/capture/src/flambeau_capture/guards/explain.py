@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from attrs import fields
 
 from ..sources.source import Source, SourceError, resolve
 from . import spec as gs
@@ -29,9 +30,7 @@ class GuardText:
         return "\n".join(describe(spec) for spec in self.specs)
 
 
-def explain(
-    spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None
-) -> str:
+def explain(spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None) -> str:
     """One sentence about a guard that failed on this frame, ending with the user's line where one is known."""
 
     def value_of(source: Source) -> Any:
@@ -138,7 +137,7 @@ def _tensor_words(spec: gs.TensorMatch, value: Any) -> str:
 
 def _state_words(spec: gs.GlobalState) -> str:
     now = current_state()
-    names = [a for a in gs.GlobalState.__slots__ if a in {f.name for f in gs.GlobalState.__attrs_attrs__}]
+    names = [field.name for field in fields(gs.GlobalState) if field.name != "position"]
     changed = [n for n in names if getattr(spec, n) != getattr(now, n)]
     parts = [f"{n}: expected {getattr(spec, n)}, actual {getattr(now, n)}" for n in changed]
     return "global state " + ("; ".join(parts) or "changed")

@@ -15,10 +15,13 @@ Number = int | float
 Program = tuple[tuple[int, Number], ...]
 
 # The order is that of `enum class Op` in csrc/guards/shapes.cpp.
+# fmt: off
 OPCODES: Final = (
-    "symbol int float add mul sub negate floordiv mod truediv pow min max abs floor ceil trunc tofloat sqrt "
-    "eq ne lt le gt ge and or not select lshift rshift bitand bitor bitxor"
-).split()
+    "symbol", "int", "float", "add", "mul", "sub", "negate", "floordiv", "mod", "truediv", "pow", "min",
+    "max", "abs", "floor", "ceil", "trunc", "tofloat", "sqrt", "eq", "ne", "lt", "le", "gt", "ge", "and",
+    "or", "not", "select", "lshift", "rshift", "bitand", "bitor", "bitxor",
+)
+# fmt: on
 _CODE: Final = {name: code for code, name in enumerate(OPCODES)}
 
 _BINARY: Final[dict[type[ast.AST], str]] = {
@@ -247,7 +250,7 @@ def _power(left: Number, right: Number) -> Number:
     result = left**right
     if isinstance(result, complex):
         return math.nan
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _shift_left(left: Number, right: Number) -> Number:

@@ -22,9 +22,7 @@ def current_state(position: Position | None = None) -> GlobalState:
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
         default_dtype=torch.get_default_dtype(),
-        function_modes=tuple(
-            torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())
-        ),
+        function_modes=tuple(torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         function_transform=torch._C._functorch.peek_interpreter_stack() is not None,
         torch_function_enabled=torch._C._is_torch_function_enabled(),
@@ -37,4 +35,3 @@ def _autocast_enabled(device: str) -> bool:
         return torch.is_autocast_enabled(device)
     except RuntimeError:
         return False
-
