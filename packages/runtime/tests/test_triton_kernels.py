@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from attrs import evolve
 
 pytest.importorskip("triton")
 
+from flambeau_runtime import triton_kernels  # noqa: E402
+from flambeau_runtime.cache import Store  # noqa: E402
 from flambeau_runtime.triton_kernels import (  # noqa: E402
     CompileRequest,
     TritonCompileError,
@@ -62,6 +66,17 @@ def test_cubins_for_sm_90_come_back_in_order() -> None:
     cubins = compile_kernels(requests)
     assert [c.num_warps for c in cubins] == [2, 4]
     assert all(c.binary.startswith(b"\x7fELF") and c.name == "add" and c.arch == 90 for c in cubins)
+
+
+def test_stored_cubins_are_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch comes from the store, equal; a request that differs in its warps is another entry."""
+    store = Store(tmp_path)
+    request = CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256})
+    first = triton_kernels.compile_stored([request, request], store)
+    monkeypatch.setattr(triton_kernels, "compile_kernels", lambda requests: [1 / 0 for _ in requests])
+    assert triton_kernels.compile_stored([request], Store(tmp_path)) == first[:1] == first[1:]
+    with pytest.raises(ZeroDivisionError):
+        triton_kernels.compile_stored([evolve(request, num_warps=2)], store)
 
 
 def test_a_kernel_that_does_not_compile_names_itself() -> None:

@@ -10,13 +10,17 @@ process holds either the compiler or the interpreter).
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from attrs import Factory, frozen
+from attrs import Factory, asdict, frozen
 
+from flambeau_runtime.artifact import Artifact
+from flambeau_runtime.cache import CacheKey, Store
 from flambeau_runtime.workers import Pool, Request, WorkerFailed, triton_task
 
 #: Compute capability that kernels are compiled for when no GPU says otherwise (sm_90).
@@ -149,6 +153,51 @@ def _cubin(request: CompileRequest, answer: tuple[dict[str, Any], list[bytes]] |
         raise TritonCompileError(request.entry, str(answer), request.source, answer.trace) from answer
     facts, blobs = answer
     return Cubin(arch=request.arch, binary=blobs[0], **facts)
+
+
+def compile_stored(requests: Sequence[CompileRequest], store: Store) -> list[Cubin]:
+    """``compile_kernels``, taking from ``store`` what it holds and putting there what it lacked."""
+    keys = [_cache_key(request) for request in requests]
+    found = [_unpack(store.get(key)) for key in keys]
+    missing = {key.digest: n for n, key in enumerate(keys) if found[n] is None}
+    fresh = compile_kernels([requests[n] for n in missing.values()])
+    made = dict(zip(missing, fresh, strict=True))
+    for n, key in enumerate(keys):
+        if found[n] is None:
+            found[n] = made[key.digest]
+    for digest, n in missing.items():
+        store.put(keys[n], _pack(made[digest]))
+    return [cubin for cubin in found if cubin is not None]
+
+
+def kernel_requests(artifact: Artifact, arch: int) -> list[CompileRequest]:
+    """What compiling every Triton kernel of ``artifact`` takes, in the order of its kernels."""
+    return [
+        CompileRequest.from_meta(library.source, kernel.entry, kernel.meta, arch)
+        for kernel in artifact.kernels
+        if (library := artifact.libraries[kernel.library]).language == "triton"
+    ]
+
+
+def _cache_key(request: CompileRequest) -> CacheKey:
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        version = "unknown"
+    arguments = {name: json.dumps(value, sort_keys=True) for name, value in request.arguments().items()}
+    return CacheKey("cubin", {"source": request.source, "triton": version, **arguments})
+
+
+def _pack(cubin: Cubin) -> bytes:
+    facts = asdict(cubin, filter=lambda attribute, value: attribute.name != "binary")
+    return json.dumps(facts).encode() + b"\0" + cubin.binary
+
+
+def _unpack(payload: bytes | None) -> Cubin | None:
+    if payload is None:
+        return None
+    facts, _, binary = payload.partition(b"\0")
+    return Cubin(binary=binary, **json.loads(facts))
 
 
 def run_interpreted(

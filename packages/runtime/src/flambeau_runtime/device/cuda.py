@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
-from flambeau_runtime.triton_kernels import Cubin
+from flambeau_runtime.artifact import Artifact
+from flambeau_runtime.cache import Store
+from flambeau_runtime.triton_kernels import CompileRequest, Cubin, compile_stored, kernel_requests
+
+#: ``(tensors, scalars, grid, extent) -> status``.
+KernelFunction = Callable[[list[torch.Tensor], list[Any], Any, int], int]
+_ALIGNMENT = 16
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 #: Kernels may use this much dynamic shared memory without asking for more.
@@ -82,6 +88,39 @@ class Function:
             "cuLaunchKernel", self.handle, *grid, threads, 1, 1, self.cubin.shared,
             ctypes.c_void_p(queue), pointers, None,
         )  # fmt: skip
+
+
+def bind_kernels(artifact: Artifact, store: Store) -> dict[str, KernelFunction]:
+    """Every Triton kernel of ``artifact``, compiled together for the current device and loaded, by entry.
+
+    A function takes ``(tensors, scalars, grid, extent)`` and gives status 0. A tensor that does not start at a multiple of 16
+    bytes, where the kernel was promised that, goes to a second version of the kernel without the promise.
+    """
+    major, minor = torch.cuda.get_device_capability()
+    requests = kernel_requests(artifact, 10 * major + minor)
+    cubins = compile_stored(requests, store)
+    return {
+        r.entry: _bind(r, load_cubin(c, list(r.signature.values())), store)
+        for r, c in zip(requests, cubins, strict=True)
+    }
+
+
+def _bind(request: CompileRequest, function: Function, store: Store) -> KernelFunction:
+    promised = [n for n, name in enumerate(request.signature) if name in request.divisible]
+    plain: list[Function] = []
+
+    def unaligned() -> Function:
+        if not plain:
+            (cubin,) = compile_stored([evolve(request, divisible=())], store)
+            plain.append(load_cubin(cubin, function.types))
+        return plain[0]
+
+    def run(tensors: list[torch.Tensor], scalars: list[Any], grid: Any, extent: int) -> int:
+        aligned = all(tensors[n].data_ptr() % _ALIGNMENT == 0 for n in promised)
+        (function if aligned else unaligned()).launch(grid or (extent, 1, 1), [*tensors, *scalars])
+        return 0
+
+    return run
 
 
 def load_cubin(cubin: Cubin, types: Sequence[str]) -> Function:

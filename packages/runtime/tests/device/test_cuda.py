@@ -1,0 +1,37 @@
+"""The driver binding, as far as a machine without a GPU can tell."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import pytest
+import torch
+
+from flambeau_runtime.device import cuda
+
+
+@pytest.mark.parametrize(("value", "kind", "expected"), [
+    (7, "i32", struct.pack("<i", 7)), (-1, "i64", struct.pack("<q", -1)), (0.5, "fp32", struct.pack("<f", 0.5)),
+    (0.1, "fp64", struct.pack("<d", 0.1)), (True, "i1", b"\x01"), (200, "u8", b"\xc8"),
+])  # fmt: skip
+def test_scalars_are_packed_as_the_kernel_reads_them(value: float, kind: str, expected: bytes) -> None:
+    """Each type of Triton's signature has its width and representation."""
+    packed = cuda._pack(value, kind)
+    assert ctypes.string_at(ctypes.addressof(packed), ctypes.sizeof(packed)) == expected
+
+
+def test_a_tensor_is_its_address() -> None:
+    """A pointer parameter is the data pointer, storage offset included."""
+    tensor = torch.zeros(8)[3:]
+    assert cuda._pack(tensor, "*fp32").value == tensor.data_ptr()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_no_driver_is_a_clear_error() -> None:
+    """Without libcuda, the first use says so."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        with pytest.raises(cuda.CudaError, match="driver library"):
+            cuda.Driver.get()
