@@ -7,8 +7,9 @@ one for the handler that would have caught an exception of the instruction.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from types import CellType, CodeType
+from types import CellType, CodeType, TracebackType
 
 from attrs import field, frozen
 
@@ -114,6 +115,15 @@ def emit_break(e: Emitter, point: BreakPoint) -> None:
     _Ways(e, point).emit()
 
 
+def place_traceback(error: BaseException, line: int) -> None:
+    """Give an exception that tracing made, and that was never raised for real, a traceback in the calling frame.
+
+    CPython relies on handled exceptions having one.
+    """
+    if error.__traceback__ is None:
+        error.__traceback__ = TracebackType(None, sys._getframe(1), 0, line)
+
+
 def _restore_variables(e: Emitter, point: BreakPoint) -> None:
     locals_ = point.exit.locals
     for name in point.needed:
@@ -174,7 +184,14 @@ class _Ways:
         return slots[: handler.depth]
 
     def _push_stack(self) -> None:
-        e = self.e
+        e, i = self.e, self.point.instruction
+        raised = [self.point.stack[-1].value] if i.name == "RERAISE" else []
+        for exception in (*self.handled, *raised):
+            e.pinned(place_traceback)
+            e.value(exception)
+            e.const(i.position.line or self.point.code.co_firstlineno)
+            e.call(2)
+            e.pop()
         for exception in self.handled:
             e.value(exception)
         for place in self.point.stack:
