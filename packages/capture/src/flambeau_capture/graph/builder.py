@@ -53,6 +53,7 @@ class GraphBuilder:
         self.constants: dict[str, Any] = {}
         self.open_modes: list[Any] = []
         self.operations = 0
+        self._names: set[str] = set()
         self._position = position
         self._last_input: torch.fx.Node | None = None
 
@@ -60,6 +61,8 @@ class GraphBuilder:
 
     def add_input(self, source: Source, value: Any, real: Any, *, static: bool, hint: str) -> torch.fx.Node:
         """A new placeholder, after those there are; `real` is what it stands for in this call."""
+        hint = f"{hint}_{len(self.inputs)}" if hint in self._names else hint
+        self._names.add(hint)
         with self.graph.inserting_after(self._last_input) if self._last_input else self.graph.inserting_before(self._first()):
             node = self.graph.placeholder(hint)
         self._last_input = node

@@ -154,14 +154,15 @@ class Attributes(Operations):
             return self.wrap_pinned(found)
         return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
 
-    def bind_class_attribute(self, value: Value, cls: type, name: str, found: Any) -> Value:
-        """What `value.name` is when the class has `found` under that name."""
+    def bind_class_attribute(self, value: Value, cls: type, name: str, found: Any, where: type | None = None) -> Value:
+        """What `value.name` is when the class has `found` under that name; `where` is the class a `super()` search found it in."""
+        home = Pinned(cls if where is None else where)
         if isinstance(found, types.FunctionType):
-            return MethodValue(self.wrap(found, Attribute(Pinned(cls), name)), value)
+            return MethodValue(self.wrap(found, Attribute(home, name)), value)
         if isinstance(found, classmethod):
             return MethodValue(self.wrap_pinned(found.__func__), self.wrap_pinned(cls))
         if isinstance(found, staticmethod):
-            return self.wrap(found.__func__, Attribute(Pinned(cls), name))
+            return self.wrap(found.__func__, Attribute(home, name))
         if isinstance(found, property):
             if found.fget is None:
                 raise self.raised(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
@@ -183,7 +184,7 @@ class Attributes(Operations):
             return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), value, self.wrap_pinned(cls)], {})
         if getter is not None and not isinstance(found, type):
             raise GraphBreak("unsupported-attribute", f"a {type(found).__name__} descriptor")
-        return self.wrap(found, Attribute(Pinned(cls), name))
+        return self.wrap(found, Attribute(home, name))
 
     # instances
 
@@ -207,7 +208,9 @@ class Attributes(Operations):
     def plain_attribute(self, value: ObjectValue, name: str) -> Value:
         """`object.__getattribute__(value, name)`, then `__getattr__`."""
         cls = value.cls
-        found, where = mro_lookup(cls, name)
+        if name == "__dict__":
+            return self._instance_dict(value)
+        found, _ = mro_lookup(cls, name)
         if found is not MISSING:
             slot = self._slot_attribute(value, name, found)
             if slot is not None:

@@ -443,7 +443,7 @@ class SuperValue(Value):
             return BoundBuiltin(self.owner, "__module_getattr__")
         if isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return NativeSuperMethod(self.owner, found)
-        return t.bind_class_attribute(self.owner, start, name, found)
+        return t.bind_class_attribute(self.owner, start, name, found, where)
 
 
 class NativeSuperMethod(Value):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import functools
+import inspect
 import itertools
 import logging
 import math
@@ -20,8 +22,9 @@ import torch
 
 from ..interp.signals import GraphBreak
 from ..values.base import Value
+from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
-from ..values.functions import PartialValue
+from ..values.functions import FunctionValue, MethodValue, PartialValue
 from ..values.iterators import ComputedIterator
 from ..values.mappings import DictValue, SetValue
 from ..values.objects import ObjectValue
@@ -46,6 +49,31 @@ impure(*(getattr(random, name) for name in ("random", "randint", "choice", "unif
 @replaces(*(getattr(random, name) for name in ("random", "randint", "choice", "uniform", "shuffle", "sample", "seed", "gauss", "randrange")))
 def python_random(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "Python's random module")
+
+
+@replaces(dataclasses.fields)
+def fields(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    cls = args[0].object if isinstance(args[0], ClassValue) else args[0].python_type()
+    if not dataclasses.is_dataclass(cls):
+        raise t.raised(TypeError("must be called with a dataclass type or instance"))
+    return t.sequence([t.wrap_pinned(found) for found in dataclasses.fields(cls)], tuple)
+
+
+@replaces(dataclasses.is_dataclass)
+def is_dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    cls = args[0].object if isinstance(args[0], ClassValue) else args[0].python_type()
+    return ConstantValue(dataclasses.is_dataclass(cls))
+
+
+@replaces(inspect.signature)
+def signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    target = args[0].function if isinstance(args[0], MethodValue) else args[0]
+    if kwargs or not isinstance(target, FunctionValue):
+        raise GraphBreak("unsupported-call", "inspect.signature of something that is no plain function")
+    found = inspect.signature(target.function)
+    if target is not args[0]:
+        found = found.replace(parameters=list(found.parameters.values())[1:])
+    return t.from_python(found)
 
 
 @replaces(functools.partial)
