@@ -15,7 +15,7 @@ import torch
 from . import artifact as a
 from .build.compile import build_libraries
 from .build.library import entry_address, load_library
-from .cache import Store
+from .cache import Store, default_store
 from .config import Config
 from .errors import ArtifactError
 from .executor_py import KernelFunction, PythonExecutor, bind_address
@@ -48,9 +48,10 @@ def load(
         _check_functions(artifact.program, functions)
         tensors = bind_constants(artifact, constants)
         artifact = build_libraries(artifact, include_dirs=include_dirs, store=store)
+        others = _other_kernels(artifact, store)
         if executor == "python":
-            return PythonExecutor(artifact, bind_kernels(artifact), tensors, functions)
-        return make_executor(artifact, tensors, functions, bind_triton)
+            return PythonExecutor(artifact, bind_kernels(artifact, others), tensors, functions)
+        return make_executor(artifact, tensors, functions, others)
 
 
 def bind_constants(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -86,37 +87,26 @@ def _constant_from_bytes(spec: a.ConstantSpec) -> torch.Tensor:
     return flat.reshape(spec.sizes).to(spec.device)
 
 
-def bind_kernels(artifact: a.Artifact) -> list[KernelFunction]:
-    """Every kernel as a function for the Python executor."""
+def bind_kernels(artifact: a.Artifact, others: Mapping[int, KernelFunction]) -> list[KernelFunction]:
+    """Every kernel as a function for the Python executor; ``others`` are those that are not C++, by number."""
     return [
-        bind_address(kernel_address(artifact, kernel), kernel.scalar_kinds)
-        if artifact.libraries[kernel.library].language == "cpp"
-        else bind_triton(artifact.libraries[kernel.library], kernel)
-        for kernel in artifact.kernels
+        others[number] if number in others else bind_address(kernel_address(artifact, kernel), kernel.scalar_kinds)
+        for number, kernel in enumerate(artifact.kernels)
     ]
+
+
+def _other_kernels(artifact: a.Artifact, store: Store | None) -> dict[int, KernelFunction]:
+    if all(library.language == "cpp" for library in artifact.libraries):
+        return {}
+    # Only a program with Triton kernels pays for importing what runs them.
+    from .triton_binding import bind_triton
+
+    return bind_triton(artifact, default_store() if store is None else store)
 
 
 def kernel_address(artifact: a.Artifact, kernel: a.Kernel) -> int:
     """The address of a C++ kernel's entry; its library must be built."""
     return entry_address(load_library(artifact.libraries[kernel.library]), kernel.entry)
-
-
-def bind_triton(library: a.Library, kernel: a.Kernel) -> KernelFunction:
-    """A Triton kernel under Triton's interpreter, for machines without a GPU.
-
-    Tensors, then scalars, fill the parameters of ``kernel.meta["signature"]`` in order; ``constexprs`` the others.
-    """
-    names = list(kernel.meta["signature"])
-    constants = dict(kernel.meta.get("constexprs", {}))
-
-    def run(tensors: list[torch.Tensor], scalars: list[Any], grid: Any, extent: int) -> int:
-        from .triton_kernels import run_interpreted
-
-        arguments = dict(zip(names, [*tensors, *scalars], strict=True))
-        run_interpreted(library.source, kernel.entry, grid, {**arguments, **constants})
-        return 0
-
-    return run
 
 
 def _check_functions(program: a.Program, functions: Mapping[str, Any]) -> None:

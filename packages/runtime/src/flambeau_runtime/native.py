@@ -110,12 +110,12 @@ def make_executor(
     artifact: a.Artifact,
     constants: Sequence[torch.Tensor],
     functions: Mapping[str, Callable[..., Any]],
-    bind_other: Callable[[a.Library, a.Kernel], KernelFunction],
+    others: Mapping[int, KernelFunction],
 ) -> Callable[..., tuple[Any, ...]]:
-    """The native executor of a built artifact. ``bind_other`` binds kernels that are not C++ as Python functions."""
+    """The native executor of a built artifact. ``others`` are the kernels that are not C++, by number."""
     encoder = _Encoder(functions)
     program = encoder.program(artifact.program)
-    kernels = tuple(_kernel(artifact, kernel, bind_other) for kernel in artifact.kernels)
+    kernels = tuple(_kernel(artifact, number, others) for number in range(len(artifact.kernels)))
     specs = artifact.program.inputs
 
     def misfit(position: int, value: Any, scalars: tuple[Any, ...]) -> Any:
@@ -134,12 +134,8 @@ def make_executor(
     return extension().Executor(program, kernels, pairs, misfit, describe, count)
 
 
-def _kernel(
-    artifact: a.Artifact, kernel: a.Kernel, bind_other: Callable[[a.Library, a.Kernel], KernelFunction]
-) -> tuple[Any, ...]:
+def _kernel(artifact: a.Artifact, number: int, others: Mapping[int, KernelFunction]) -> tuple[Any, ...]:
+    kernel = artifact.kernels[number]
     library = artifact.libraries[kernel.library]
-    if library.language == "cpp":
-        target: Any = entry_address(load_library(library), kernel.entry)
-    else:
-        target = bind_other(library, kernel)
+    target: Any = others[number] if number in others else entry_address(load_library(library), kernel.entry)
     return (kernel.name, target, kernel.scalar_kinds, kernel.checks)
