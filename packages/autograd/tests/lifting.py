@@ -51,7 +51,8 @@ class TorchCalls(TorchFunctionMode):
         lowered = self.lower(args), self.lower(kwargs)
         out = func(*args, **kwargs)
         quiet = not any(isinstance(o, torch.Tensor) for o in (out if isinstance(out, (list, tuple)) else [out]))
-        if quiet and getattr(func, "__name__", "") not in ("__setitem__", "_enter_autocast", "_exit_autocast", "_set_grad_enabled"):
+        name = getattr(func, "__name__", "")
+        if quiet and name != "__setitem__" and (not name.endswith("_") or name.endswith("__")):
             return out
         if getattr(func, "__name__", "") == "__get__":
             node = self.graph.call_function(getattr, (lowered[0][0], func.__self__.__name__))

@@ -129,7 +129,7 @@ class SymbolNodes:
         return node
 
     def _symbolic(self, expression: Any) -> Any:
-        if isinstance(expression, sympy.logic.boolalg.Boolean):
+        if isinstance(expression, (sympy.core.relational.Relational, sympy.logic.boolalg.BooleanFunction)):
             return self._shape_env.create_symboolnode(expression)
         if expression.is_integer:
             return self._shape_env.create_symintnode(expression, hint=None)
