@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 import structlog
@@ -56,6 +56,19 @@ class LogSettings:
 
     artifacts: frozenset[str] = frozenset()
     level: int = logging.WARNING
+
+
+@frozen
+class Deferred:
+    """A text that is made only when its event is shown; most events are dropped, and printing a graph costs milliseconds."""
+
+    make: Callable[[], str]
+
+    def __call__(self) -> str:
+        return self.make()
+
+    def __str__(self) -> str:
+        return self.make()
 
 
 def parse(text: str) -> LogSettings:
@@ -107,6 +120,7 @@ def _render(logger: Any, method: str, event: dict[str, Any]) -> str:
     name = event.pop("event")
     artifact = event.pop("artifact", None)
     event.pop("level", None)
+    event = {key: value() if isinstance(value, Deferred) else value for key, value in event.items()}
     blocks = {key: value for key, value in event.items() if isinstance(value, str) and "\n" in value}
     pairs = " ".join(f"{key}={value}" for key, value in event.items() if key not in blocks)
     lines = [f"[flambeau {artifact or method}] {name} {pairs}".rstrip()]

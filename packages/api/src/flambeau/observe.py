@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+
 from flambeau_capture import CompileRecord
 
+from .log import Deferred
 from .records import BreakReason, GraphRecord, Recorder
 
 logger: Any = structlog.get_logger("flambeau.frame")
@@ -32,7 +34,7 @@ def observer_of(recorder: Recorder | None, name: str | None) -> Callable[[Compil
             if recorder is not None:
                 recorder.breaks.append(reason)
         if record.graph is not None:
-            logger.debug("graph", artifact="graph_code", **where, code=record.graph.code)
+            logger.debug("graph", artifact="graph_code", **where, code=Deferred(lambda: record.graph.code))
             if recorder is not None:
                 recorder.graphs.append(_graph_record(record))
         if recorder is not None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from attrs import Factory, define, frozen
 
+from flambeau_runtime import Artifact
+
 
 @frozen
 class BreakReason:
@@ -58,7 +60,7 @@ class ProgramRecord:
         library_calls: library calls by name, with how often each is made.
         fused_operations: ATen operations that live in generated kernels.
         cached: whether it came from the disk cache.
-        text: the readable program.
+        artifact: the program itself; `artifact.text()` prints it.
     """
 
     kind: str
@@ -66,7 +68,7 @@ class ProgramRecord:
     library_calls: Mapping[str, int]
     fused_operations: int
     cached: bool
-    text: str
+    artifact: Artifact
 
 
 @define

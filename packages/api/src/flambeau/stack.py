@@ -33,6 +33,7 @@ from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
 from .graph_key import Uncacheable, graph_key
+from .log import Deferred
 from .options import Options
 from .records import ProgramRecord, Recorder
 from .shape_guards import replay_guards, shape_guards
@@ -187,7 +188,7 @@ def inductor_options(options: Options) -> dict[str, Any]:
 def _log_graphs(prepared: autograd.Prepared) -> None:
     for kind, graph in (("forward", prepared.forward), ("backward", prepared.backward)):
         if graph is not None:
-            logger.debug("aot_graph", artifact="aot_graphs", kind=kind, code=graph.code)
+            logger.debug("aot_graph", artifact="aot_graphs", kind=kind, code=Deferred(lambda graph=graph: graph.code))
 
 
 def _for_this_machine(options: Options) -> Options:
@@ -214,7 +215,7 @@ def _cache_key(gm: fx.GraphModule, options: Options) -> CacheKey | None:
 def _read(key: CacheKey, store: Store, inputs: list[Any]) -> CompiledGraph | None:
     data = store.get(key)
     if data is None:
-        logger.debug("graph_miss", artifact="caching", why=store.why(key))
+        logger.debug("graph_miss", artifact="caching", why=Deferred(lambda: store.why(key)))
         return None
     try:
         found = CompiledGraph.from_bytes(data)
@@ -249,7 +250,7 @@ def _assemble(
     loaded = []
     for (kind, artifact), tensors in zip(programs, constants, strict=False):
         recorder.programs.append(_program_record(kind, artifact, cached))
-        logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=artifact.text())
+        logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
         loaded.append(runtime.load(artifact, constants=tensors, executor=options["executor"]))
@@ -272,7 +273,7 @@ def _program_record(kind: str, artifact: runtime.Artifact, cached: bool) -> Prog
             fused.update(artifact.kernels[instruction.kernel].meta.get("origins", ()))
         elif isinstance(instruction, Call):
             calls[instruction.op] = calls.get(instruction.op, 0) + 1
-    return ProgramRecord(kind, kernels, calls, len(fused), cached, artifact.text())
+    return ProgramRecord(kind, kernels, calls, len(fused), cached, artifact)
 
 
 @contextmanager

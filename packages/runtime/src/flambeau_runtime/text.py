@@ -108,9 +108,14 @@ def program_text(program: a.Program, kernels: tuple[a.Kernel, ...] = ()) -> str:
 
 
 def position_text(stack: Any) -> str:
-    """``file:line in function`` of the innermost user frame of a kernel's ``meta["stack"]``, or an empty string."""
+    """``file:line in function`` of the last user position in a kernel's ``meta["stack"]``, or an empty string.
+
+    Entries are such texts already, or ``(file, line, function)`` with the innermost frame last.
+    """
     if not stack:
         return ""
+    if isinstance(stack[-1], str) and not isinstance(stack[0], (tuple, list)) and ":" in stack[-1]:
+        return stack[-1]
     frame = stack[-1] if isinstance(stack[0], (tuple, list)) else stack
     return f"{frame[0]}:{frame[1]}" + (f" in {frame[2]}" if len(frame) > 2 else "")
 

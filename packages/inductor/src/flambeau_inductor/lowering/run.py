@@ -431,7 +431,7 @@ def _has_effect(operation: Operation) -> bool:
 def _stack_text(node: fx.Node) -> str:
     stack = node.meta.get("stack")
     if stack:
-        file, line, function = stack[0][:3]
+        file, line, function = stack[-1][:3]
         return f"{file}:{line} in {function}"
     trace = node.meta.get("stack_trace") or ""
     lines = [part.strip() for part in str(trace).splitlines() if part.strip()]
