@@ -11,7 +11,7 @@ namespace {
 // The order is that of OPCODES in guards/shape_program.py.
 enum class Op : int {
   kSymbol, kInt, kFloat, kAdd, kMul, kSub, kNegate, kFloorDiv, kMod, kTrueDiv, kPow, kMin, kMax, kAbs, kFloor, kCeil, kTrunc,
-  kToFloat, kSqrt, kEq, kNe, kLt, kLe, kGt, kGe, kAnd, kOr, kNot, kSelect, kLeftShift, kRightShift, kBitAnd, kBitOr, kBitXor,
+  kToFloat, kSqrt, kRound, kMath, kEq, kNe, kLt, kLe, kGt, kGe, kAnd, kOr, kNot, kSelect, kLeftShift, kRightShift, kBitAnd, kBitOr, kBitXor,
 };
 constexpr int kOpCount = static_cast<int>(Op::kBitXor) + 1;
 
@@ -22,6 +22,7 @@ struct Number {
   static Number integer(int64_t value) { return {false, value, 0}; }
   static Number floating(double value) { return {true, 0, value}; }
   double as_double() const { return real ? f : static_cast<double>(i); }
+  long double exact() const { return real ? f : static_cast<long double>(i); }
   bool truth() const { return real ? f != 0 : i != 0; }
 };
 using Maybe = std::optional<Number>;
@@ -74,6 +75,27 @@ Maybe on_integers(Op op, int64_t a, int64_t b) {
   }
 }
 
+struct Divided {
+  double quotient, remainder;
+};
+
+// Division as Python defines it for floats: the remainder has the divisor's sign, the quotient is a whole number.
+Divided python_divmod(double a, double b) {
+  double remainder = std::fmod(a, b);
+  double quotient = (a - remainder) / b;
+  if (remainder != 0) {
+    if ((b < 0) != (remainder < 0)) {
+      remainder += b;
+      quotient -= 1;
+    }
+  } else {
+    remainder = std::copysign(0.0, b);
+  }
+  if (quotient == 0) return {std::copysign(0.0, a / b), remainder};
+  const double whole = std::floor(quotient);
+  return {quotient - whole > 0.5 ? whole + 1 : whole, remainder};
+}
+
 Maybe on_reals(Op op, double a, double b) {
   switch (op) {
     case Op::kAdd:
@@ -83,11 +105,14 @@ Maybe on_reals(Op op, double a, double b) {
     case Op::kMul:
       return Number::floating(a * b);
     case Op::kFloorDiv:
-      return b == 0 ? Maybe() : Number::floating(std::floor(a / b));
+      return b == 0 ? Maybe() : Number::floating(python_divmod(a, b).quotient);
     case Op::kMod:
-      return b == 0 ? Maybe() : Number::floating(a - std::floor(a / b) * b);
-    case Op::kPow:
-      return a == 0 && b < 0 ? Maybe() : Number::floating(std::pow(a, b));
+      return b == 0 ? Maybe() : Number::floating(python_divmod(a, b).remainder);
+    case Op::kPow: {
+      const double result = std::pow(a, b);
+      const bool overflowed = std::isinf(result) && std::isfinite(a) && std::isfinite(b);
+      return overflowed ? Maybe() : Number::floating(result);
+    }
     default:
       return {};
   }
@@ -95,7 +120,8 @@ Maybe on_reals(Op op, double a, double b) {
 
 bool compare(Op op, const Number& a, const Number& b) {
   const bool real = a.real || b.real;
-  const double x = a.as_double(), y = b.as_double();
+  // 64 bits of mantissa hold every int64 and every double, so mixed comparisons are exact as in Python.
+  const long double x = a.exact(), y = b.exact();
   switch (op) {
     case Op::kEq:
       return real ? x == y : a.i == b.i;
@@ -135,11 +161,23 @@ Maybe unary(Op op, const Number& a) {
       return Number::floating(a.as_double());
     case Op::kSqrt:
       return a.as_double() < 0 ? Maybe() : Number::floating(std::sqrt(a.as_double()));
+    case Op::kRound:
+      return a.real ? rounded(std::nearbyint(a.f)) : a;  // halves to even, as Python rounds
     case Op::kNot:
       return Number::integer(!a.truth());
     default:
       return {};
   }
+}
+
+// The order is that of MATH in guards/shape_program.py.
+using MathFunction = double (*)(double);
+constexpr MathFunction kMathFunctions[] = {std::exp,  std::log,  std::log2, std::sin,  std::cos,  std::tan,  std::asin,
+                                           std::acos, std::atan, std::sinh, std::cosh, std::tanh, std::asinh};
+
+Maybe apply_math(int64_t index, const Number& a) {
+  const double result = kMathFunctions[index](a.as_double());
+  return std::isfinite(result) ? Number::floating(result) : Maybe();
 }
 
 Maybe binary(Op op, const Number& a, const Number& b) {
@@ -203,6 +241,9 @@ class ShapeExpression final : public Relation {
     if (made.op == Op::kSymbol && static_cast<size_t>(made.integer) >= symbols_.size()) {
       raise(PyExc_ValueError, "no such symbol");
     }
+    if (made.op == Op::kMath && static_cast<size_t>(made.integer) >= std::size(kMathFunctions)) {
+      raise(PyExc_ValueError, "no such function");
+    }
     steps_.push_back(made);
   }
 
@@ -218,6 +259,9 @@ class ShapeExpression final : public Relation {
       if (stack.size() < 3) return false;
       const Number other = pop(stack), value = pop(stack), condition = pop(stack);
       result = condition.truth() ? value : other;
+    } else if (step.op == Op::kMath) {
+      if (stack.empty()) return false;
+      result = apply_math(step.integer, pop(stack));
     } else if (is_unary(step.op)) {
       if (stack.empty()) return false;
       result = unary(step.op, pop(stack));
@@ -231,7 +275,7 @@ class ShapeExpression final : public Relation {
   }
 
   static bool is_unary(Op op) {
-    return op == Op::kNegate || op == Op::kNot || (op >= Op::kAbs && op <= Op::kSqrt);
+    return op == Op::kNegate || op == Op::kNot || (op >= Op::kAbs && op <= Op::kRound);
   }
 
   static Number pop(std::vector<Number>& stack) {

@@ -18,11 +18,14 @@ Program = tuple[tuple[int, Number], ...]
 # fmt: off
 OPCODES: Final = (
     "symbol", "int", "float", "add", "mul", "sub", "negate", "floordiv", "mod", "truediv", "pow", "min",
-    "max", "abs", "floor", "ceil", "trunc", "tofloat", "sqrt", "eq", "ne", "lt", "le", "gt", "ge", "and",
+    "max", "abs", "floor", "ceil", "trunc", "tofloat", "sqrt", "round", "math", "eq", "ne", "lt", "le", "gt", "ge", "and",
     "or", "not", "select", "lshift", "rshift", "bitand", "bitor", "bitxor",
 )
 # fmt: on
 _CODE: Final = {name: code for code, name in enumerate(OPCODES)}
+
+# The order is that of kMathFunctions in csrc/guards/shapes.cpp.
+MATH: Final = ("exp", "log", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh")
 
 _BINARY: Final[dict[type[ast.AST], str]] = {
     ast.Add: "add",
@@ -80,6 +83,7 @@ _FUNCTIONS: Final[dict[str, tuple[str, int | None]]] = {
     "ToFloat": ("tofloat", 1),
     "sqrt": ("sqrt", 1),
     "OpaqueUnaryFn_sqrt": ("sqrt", 1),
+    "RoundToInt": ("round", 1),
     "Where": ("select", 3),
     "LShift": ("lshift", 2),
     "RShift": ("rshift", 2),
@@ -115,6 +119,8 @@ def _compile(node: ast.expr, order: dict[str, int], emit: Callable[..., None]) -
             emit("int", int(value))
         case ast.Constant(value=int(value)) if -(2**63) <= value < 2**63:
             emit("int", value)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))) if value == 2**63:
+            emit("int", -value)
         case ast.Constant(value=float(value)):
             emit("float", value)
         case ast.Name(id=("true" | "True")):
@@ -173,6 +179,14 @@ def _compile_call(name: str, args: list[ast.expr], order: dict[str, int], emit: 
         _compile(args[2], order, emit)
         emit("mod")
         return
+    function = name.removeprefix("OpaqueUnaryFn_")
+    if function in MATH and len(args) == 1:
+        _compile(args[0], order, emit)
+        emit("math", MATH.index(function))
+        return
+    if name == "Piecewise" and args:
+        _compile_piecewise(args, order, emit)
+        return
     if name not in _FUNCTIONS:
         raise UnsupportedExpression(name)
     opcode, count = _FUNCTIONS[name]
@@ -186,6 +200,20 @@ def _compile_call(name: str, args: list[ast.expr], order: dict[str, int], emit: 
     for arg in args:
         _compile(arg, order, emit)
     emit(opcode)
+
+
+def _compile_piecewise(args: list[ast.expr], order: dict[str, int], emit: Callable[..., None]) -> None:
+    """`Piecewise((value, condition), ...)`: the last condition must be True, as sympy prints a total function."""
+    match args[0]:
+        case ast.Tuple(elts=[value, condition]) if len(args) > 1:
+            _compile(condition, order, emit)
+            _compile(value, order, emit)
+            _compile_piecewise(args[1:], order, emit)
+            emit("select")
+        case ast.Tuple(elts=[value, (ast.Constant(value=True) | ast.Name(id="true"))]):
+            _compile(value, order, emit)
+        case _:
+            raise UnsupportedExpression("Piecewise")
 
 
 class _NoValue(ArithmeticError):
@@ -214,6 +242,8 @@ def _step(name: str, argument: Number, values: Sequence[Any], stack: list[Number
     elif name == "select":
         other, value, condition = stack.pop(), stack.pop(), stack.pop()
         stack.append(value if condition else other)
+    elif name == "math":
+        stack.append(_math(MATH[int(argument)], float(stack.pop())))
     elif name in _UNARY:
         stack.append(_fits(_UNARY[name](stack.pop())))
     else:
@@ -225,6 +255,14 @@ def _fits(value: Number) -> Number:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise _NoValue(value)
     return value
+
+
+def _math(name: str, value: float) -> float:
+    try:
+        result: float = getattr(math, name)(value)
+    except ValueError as error:
+        raise _NoValue(value) from error
+    return result
 
 
 def _sqrt(value: Number) -> float:
@@ -282,6 +320,7 @@ _UNARY: Final[dict[str, Callable[[Number], Number]]] = {
     "trunc": _rounded(math.trunc),
     "tofloat": float,
     "sqrt": _sqrt,
+    "round": _rounded(round),
     "not": lambda a: int(not a),
 }
 _BINARY_TWINS: Final[dict[str, Callable[[Number, Number], Number]]] = {

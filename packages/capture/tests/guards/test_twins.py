@@ -1,0 +1,407 @@
+"""The native guard tree and its Python twin agree, on constants, containers, tensors, state and shapes."""
+
+from __future__ import annotations
+
+import collections
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flambeau_capture.errors import GuardBuildError
+from flambeau_capture.guards import check as twin
+from flambeau_capture.guards import spec as gs
+from flambeau_capture.guards.build import build
+from flambeau_capture.guards.explain import describe, explain
+from flambeau_capture.guards.shape_program import compile_expression, run
+from flambeau_capture.guards.state import current_state
+from flambeau_capture.native import _C
+from flambeau_capture.sources import source as src
+
+X = src.Local("x")
+Y = src.Local("y")
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.integers(),
+    st.sampled_from([0.0, -0.0, 1.0, math.nan, math.inf, -math.inf]),
+    st.floats(),
+    st.complex_numbers(max_magnitude=4),
+    st.text(max_size=3),
+    st.binary(max_size=2),
+    st.sampled_from(
+        [torch.float32, torch.strided, torch.device("cpu"), int, ..., range(3), range(0, 3, 2), slice(1, None)]
+    ),
+)
+constants = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(tuple),
+        st.frozensets(st.one_of(st.integers(-2, 2), st.booleans(), st.text(max_size=1), st.floats(-1, 1)), max_size=3),
+    ),
+    max_leaves=5,
+)
+values = st.one_of(
+    constants,
+    st.lists(scalars, max_size=3),
+    st.dictionaries(st.one_of(st.integers(-2, 2), st.text(max_size=1)), scalars, max_size=3),
+    st.sets(st.integers(-2, 2), max_size=3),
+)
+
+
+def agree(specs, f_locals, f_globals=None):
+    """Both checks give one verdict; return it."""
+    f_globals = f_globals or {}
+    tree, _ = build(specs)
+    native = tree.check(f_locals, f_globals)
+    failing = [i for i, spec in enumerate(specs) if not twin.holds(spec, f_locals, f_globals)]
+    assert (native == -1) == (failing == []), (specs, f_locals, native, failing)
+    if failing:
+        assert native in failing
+        for index in failing:
+            assert explain(specs[index], f_locals, f_globals)
+    for spec in specs:
+        assert describe(spec)
+    return native == -1
+
+
+@given(constants, constants)
+def test_constants(left, right):
+    assert _C.same_constant(left, right) == twin.same_constant(left, right)
+    agree([gs.ConstantIs(X, left)], {"x": right})
+    agree([gs.NotConstant(X, left)], {"x": right})
+    assert agree([gs.ConstantIs(X, left)], {"x": left})
+
+
+@pytest.mark.parametrize(
+    "left, right, same",
+    [
+        (1, True, False),
+        (0.0, -0.0, False),
+        (math.nan, float("nan"), True),
+        ((1, (2, 3.0)), (1, (2, 3.0)), True),
+        ((1,), (True,), False),
+        (frozenset({1}), frozenset({True}), False),
+        (torch.Size([2, 3]), (2, 3), False),
+        (torch.device("cpu"), torch.device("cpu"), True),
+        (10**40, 10**40, True),
+        (range(0, 3, 2), range(0, 4, 2), False),
+    ],
+)
+def test_constants_are_compared_exactly(left, right, same):
+    assert _C.same_constant(left, right) is same
+    assert twin.same_constant(left, right) is same
+
+
+@given(values, values, st.integers(0, 3))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_containers(seen, now, number):
+    specs = [
+        [gs.TypeIs(X, type(seen))],
+        [gs.SequenceLength(X, number)],
+        [gs.DictKeys(X, tuple(seen) if isinstance(seen, dict) else ())],
+        [gs.Contains(X, number, True)],
+        [gs.Contains(X, number, False)],
+        [gs.SetEquals(X, frozenset(seen) if isinstance(seen, (set, frozenset)) else frozenset())],
+        [gs.HasAttribute(X, "append", True)],
+        [gs.ConstantIs(src.Item(X, number), now)],
+        [gs.ConstantIs(src.Item(X, -1), now)],
+        [gs.ConstantIs(src.DictKeyAt(X, number), number)],
+        [gs.IdentityIs(X, seen)],
+        [gs.IdentityIs(src.TypeOf(X), type(seen))],
+        [gs.AliasOf(X, Y)],
+        [gs.NoAlias((X, Y))],
+    ]
+    for one in specs:
+        agree(one, {"x": now, "y": seen})
+        agree(one, {"x": seen, "y": seen})
+
+
+def test_dict_keys_follow_order_even_in_an_ordered_dict():
+    table = collections.OrderedDict(a=1, b=2)
+    guard = [gs.DictKeys(X, ("a", "b")), gs.ConstantIs(src.DictKeyAt(X, 0), "a")]
+    assert agree(guard, {"x": table})
+    table.move_to_end("a")
+    assert not agree(guard, {"x": table})
+    assert not agree(guard, {"x": {"b": 1, "a": 2}})
+    assert not agree(guard, {"x": 3})
+
+
+def test_module_paths_do_not_call_the_users_getattr():
+    class Touchy(torch.nn.Module):
+        def __getattr__(self, name):
+            raise AssertionError(name)
+
+    module = Touchy()
+    module._parameters["w"] = torch.nn.Parameter(torch.ones(2))
+    attributes = src.InstanceDict(X)
+    weight = src.Item(src.Item(attributes, "_parameters"), "w")
+    specs = [
+        gs.ConstantIs(src.Item(attributes, "training"), True),
+        gs.SequenceLength(src.Item(attributes, "_forward_hooks"), 0),
+        gs.TensorMatch.of(weight, module._parameters["w"]),
+    ]
+    assert agree(specs, {"x": module})
+    handle = module.register_forward_hook(lambda *a: None)
+    assert not agree(specs, {"x": module})
+    handle.remove()
+    assert agree(specs, {"x": module})
+    module.eval()
+    assert not agree(specs, {"x": module})
+    module.train()
+    module._parameters["w"] = torch.nn.Parameter(torch.ones(3))
+    assert not agree(specs, {"x": module})
+
+
+def test_attributes_globals_cells_and_calls():
+    class Thing:
+        kind = 3
+
+        @property
+        def made(self):
+            return 4
+
+    thing = Thing()
+    thing.own = 5
+
+    def closure():
+        return thing
+
+    cell = src.CellContents(src.Item(src.Attribute(X, "__closure__"), 0))
+    specs = [
+        gs.ConstantIs(src.Attribute(Y, "kind"), 3),
+        gs.ConstantIs(src.Attribute(Y, "made"), 4),
+        gs.ConstantIs(src.Attribute(Y, "own"), 5),
+        gs.IdentityIs(src.Attribute(src.Attribute(src.Global("torch"), "nn"), "functional"), torch.nn.functional),
+        gs.IdentityIs(src.Builtin("len"), len),
+        gs.IdentityIs(cell, thing),
+        gs.IdentityIs(src.CallResult(X), thing),
+        gs.FunctionIs(X, closure.__code__),
+        gs.HasAttribute(Y, "missing", False),
+        gs.ConstantIs(src.Pinned(7), 7),
+        gs.PythonCheck(Y, lambda value: value.own == 5, "own is five"),
+    ]
+    frame = {"x": closure, "y": thing}
+    assert agree(specs, frame, {"torch": torch})
+    assert not agree(specs, frame, {"torch": math})
+    assert not agree(specs, {"x": closure}, {"torch": torch})
+    thing.own = 6
+    assert not agree(specs, frame, {"torch": torch})
+    del thing.own
+    assert not agree(specs, frame, {"torch": torch})
+
+
+def tensors():
+    base = torch.arange(24.0)
+    yield from (
+        base,
+        base.view(4, 6),
+        base.view(4, 6).t(),
+        base.view(2, 3, 4),
+        base.double(),
+        base.clone().requires_grad_(),
+        torch.nn.Parameter(base.clone()),
+        torch.complex(base, base).conj(),
+        base.view(4, 6)[1:],
+        torch.ones(()),
+        torch.ones(0, 3),
+        torch.ones(4, 6, device="meta"),
+        torch.eye(3).to_sparse(),
+    )
+    with torch.inference_mode():
+        yield torch.arange(24.0)
+
+
+def test_tensors():
+    made = list(tensors())
+    for seen in made:
+        exact = gs.TensorMatch.of(X, seen)
+        free = gs.TensorMatch.of(X, seen, dynamic_sizes=range(seen.dim()), dynamic_strides=range(seen.dim()))
+        for now in made:
+            same = agree([exact], {"x": now})
+            assert same == (now is seen)
+            agree([free], {"x": now})
+        assert agree([free], {"x": seen})
+        assert not agree([exact], {"x": 3})
+    assert agree([gs.TensorMatch.of(X, torch.ones(2, 3), dynamic_sizes=[0])], {"x": torch.ones(7, 3)})
+    assert not agree([gs.TensorMatch.of(X, torch.ones(2, 3), dynamic_sizes=[0])], {"x": torch.ones(2, 4)})
+
+
+def test_a_failing_tensor_guard_says_which_size():
+    guard = gs.TensorMatch.of(X, torch.ones(4, 2), position=("model.py", 12, "forward"))
+    words = explain(guard, {"x": torch.ones(5, 2)}, {})
+    assert words == "tensor L['x'] size 0: expected 4, actual 5 (assumed at model.py:12 in forward)"
+    assert "dtype: expected torch.float32" in explain(guard, {"x": torch.ones(4, 2).int()}, {})
+    assert "dimensions: expected 2, actual 1" in explain(guard, {"x": torch.ones(4)}, {})
+    assert "does not exist any more" in explain(guard, {}, {})
+
+
+STATES = [
+    torch.no_grad,
+    torch.inference_mode,
+    lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    lambda: torch.autocast("cpu", dtype=torch.float16),
+    lambda: torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False),
+    lambda: torch.device("meta"),
+    lambda: torch.device("cpu"),
+    torch._C.DisableTorchFunction,
+    lambda: Toggle(torch.use_deterministic_algorithms, False, True),
+    lambda: Toggle(torch.set_default_dtype, torch.float32, torch.float64),
+]
+
+
+class Toggle:
+    def __init__(self, function, before, inside):
+        self.function, self.before, self.inside = function, before, inside
+
+    def __enter__(self):
+        self.function(self.inside)
+
+    def __exit__(self, *_):
+        self.function(self.before)
+
+
+@pytest.mark.parametrize("make", STATES)
+def test_global_state(make):
+    outside = current_state()
+    assert agree([outside], {})
+    with make():
+        inside = current_state()
+        assert agree([inside], {})
+        assert not agree([outside], {})
+    assert agree([outside], {})
+    assert not agree([inside], {})
+
+
+def test_function_transforms_are_part_of_the_state():
+    outside = current_state()
+    verdicts = []
+    torch.func.vmap(lambda x: verdicts.append(build([outside])[0].check({}, {})) or x)(torch.ones(2))
+    assert verdicts == [0]
+
+
+def test_aliasing_among_many_objects():
+    objects = [object() for _ in range(700)]
+    sources = tuple(src.Item(X, i) for i in range(700))
+    guard = [gs.NoAlias(sources)]
+    assert agree(guard, {"x": objects})
+    objects[699] = objects[3]
+    assert not agree(guard, {"x": objects})
+    assert "L['x'][3] and L['x'][699]" in explain(guard[0], {"x": objects}, {})
+    assert agree([gs.AliasOf(sources[3], sources[699])], {"x": objects})
+
+
+numbers = st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63), 64]))
+leaves = st.one_of(numbers.map(str), st.sampled_from(["s0", "s1", "s2"]))
+expressions = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "//", "%", "/"]), inner).map(
+            lambda t: f"({t[0]} {t[1]} {t[2]})"
+        ),
+        st.tuples(st.sampled_from(["Mod", "FloorDiv", "Max", "Min", "IntTrueDiv"]), inner, inner).map(
+            lambda t: f"{t[0]}({t[1]}, {t[2]})"
+        ),
+        st.tuples(st.sampled_from(["Abs", "floor", "CeilToInt", "ToFloat", "-", "RoundToInt"]), inner).map(
+            lambda t: f"{t[0]}({t[1]})"
+        ),
+        st.tuples(inner, st.integers(0, 3)).map(lambda t: f"({t[0]})**{t[1]}"),
+        st.tuples(inner, inner, inner).map(lambda t: f"Where({t[0]} < {t[1]}, {t[1]}, {t[2]})"),
+    ),
+    max_leaves=6,
+)
+relations = st.tuples(expressions, st.sampled_from(["<", "<=", "==", "!=", ">", ">="]), expressions).map(" ".join)
+
+
+@given(relations, st.tuples(numbers, numbers, numbers))
+@settings(max_examples=300)
+def test_shape_expressions(text, at):
+    symbols = tuple((f"s{i}", src.Item(X, i)) for i in range(3))
+    agree([gs.ShapeExpression(text, symbols)], {"x": list(at)})
+
+
+@pytest.mark.parametrize(
+    "text, at, holds",
+    [
+        ("Eq(Mod(s0, 8), 0)", (16,), True),
+        ("Eq(Mod(s0, 8), 0)", (17,), False),
+        ("(s0 >= 2) & (s0 < 10) | Eq(s0, 77)", (77,), True),
+        ("And(2 <= s0, Ne(s0, 5))", (5,), False),
+        ("2 <= s0 <= 9223372036854775806", (3,), True),
+        ("~(s0 > 3)", (3,), True),
+        ("Not(s0 > 3)", (4,), False),
+        ("Eq(ModularIndexing(s0, 4, 3), 2)", (11,), True),
+        ("-s0 // 4 == -3", (10,), True),
+        ("s0**2 > 99", (10,), True),
+        ("Eq(PowByNatural(s0, 64), 0)", (10,), False),
+        ("1/s0 > 0", (0,), False),
+        ("Piecewise((s0, s0 > 3), (0, True)) > 3", (5,), True),
+        ("OpaqueUnaryFn_log2(s0) < 3.5", (8,), True),
+        ("OpaqueUnaryFn_sqrt(s0) == 3.0", (9,), True),
+        ("Eq(BitwiseFn_bitwise_and(s0, 6), 4)", (12,), True),
+        ("s0 < 2.5", (2,), True),
+    ],
+)
+def test_shape_expressions_as_sympy_prints_them(text, at, holds):
+    tensor = torch.empty(*at)
+    symbols = (("s0", src.TensorSize(X, 0)),)
+    assert agree([gs.ShapeExpression(text, symbols)], {"x": tensor}) is holds
+    assert run(compile_expression(text, ["s0"]), at) is holds
+
+
+def test_strides_offsets_and_python_numbers_are_symbols_too():
+    tensor = torch.arange(20.0).view(4, 5)[1:, 2:]
+    symbols = (("a", src.TensorStride(X, 0)), ("b", src.TensorOffset(X)), ("c", src.Attribute(Y, "n")))
+    guard = gs.ShapeExpression("Eq(a + 2, b) & Eq(c, 1.5)", symbols)
+    assert agree([guard], {"x": tensor, "y": SimpleNamespace(n=1.5)})
+    assert not agree([guard], {"x": tensor, "y": SimpleNamespace(n="no")})
+    assert not agree([guard], {"x": tensor, "y": SimpleNamespace(n=10**30)})
+    assert agree([gs.ConstantIs(src.TensorSize(X, 1), 3)], {"x": tensor})
+
+
+def test_an_expression_without_a_native_form_is_refused():
+    with pytest.raises(GuardBuildError, match="Frobnicate"):
+        build([gs.ShapeExpression("Frobnicate(s0)", (("s0", src.TensorSize(X, 0)),))])
+
+
+def test_identities_are_weak_and_a_dead_object_never_matches():
+    class Model:
+        pass
+
+    model = Model()
+    tree, _ = build([gs.IdentityIs(X, model)])
+    assert tree.check({"x": model}, {}) == -1
+    assert tree.alive()
+    del model
+    assert not tree.alive()
+    assert tree.check({"x": Model()}, {}) == 0
+
+
+def test_errors_inside_guards_mean_that_they_do_not_hold():
+    class Hostile:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+        def __len__(self):
+            raise OSError
+
+        def __getitem__(self, key):
+            raise ValueError(key)
+
+    def raising(value):
+        raise KeyError(value)
+
+    frame = {"x": Hostile()}
+    for guard in [
+        gs.ConstantIs(src.Attribute(X, "a"), 1),
+        gs.ConstantIs(src.Item(X, 0), 1),
+        gs.ConstantIs(src.Item(X, "k"), 1),
+        gs.SequenceLength(X, 0),
+        gs.PythonCheck(X, raising, "raises"),
+    ]:
+        assert build([guard])[0].check(frame, {}) == 0
