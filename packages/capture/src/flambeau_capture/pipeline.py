@@ -7,6 +7,7 @@ In: `FrameInfo`, a backend, options. Out: the answer for the frame hook (`RunCod
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,12 @@ if TYPE_CHECKING:
     from types import CodeType
 
 Backend = Callable[..., Any]
+_MODULE_MACHINERY = frozenset(
+    method.__code__
+    for name, method in vars(torch.nn.Module).items()
+    if inspect.isfunction(method) and name not in ("_wrapped_call_impl", "_call_impl")
+)
+"""Methods of `nn.Module` itself: what they do to a module is replayed by calling them, so they are never compiled on their own."""
 _RECURSION = 20_000
 _SUSPENDS = 0x20 | 0x80 | 0x200
 
@@ -325,6 +332,8 @@ class _Callback:
         decision = decide(info.code)
         if decision is not Decision.TRACE or info.code.co_flags & _SUSPENDS:
             return SkipAlways(recursive=decision is Decision.OPAQUE)
+        if info.code in _MODULE_MACHINERY:
+            return SkipAlways()
         dynamics = self.dynamics.setdefault(info.code, Dynamics())
         try:
             return capture_frame(info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer)

@@ -6,10 +6,16 @@ change. Objects that the trace made itself carry their own state and need no rec
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..graph.captured import CallFunction, DeleteAttribute, DeleteGlobal, Effect, ReplaceItems, SetAttribute, SetCell, SetGlobal
+from ..sources.source import Pinned
 from ..values.base import MISSING, Value
+from ..values.builtins import BuiltinValue
+from ..values.constants import ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +64,14 @@ class Heap:
         from ..values.sequences import ListValue
 
         for (_, name), (target, value, plain) in self.attributes.items():
-            yield SetAttribute(target, name, value, plain) if value is not None else DeleteAttribute(target, name)
+            own = target.python_type().__setattr__
+            if value is None:
+                yield DeleteAttribute(target, name)
+            elif plain or own is torch.nn.Module.__setattr__ or not isinstance(own, FunctionType):
+                yield SetAttribute(target, name, value, plain)
+            else:
+                store: Any = torch.nn.Module.__setattr__
+                yield CallFunction(BuiltinValue(store, Pinned(store)), (target, ConstantValue(name), value))
         for (_, name), (namespace, value) in self.globals.items():
             where = None if namespace is self.root_globals else namespace
             yield SetGlobal(where, name, value) if value is not None else DeleteGlobal(where, name)

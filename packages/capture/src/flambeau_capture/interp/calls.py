@@ -15,7 +15,8 @@ import torch
 
 from ..lookaside import registry
 from ..sources.source import Attribute, Item, Pinned
-from ..values.base import Value
+from ..graph.captured import CallFunction
+from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments
@@ -121,7 +122,7 @@ class Calls(Attributes):
             return replaced(self, args, kwargs)
         registry.refuse_marked(function)
         if isinstance(function, functools._lru_cache_wrapper):
-            return self.call(self.wrap_pinned(function.__wrapped__), args, kwargs)
+            return self._call_cached(value, function, args, kwargs)
         if isinstance(function, _DESCRIPTORS) and args:
             return self.call_descriptor(function, args, kwargs)
         decision = registry.torch_decision(function)
@@ -141,6 +142,16 @@ class Calls(Attributes):
                 return self.fold(function, [self.from_python(self.concrete(a)) if isinstance(a, SymbolicValue) else a for a in args], kwargs)
             return self.fold(function, args, kwargs)
         raise GraphBreak("unsupported-call", f"calling {value.describe()}")
+
+    def _call_cached(self, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A `functools.cache`d function: its body; calls that it leaves for later are made through the cache, so once."""
+        before = len(self.heap.calls)
+        result = self.call(self.wrap_pinned(function.__wrapped__), args, kwargs)
+        if len(self.heap.calls) > before:
+            if kwargs or not all(self.is_foldable(arg) or arg.real() is not MISSING for arg in args):
+                raise GraphBreak("input-output", "a cached function with effects")
+            self.heap.calls[before:] = [CallFunction(value, tuple(args))]
+        return result
 
     def call_descriptor(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """An unbound native method: `list.append(x, 1)`, `dict.__setitem__(self, k, v)`."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..interp.signals import GraphBreak
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue, MethodValue, PartialValue
@@ -312,15 +312,36 @@ def _deep_copy(t: Tracer, value: Value) -> Value:
         return DictValue({k: (key, _deep_copy(t, v)) for k, (key, v) in value.items.items()}, value.cls, default=value.default)
     if isinstance(value, SequenceValue):
         return t.sequence([_deep_copy(t, item) for item in value.items], value.cls)
+    if isinstance(value, (FunctionValue, ClassValue)):
+        return value
+    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(value.cls):
+        made = ObjectValue(value.cls)
+        for key, item in t.mapping_items(t.get_attribute(value, "__dict__")):
+            made.attrs[t.concrete(key)] = _deep_copy(t, item)
+        return made
     raise GraphBreak("unsupported-call", "copy.deepcopy of an object")
+
+
+def _plainly_copied(cls: type) -> bool:
+    """Whether copying instances of a class means copying their `__dict__`."""
+    plain = all(getattr(cls, name, None) is getattr(object, name, None) for name in ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"))
+    return plain and not issubclass(cls, torch.nn.Module) and not any("__slots__" in vars(base) for base in cls.__mro__ if base is not object)
 
 
 _LOG_METHODS = tuple(getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "exception", "log"))
 
 
-@replaces(*_LOG_METHODS)
-def log_call(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("input-output", "a message is logged")
+def _log_method(method: Any) -> None:
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if kwargs or args[0].real() is MISSING or not all(t.is_foldable(arg) for arg in args[1:]):
+            raise GraphBreak("input-output", "a message that is not constant is logged")
+        return call_later(t, t.wrap_pinned(method), [t.wrap_pinned(args[0].real()), *args[1:]])
+
+    replaces(method)(replacement)
+
+
+for _method in _LOG_METHODS:
+    _log_method(_method)
 
 
 @replaces(warnings.warn)
