@@ -65,12 +65,8 @@ def replay(e: Emitter, effect: Effect) -> None:
             e.pinned(namespace, "namespace")
             e.const(name)
             e.store_subscript()
-        case DeleteGlobal(namespace=None, name=name):
-            e.op("DELETE_GLOBAL", value=name)
         case DeleteGlobal(namespace=namespace, name=name):
-            e.pinned(namespace, "namespace")
-            e.const(name)
-            e.delete_subscript()
+            _delete_global(e, namespace, name)
         case SetCell(cell=cell, value=value):
             e.value(value)
             e.value(cell)
@@ -85,6 +81,20 @@ def replay(e: Emitter, effect: Effect) -> None:
             e.pop()
         case _:
             raise InternalError(f"no code is known for the effect {type(effect).__name__}")
+
+
+def _delete_global(e: Emitter, namespace: dict[str, Any] | None, name: str) -> None:
+    """Make sure the global is gone; one that the traced program itself made was never there."""
+    if namespace is None:
+        e.pinned(globals, "globals")
+        e.call(0)
+    else:
+        e.pinned(namespace, "namespace")
+    e.attr("pop")
+    e.const(name)
+    e.const(None)
+    e.call(2)
+    e.pop()
 
 
 def _set_attribute(e: Emitter, target: Value, name: str, value: Value, plain: bool) -> None:

@@ -59,7 +59,16 @@ class BreakPoint:
     def values(self) -> list[Value]:
         """Every value that has to be made before anything is changed."""
         locals_ = self.exit.locals
-        return [*(place.value for place in self.stack), *(locals_[name] for name in self.needed if name in locals_)]
+        found = [*(place.value for place in self.stack), *(locals_[name] for name in self.needed if name in locals_)]
+        found.extend(context for exception in self.exceptions() for context in _contexts(exception))
+        return found
+
+    def exceptions(self) -> list[Value]:
+        """Exceptions that the program handles or passes on at the break; they must look as if they had been raised."""
+        found = [place.value for place in self.stack if place.slot is Slot.HANDLED]
+        if self.instruction.name == "RERAISE":
+            found.append(self.stack[-1].value)
+        return found
 
 
 def analyse(code: CodeType, exit_: Break) -> BreakPoint:
@@ -115,13 +124,36 @@ def emit_break(e: Emitter, point: BreakPoint) -> None:
     _Ways(e, point).emit()
 
 
-def place_traceback(error: BaseException, line: int) -> None:
-    """Give an exception that tracing made, and that was never raised for real, a traceback in the calling frame.
+def place_traceback(error: BaseException, line: int, context: BaseException | None) -> None:
+    """Give an exception that tracing made, and that was never raised for real, a traceback in the calling frame and its context.
 
-    CPython relies on handled exceptions having one.
+    CPython relies on handled exceptions having a traceback.
     """
-    if error.__traceback__ is None:
-        error.__traceback__ = TracebackType(None, sys._getframe(1), 0, line)
+    if error.__traceback__ is not None:
+        return
+    error.__traceback__ = TracebackType(None, sys._getframe(1), 0, line)
+    if error.__context__ is None and context is not error:
+        error.__context__ = context
+
+
+def _contexts(exception: Value) -> list[Value]:
+    """The exceptions that tracing saw being handled when `exception` was raised, the nearest first."""
+    found: list[Value] = []
+    while (context := getattr(exception, "context", None)) is not None and context not in found:
+        found.append(context)
+        exception = context
+    return found
+
+
+def _look_raised(e: Emitter, exception: Value, line: int) -> None:
+    """Give an exception the traceback and the context that raising it for real would have given it."""
+    e.pinned(place_traceback)
+    e.value(exception)
+    e.const(line)
+    contexts = _contexts(exception)
+    e.value(contexts[0]) if contexts else e.const(None)
+    e.call(3)
+    e.pop()
 
 
 def _restore_variables(e: Emitter, point: BreakPoint) -> None:
@@ -185,13 +217,9 @@ class _Ways:
 
     def _push_stack(self) -> None:
         e, i = self.e, self.point.instruction
-        raised = [self.point.stack[-1].value] if i.name == "RERAISE" else []
-        for exception in (*self.handled, *raised):
-            e.pinned(place_traceback)
-            e.value(exception)
-            e.const(i.position.line or self.point.code.co_firstlineno)
-            e.call(2)
-            e.pop()
+        for exception in self.point.exceptions():
+            for made in (exception, *_contexts(exception)):
+                _look_raised(e, made, i.position.line or self.point.code.co_firstlineno)
         for exception in self.handled:
             e.value(exception)
         for place in self.point.stack:

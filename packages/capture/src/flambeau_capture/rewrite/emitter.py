@@ -13,7 +13,7 @@ from __future__ import annotations
 import builtins
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from types import BuiltinFunctionType, CodeType
+from types import BuiltinFunctionType, CellType, CodeType
 from typing import Any
 
 from attrs import evolve
@@ -285,7 +285,10 @@ class Emitter:
         if name is not None:
             self.local(name)
             return
-        v.rebuild(self)
+        if self._is_own_cell(v):
+            self.op("LOAD_CLOSURE", value=v.source.variable)  # type: ignore[union-attr]
+        else:
+            v.rebuild(self)
         if v.is_constant() and v.source is None:
             return
         name = self.temp()
@@ -293,6 +296,10 @@ class Emitter:
         self.bind(v, name)
         v.fill(self)
         self.local(name)
+
+    def _is_own_cell(self, v: Value) -> bool:
+        """Whether `v` is the cell itself behind a variable of this code; a `Local` source alone would load its contents."""
+        return isinstance(v.source, sources.Local) and v.source.variable in self._boxed and v.python_type() is CellType
 
     def prepare(self, v: Value) -> None:
         """Make the object now, for later `value` calls; the stack stays as it is."""
