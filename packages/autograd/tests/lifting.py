@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.overrides import TorchFunctionMode
 
-from flambeau_autograd import Config, aot_autograd
+from flambeau_autograd import aot_autograd
 
 
 class TorchCalls(TorchFunctionMode):
@@ -153,7 +153,10 @@ def compile_module(module, inputs, **options):
 
 def clones(inputs):
     return [
-        torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(t.detach()).requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t for t in inputs
+        torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(t.detach()).requires_grad_(t.requires_grad)
+        if isinstance(t, torch.Tensor)
+        else t
+        for t in inputs
     ]
 
 
@@ -165,7 +168,13 @@ def scalar_loss(outputs):
     total = None
     for i, out in enumerate(outputs):
         if isinstance(out, torch.Tensor) and out.requires_grad:
-            part = (out * torch.linspace(0.1, 1.0, max(out.numel(), 1), dtype=torch.float64).to(out.dtype).view(-1)[: out.numel()].reshape(out.shape)).sum() * (i + 1)
+            part = (
+                out
+                * torch.linspace(0.1, 1.0, max(out.numel(), 1), dtype=torch.float64)
+                .to(out.dtype)
+                .view(-1)[: out.numel()]
+                .reshape(out.shape)
+            ).sum() * (i + 1)
             total = part if total is None else total + part
     return total
 

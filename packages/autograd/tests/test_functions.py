@@ -29,7 +29,10 @@ CASES = {
     "write_through_slices": (lambda x: _write_slices(x), [R(4, 6)]),
     "setitem": (lambda x, y: _setitem(x, y), [R(4, 6), R(6)]),
     "setitem_mask": (lambda x: _mask(x), [R(4, 6)]),
-    "index_put": (lambda x, y: x.clone().index_put_((torch.tensor([0, 2, 0]),), y, accumulate=True), [R(4, 3), R(3, 3)]),
+    "index_put": (
+        lambda x, y: x.clone().index_put_((torch.tensor([0, 2, 0]),), y, accumulate=True),
+        [R(4, 3), R(3, 3)],
+    ),
     "copy_cast": (lambda x: torch.zeros(3, 4, dtype=torch.float64).copy_(x) * 2, [R(3, 4)]),
     "zero_fill": (lambda x: x * torch.empty_like(x).fill_(2.0) + torch.empty_like(x).zero_(), [R(3)]),
     "out_argument": (lambda x: _out(x), [R(3, grad=False)]),
@@ -55,7 +58,10 @@ CASES = {
     "embedding": (lambda w: F.embedding(torch.tensor([[1, 2], [0, 2]]), w, padding_idx=0), [R(4, 3)]),
     "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([1, 0, -100]), label_smoothing=0.1), [R(3, 5)]),
     "softmax_log": (lambda x: F.log_softmax(x, -1) + F.softmax(x, 0), [R(3, 5)]),
-    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), [R(1, 2, 5, 4)] * 1 + [R(1, 2, 5, 4, seed=1), R(1, 2, 5, 4, seed=2)]),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [R(1, 2, 5, 4)] * 1 + [R(1, 2, 5, 4, seed=1), R(1, 2, 5, 4, seed=2)],
+    ),
     "conv": (lambda x, w, b: F.conv2d(x, w, b, padding=1), [R(2, 3, 6, 6), R(4, 3, 3, 3), R(4)]),
     "max_pool": (lambda x: F.max_pool2d(x, 2), [R(1, 2, 6, 6)]),
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b), [R(3, 4), R(4), R(4, seed=1)]),
@@ -66,7 +72,12 @@ CASES = {
     "inplace_random": (lambda x: x * torch.empty(3).uniform_() + torch.empty(3).normal_(), [R(3)]),
     "cumsum_flip": (lambda x: x.cumsum(0).flip(1), [R(3, 4)]),
     "index_select": (lambda x: x[:, torch.tensor([2, 0])] + x[..., None][:, 1], [R(3, 3)]),
-    "gather_scatter": (lambda x: x.gather(1, torch.tensor([[0], [1], [2]])) + x.scatter_add(1, torch.zeros(3, 1, dtype=torch.long), x[:, :1]), [R(3, 3)]),
+    "gather_scatter": (
+        lambda x: (
+            x.gather(1, torch.tensor([[0], [1], [2]])) + x.scatter_add(1, torch.zeros(3, 1, dtype=torch.long), x[:, :1])
+        ),
+        [R(3, 3)],
+    ),
     "where_scalar": (lambda x: torch.where(x > 0, x, 0.0), [R(3, 3)]),
     "constants": (lambda x: x * torch.tensor([1.0, 2.0, 3.0]), [R(3)]),
     "norm_std": (lambda x: x.norm() + x.std(0) + x.var(1)[:3] + x.logsumexp(0), [R(3, 3)]),
@@ -132,8 +143,8 @@ def _views(x):
 
 
 def _split_write(x):
-    y = x.exp()
-    a, b = y.narrow(1, 0, 3), y.narrow(1, 3, 3)
+    y = x * 2
+    b = y.narrow(1, 3, 3)
     b.mul_(2)
     return y, b
 
@@ -159,7 +170,9 @@ def test_equals_eager(name):
     check_function(function, inputs)
 
 
-@pytest.mark.parametrize("name", ["pointwise", "several_outputs", "views_of_intermediate", "dropout", "mutate_input", "setitem"])
+@pytest.mark.parametrize(
+    "name", ["pointwise", "several_outputs", "views_of_intermediate", "dropout", "mutate_input", "setitem"]
+)
 def test_python_twin_equals_eager(name):
     """The Python joint function gives the same as the native one."""
     from flambeau_autograd import Config
@@ -168,7 +181,9 @@ def test_python_twin_equals_eager(name):
     check_function(function, inputs, options={"config": Config(native=False)})
 
 
-@pytest.mark.parametrize("name", ["pointwise", "layer_norm", "attention", "dropout", "cross_entropy", "write_through_view"])
+@pytest.mark.parametrize(
+    "name", ["pointwise", "layer_norm", "attention", "dropout", "cross_entropy", "write_through_view"]
+)
 def test_default_partitioner(name):
     """The reference partitioner gives the same gradients."""
     from flambeau_autograd import default_partition
@@ -276,7 +291,7 @@ def test_version_of_a_written_buffer_is_bumped():
 )
 def test_refused(function):
     """What cannot be made functional is refused, so that the caller runs it in eager."""
-    from lifting import compile_graph, fakes
+    from lifting import compile_graph
     from torch.fx import Graph, GraphModule
 
     graph = Graph()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 import torch.nn.functional as F
-from lifting import check_function, compile_graph, fakes, lift_function, scalar_loss
+from lifting import check_function, compile_graph, fakes, lift_function
 from torch.fx import Graph, GraphModule
 
 from flambeau_autograd import Config, prepare
@@ -124,7 +123,10 @@ def test_checkpoint_regions_are_recomputed():
     for node in plain.graph.nodes:
         node.meta.pop("checkpoint", None)
     other = prepare(plain, fakes([R(4, 4), R(4, 4)]))
-    count = lambda gm: sum(n.target is torch.ops.aten.mm.default for n in gm.graph.nodes)
+
+    def count(gm):
+        return sum(n.target is torch.ops.aten.mm.default for n in gm.graph.nodes)
+
     assert prepared.signature.extras < other.signature.extras
     assert count(prepared.backward) > count(other.backward)
     compare(gm, lambda x, w: _six(x, w), [R(4, 4), R(4, 4)])

@@ -50,6 +50,7 @@ def test_symbolic_integer_inputs():
     """A SymInt placeholder is an input, can be saved, and can be returned."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
     from flambeau_autograd import aot_autograd
 
     env = ShapeEnv()
@@ -58,7 +59,10 @@ def test_symbolic_integer_inputs():
         torch.randn(6, 4, requires_grad=True),
         symbolic_context=StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 2),
     )
-    function = lambda n, x: (x.exp().view(n, -1) * n, n + 1)
+
+    def function(n, x):
+        return (x.exp().view(n, -1) * n, n + 1)
+
     gm = lift_symbolically(function)
     compiled = aot_autograd(fw_compiler=lambda gm, i: gm.forward)(gm, [x.shape[0], x])
     real = torch.randn(5, 3, requires_grad=True)

@@ -149,4 +149,3 @@ def _double_backward(joint: Joint) -> str:
         if isinstance(result, Node) and (result in reached or alias_root(result) in reached):
             return "an input that the graph overwrites decides its outputs"
     return ""
-

@@ -41,7 +41,6 @@ CORE_NAMES: tuple[str, ...] = (
 )  # fmt: skip
 
 
-
 def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
     if target.shape == source.shape and target.stride() == source.stride() and target.device == source.device:
         return aten._to_copy(source, dtype=target.dtype) if target.dtype != source.dtype else aten.clone(source)

@@ -95,7 +95,7 @@ class Recorder(TorchDispatchMode):
     def bind_input(self, tensor: torch.Tensor, node: Node, index: int) -> Cell:
         """Input `index` of the graph: its own cell, so that writes to it can be told."""
         cell = Cell(node, tensor, index)
-        tensor._flambeau = Value(self, cell, (), node, 0)  # type: ignore[attr-defined]
+        tensor._flambeau = Value(self, cell, (), node, 0)
         self.symbols.bind_tensor(tensor, node)
         return cell
 
@@ -104,7 +104,7 @@ class Recorder(TorchDispatchMode):
         value = getattr(tensor, "_flambeau", None)
         if value is None or value.owner is not self:
             raise InternalError(f"a tensor of type {type(tensor).__name__} reached the trace without a history")
-        return value  # type: ignore[no-any-return]
+        return value
 
     def node_of(self, tensor: torch.Tensor) -> Node:
         """The node that holds the tensor's contents now."""
@@ -129,11 +129,11 @@ class Recorder(TorchDispatchMode):
         fake = node.meta["val"]
         value = getattr(fake, "_flambeau", None)
         if value is not None and value.node is node and not value.chain and value.version == value.cell.version:
-            return fake  # type: ignore[no-any-return]
+            return fake
         with self.fake_mode, torch.no_grad():
             fake = torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=fake.device)
         fake._flambeau = Value(self, Cell(node, fake), (), node, 0)
-        return fake  # type: ignore[no-any-return]
+        return fake
 
     def constant(self, tensor: torch.Tensor) -> torch.Tensor:
         """A real tensor that the graph refers to: a `get_attr` node, and a fake tensor that stands for it."""
@@ -143,7 +143,7 @@ class Recorder(TorchDispatchMode):
             fake = self.fake_mode.from_tensor(tensor.detach())
         node = self.graph.create_node("get_attr", name)
         self._stamp(node, fake)
-        fake._flambeau = Value(self, Cell(node, fake), (), node, 0)  # type: ignore[attr-defined]
+        fake._flambeau = Value(self, Cell(node, fake), (), node, 0)
         return fake
 
     def operands(self, value: Any) -> Any:
@@ -176,7 +176,7 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _fresh(self, tensor: torch.Tensor, node: Node) -> None:
-        tensor._flambeau = Value(self, Cell(node, tensor), (), node, 0)  # type: ignore[attr-defined]
+        tensor._flambeau = Value(self, Cell(node, tensor), (), node, 0)
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on fakes and write down a call whose results are new tensors."""
@@ -192,7 +192,7 @@ class Recorder(TorchDispatchMode):
                 if isinstance(item, torch.Tensor):
                     self._fresh(item, self._node(operator.getitem, (node, i), {}, item))
                     if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
-                        self.symbols.bind_tensor(item, item._flambeau.node)  # type: ignore[attr-defined]
+                        self.symbols.bind_tensor(item, item._flambeau.node)
         elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             self.symbols.bind(out, node)
         return out
@@ -247,7 +247,7 @@ class Recorder(TorchDispatchMode):
             if out is source:
                 return out
             step = Step(func, args[1:], kwargs, None, source, out)
-            out._flambeau = Value(self, value.cell, (*value.chain, step), node, value.cell.version)  # type: ignore[attr-defined]
+            out._flambeau = Value(self, value.cell, (*value.chain, step), node, value.cell.version)
             return out
         for i, item in enumerate(out):
             step = Step(func, args[1:], kwargs, i, source, item)
@@ -276,8 +276,10 @@ class Recorder(TorchDispatchMode):
         if isinstance(out, torch.Tensor):
             return self.record(aten.clone.default, (out,), {}) if self.value_of(out).cell in cells else out
         if isinstance(out, (list, tuple)):
-            return [self._separate(o, cells) for o in out] if isinstance(out, list) else tuple(
-                self._separate(o, cells) for o in out
+            return (
+                [self._separate(o, cells) for o in out]
+                if isinstance(out, list)
+                else tuple(self._separate(o, cells) for o in out)
             )
         return out
 
@@ -312,9 +314,13 @@ class Recorder(TorchDispatchMode):
         if tuple(new.stride()) == tuple(target.stride()) or self.value_of(target).chain:
             return new
         room = self.call(
-            aten.empty_strided.default, list(target.shape), list(target.stride()), dtype=target.dtype, device=target.device
+            aten.empty_strided.default,
+            list(target.shape),
+            list(target.stride()),
+            dtype=target.dtype,
+            device=target.device,
         )
-        return self.call(aten.copy.default, room, new)  # type: ignore[no-any-return]
+        return self.call(aten.copy.default, room, new)
 
     def write(self, target: torch.Tensor, new: torch.Tensor) -> None:
         """From here on the contents of `target` (and of what shares its storage) are those of `new`."""
@@ -362,13 +368,14 @@ class Recorder(TorchDispatchMode):
         for i, argument in enumerate(schema.arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
-            holder, key = (new_kwargs, argument.name) if argument.name in kwargs else (new_args, i)
+            holder: Any = new_kwargs if argument.name in kwargs else new_args
+            key: Any = argument.name if argument.name in kwargs else i
             if key not in new_kwargs and i >= len(args):
                 continue
-            target = holder[key]  # type: ignore[index]
+            target = holder[key]
             for tensor in tensors_in(target):
                 written.append((tensor, self.record(aten.clone.default, (tensor,), {})))
-            holder[key] = _replace(target, dict((id(t), c) for t, c in written))  # type: ignore[index]
+            holder[key] = _replace(target, {id(t): c for t, c in written})
         out = func(*args, **kwargs)
         node = self._node(func, self.operands(tuple(new_args)), self.operands(new_kwargs), out)
         for tensor, copy in written:

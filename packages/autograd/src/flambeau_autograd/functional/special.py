@@ -51,9 +51,7 @@ def _batch_norm(recorder: Any, args: tuple[Any, ...], training: bool, momentum: 
     source, weight, bias, mean, variance = args
     if not training or mean is None:
         if mean is None:
-            return recorder.call(
-                aten._native_batch_norm_legit.no_stats, source, weight, bias, training, momentum, eps
-            )
+            return recorder.call(aten._native_batch_norm_legit.no_stats, source, weight, bias, training, momentum, eps)
         return recorder.call(
             aten._native_batch_norm_legit_functional.default,
             source, weight, bias, mean, variance, False, momentum, eps,

@@ -84,7 +84,9 @@ class Replay:
 
     def _higher_order(self, target: Any, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
         name = target.name()
-        if name in ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap") and isinstance(args[0], GraphModule):
+        if name in ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap") and isinstance(
+            args[0], GraphModule
+        ):
             outer = self.recorder.checkpoint
             if name != "wrap":
                 self._regions += 1

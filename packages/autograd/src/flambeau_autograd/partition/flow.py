@@ -11,12 +11,19 @@ from ..wrappers.native import native_module
 
 
 def min_cut_side(
-    count: int, tails: list[int], heads: list[int], capacities: list[int], source: int, sink: int, *, native: bool = True
+    count: int,
+    tails: list[int],
+    heads: list[int],
+    capacities: list[int],
+    source: int,
+    sink: int,
+    *,
+    native: bool = True,
 ) -> bytes:
     """Run the native flow where there is one, else the twin; both give the same answer."""
     module = native_module() if native else None
     if module is not None:
-        return module.min_cut_side(count, tails, heads, capacities, source, sink)  # type: ignore[no-any-return]
+        return module.min_cut_side(count, tails, heads, capacities, source, sink)
     return min_cut_side_py(count, tails, heads, capacities, source, sink)
 
 

@@ -17,4 +17,6 @@ def default(joint: Joint, config: Config) -> set[Node]:
     for node in joint.graph.nodes:
         if node in late:
             saved.update(a for a in node.all_input_nodes if a not in late)
-    return {n for n in saved if n.op != "get_attr" and (is_tensor(n) or not isinstance(n.meta.get("val"), (list, tuple)))}
+    return {
+        n for n in saved if n.op != "get_attr" and (is_tensor(n) or not isinstance(n.meta.get("val"), (list, tuple)))
+    }

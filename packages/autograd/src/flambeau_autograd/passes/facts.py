@@ -45,8 +45,8 @@ def alias_root(node: Node) -> Node:
     """The node that owns the storage which `node` shows."""
     while is_view_node(node):
         if node.target is operator.getitem:
-            node = node.args[0]  # type: ignore[assignment]
-        node = node.args[0]  # type: ignore[assignment]
+            node = node.args[0]
+        node = node.args[0]
     return node
 
 

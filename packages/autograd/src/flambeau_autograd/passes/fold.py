@@ -48,7 +48,7 @@ def _slice(node: Node) -> Node | None:
 def _twice(node: Node) -> Node | None:
     source = node.args[0]
     if isinstance(source, Node) and source.target is node.target and source.args[1:] == node.args[1:]:
-        return source.args[0]  # type: ignore[return-value]
+        return source.args[0]
     return _unchanged(node) if node.meta["val"].dim() < 2 else None
 
 

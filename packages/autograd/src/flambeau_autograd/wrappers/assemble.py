@@ -53,5 +53,3 @@ def assemble(
     if signature.is_plain:
         return joined
     return OutputBuilder(signature, joined)
-
-

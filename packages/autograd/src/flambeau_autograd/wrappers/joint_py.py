@@ -35,7 +35,7 @@ class PyJointFunction:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
-            return _Joined.apply(self, *args)  # type: ignore[no-untyped-call, no-any-return]
+            return _Joined.apply(self, *args)
         return self.run_forward(args)[: self.results]
 
     def run_forward(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -49,8 +49,10 @@ class PyJointFunction:
         return results
 
 
-def call_either(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def call_either(function: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
     """Call with positional arguments, or with one list when the callable is boxed."""
+    if function is None:
+        raise RuntimeError("the joint function has no backward")
     return function(list(args)) if getattr(function, "_boxed_call", False) else function(*args)
 
 
@@ -90,7 +92,7 @@ class _Joined(torch.autograd.Function):
             found = joint.double(tuple(inputs), tangents) if joint.double is not None else ()
         else:
             with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
-                found = call_either(joint.backward, (*ctx.numbers, *tensors[: ctx.count], *tangents))  # type: ignore[arg-type]
+                found = call_either(joint.backward, (*ctx.numbers, *tensors[: ctx.count], *tangents))
         by_input = dict(zip(joint.grad_inputs, found))
         return (None, *(by_input.get(i) for i in range(len(ctx.inputs))))
 

@@ -1,0 +1,28 @@
+"""Types of the native extension."""
+
+from collections.abc import Callable
+from typing import Any
+
+torch_version: str
+
+class JointFunction:
+    """See `wrappers.joint_py.PyJointFunction`, its twin."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any] | None,
+        results: int,
+        extras: int,
+        differentiable: tuple[int, ...],
+        tangent_orders: tuple[tuple[int, ...], ...],
+        grad_inputs: tuple[int, ...],
+        saved: tuple[tuple[str, int, bool, int], ...],
+        bumped: tuple[int, ...],
+        double: Callable[..., Any] | None,
+    ) -> None: ...
+    def __call__(self, *args: Any) -> tuple[Any, ...]: ...
+
+def min_cut_side(
+    count: int, tails: list[int], heads: list[int], capacities: list[int], source: int, sink: int
+) -> bytes: ...
