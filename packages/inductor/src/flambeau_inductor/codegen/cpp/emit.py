@@ -327,6 +327,8 @@ class Emitter:
         result_narrow = keep_narrow and node.dtype is torch.int64
         if result_narrow and not fits_int32(node):
             keep_narrow = result_narrow = False
+        if name == "truediv" and lanes and not values[1].lanes and node.dtype is torch.float32:
+            return self.define(f"fb::divide_all({values[0].text}, {values[1].text})", node.dtype, True)
         texts = [self._operand(v, part, lanes, keep_narrow) for v, part in zip(values, operands, strict=True)]
         domain = operands[-1].dtype if name == "where" else operands[0].dtype
         text = op_text(name, texts, domain, self.predicate() if lanes else None)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 import torch
+from attrs import evolve
 
 from ... import expr as ex
 from ...expr import Expr
@@ -22,7 +23,7 @@ from ..kernel import GeneratedKernel
 from ..writer import Writer
 from .dtypes import MEMORY, held
 from .emit import Emitter, Value
-from .layout import BLOCK, TILE, LoopPlan, plan_loops, work_of
+from .layout import TILE, LoopPlan, plan_loops, work_of
 from .passes import Passes, is_dear, kept_values, plan_passes
 from .reduce import Accumulator
 
@@ -34,8 +35,17 @@ CHUNK = 8192
 
 
 def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
-    """C++ for every kernel, in order."""
-    return [KernelWriter(body).generate() for body in bodies]
+    """C++ for every kernel, in order; a kernel that says the same as an earlier one shares its function and has no source."""
+    first: dict[str, str] = {}
+    kernels: list[GeneratedKernel] = []
+    for body in bodies:
+        kernel = KernelWriter(body).generate()
+        same = kernel.source.replace(kernel.name, "")
+        entry = first.setdefault(same, kernel.name)
+        if entry is not kernel.name:
+            kernel = evolve(kernel, name=entry, source="")
+        kernels.append(kernel)
+    return kernels
 
 
 class KernelWriter:
@@ -50,7 +60,8 @@ class KernelWriter:
         self.pointers = {b.name: self._pointer(b, storage) for b in body.buffers}
         self.emitter = Emitter(self.pointers, self.buffers)
         self.passes: Passes = self._passes()
-        self.point_axes = list(self.plan.outer)
+        names = [s.name for s in body.statements if not isinstance(s, Store)]
+        self.words = {name: f"m{n}" for n, name in enumerate(names)}
 
     def _pointer(self, buffer: Buffer, storage: dict[str, str]) -> str:
         first = next(b for b in self.body.buffers if b.storage == buffer.storage)
@@ -70,8 +81,6 @@ class KernelWriter:
         getattr(self, "_one_by_one" if self.plan.mode == "scalar" else f"_{self.plan.mode}")()
         name = f"cpp_{re.sub(r'[^0-9A-Za-z_]', '_', body.name)}"
         head = Writer()
-        for line in body.stacks[:4]:
-            head.line(f"// {line}")
         head.open(f'extern "C" int64_t {name}(void* const* B, const int64_t* S, int64_t begin, int64_t end) {{')
         head.line(f"constexpr int W = fb::register_bytes / {self.plan.lane_bytes};")
         head.line("(void)W;")
@@ -79,7 +88,7 @@ class KernelWriter:
         head.line("if (begin >= end) return 0;")
         for n, argument in enumerate(self.arguments):
             kind = MEMORY[self.buffers[argument].layout.dtype]
-            head.line(f"{kind}* const b{n} = ({kind}*)B[{n}];  // {argument}")
+            head.line(f"{kind}* const b{n} = ({kind}*)B[{n}];")
         kinds = "".join(self._scalar(head, n, scalar) for n, scalar in enumerate(body.scalars))
         head.extend(self.emitter.scopes[0].lines)
         head.close("  return failed;\n}")
@@ -161,8 +170,8 @@ class KernelWriter:
             accumulators = [Accumulator.of(s) for s in statements if isinstance(s, Reduce)]
             self._row_pass(number, statements, accumulators, deep, kept)
             for a in accumulators:
-                name = f"f{number}_{_word(a.name)}"
-                self._line(f"const {held(a.result)} {name} = {a.fold(f'a{number}.{_word(a.name)}')};")
+                name = f"f{number}_{self.words[a.name]}"
+                self._line(f"const {held(a.result)} {name} = {a.fold(f'a{number}.{self.words[a.name]}')};")
                 em.reduced[a.name] = Value(name, False)
                 em.depth_of[a.name] = 1
         self._outer_stores(len(self.passes.inner))
@@ -175,7 +184,7 @@ class KernelWriter:
         assert plan.vector is not None
         unroll, chunked = self._unroll(statements, accumulators)
         if accumulators:
-            fields = " ".join(f"{a.lanes_type()} {_word(a.name)} = {a.lanes_start()};" for a in accumulators)
+            fields = " ".join(f"{a.lanes_type()} {self.words[a.name]} = {a.lanes_start()};" for a in accumulators)
             self._line(f"struct A{number} {{ {fields} }} a{number};")
         em.spilled = {n: self._spill_slot(n) for n, first in kept.items() if first < number}
         em.spill_writes = {n: self._spill_slot(n) for n, first in kept.items() if first == number}
@@ -211,7 +220,7 @@ class KernelWriter:
         self._line(f"if (at < {high}) {body}(fb::first<W>({high} - at), at, {names[0]});")
         if not simple:
             for a in accumulators:
-                word = _word(a.name)
+                word = self.words[a.name]
                 text = f"{names[0]}.{word}"
                 for name in names[1:]:
                     text = a.combine(text, f"{name}.{word}")
@@ -231,8 +240,8 @@ class KernelWriter:
         plan, em = self.plan, self.emitter
         assert plan.vector is not None
         size = self._text(plan.vector.size)
-        self._open_points([("block", self._pieces(plan.vector.size, BLOCK))])
-        self._line(f"const int64_t low = block * {BLOCK}, high = fb::smaller(low + {BLOCK}, {size});")
+        self._open_points([("block", self._pieces(plan.vector.size, plan.cut))])
+        self._line(f"const int64_t low = block * {self.plan.cut}, high = fb::smaller(low + {self.plan.cut}, {size});")
         x = plan.vector.symbol.name
         em.lane_reduced = {s.name for s in self.body.statements if not isinstance(s, Store)}
         kept = self._spill_columns()
@@ -240,11 +249,11 @@ class KernelWriter:
             self._column_phase(number, kept)
             accumulators = [Accumulator.of(s) for s in statements if not isinstance(s, Store)]
             for a in accumulators:
-                self._line(f"alignas(64) {held(a.dtype)} c_{_word(a.name)}[{BLOCK}];")
-                self._line(f"for (int k = 0; k < {BLOCK}; ++k) c_{_word(a.name)}[k] = {a.start()};")
+                self._line(f"alignas(64) {held(a.dtype)} c_{self.words[a.name]}[{self.plan.cut}];")
+                self._line(f"for (int k = 0; k < {self.plan.cut}; ++k) c_{self.words[a.name]}[k] = {a.start()};")
             self._column_pass(number, statements, accumulators, kept)
             for a in accumulators:
-                em.columns[a.name] = f"c_{_word(a.name)} + ({x} - low)"
+                em.columns[a.name] = f"c_{self.words[a.name]} + ({x} - low)"
         self._column_phase(len(self.passes.inner), kept)
         self._close_points()
 
@@ -259,8 +268,8 @@ class KernelWriter:
         chunked = bool(sums) and not any(isinstance(s, ScanStep) for s in statements) and ex.hint(plan.inner[0].size) >= 512
         if chunked:
             for a in sums:
-                self._line(f"alignas(64) {held(a.dtype)} d_{_word(a.name)}[{BLOCK}];")
-                self._line(f"for (int k = 0; k < {BLOCK}; ++k) d_{_word(a.name)}[k] = {a.start()};")
+                self._line(f"alignas(64) {held(a.dtype)} d_{self.words[a.name]}[{self.plan.cut}];")
+                self._line(f"for (int k = 0; k < {self.plan.cut}; ++k) d_{self.words[a.name]}[k] = {a.start()};")
             first = self._text(plan.inner[0].size)
             em.push(1)
             self._open_inner(("from", f"fb::smaller(from + 128, {first})"))
@@ -272,11 +281,11 @@ class KernelWriter:
         self._close_inner()
         if chunked:
             for a in sums:
-                word = _word(a.name)
-                self._line(f"for (int k = 0; k < {BLOCK}; ++k) {{ d_{word}[k] += c_{word}[k]; c_{word}[k] = {a.start()}; }}")
+                word = self.words[a.name]
+                self._line(f"for (int k = 0; k < {self.plan.cut}; ++k) {{ d_{word}[k] += c_{word}[k]; c_{word}[k] = {a.start()}; }}")
             self._block(f"for (int64_t from = 0; from < {first}; from += 128)", em.pop())
             for a in sums:
-                self._line(f"for (int k = 0; k < {BLOCK}; ++k) c_{_word(a.name)}[k] = d_{_word(a.name)}[k];")
+                self._line(f"for (int k = 0; k < {self.plan.cut}; ++k) c_{self.words[a.name]}[k] = d_{self.words[a.name]}[k];")
 
     def _column_phase(self, number: int, kept: dict[Scalar, tuple[int, bool]]) -> None:
         """Once a column: stores after the passes so far, and values that the next pass needs at every row."""
@@ -301,8 +310,8 @@ class KernelWriter:
         plan = self.plan
         assert plan.vector is not None
         size = self._text(plan.vector.size)
-        self._open_points([("block", self._pieces(plan.vector.size, BLOCK))])
-        self._line(f"const int64_t low = block * {BLOCK}, high = fb::smaller(low + {BLOCK}, {size});")
+        self._open_points([("block", self._pieces(plan.vector.size, plan.cut))])
+        self._line(f"const int64_t low = block * {self.plan.cut}, high = fb::smaller(low + {self.plan.cut}, {size});")
         self._open_inner()
         x = plan.vector.symbol.name
         self._vector_body(2 + len(plan.inner), [x], self.passes.inner[0])
@@ -317,7 +326,7 @@ class KernelWriter:
             self._outer_stores(number)
             accumulators = [Accumulator.of(s) for s in statements if not isinstance(s, Store)]
             for a in accumulators:
-                self._line(f"{a.scalar_type()} a_{_word(a.name)} = {a.scalar_start()};")
+                self._line(f"{a.scalar_type()} a_{self.words[a.name]} = {a.scalar_start()};")
             self._open_inner()
             em.push(2 + len(plan.inner))
             self._statements(statements, None)
@@ -325,7 +334,7 @@ class KernelWriter:
             em.scope.lines.extend(lines)
             self._close_inner()
             for a in accumulators:
-                text = f"fb::larger(a_{_word(a.name)}.index, 0)" if a.is_argument else f"a_{_word(a.name)}"
+                text = f"fb::larger(a_{self.words[a.name]}.index, 0)" if a.is_argument else f"a_{self.words[a.name]}"
                 em.reduced[a.name] = Value(f"({text})", False)
                 em.depth_of[a.name] = 1
         self._outer_stores(len(self.passes.inner))
@@ -448,11 +457,11 @@ class KernelWriter:
         lines = em.scope.lines
         if self.plan.mode == "rows":
             text = em.lanes(value, statement.value.dtype)
-            lines.append(f"a.{_word(a.name)} = {a.lanes_step(f'a.{_word(a.name)}', text, self._row_position())};")
+            lines.append(f"a.{self.words[a.name]} = {a.lanes_step(f'a.{self.words[a.name]}', text, self._row_position())};")
             return
         if self.plan.mode == "columns":
             assert self.plan.vector is not None
-            slot = f"c_{_word(a.name)} + ({self.plan.vector.symbol.name} - low)"
+            slot = f"c_{self.words[a.name]} + ({self.plan.vector.symbol.name} - low)"
             name = em.name()
             text = em.lanes(value, statement.value.dtype)
             lines.append(f"const auto {name} = {a.combine(f'fb::load<W>({slot}, t)', text)};")
@@ -460,7 +469,7 @@ class KernelWriter:
             if isinstance(statement, ScanStep):
                 em.scope.values[_running(statement)] = Value(name, True)
             return
-        target = f"a_{_word(a.name)}"
+        target = f"a_{self.words[a.name]}"
         lines.append(f"{target} = {a.scalar_step(target, em.wide(value), self._row_position())};")
         if isinstance(statement, ScanStep):
             name = em.name()
@@ -580,7 +589,7 @@ class KernelWriter:
                     continue
                 stack.extend(node.children)
         for n, node in enumerate(kept):
-            self.emitter.scopes[0].lines.append(f"alignas(64) {held(node.dtype)} k{n}[{BLOCK}];")
+            self.emitter.scopes[0].lines.append(f"alignas(64) {held(node.dtype)} k{n}[{self.plan.cut}];")
         self.slots = {node: f"k{n}" for n, node in enumerate(kept)}
         return kept
 
@@ -593,10 +602,6 @@ def _running(statement: ScanStep) -> Scalar:
     from ...ir.scalar import reduced
 
     return reduced(statement.name, statement.dtype)
-
-
-def _word(name: str) -> str:
-    return re.sub(r"\W", "_", name)
 
 
 def _arguments(buffers: Sequence[Buffer]) -> tuple[str, ...]:

@@ -28,7 +28,9 @@ from .narrow import fits_int32
 from ...ops.table import scalar_op
 
 #: Elements of a row piece, columns of a block, rows of a tile.
-PIECE, BLOCK, TILE = 4096, 128, 16
+PIECE, BLOCK, TILE = 4096, (512, 256, 128), 16
+#: Fewer blocks than this are made smaller.
+BLOCKS_WANTED = 4
 #: Work (in units of one cheap op on one element) worth handing to another thread.
 GRAIN = 65536
 
@@ -66,14 +68,21 @@ def plan_loops(body: KernelBody) -> LoopPlan:
     elif mode == "rows":
         vector, inner = inner[-1], inner[:-1]
     elif mode == "columns":
-        vector, outer, cut = outer[-1], outer[:-1], BLOCK
-        extent = product([axis.size for axis in outer]) * _pieces(vector.size, BLOCK)
+        vector, outer = outer[-1], outer[:-1]
+        cut = _block(ex.hint(product([axis.size for axis in outer])), ex.hint(vector.size))
+        extent = product([axis.size for axis in outer]) * _pieces(vector.size, cut)
     elif mode == "scatter":
-        vector, outer, inner, cut = outer[-1], (), outer[:-1], BLOCK
-        extent = _pieces(vector.size, BLOCK)
+        vector, outer, inner = outer[-1], (), outer[:-1]
+        cut = _block(1, ex.hint(vector.size))
+        extent = _pieces(vector.size, cut)
     elif body.serial:
         outer, inner, extent = (), outer, ex.ONE
     return LoopPlan(mode, outer, inner, vector, cut, tiled, extent, _grain(body, extent), _lane_bytes(body, vector))
+
+
+def _block(others: int, size: int) -> int:
+    """Columns of a block: long runs through memory, unless that leaves too few blocks to share out."""
+    return next((length for length in BLOCK if others * -(-size // length) >= BLOCKS_WANTED), BLOCK[-1])
 
 
 def _pieces(size: Expr, length: int) -> Expr:

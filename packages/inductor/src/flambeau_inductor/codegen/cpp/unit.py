@@ -30,4 +30,4 @@ def preamble() -> str:
 
 def translation_unit(kernels: Sequence[GeneratedKernel]) -> str:
     """The source of all kernels."""
-    return preamble() + "\n" + "\n".join(kernel.source for kernel in kernels)
+    return preamble() + "\n" + "\n".join(kernel.source for kernel in kernels if kernel.source)

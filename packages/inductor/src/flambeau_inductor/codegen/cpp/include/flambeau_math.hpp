@@ -28,8 +28,10 @@ template <int N> FB f32v<N> scale_by(f32v<N> x, i32v<N> n) {
 
 constexpr float log2_e = 1.44269504088896341f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
 
-template <int N> FB f32v<N> exp(f32v<N> x) {
-  f32v<N> c = max_second(f32v<N>(-104.0f), min_second(f32v<N>(89.0f), x));
+template <int N> FB bool any_lane(Mask<N> m) { return lane_bits(m) != 0; }
+// e^x; a result below the smallest normal number is zero, since denormals take a slow path of the processor at each lane.
+template <int N> FB f32v<N> exp_normal(f32v<N> x) {
+  f32v<N> c = max_second(f32v<N>(-87.33654f), min_second(f32v<N>(89.0f), x));
   f32v<N> n = round_even(c * f32v<N>(log2_e));
   f32v<N> r = fma(n, -ln2_high, c);
   r = fma(n, -ln2_low, r);
@@ -37,6 +39,7 @@ template <int N> FB f32v<N> exp(f32v<N> x) {
   f32v<N> y = fma(p, r * r, r) + f32v<N>(1.0f);
   return scale_by(y, i32v<N>(convert_raw<int32_t, N>(n.v)));
 }
+template <int N> FB f32v<N> exp(f32v<N> x) { return select(lt(x, f32v<N>(-87.33654f)), f32v<N>(0.0f), exp_normal(x)); }
 template <int N> FB f32v<N> exp2(f32v<N> x) {
   f32v<N> c = max_second(f32v<N>(-151.0f), min_second(f32v<N>(129.0f), x));
   f32v<N> n = round_even(c);
@@ -58,12 +61,31 @@ template <int N> FB f32v<N> expm1(f32v<N> x) {
   y = select(gt(x, f32v<N>(88.72284f)), f32v<N>(__builtin_inff()), y);
   return select(eq(x, f32v<N>(0.0f)), x, y);
 }
-template <int N> FB f32v<N> sigmoid(f32v<N> x) { return f32v<N>(1.0f) / (f32v<N>(1.0f) + exp(-x)); }
 template <int N> FB f32v<N> operator/(f32v<N> a, f32v<N> b) { return divide(a, b); }
+// a / b within an ulp, for b whose reciprocal is far from overflow and underflow.
+template <int N> FB f32v<N> divide_safe(f32v<N> a, f32v<N> b) {
+#if FB_AVX512
+  if constexpr (N == 16) {
+    f32v<N> r(__builtin_ia32_rcp14ps512_mask(b.v, b.v, -1));
+    r = fma(r, fma(-b, r, f32v<N>(1.0f)), r);
+    f32v<N> q = a * r;
+    return fma(fma(-q, b, a), r, q);
+  } else
+#endif
+    return divide(a, b);
+}
+template <int N> __attribute__((noinline)) f32v<N> sigmoid_tail(f32v<N> x) {
+  return each([](float v) { return 1.0f / (1.0f + __builtin_expf(-v)); }, x);
+}
+template <int N> FB f32v<N> sigmoid(f32v<N> x) {
+  if (__builtin_expect(any_lane(lt(x, f32v<N>(-86.0f))), 0)) return sigmoid_tail(x);
+  f32v<N> e = exp_normal(-x);
+  return divide_safe(f32v<N>(1.0f), f32v<N>(1.0f) + e);
+}
 template <int N> FB f32v<N> tanh(f32v<N> x) {
   f32v<N> t = min_second(f32v<N>(10.0f), abs(x));
   f32v<N> e = expm1(t + t);
-  f32v<N> y = divide(e, e + f32v<N>(2.0f));
+  f32v<N> y = divide_safe(e, e + f32v<N>(2.0f));
   return select(isnan(x), x, copysign(y, x));
 }
 
@@ -104,24 +126,18 @@ template <int N> FB f32v<N> log1p(f32v<N> x) {
   return select(eq(u, f32v<N>(1.0f)), x, log_special(u, y));
 }
 
+// A quotient of polynomials in x * x on [-3.9, 3.9], constant outside.
 template <int N> FB f32v<N> erf(f32v<N> x) {
-  f32v<N> t = abs(x), s = x * x;
-  f32v<N> far = fma(f32v<N>(-1.72853470e-5f), t, f32v<N>(3.83197126e-4f));
-  f32v<N> u = fma(f32v<N>(-3.88396438e-3f), t, f32v<N>(2.42546219e-2f));
-  far = fma(far, s, u);
-  far = fma(far, t, f32v<N>(-1.06777877e-1f));
-  far = fma(far, t, f32v<N>(-6.34846687e-1f));
-  far = fma(far, t, f32v<N>(-1.28717512e-1f));
-  far = fma(far, t, -t);
-  far = copysign(f32v<N>(1.0f) - exp(far), x);
-  far = select(gt(t, f32v<N>(4.0f)), copysign(f32v<N>(1.0f), x), far);
-  f32v<N> near = poly(s, -5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f, -3.76125336e-1f, 1.28379166e-1f);
-  near = fma(near, x, x);
-  return select(isnan(x), x, select(gt(t, f32v<N>(0.927734375f)), far, near));
+  f32v<N> c = max_second(f32v<N>(-3.925f), min_second(f32v<N>(3.925f), x));
+  f32v<N> s = c * c;
+  f32v<N> p = poly(s, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f, -7.34990630326855e-04f,
+                   -2.95459980854025e-03f, -1.60960333262415e-02f);
+  f32v<N> q = poly(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f, -1.42647390514189e-02f);
+  f32v<N> y = divide_safe(c * p, q);
+  return max_second(f32v<N>(-1.0f), min_second(f32v<N>(1.0f), y));
 }
 
 // Sine and cosine: reduction by pi/2 in three parts, the C library where an argument is too large for it.
-template <int N> FB bool any_lane(Mask<N> m) { return lane_bits(m) != 0; }
 template <int N> FB f32v<N> sine_at(f32v<N> x, int quarter) {
   f32v<N> n = round_even(x * f32v<N>(0.636619772367581f));
   f32v<N> r = fma(n, -1.5707962512969971f, x);
@@ -144,6 +160,21 @@ template <int N> FB f32v<N> cos(f32v<N> x) {
   if (__builtin_expect(any_lane(~lt(abs(x), f32v<N>(20000.0f))), 0)) return cos_slow(x);
   return sine_at(x, 1);
 }
+
+// Division by one number for all lanes: exact, by its reciprocal and one correction, where nothing comes near a limit.
+template <class T, int N> FB Vec<T, N> divide_all(Vec<T, N> a, T b) { return divide(a, Vec<T, N>(b)); }
+#if FB_AVX512
+template <int N> FB f32v<N> divide_all(f32v<N> a, float b) {
+  if constexpr (N != 16) return divide(a, f32v<N>(b));
+  float size = __builtin_fabsf(b);
+  if (__builtin_expect(!(size > 0x1p-60f && size < 0x1p60f), 0)) return divide(a, f32v<N>(b));
+  f32v<N> r(1.0f / b), d(b), q = a * r;
+  f32v<N> exact = fma(fma(-q, d, a), r, q), far = abs(q);
+  Mask<N> zero = eq(a, f32v<N>(0.0f)), plain = gt(far, f32v<N>(0x1p-60f)) & lt(far, f32v<N>(0x1p120f));
+  if (__builtin_expect(any_lane(~(plain | zero)), 0)) return divide(a, d);
+  return select(zero, q, exact);
+}
+#endif
 
 template <class V> FB V reciprocal(V x) { return divide(V(1), x); }
 template <class V> FB V rsqrt(V x) { return divide(V(1), sqrt(x)); }
@@ -169,7 +200,32 @@ FB_LIBRARY_1(exp) FB_LIBRARY_1(exp2) FB_LIBRARY_1(expm1) FB_LIBRARY_1(log) FB_LI
 FB_LIBRARY_1(tanh) FB_LIBRARY_1(erf) FB_LIBRARY_1(sin) FB_LIBRARY_1(cos) FB_LIBRARY_1(erfc) FB_LIBRARY_1(tan) FB_LIBRARY_1(asin)
 FB_LIBRARY_1(acos) FB_LIBRARY_1(atan) FB_LIBRARY_1(sinh) FB_LIBRARY_1(cosh) FB_LIBRARY_1(asinh) FB_LIBRARY_1(acosh) FB_LIBRARY_1(atanh)
 FB_LIBRARY_1(lgamma)
-FB_LANES_1(exp, double) FB_LANES_1(exp2, double) FB_LANES_1(expm1, double) FB_LANES_1(log, double) FB_LANES_1(log2, double)
+template <int N> FB Vec<double, N> poly_d(Vec<double, N>, Vec<double, N> acc) { return acc; }
+template <int N, class... Rest> FB Vec<double, N> poly_d(Vec<double, N> x, Vec<double, N> acc, double c, Rest... rest) {
+  return poly_d(x, fma(acc, x, Vec<double, N>(c)), rest...);
+}
+template <int N> FB Vec<double, N> times_2_to(Vec<double, N> x, Vec<double, N> n) {
+#if FB_AVX512
+  if constexpr (N == 8) return Vec<double, N>(__builtin_ia32_scalefpd512_mask(x.v, n.v, x.v, -1, 4));
+  else
+#endif
+  {
+    raw<int64_t, N> k = convert_raw<int64_t, N>(n.v), half = k >> 1;
+    Vec<double, N> a(bits_as<raw<double, N>>((half + 1023) << 52)), b(bits_as<raw<double, N>>((k - half + 1023) << 52));
+    return x * a * b;
+  }
+}
+template <int N> FB Vec<double, N> exp(Vec<double, N> x) {
+  typedef Vec<double, N> V;
+  V c = max_second(V(-708.0), min_second(V(710.0), x));
+  V n = round_even(c * V(1.4426950408889634074));
+  V r = fma(n, V(-6.93147180369123816490e-01), c);
+  r = fma(n, V(-1.90821492927058770002e-10), r);
+  V p = poly_d(r, V(1.0 / 6227020800.0), 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0,
+               1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5);
+  return select(lt(x, V(-708.0)), V(0.0), times_2_to(fma(p, r * r, r) + V(1.0), n));
+}
+FB_LANES_1(exp2, double) FB_LANES_1(expm1, double) FB_LANES_1(log, double) FB_LANES_1(log2, double)
 FB_LANES_1(log10, double) FB_LANES_1(log1p, double) FB_LANES_1(tanh, double) FB_LANES_1(erf, double) FB_LANES_1(sin, double) FB_LANES_1(cos, double)
 FB_LANES_1(erfc, double) FB_LANES_1(tan, double) FB_LANES_1(asin, double) FB_LANES_1(acos, double) FB_LANES_1(atan, double)
 FB_LANES_1(sinh, double) FB_LANES_1(cosh, double) FB_LANES_1(asinh, double) FB_LANES_1(acosh, double) FB_LANES_1(atanh, double)
@@ -177,7 +233,37 @@ FB_LANES_1(lgamma, double)
 FB_LANES_1(erfc, float) FB_LANES_1(tan, float) FB_LANES_1(asin, float) FB_LANES_1(acos, float) FB_LANES_1(atan, float)
 FB_LANES_1(sinh, float) FB_LANES_1(cosh, float) FB_LANES_1(asinh, float) FB_LANES_1(acosh, float) FB_LANES_1(atanh, float)
 FB_LANES_1(lgamma, float)
-FB_LIBRARY_2(pow) FB_LIBRARY_2(atan2) FB_LIBRARY_2(hypot) FB_LIBRARY_2(nextafter)
+FB float pow(float x, float y) { return __builtin_powf(x, y); }
+FB double pow(double x, double y) { return __builtin_pow(x, y); }
+template <int N> FB Vec<double, N> pow(Vec<double, N> x, Vec<double, N> y) {
+  return each([](double v, double w) { return __builtin_pow(v, w); }, x, y);
+}
+template <int N> __attribute__((noinline)) f32v<N> pow_special(f32v<N> x, f32v<N> y) {
+  return each([](float v, float w) { return __builtin_powf(v, w); }, x, y);
+}
+// x^y = 2^(y log2 x) in double, for positive normal x and finite results; the rest goes to the C library.
+template <int N> FB Vec<float, N> pow_double(Vec<float, N> x, Vec<float, N> y) {
+  typedef Vec<double, N> V;
+  raw<int32_t, N> bits = bits_as<raw<int32_t, N>>(x.v);
+  raw<int32_t, N> e = (bits - 0x3f3504f3) >> 23;
+  V m(convert_raw<double, N>(bits_as<raw<float, N>>(bits - (e << 23))));
+  V n(convert_raw<double, N>(e)), s = divide(m - V(1.0), m + V(1.0)), z = s * s;
+  V p = poly_d(z, V(2.0 / 15), 2.0 / 13, 2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3, 2.0);
+  V t = fma(p * s, V(1.4426950408889634074), n) * V(convert_raw<double, N>(y.v));
+  t = max_second(V(-1000.0), min_second(V(1000.0), t));
+  V k = round_even(t), f = (t - k) * V(0.69314718055994530942);
+  V q = poly_d(f, V(1.0 / 40320), 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
+  return Vec<float, N>(convert_raw<float, N>(times_2_to(q, k).v));
+}
+template <int N> FB f32v<N> pow(f32v<N> x, f32v<N> y) {
+  Mask<N> plain = ge(x, f32v<N>(1.17549435e-38f)) & lt(x, f32v<N>(__builtin_inff())) & lt(abs(y), f32v<N>(__builtin_inff()));
+  if (__builtin_expect(any_lane(~plain), 0)) return pow_special(x, y);
+  if constexpr (N == register_bytes / 4) {
+    Vec<float, N / 2> low = pow_double(low_half(x), low_half(y)), high = pow_double(high_half(x), high_half(y));
+    return join(low, high);
+  } else return pow_double(x, y);
+}
+FB_LIBRARY_2(atan2) FB_LIBRARY_2(hypot) FB_LIBRARY_2(nextafter)
 template <class T> FB T sigmoid(T x) { return (T)1 / ((T)1 + exp(-x)); }
 FB_LANES_1(sigmoid, double)
 // Integer powers as eager: by squaring, a negative exponent gives 1, -1 or 0.

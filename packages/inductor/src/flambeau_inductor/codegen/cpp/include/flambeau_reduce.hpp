@@ -3,16 +3,6 @@
 
 namespace fb {
 
-template <class T, int N> FB Vec<T, N / 2> low_half(Vec<T, N> x) {
-  if constexpr (N == 16) return Vec<T, 8>(__builtin_shufflevector(x.v, x.v, 0, 1, 2, 3, 4, 5, 6, 7));
-  else if constexpr (N == 8) return Vec<T, 4>(__builtin_shufflevector(x.v, x.v, 0, 1, 2, 3));
-  else return Vec<T, 2>(__builtin_shufflevector(x.v, x.v, 0, 1));
-}
-template <class T, int N> FB Vec<T, N / 2> high_half(Vec<T, N> x) {
-  if constexpr (N == 16) return Vec<T, 8>(__builtin_shufflevector(x.v, x.v, 8, 9, 10, 11, 12, 13, 14, 15));
-  else if constexpr (N == 8) return Vec<T, 4>(__builtin_shufflevector(x.v, x.v, 4, 5, 6, 7));
-  else return Vec<T, 2>(__builtin_shufflevector(x.v, x.v, 2, 3));
-}
 template <class F, class T, int N> FB T fold(F f, Vec<T, N> x) {
   if constexpr (N == 2) return f(x[0], x[1]);
   else return fold(f, f(low_half(x), high_half(x)));
