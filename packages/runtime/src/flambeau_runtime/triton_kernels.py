@@ -10,6 +10,8 @@ process holds either the compiler or the interpreter).
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib.metadata
 import json
 import tempfile
@@ -221,10 +223,16 @@ def run_interpreted(
         if loaded:
             triton_task.interpret_entry(source, entry, grid, dict(args))
             return
-        with Pool(1, {triton_task.INTERPRET_VARIABLE: "1"}) as own:
-            _interpret_elsewhere(own, source, entry, grid, args)
-        return
+        pool = _interpreter_process()
     _interpret_elsewhere(pool, source, entry, grid, args)
+
+
+@functools.cache
+def _interpreter_process() -> Pool:
+    """The one worker that interprets for a process which cannot: started by its first kernel, joined at exit."""
+    pool = Pool(1, {triton_task.INTERPRET_VARIABLE: "1"})
+    atexit.register(pool.close)
+    return pool
 
 
 def _interpret_elsewhere(
@@ -251,6 +259,8 @@ def _interpret_elsewhere(
     fields = {"entry": entry, "grid": list(grid), "arguments": described}
     answer = pool.run([Request("interpret", fields, blobs)])[0]
     if isinstance(answer, WorkerFailed):
+        if str(answer).startswith("IndexError"):
+            raise IndexError(str(answer).partition(": ")[2]) from answer
         raise answer
     for flat, data in zip(flats, answer[1], strict=True):
         if len(data):
