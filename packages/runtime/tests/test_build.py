@@ -31,13 +31,13 @@ def test_the_toolchain_is_probed_once() -> None:
     assert find_toolchain().identity and "-O3" in find_toolchain().flags
 
 
-@pytest.mark.parametrize("body", [None, "exit 1\n", '[ "$1" = --version ] && echo broken 1.0 && exit 0; exit 3\n'])
+@pytest.mark.parametrize("body", [None, "exit 1\n", '[ "$1" = --version ] && echo broken $0 && exit 0; exit 3\n'])
 def test_without_a_compiler_there_is_one_warning_and_an_error(body, tmp_path, artifact) -> None:
     """Missing, failing, and answering but unable to compile."""
     cxx = str(tmp_path / "absent") if body is None else fake_compiler(tmp_path, body)
     config = Config(cxx=cxx)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
+        warnings.simplefilter("always")
         for _ in range(3):
             with pytest.raises(CompilerUnavailable):
                 build_libraries(artifact, store=Store(None), config=config)

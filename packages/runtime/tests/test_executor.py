@@ -297,8 +297,8 @@ def test_fake_tensors_are_refused(make, tensor_input, executor) -> None:
 def test_other_strides_are_copied_unless_written_to(make, tensor_input, executor) -> None:
     code = [a.Alloc(1, (2, 3), (3, 1), torch.float32), a.Launch(0, (0, 1), (1.0, 0.0), 6, 64)]
     run = make(code, [tensor_input(0, (2, 3))], [OUT], executor=executor)
-    x = torch.randn(3, 2).t()
-    assert torch.equal(run(x)[0], x)
+    x = torch.randn(3, 2, requires_grad=True).t()
+    assert torch.equal(run(x)[0], x) and not run(x)[0].requires_grad
     strict = make(code, [tensor_input(0, (2, 3), mutated=True)], [OUT], executor=executor)
     with pytest.raises(InputError, match="writes to it"):
         strict(x)

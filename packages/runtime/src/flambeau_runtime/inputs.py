@@ -46,7 +46,8 @@ def check_tensor(
     if lazy and spec.mutated:
         raise InputError(f"{label} is a conjugated or negated view and the program writes to it")
     if lazy:
-        value = value.resolve_conj().resolve_neg().clone()
+        with torch.no_grad():
+            value = value.resolve_conj().resolve_neg().clone()
     if spec.sizes is None:
         return value
     _check_sizes(label, spec, value, scalar)
@@ -74,7 +75,8 @@ def _with_strides(label: str, spec: InputSpec, value: torch.Tensor, scalar: Call
         raise InputError(f"{label} must have strides {wanted}, got {list(have)}, and the program writes to it")
     strides = [got if want is None else want for want, got in zip(wanted, have)]
     copy = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-    return copy.copy_(value)
+    with torch.no_grad():
+        return copy.copy_(value)
 
 
 def _resolve(size: int | Scalar | None, scalar: Callable[[int], Any]) -> Any:

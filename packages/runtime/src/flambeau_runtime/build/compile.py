@@ -22,7 +22,7 @@ from ..cache import CacheKey, Store, default_store
 from ..config import Config
 from ..errors import BuildError, CompilerUnavailable
 from ..profile import span
-from .toolchain import Toolchain, find_toolchain, warn_unavailable
+from .toolchain import Toolchain, find_toolchain, give_up
 
 _POSITION = re.compile(r"kernel\.cpp:(\d+)")
 _PROBE_SOURCE = 'extern "C" long flambeau_probe(long x) { return x + 1; }\n'
@@ -124,8 +124,7 @@ def run_compiler(library: Library, toolchain: Toolchain, include_dirs: Sequence[
                 timeout=config.compile_timeout_seconds,
             )  # fmt: skip
         except OSError as error:
-            warn_unavailable(str(error))
-            raise CompilerUnavailable(str(error)) from error
+            raise give_up(toolchain, str(error)) from error
         except subprocess.TimeoutExpired as error:
             raise BuildError(
                 f"library {library.name}: the compiler ran longer than {config.compile_timeout_seconds} s"
@@ -134,8 +133,7 @@ def run_compiler(library: Library, toolchain: Toolchain, include_dirs: Sequence[
             return output.read_bytes()
         if library.source != _PROBE_SOURCE and not _works(toolchain, config):
             reason = f"{toolchain.command[0]} cannot compile an empty kernel: {done.stderr.strip()[:300]}"
-            warn_unavailable(reason)
-            raise CompilerUnavailable(reason)
+            raise give_up(toolchain, reason)
         raise BuildError(_explain(library, command, done.stderr))
 
 

@@ -44,9 +44,20 @@ def find_toolchain(config: Config | None = None) -> Toolchain:
     """The compiler to use. Raises ``CompilerUnavailable`` (after one warning) when there is none that answers."""
     config = Config.from_environment() if config is None else config
     found = _probe(config.cxx, os.environ.get("PATH", ""), config.cxx_flags)
-    if isinstance(found, Toolchain):
+    reason = _unable.get(found) if isinstance(found, Toolchain) else found
+    if isinstance(found, Toolchain) and reason is None:
         return found
-    raise CompilerUnavailable(found)
+    raise CompilerUnavailable(str(reason))
+
+
+def give_up(toolchain: Toolchain, reason: str) -> CompilerUnavailable:
+    """Note that a compiler answers but cannot compile, warn once, and return the error to raise."""
+    _unable[toolchain] = reason
+    warn_unavailable(reason)
+    return CompilerUnavailable(reason)
+
+
+_unable: dict[Toolchain, str] = {}
 
 
 @functools.lru_cache(maxsize=32)
@@ -71,6 +82,7 @@ def _probe(cxx: str, path: str, extra_flags: str) -> Toolchain | str:
     return reason
 
 
+@functools.cache
 def warn_unavailable(reason: str) -> None:
     """Tell the user once per reason that fused CPU kernels are not available."""
     warnings.warn(f"{log.COMPILER_UNAVAILABLE} ({reason})", RuntimeWarning, stacklevel=5)
