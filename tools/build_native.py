@@ -53,9 +53,12 @@ class Job(NamedTuple):
 def find_torch() -> Torch:
     """Locate torch on the path. Raises BuildError when it is not installed."""
     spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise BuildError("torch is not installed for " + sys.executable)
-    root = Path(spec.origin).parent
+    # pip's isolated builds hide the environment they build for from the import path, but not from sysconfig.
+    root = Path(spec.origin).parent if spec and spec.origin else Path(sysconfig.get_path("platlib")) / "torch"
+    if not (root / "version.py").is_file():
+        raise BuildError(
+            f"torch is not installed for {sys.executable}; install it, and pass --no-build-isolation to pip"
+        )
     match = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)['\"]", (root / "version.py").read_text(), re.MULTILINE)
     if match is None:
         raise BuildError(f"cannot read torch's version from {root / 'version.py'}")
