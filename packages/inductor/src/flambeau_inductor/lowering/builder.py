@@ -102,14 +102,19 @@ class Builder:
         dtype: torch.dtype,
         device: torch.device,
         compute: torch.dtype,
+        through: torch.dtype | None = None,
     ) -> TensorValue:
-        """``function`` of the broadcast operands, each converted to ``compute`` first, the result converted to ``dtype``."""
+        """``function`` of the broadcast operands, each converted to ``compute`` first, the result converted to ``dtype``.
+
+        Tensor operands are converted to ``through`` (their common dtype) before that, as eager does.
+        """
 
         def at(index: Index) -> Scalar:
             parts = []
             for operand in operands:
                 if isinstance(operand, TensorValue):
                     part = operand.at(broadcast_index(operand.sizes, sizes, index))
+                    part = part if through is None else self.convert(part, through)
                 else:
                     part = operand
                 parts.append(self.convert(part, compute))

@@ -29,18 +29,30 @@ def elementwise(
     *operands: Any,
     common: torch.dtype | None = None,
     dtype: torch.dtype | None = None,
+    round_numbers: bool = False,
 ) -> TensorValue:
-    """``function`` over broadcast operands in the arithmetic type of ``common`` (their promotion); result ``dtype`` (default: common)."""
+    """``function`` over broadcast operands in the arithmetic type of ``common`` (default: their promotion).
+
+    The result has dtype ``dtype`` (default: ``common``). ``round_numbers``: a number is rounded to a half type first.
+    """
     tensors = [o for o in operands if isinstance(o, TensorValue)]
     joined = common or promote(*operands)
     compute = compute_dtype(joined)
-    parts = [o if isinstance(o, TensorValue) else g.constant(o, compute) for o in operands]
+    parts = [o if isinstance(o, TensorValue) else _number(g, o, joined, compute, round_numbers) for o in operands]
     # A 0-d CPU tensor may meet device tensors: the result lives with the others.
     device = next((t.device for t in tensors if t.device.type != "cpu" or t.rank), tensors[0].device)
     if any(t.device != device for t in tensors):
         raise Decline("operands on different devices")
     sizes: Sizes = broadcast_sizes(*(t.sizes for t in tensors))
-    return g.pointwise(function, *parts, sizes=sizes, dtype=dtype or joined, device=device, compute=compute)
+    return g.pointwise(
+        function, *parts, sizes=sizes, dtype=dtype or joined, device=device, compute=compute, through=joined
+    )
+
+
+def _number(g: Builder, value: Any, joined: torch.dtype, compute: torch.dtype, rounded: bool) -> Scalar:
+    if rounded and joined is not compute:
+        return g.convert(g.constant(value, joined), compute)
+    return g.constant(value, compute)
 
 
 def _op(name: str) -> Callable[..., Scalar]:
@@ -217,10 +229,12 @@ def _sum_rule(g: Builder, a: Any, b: Any, alpha: Number, op: str) -> TensorValue
             raise Decline("bool")
         return elementwise(g, _op("logical_or"), a, b)
     compute = compute_dtype(joined)
+    # Eager's CPU kernels round the number of a sum to the half type; its GPU kernels keep it in float32.
+    rounded = any(isinstance(o, TensorValue) and o.device.type == "cpu" for o in (a, b))
     if _is_one(alpha):
-        return elementwise(g, _op(op), a, b)
-    scale = g.constant(alpha, compute)
-    return elementwise(g, lambda x, y: sc.op(op, x, sc.op("mul", y, scale)), a, b)
+        return elementwise(g, _op(op), a, b, round_numbers=rounded)
+    scale = _number(g, alpha, joined, compute, rounded)
+    return elementwise(g, lambda x, y: sc.op(op, x, sc.op("mul", y, scale)), a, b, round_numbers=rounded)
 
 
 @lowers("add.Tensor", "add.Scalar")

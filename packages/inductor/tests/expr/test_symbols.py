@@ -1,0 +1,47 @@
+"""The border with sympy: symbolic sizes of a ShapeEnv as expressions."""
+
+import pytest
+import sympy
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from flambeau_inductor.expr import SymbolTable, UnsupportedExpression, evaluate, hint
+
+
+@pytest.fixture
+def sizes():
+    """Two symbolic sizes of one environment."""
+    gm = make_fx(lambda x: x + 1, tracing_mode="symbolic")(torch.empty(6, 10))
+    fake = next(iter(gm.graph.nodes)).meta["val"]
+    return fake.fake_mode.shape_env, fake.shape[0], fake.shape[1]
+
+
+def test_arithmetic_survives_the_border(sizes):
+    """Every operator of symbolic integers gives the same value on both sides."""
+    env, a, b = sizes
+    table = SymbolTable(env)
+    for value in (a + b, a * b - 3, (a * b) // 4, a % 4, torch.sym_max(a, b), -a // 2):
+        assert hint(table(value)) == value.node.hint
+
+
+def test_symbols_keep_name_range_and_identity(sizes):
+    """The same size is the same node, with the environment's range."""
+    env, a, _ = sizes
+    table = SymbolTable(env)
+    assert table(a) is table(a)
+    assert table(a).name == str(a.node.expr)
+    assert table(a).lo >= 0
+
+
+def test_unknown_functions_are_refused():
+    """What integer algebra does not have is an error, never a guess."""
+    s = sympy.Symbol("s", integer=True)
+    with pytest.raises(UnsupportedExpression):
+        SymbolTable()(sympy.sin(s))
+
+
+def test_comparison_becomes_a_truth_value():
+    """Relations are 0 or 1."""
+    s = sympy.Symbol("s", integer=True, positive=True)
+    e = SymbolTable()(sympy.Lt(s, 5))
+    assert [evaluate(e, lambda _, v=v: v) for v in (4, 5)] == [1, 0]

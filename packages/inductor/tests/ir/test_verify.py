@@ -1,0 +1,66 @@
+"""The validator names each broken rule."""
+
+import pytest
+import torch
+from attrs import evolve
+
+from flambeau_inductor.errors import VerifyError
+from flambeau_inductor.expr import Int, Symbol
+from flambeau_inductor.ir import scalar as sc
+from flambeau_inductor.ir.graph import Graph, TensorInput
+from flambeau_inductor.ir.layout import Buffer, Layout, Ref
+from flambeau_inductor.ir.loops import Pointwise, make_axes
+from flambeau_inductor.ir.text import graph_text
+from flambeau_inductor.ir.verify import verify
+
+CPU = torch.device("cpu")
+
+
+def graph_of(value, dtype=torch.float32):
+    """x[8] -> buf0[8] = value."""
+    x = Buffer("x", Layout.contiguous((8,), dtype, CPU))
+    out = Buffer("buf0", Layout.contiguous((8,), dtype, CPU))
+    operation = Pointwise(out, make_axes((Int(8),)), value)
+    return Graph((TensorInput(x),), (), (operation,), (Ref.whole(out),), {"x": x, "buf0": out})
+
+
+I = make_axes((Int(8),))[0].symbol
+
+
+def test_a_good_graph_passes_and_prints():
+    """And its text is stable."""
+    graph = graph_of(sc.op("add", sc.load("x", I, torch.float32), sc.constant(1.0, torch.float32)))
+    verify(graph)
+    assert graph_text(graph).splitlines()[1:] == [
+        "  input x: f32[8; 1]",
+        "  buf0: f32[8; 1] = for i0<8: (1.0:f32 + x[i0])"
+        if "1.0:f32 + x" in graph_text(graph)
+        else "  buf0: f32[8; 1] = for i0<8: (x[i0] + 1.0:f32)",
+        "  return buf0<f32[8; 1] +0>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        (sc.load("missing", I, torch.float32), torch.float32, "before it is written"),
+        (sc.load("x", Symbol("k", bound=Int(8)), torch.float32), torch.float32, "no axis"),
+        (sc.load("x", I, torch.float64), torch.float32, "dtype"),
+        (sc.op("exp", sc.load("x", I, torch.bfloat16)), torch.bfloat16, "half precision"),
+        (sc.op("exp", sc.load("x", I, torch.int64)), torch.int64, "exp on"),
+    ],
+)
+def test_broken_values_are_named(value, dtype, message):
+    """Each message says what is wrong."""
+    with pytest.raises(VerifyError, match=message):
+        verify(graph_of(value, dtype))
+
+
+def test_reading_overwritten_memory_is_refused():
+    """After a write-back the old name is dead."""
+    graph = graph_of(sc.load("x", I, torch.float32))
+    new = Buffer("buf1", Layout.contiguous((8,), torch.float32, CPU), storage="x")
+    back = Pointwise(new, make_axes((Int(8),)), sc.constant(0.0, torch.float32))
+    late = evolve(graph, operations=(back, *graph.operations), buffers={**graph.buffers, "buf1": new})
+    with pytest.raises(VerifyError, match="overwrote"):
+        verify(late)

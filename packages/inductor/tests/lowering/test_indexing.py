@@ -1,0 +1,70 @@
+"""Reads and writes at computed positions."""
+
+import pytest
+import torch
+
+aten = torch.ops.aten
+torch.manual_seed(0)
+X = torch.randn(5, 6)
+ROWS, COLUMNS = torch.tensor([4, 0, -1]), torch.tensor([1, 5, 2])
+
+
+def test_reads(check):
+    """gather, index_select, embedding, advanced indexing."""
+    index = torch.randint(0, 5, (3, 6))
+    check(
+        lambda x, r, c, i: (
+            x.gather(0, i),
+            x.index_select(1, c),
+            x[r],
+            x[:, c],
+            x[r, c],
+            x[r[:, None], c],
+            aten.embedding(x, c[:2]),
+        ),
+        X,
+        ROWS,
+        COLUMNS.clamp(max=4),
+        index,
+    )
+
+
+def test_an_index_out_of_range_is_an_error():
+    """As in eager, not a wild read."""
+    from .conftest import lower_and_run
+
+    with pytest.raises(IndexError):
+        lower_and_run(lambda x, i: x[i] + 1, X, torch.tensor([7]))
+
+
+def test_writes(check):
+    """scatter, scatter_add, index_put with and without accumulation."""
+    index = torch.randint(0, 5, (3, 6))
+    check(
+        lambda x, r, c, i: (
+            x.scatter(0, i[:1], x[:1] * 2),
+            x.scatter(0, i[:1], 9.0),
+            x.scatter_add(0, i, x[:3]),
+            aten.index_put(x, [r], x[:3] + 1),
+            aten.index_put(x, [r, c], c.float(), True),
+            aten.index_put(x, [x > 0], torch.tensor(0.5)),
+            aten.embedding_dense_backward(x, c.clamp(max=3)[[0, 1, 2, 0, 1]], 6, 1, False),
+        ),
+        X,
+        ROWS,
+        COLUMNS,
+        index,
+        modes=("fake",),
+    )
+
+
+def test_functional_writes_to_views(check):
+    """select_scatter and slice_scatter."""
+    check(
+        lambda x: (
+            aten.select_scatter(x, x[0] * 2, 0, 2),
+            aten.slice_scatter(x, x[:2] * 3, 0, 1, 5, 2),
+            aten.slice_scatter(x, x[:, :2] * 3, 1, 2, 4),
+        ),
+        X,
+    )

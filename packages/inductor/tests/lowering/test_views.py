@@ -1,0 +1,75 @@
+"""Views become index maps, and windows where memory is there already."""
+
+import pytest
+import torch
+
+from flambeau_inductor.ir.layout import Ref
+from flambeau_inductor.ir.loops import Pointwise
+
+X = torch.arange(2 * 6 * 4, dtype=torch.float32).reshape(2, 6, 4)
+
+VIEWS = {
+    "permute": lambda x: x.permute(2, 0, 1),
+    "transpose": lambda x: x.transpose(0, 2),
+    "view": lambda x: x.view(4, 3, 4),
+    "merge": lambda x: x.view(-1),
+    "split_dim": lambda x: x.view(2, 2, 3, 2, 2),
+    "expand": lambda x: x[:, :1].expand(2, 6, 4),
+    "slice": lambda x: x[:, 1:5:2],
+    "negative_slice": lambda x: x[:, -3:-1],
+    "select": lambda x: x[1, -2],
+    "unsqueeze": lambda x: x.unsqueeze(1).squeeze(1),
+    "diagonal": lambda x: x.diagonal(1, 1, 2),
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    "split": lambda x: x.split([1, 2, 3], 1)[2],
+    "chunk": lambda x: x.chunk(3, 1)[1],
+    "unbind": lambda x: x.unbind(1)[4],
+    "as_strided": lambda x: x.as_strided((3, 2), (4, 1), 5),
+}
+COPIES = {
+    "flip": lambda x: x.flip(0, 2),
+    "roll": lambda x: x.roll((1, -2), (0, 1)),
+    "roll_flat": lambda x: x.roll(5),
+    "repeat": lambda x: x.repeat(2, 1, 3),
+    "reshape_copy": lambda x: x.transpose(0, 1).reshape(12, 4),
+    "pad": lambda x: torch.constant_pad_nd(x, (1, 2, -1, 0), 7.0),
+    "cat": lambda x: torch.cat([x, x[:, :2], x + 1], 1),
+    "stack": lambda x: torch.stack([x, x * 2], 1),
+    "tril": lambda x: x.tril(-1) + x.triu(1),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_of_an_input_needs_no_operation(check, name):
+    """An output that is a view stays a view: same strides, no copy."""
+    lowered = check(VIEWS[name], X)
+    assert not lowered.graph.operations
+    assert all(isinstance(out, Ref) and out.buffer == "x_1" for out in lowered.graph.outputs)
+
+
+@pytest.mark.parametrize("name", [*VIEWS, *COPIES])
+def test_views_inside_loops(check, name):
+    """A view of a lazy value is one loop over the right elements."""
+    view = {**VIEWS, **COPIES}[name]
+    if name == "as_strided":
+        check(lambda x: view(x) * 2, X)
+    else:
+        check(lambda x: view(x + 1) * 2, X)
+
+
+def test_a_chain_of_views_is_one_loop(check):
+    """Nothing between is stored."""
+    lowered = check(lambda x: (x * 2).permute(2, 1, 0).reshape(4, 12).flip(1)[1:3].relu(), X)
+    assert [type(o) for o in lowered.graph.operations] == [Pointwise]
+
+
+def test_library_calls_take_windows(check):
+    """A transposed operand is handed over as it lies."""
+    lowered = check(lambda a, b: a @ b.t(), torch.randn(3, 4), torch.randn(5, 4), library=["mm.default"])
+    assert len(lowered.graph.operations) == 1
+
+
+def test_channels_last_results_keep_their_layout(check):
+    """The strides of eager's result are the strides of ours."""
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    check(lambda x: (x + 1, (x * 2).contiguous(), x.relu().clone()), x)

@@ -1,0 +1,67 @@
+"""Graph passes keep meaning, say whether they changed anything, and leave the caller's graph alone."""
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from flambeau_inductor.context import CompileContext
+from flambeau_inductor.errors import VerifyError
+from flambeau_inductor.passes.order import PASSES
+from flambeau_inductor.passes.runner import Pass, run_passes
+
+X = torch.randn(3, 4)
+
+
+def run(function, *inputs, passes=PASSES):
+    """The traced graph and the rewritten one."""
+    gm = make_fx(function, tracing_mode="fake")(*inputs)
+    return gm, run_passes(gm, passes, CompileContext())
+
+
+def targets(gm):
+    """Names of the calls."""
+    return [str(n.target) for n in gm.graph.nodes if n.op == "call_function"]
+
+
+def test_noops_go():
+    """Views that change nothing and transposes that undo each other."""
+    before, after = run(lambda x: x.view(3, 4).t().t().expand(3, 4).permute(0, 1) + 1, X)
+    assert targets(after) == ["aten.add.Tensor"]
+    assert len(targets(before)) > 1
+    torch.testing.assert_close(after(X), X + 1)
+
+
+def test_a_square_transpose_is_no_noop():
+    """Equal sizes and strides of a permutation say nothing about elements."""
+    square = torch.ones(1, 1).expand(3, 3)
+    _, after = run(lambda x: (x + torch.arange(3.0)).t() + x.permute(1, 0), square)
+    assert sum("permute" in t or "aten.t" in t for t in targets(after)) >= 1
+
+
+def test_dead_calls_go_and_effects_stay():
+    """An unused random draw is an effect."""
+
+    def f(x):
+        x.exp()
+        torch.rand_like(x)
+        return x + 1
+
+    _, after = run(f, X)
+    assert targets(after) == ["aten.rand_like.default", "aten.add.Tensor"]
+
+
+def test_an_unchanged_graph_is_handed_back():
+    """The very same object."""
+    before, after = run(lambda x: x + 1, X)
+    assert before is after
+
+
+def test_a_pass_that_breaks_the_graph_is_caught():
+    """Nodes without fake results are named with the pass."""
+
+    def careless(gm):
+        next(n for n in gm.graph.nodes if n.op == "call_function").meta.clear()
+        return True
+
+    with pytest.raises(VerifyError, match="careless"):
+        run(lambda x: x + 1, X, passes=(Pass("careless", careless),))

@@ -1,0 +1,30 @@
+"""Options: defaults, environment, mistakes."""
+
+import pytest
+
+from flambeau_inductor import Config, OptionError
+
+
+def test_environment_overrides_defaults():
+    """Each field has a variable."""
+    config = Config.from_environment({"FLAMBEAU_INDUCTOR_FUSE": "0", "FLAMBEAU_INDUCTOR_MAX_INLINE_OPS": "7"})
+    assert (config.fuse, config.max_inline_ops) == (False, 7)
+
+
+@pytest.mark.parametrize("options", [{"nothing": 1}, {"numerics": "wild"}, {"fuse": "yes"}])
+def test_mistakes_are_errors(options):
+    """Unknown names and wrong values never pass silently."""
+    with pytest.raises(OptionError):
+        Config().with_options(options)
+
+
+def test_environment_mistakes_are_errors():
+    """A value that does not parse names its variable."""
+    with pytest.raises(OptionError, match="FUSE"):
+        Config.from_environment({"FLAMBEAU_INDUCTOR_FUSE": "perhaps"})
+
+
+def test_key_leaves_out_what_does_not_change_the_code():
+    """Checking and dumping do not belong to a cache key."""
+    assert Config().key() == Config(verify=True, dump="x").key()
+    assert Config().key() != Config(numerics="fast").key()

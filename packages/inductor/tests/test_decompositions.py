@@ -1,0 +1,37 @@
+"""The decomposition table and the target set."""
+
+import torch
+
+from flambeau_inductor import decompositions
+from flambeau_inductor.decompositions import overloads_of
+from flambeau_inductor.lowering.registry import lowered_ops
+from flambeau_inductor.lowering.target import LIBRARY, target_names
+
+
+def test_nothing_in_the_target_set_is_decomposed():
+    """An op is either wanted or taken apart."""
+    table = decompositions()
+    wanted = {*lowered_ops(), *(op for name in LIBRARY for op in overloads_of(name))}
+    assert not [op for op in wanted if table.get(op) is not None]
+
+
+def test_the_library_list_and_the_rules_do_not_overlap():
+    """What has a rule is not left to the library."""
+    ruled = set(lowered_ops())
+    assert not [op for name in LIBRARY for op in overloads_of(name) if op in ruled]
+
+
+def test_the_table_is_the_callers_to_change():
+    """A fresh dict each time."""
+    table = decompositions()
+    table.clear()
+    assert decompositions()
+
+
+def test_the_target_set_is_written_down():
+    """Sorted, unique, and with the ops everybody expects."""
+    names = target_names()
+    assert list(names) == sorted(set(names))
+    assert {"mm", "add.Tensor", "_softmax.default", "convolution"} <= set(names)
+    assert all(not op._schema.is_mutable for op in lowered_ops())
+    assert isinstance(torch.ops.aten.mm.default, torch._ops.OpOverload)
