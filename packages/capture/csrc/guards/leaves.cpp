@@ -215,28 +215,29 @@ class Alias final : public Relation {
   int left_, right_;
 };
 
-// Payload: tuple of slots. A hash table on the stack finds an object that appears twice.
+// Payload: tuple of slots.
 class NoAlias final : public Relation {
  public:
-  NoAlias(PyObject* payload, int spec) : Relation(spec) {
+  NoAlias(PyObject* payload, bool storages, int spec) : Relation(spec), storages_(storages) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(payload); ++i) slots_.push_back(slot_at(payload, i));
     while (capacity_ < 2 * slots_.size()) capacity_ *= 2;
   }
   bool holds(PyObject* const* captured) const override {
     if (capacity_ <= kOnStack) {
-      PyObject* table[kOnStack];
+      const void* table[kOnStack];
       return distinct(captured, table);
     }
-    std::unique_ptr<PyObject*[]> table(new PyObject*[capacity_]);
+    std::unique_ptr<const void*[]> table(new const void*[capacity_]);
     return distinct(captured, table.get());
   }
 
  private:
   static constexpr size_t kOnStack = 512;
-  bool distinct(PyObject* const* captured, PyObject** table) const {
+  // A hash table finds what appears twice.
+  bool distinct(PyObject* const* captured, const void** table) const {
     std::memset(table, 0, capacity_ * sizeof *table);
     for (int slot : slots_) {
-      PyObject* object = captured[slot];
+      const void* object = storages_ ? storage_of(captured[slot]) : captured[slot];
       // Objects are 16-byte aligned; the multiplier spreads neighbours.
       size_t place = ((reinterpret_cast<uintptr_t>(object) >> 4) * 0x9E3779B97F4A7C15ULL >> 32) & (capacity_ - 1);
       while (table[place] != nullptr) {
@@ -247,6 +248,7 @@ class NoAlias final : public Relation {
     }
     return true;
   }
+  bool storages_;
   std::vector<int> slots_;
   size_t capacity_ = 8;
 };
@@ -335,7 +337,8 @@ std::unique_ptr<Relation> make_relation(int kind, PyObject* payload, int spec) {
     case RelationKind::kAlias:
       return std::make_unique<Alias>(payload, spec);
     case RelationKind::kNoAlias:
-      return std::make_unique<NoAlias>(payload, spec);
+    case RelationKind::kDistinctStorage:
+      return std::make_unique<NoAlias>(payload, static_cast<RelationKind>(kind) != RelationKind::kNoAlias, spec);
     case RelationKind::kShape:
       return make_shape_relation(payload, spec);
   }

@@ -98,7 +98,7 @@ enum class LeafKind : int {
   kGlobalState,
   kPythonCheck,
 };
-enum class RelationKind : int { kAlias, kNoAlias, kShape };
+enum class RelationKind : int { kAlias, kNoAlias, kShape, kDistinctStorage };
 
 std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec);
 std::unique_ptr<Leaf> make_tensor_leaf(PyObject* payload, int spec);
@@ -111,5 +111,8 @@ bool same_constant(PyObject* left, PyObject* right);
 
 // Sizes, strides and offsets of a tensor as int64; false where the tensor has none that are plain numbers.
 bool tensor_extent(PyObject* tensor, Access what, int dim, int64_t* result);
+
+// What tells a tensor's memory from another's: its storage, or the object itself where it has none.
+const void* storage_of(PyObject* object);
 
 }  // namespace flambeau

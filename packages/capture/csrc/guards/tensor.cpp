@@ -204,4 +204,11 @@ bool tensor_extent(PyObject* object, Access what, int dim, int64_t* result) {
   }
 }
 
+const void* storage_of(PyObject* object) {
+  if (!THPVariable_Check(object)) return object;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  return tensor.has_storage() ? static_cast<const void*>(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())
+                              : object;
+}
+
 }  // namespace flambeau

@@ -296,6 +296,15 @@ def test_aliasing_among_many_objects():
     assert agree([gs.AliasOf(sources[3], sources[699])], {"x": objects})
 
 
+def test_tensors_that_share_memory():
+    base = torch.arange(6.0)
+    sources = (X, Y, src.Local("z"))
+    guard = [gs.DistinctStorage(sources)]
+    assert agree(guard, {"x": base, "y": base.clone(), "z": torch.eye(2).to_sparse()})
+    assert not agree(guard, {"x": base, "y": base.view(2, 3), "z": 3})
+    assert not agree(guard, {"x": base.detach(), "y": 3, "z": base[4:]})
+
+
 numbers = st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63), 64]))
 leaves = st.one_of(numbers.map(str), st.sampled_from(["s0", "s1", "s2"]))
 expressions = st.recursive(

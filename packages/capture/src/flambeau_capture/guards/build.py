@@ -69,6 +69,7 @@ class RelationKind(IntEnum):
     ALIAS = 0
     NO_ALIAS = 1
     SHAPE = 2
+    DISTINCT_STORAGE = 3
 
 
 _TENSOR_STEPS = {
@@ -112,6 +113,9 @@ class _Builder:
             case gs.NoAlias(sources=sources):
                 slots = tuple(self.capture(source, index) for source in sources)
                 self.tree.relation(RelationKind.NO_ALIAS, slots, index)
+            case gs.DistinctStorage(sources=sources):
+                slots = tuple(self.capture(source, index) for source in sources)
+                self.tree.relation(RelationKind.DISTINCT_STORAGE, slots, index)
             case gs.ShapeExpression():
                 self.add_shape(index, spec)
             case gs.SourceGuard(source=source):

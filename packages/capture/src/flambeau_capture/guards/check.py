@@ -51,12 +51,20 @@ def _holds(spec: gs.GuardSpec, frame: Frame) -> bool:
             return frame[source] is frame[other]
         case gs.NoAlias(sources=sources):
             return len({id(frame[source]) for source in sources}) == len(sources)
+        case gs.DistinctStorage(sources=sources):
+            return len({_storage_of(frame[source]) for source in sources}) == len(sources)
         case gs.ShapeExpression(expression=expression, symbols=symbols):
             program = compile_expression(expression, [name for name, _ in symbols])
             return run(program, [frame[source] for _, source in symbols])
         case gs.SourceGuard(source=source):
             return _value_holds(spec, frame[source])
     raise TypeError(f"unknown guard {type(spec).__name__}")
+
+
+def _storage_of(value: Any) -> int:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return id(value)
+    return value.untyped_storage()._cdata
 
 
 def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:

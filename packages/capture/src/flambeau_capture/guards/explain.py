@@ -82,6 +82,8 @@ def describe(spec: gs.GuardSpec) -> str:
             return f"{source} is {other}"
         case gs.NoAlias(sources=sources):
             return f"no two of {len(sources)} tensors are the same object"
+        case gs.DistinctStorage(sources=sources):
+            return f"no two of {len(sources)} tensors share memory"
         case gs.ShapeExpression(expression=expression, symbols=symbols):
             return f"{expression} where " + ", ".join(f"{name} = {source}" for name, source in symbols)
         case gs.PythonCheck(source=source, description=description):

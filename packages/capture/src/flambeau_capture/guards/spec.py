@@ -197,6 +197,13 @@ class NoAlias(GuardSpec):
 
 
 @frozen
+class DistinctStorage(GuardSpec):
+    """No two of these tensors share a storage; needed where the graph writes to one of its inputs."""
+
+    sources: tuple[Source, ...]
+
+
+@frozen
 class GlobalState(GuardSpec):
     """The state of torch that changes what a graph means.
 
