@@ -1,3 +1,4 @@
+# ruff: noqa: E731, F841, F821, UP008, F401, B023
 """Small functions, one construct each, that print, mutate and raise; `PROGRAMS` lists (function, arguments maker)."""
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def calls(x):
     args, kwargs = (y, 1), {"k": 3, "z": 4}
     z = inner(*args, **kwargs)
     print(*[1, 2], sep="-", end="!\n")
-    return inner(z, *args, q=1, **{"k": 5})
+    return inner(z, *args, q=1, k=5)
 
 
 @program(X)
