@@ -230,7 +230,7 @@ class KernelWriter:
     def _unroll(self, statements: Sequence[Statement], accumulators: list[Accumulator]) -> tuple[int, bool]:
         assert self.plan.vector is not None
         length = ex.hint(self.plan.vector.size)
-        if not accumulators or any(a.is_argument for a in accumulators) or length < 256:
+        if not accumulators or any(a.is_argument for a in accumulators) or length < 64:
             return 1, False
         work = sum(work_of(v) for s in statements for v in values(s))
         unroll = 4 if work <= 16 else 2 if work <= 40 else 1

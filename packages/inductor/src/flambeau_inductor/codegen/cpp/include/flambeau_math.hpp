@@ -14,13 +14,13 @@ template <int N, class... Rest> FB f32v<N> horner(f32v<N> x, f32v<N> acc, float 
 template <int N, class... Rest> FB f32v<N> poly(f32v<N> x, float c, Rest... rest) { return horner(x, f32v<N>(c), rest...); }
 
 // x * 2^n, in two steps so that denormal results come out rounded once.
-template <int N> FB f32v<N> scale_by(f32v<N> x, i32v<N> n) {
+template <int N> FB f32v<N> scale_by(f32v<N> x, f32v<N> whole) {
 #if FB_AVX512
-  if constexpr (N == 16) return f32v<N>(__builtin_ia32_scalefps512_mask(x.v, convert_raw<float, N>(n.v), x.v, -1, 4));
+  if constexpr (N == 16) return f32v<N>(__builtin_ia32_scalefps512_mask(x.v, whole.v, x.v, -1, 4));
   else
 #endif
   {
-    i32v<N> half = i32v<N>(n.v >> 1), rest = n - half;
+    i32v<N> n(convert_raw<int32_t, N>(whole.v)), half(n.v >> 1), rest = n - half;
     f32v<N> a = float_bits(i32v<N>((half.v + 127) << 23)), b = float_bits(i32v<N>((rest.v + 127) << 23));
     return x * a * b;
   }
@@ -37,7 +37,7 @@ template <int N> FB f32v<N> exp_normal(f32v<N> x) {
   r = fma(n, -ln2_low, r);
   f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
   f32v<N> y = fma(p, r * r, r) + f32v<N>(1.0f);
-  return scale_by(y, i32v<N>(convert_raw<int32_t, N>(n.v)));
+  return scale_by(y, n);
 }
 template <int N> FB f32v<N> exp(f32v<N> x) { return select(lt(x, f32v<N>(-87.33654f)), f32v<N>(0.0f), exp_normal(x)); }
 template <int N> FB f32v<N> exp2(f32v<N> x) {
@@ -46,7 +46,7 @@ template <int N> FB f32v<N> exp2(f32v<N> x) {
   f32v<N> r = (c - n) * f32v<N>(0.693147180559945f);
   f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
   f32v<N> y = fma(p, r * r, r) + f32v<N>(1.0f);
-  return scale_by(y, i32v<N>(convert_raw<int32_t, N>(n.v)));
+  return scale_by(y, n);
 }
 // 2^n * (e^r - 1) + (2^n - 1): no cancellation near zero.
 template <int N> FB f32v<N> expm1(f32v<N> x) {
@@ -56,7 +56,7 @@ template <int N> FB f32v<N> expm1(f32v<N> x) {
   r = fma(n, -ln2_low, r);
   f32v<N> p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
   f32v<N> q = fma(p, r * r, r);
-  f32v<N> half = scale_by(f32v<N>(0.5f), i32v<N>(convert_raw<int32_t, N>(n.v)));
+  f32v<N> half = scale_by(f32v<N>(0.5f), n);
   f32v<N> y = fma(half, q, half - f32v<N>(0.5f)) * f32v<N>(2.0f);
   y = select(gt(x, f32v<N>(88.72284f)), f32v<N>(__builtin_inff()), y);
   return select(eq(x, f32v<N>(0.0f)), x, y);
@@ -115,7 +115,7 @@ template <int N> FB f32v<N> log_special(f32v<N> x, f32v<N> y) {
 template <int N> FB f32v<N> log(f32v<N> x) { return log_special(x, log_core(x, f32v<N>(0.0f))); }
 template <int N> FB f32v<N> log2(f32v<N> x) {
   f32v<N> y = log(x), n = round_even(y * f32v<N>(log2_e));
-  f32v<N> exact = scale_by(f32v<N>(1.0f), i32v<N>(convert_raw<int32_t, N>(max_second(f32v<N>(-149.0f), min_second(f32v<N>(127.0f), n)).v)));
+  f32v<N> exact = scale_by(f32v<N>(1.0f), max_second(f32v<N>(-149.0f), min_second(f32v<N>(127.0f), n)));
   return select(eq(exact, x), n, y * f32v<N>(log2_e));
 }
 template <int N> FB f32v<N> log10(f32v<N> x) { return log(x) * f32v<N>(0.434294481903252f); }

@@ -3,10 +3,6 @@
 
 namespace fb {
 
-template <class F, class T, int N> FB T fold(F f, Vec<T, N> x) {
-  if constexpr (N == 2) return f(x[0], x[1]);
-  else return fold(f, f(low_half(x), high_half(x)));
-}
 struct Add { template <class V> FB V operator()(V a, V b) const { return a + b; } };
 struct Multiply { template <class V> FB V operator()(V a, V b) const { return a * b; } };
 struct Xor { template <class V> FB V operator()(V a, V b) const { return a ^ b; } };
@@ -14,6 +10,16 @@ struct Maximum { template <class V> FB V operator()(V a, V b) const { return max
 struct Minimum { template <class V> FB V operator()(V a, V b) const { return minimum(a, b); } };
 struct Any { template <class V> FB V operator()(V a, V b) const { return a | b; } FB bool operator()(bool a, bool b) const { return a || b; } };
 struct All { template <class V> FB V operator()(V a, V b) const { return a & b; } FB bool operator()(bool a, bool b) const { return a && b; } };
+// Folding compares without a test for not-a-number at each step: one lane that is none decides first.
+struct MaxSecond { template <class V> FB V operator()(V a, V b) const { return max_second(a, b); } };
+struct MinSecond { template <class V> FB V operator()(V a, V b) const { return min_second(a, b); } };
+template <class F, class T, int N> FB T fold(F f, Vec<T, N> x) {
+  if constexpr (floating_v<T> && (same_v<F, Maximum> || same_v<F, Minimum>)) {
+    if (__builtin_expect(lane_bits(isnan(x)) != 0, 0)) return (T)__builtin_nan("");
+    if constexpr (same_v<F, Maximum>) return fold(MaxSecond{}, x); else return fold(MinSecond{}, x);
+  } else if constexpr (N == 2) return f(x[0], x[1]);
+  else return fold(f, f(low_half(x), high_half(x)));
+}
 template <class F, int N> FB bool fold(F f, Mask<N> x) {
   bool r = x[0];
   for (int k = 1; k < N; ++k) r = f(r, x[k]);
