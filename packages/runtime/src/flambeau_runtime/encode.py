@@ -33,6 +33,8 @@ _RECORDS: dict[str, type[Any]] = {
     )
 }  # fmt: skip
 
+_FIELDS = {cls: (name, tuple(item.name for item in attrs.fields(cls))) for name, cls in _RECORDS.items()}
+
 _TORCH_KINDS: dict[str, type] = {
     "dtype": torch.dtype,
     "layout": torch.layout,
@@ -49,6 +51,10 @@ class _Writer:
     def value(self, value: Any) -> Any:
         if value is None or isinstance(value, (bool, int, str)):
             return value
+        record = _FIELDS.get(type(value))
+        if record is not None:
+            name, names = record
+            return {name: [self.value(getattr(value, item)) for item in names]}
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": repr(value)}
         if isinstance(value, complex):
@@ -65,9 +71,6 @@ class _Writer:
         for kind, cls in _TORCH_KINDS.items():
             if isinstance(value, cls):
                 return {kind: str(value).removeprefix("torch.")}
-        name = type(value).__name__
-        if _RECORDS.get(name) is type(value):
-            return {name: [self.value(getattr(value, item.name)) for item in attrs.fields(_RECORDS[name])]}
         raise ArtifactError(f"a value of type {type(value).__qualname__} cannot be part of an artifact")
 
 

@@ -16,11 +16,22 @@ class _Scope:
 
     def __init__(self, program: a.Program, artifact: a.Artifact, where: str) -> None:
         self.program, self.artifact, self.where = program, artifact, where
+        self.current: tuple[int, Any] | None = None
         self.tensors: set[int] = set()
         self.scalars: set[int] = set()
 
     def fail(self, reason: str) -> NoReturn:
-        raise ArtifactError(f"{self.where}: {reason}")
+        raise ArtifactError(f"{self.position()}: {reason}")
+
+    def position(self) -> str:
+        """Where the check stands; made only when something is wrong."""
+        if self.current is None:
+            return self.where
+        number, instruction = self.current
+        text = ""
+        if attrs.has(type(instruction)):
+            text = instruction_text(instruction, self.artifact.kernels).splitlines()[0]
+        return f"{self.where}, instruction {number} ({text})"
 
     def define_tensor(self, index: int) -> None:
         if not 0 <= index < self.program.tensor_registers:
@@ -86,7 +97,7 @@ def _check_subprogram(scope: _Scope, instruction: a.Subprogram) -> None:
     for position, program in enumerate(instruction.programs):
         if len(program.inputs) != len(passed) + len(instruction.extra):
             scope.fail(f"program {position} takes {len(program.inputs)} inputs, {len(passed)} are passed")
-        _check_program(program, scope.artifact, f"{scope.where}, program {position}", constants=False)
+        _check_program(program, scope.artifact, f"{scope.position()}, program {position}", constants=False)
     for out in instruction.outs:
         scope.define(out)
 
@@ -169,11 +180,10 @@ def _check_program(program: a.Program, artifact: a.Artifact, where: str, *, cons
         for constant in artifact.constants:
             scope.define_tensor(constant.register)
     _check_inputs(scope)
-    for position, instruction in enumerate(program.instructions):
-        text = instruction_text(instruction, artifact.kernels).splitlines()[0] if attrs.has(type(instruction)) else ""
-        scope.where = f"{where}, instruction {position} ({text})"
-        _check_instruction(scope, instruction)
-    scope.where = f"{where}, outputs"
+    scope.where = where
+    for scope.current in enumerate(program.instructions):
+        _check_instruction(scope, scope.current[1])
+    scope.current, scope.where = None, f"{where}, outputs"
     _check_outputs(scope)
 
 
