@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <algorithm>
 #include <string>
 
 #include "node.hpp"
@@ -85,7 +86,7 @@ at::Tensor own_identity(const at::Tensor& tensor, PyObject* const* args, size_t 
   }
   if (!shared) return tensor;
   at::AutoDispatchBelowADInplaceOrView below;
-  return at::alias(tensor.detach());
+  return tensor.detach();
 }
 
 void save_values(const JointObject* self, JointNode* node, PyObject* const* args, PyObject* items, const Ref& results) {
@@ -121,6 +122,7 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
   torch::autograd::edge_list edges;
   edges.reserve(self->grad_inputs->size());
   for (int64_t index : *self->grad_inputs) {
+    if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is differentiated");
     edges.push_back(torch::autograd::impl::gradient_edge(THPVariable_Unpack(args[index])));
   }
   node->set_next_edges(std::move(edges));
@@ -155,8 +157,9 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
       [&]() -> PyObject* {
         if (names != nullptr && PyTuple_GET_SIZE(names) != 0) raise(PyExc_TypeError, "keyword arguments are not taken");
         const size_t count = PyVectorcall_NARGS(flags);
-        for (int64_t index : *self->grad_inputs) {
-          if (static_cast<size_t>(index) >= count) raise(PyExc_TypeError, "too few inputs for a compiled graph");
+        if (count < self->least_inputs) raise(PyExc_TypeError, "too few inputs for a compiled graph");
+        for (int64_t index : *self->bumped) {
+          if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is written");
         }
         const bool differentiable = self->backward != Py_None && needs_grad(self, args);
         Ref values = call_compiled(self->forward, self->forward_boxed, args, count);
@@ -200,6 +203,11 @@ std::vector<SavedPlace> saved_places(PyObject* sequence) {
   return places;
 }
 
+void refer(JointObject* self, int64_t input) {
+  if (input < 0) raise(PyExc_ValueError, "the index of an input is negative");
+  self->least_inputs = std::max(self->least_inputs, static_cast<size_t>(input) + 1);
+}
+
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
@@ -230,6 +238,19 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         Ref rows = checked(PySequence_Fast(orders, "tangent_orders must be a tuple"));
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(rows.get()); ++i) {
           self->tangent_orders->push_back(integers(PySequence_Fast_GET_ITEM(rows.get(), i)));
+        }
+        for (int64_t index : *self->grad_inputs) refer(self, index);
+        for (int64_t index : *self->bumped) refer(self, index);
+        for (const SavedPlace& place : *self->saved) {
+          if (place.place == Place::input) refer(self, place.index);
+          const int64_t limit = place.place == Place::output ? self->results : self->extras;
+          if (place.place != Place::input && (place.index < 0 || place.index >= limit)) {
+            raise(PyExc_ValueError, "a saved value is not among the results");
+          }
+          if (place.shares >= self->results) raise(PyExc_ValueError, "a saved value shares memory with no result");
+        }
+        for (int64_t index : *self->differentiable) {
+          if (index < 0 || index >= self->results) raise(PyExc_ValueError, "a differentiable result does not exist");
         }
         if (self->tangent_orders->size() != self->differentiable->size()) {
           raise(PyExc_ValueError, "one tangent order is needed for each differentiable result");

@@ -25,6 +25,7 @@ struct JointObject {
   PyObject* twice;
   bool forward_boxed;
   bool backward_boxed;
+  size_t least_inputs;  // one more than the largest input that is referred to
   int64_t results;
   int64_t extras;
   std::vector<int64_t>* differentiable;

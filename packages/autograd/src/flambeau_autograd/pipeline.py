@@ -6,6 +6,7 @@ caller. A cache that holds a `Signature` and the compiled halves can start at `a
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -105,29 +106,31 @@ def compile_joint(
 
 
 class LazyCompiled:
-    """A graph compiled at its first call; compiling happens outside autograd, autocast and ambient modes."""
+    """A graph compiled at its first call, once, whichever thread comes first.
+
+    The call arrives below autograd; the compiler runs in the dispatch state in which the graph was prepared.
+    """
 
     def __init__(self, compiler: Compiler, gm: GraphModule, inputs: list[Any]) -> None:
         self._pending: tuple[Compiler, GraphModule, list[Any]] | None = (compiler, gm, inputs)
         self._compiled: Callable[..., Any] | None = None
+        self._lock = threading.Lock()
+        self._state = (torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set())
 
     def __call__(self, *args: Any) -> Any:
-        compiled = self._compiled
-        if compiled is None:
-            compiled = self._compile()
-        if getattr(compiled, "_boxed_call", False):
-            return compiled(list(args))
-        return compiled(*args)
+        compiled = self._compiled or self.compile()
+        return compiled(list(args)) if getattr(compiled, "_boxed_call", False) else compiled(*args)
 
-    def _compile(self) -> Callable[..., Any]:
-        pending = self._pending
-        if pending is not None:
-            compiler, gm, inputs = pending
-            with torch.no_grad():
-                self._compiled = compiler(gm, inputs)
-            self._pending = None
+    def compile(self) -> Callable[..., Any]:
+        """Compile now if that has not happened. What the compiler raises goes to the caller; the next call tries again."""
+        with self._lock:
+            if self._compiled is None and self._pending is not None:
+                compiler, gm, inputs = self._pending
+                with torch._C._ForceDispatchKeyGuard(*self._state), torch._C._DisableAutocast(), torch.no_grad():
+                    self._compiled = compiler(gm, inputs)
+                self._pending = None
         if self._compiled is None:
-            raise RuntimeError("the backward's compiler is still running on another thread")
+            raise TypeError("the backward's compiler returned None")
         return self._compiled
 
 

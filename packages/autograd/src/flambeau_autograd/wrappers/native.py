@@ -7,6 +7,7 @@ gives one warning; the twin is slower, not wrong.
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from .joint_py import PyJointFunction
 def native_module() -> Any:
     """The extension `_C`, or None when it is missing or was built for another torch."""
     try:
-        from .. import _C
+        _C: Any = importlib.import_module("flambeau_autograd._C")
     except ImportError as error:
         reason = str(error)
     else:
