@@ -274,6 +274,26 @@ def test_softmax_over_its_own_input(config: Config) -> None:
 
 
 @both
+def test_old_contents_are_read_before_they_are_overwritten(config: Config) -> None:
+    """A store over a dying buffer waits for the reductions that still read it."""
+    a = torch.randn(5, 50)
+    before = a.clone()
+    outer, inner, at = rows()
+    old = sc.load("a", at, F32)
+    statements = [
+        Store("b", at, f("mul", old, sc.constant(3.0, F32)), level="inner"),
+        Reduce("m", "max", old, F32),
+        Reduce("s", "sum", f("exp", f("sub", old, sc.reduced("m", F32))), F32),
+        Store("out", outer[0].symbol, sc.reduced("s", F32)),
+    ]
+    tensors = {"a": a, "b": a, "out": torch.empty(5)}
+    body = harness.make_body(tensors, outer, inner, statements, aliases={"b": "a"})
+    harness.run(body, {"a": a, "out": tensors["out"]}, config=config)
+    torch.testing.assert_close(a, before * 3)
+    torch.testing.assert_close(tensors["out"], (before - before.amax(1, keepdim=True)).exp().sum(1))
+
+
+@both
 def test_layer_norm_with_statistics_kept(config: Config) -> None:
     """Mean, squared distance, then the row; a weight per column and two outer stores."""
     a, w = torch.randn(5, 50), torch.randn(50)

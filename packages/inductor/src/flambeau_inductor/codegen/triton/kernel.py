@@ -77,6 +77,8 @@ class _Generator:
         self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
         self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
         self.stage = 0
+        self.late = {id(self.body.statements[number]) for number in self.plan.deferred}
+        self.deferred: list[tuple[str, Dims]] = []
         self.index_bits = 32 if self._fits_32_bits() else 64
         self.arguments, self.pointers = self._name_pointers()
         self.scalar_names = self._name_scalars()
@@ -180,6 +182,7 @@ class _Generator:
         if self.space.tile("r") is None or self.config.persistent:
             for statement in self.body.statements:
                 self._straight(statement)
+            self._flush()
         else:
             for stage in range(self.plan.count):
                 self._walk(stage)
@@ -290,6 +293,7 @@ class _Generator:
             if not is_inner(statement):
                 assert isinstance(statement, Store)
                 self._store(statement)
+        self._flush()
         inner = [s for s in chosen if is_inner(s)]
         if not inner:
             return
@@ -305,6 +309,7 @@ class _Generator:
                 emitter.reduced[statement.name] = reduction.scan_block(emitter, statement, carries[statement.name])
             else:
                 self._store(statement)
+        self._flush()
         self._close_loop(emitter.scopes.pop())
         for name, accumulator in accumulators.items():
             emitter.reduced[name] = reduction.finish(emitter, accumulator)
@@ -341,7 +346,16 @@ class _Generator:
                 emitter.stored[(statement.buffer, statement.index)] = value
         else:
             text = self._atomic(statement, pointer, value, dims, mask)
-        emitter.line(text, dims if dims else NO_DIMS)
+        if id(statement) in self.late:
+            self.deferred.append((text, dims))
+        else:
+            emitter.line(text, dims if dims else NO_DIMS)
+
+    def _flush(self) -> None:
+        """Write the stores that waited for reads of what they overwrite."""
+        for text, dims in self.deferred:
+            self.emitter.line(text, dims)
+        self.deferred.clear()
 
     def _atomic(self, statement: Store, pointer: str, value: Value, dims: Dims, mask: str) -> str:
         whole = self.emitter.broadcast(value.text, value.dims, dims)

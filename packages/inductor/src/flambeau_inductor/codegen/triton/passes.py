@@ -16,10 +16,15 @@ from .errors import UnsupportedKernel
 
 @frozen
 class Plan:
-    """``stages[i]`` belongs to statement ``i``; ``last_use`` is the last stage that loads a buffer along the row."""
+    """``stages[i]`` belongs to statement ``i``; ``last_use`` is the last stage that loads a buffer along the row.
+
+    ``deferred`` are stores over memory whose old contents a later statement of the kernel still reads: they are written at the
+    end of their stage.
+    """
 
     stages: tuple[int, ...]
     last_use: dict[str, int]
+    deferred: frozenset[int] = frozenset()
 
     @property
     def count(self) -> int:
@@ -56,11 +61,32 @@ def plan(body: KernelBody) -> Plan:
             ready[statement.name] = stage + 1
         elif isinstance(statement, ScanStep):
             ready[statement.name] = stage
+    deferred = _after_old_readers(body, storage, stages)
+    for stage, statement in zip(stages, body.statements, strict=True):
         if is_inner(statement):
             for node in loads(*values_of(statement)):
                 last_use[node.buffer] = max(last_use.get(node.buffer, 0), stage)
     _refuse_read_back(body)
-    return Plan(tuple(stages), last_use)
+    return Plan(tuple(stages), last_use, deferred)
+
+
+def _after_old_readers(body: KernelBody, storage: dict[str, str], stages: list[int]) -> frozenset[int]:
+    """Move stores behind every read of what they overwrite (a read by another buffer's name means the old contents)."""
+    deferred: set[int] = set()
+    moved: set[str] = set()
+    for number, statement in enumerate(body.statements):
+        if not isinstance(statement, Store):
+            continue
+        target = storage[statement.buffer]
+        for later in range(number + 1, len(body.statements)):
+            reader = body.statements[later]
+            names = {n.buffer for n in loads(*values_of(reader)) if storage[n.buffer] == target}
+            if names - {statement.buffer}:
+                moved.add(target)
+                stages[number] = max(stages[number], stages[later] + (is_inner(reader) and not is_inner(statement)))
+        if target in moved:
+            deferred.add(number)
+    return frozenset(deferred)
 
 
 def _written(statement: Statement, storage: dict[str, str]) -> str | None:
