@@ -9,17 +9,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from attrs import frozen
 
-from .errors import BackendError, DuplicateBackend, UnknownName
+from .errors import BackendLookupError, DuplicateBackend, UnknownName
 from .options import Options
 from .records import Recorder
 
 CompiledFn = Callable[..., Any]
-Backend = Callable[[torch.fx.GraphModule, list[Any]], CompiledFn]
+Backend = Callable[..., CompiledFn]
+BackendT = TypeVar("BackendT", bound=Backend)
 
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
 
@@ -52,7 +53,7 @@ def register_backend(
         return functools.partial(register_backend, name=name, tags=tags)
     key = name or getattr(compiler_fn, "__name__", None)
     if not key:
-        raise BackendError("a backend without __name__ needs a name", hint="pass name='...'")
+        raise BackendLookupError("a backend without __name__ needs a name", hint="pass name='...'")
     known = _REGISTRY.get(key)
     if known is not None and known.function is not compiler_fn:
         raise DuplicateBackend(f"backend {key!r} is already registered")
@@ -79,14 +80,14 @@ def lookup_backend(backend: str | Backend | None) -> Backend:
 
     Raises:
         UnknownName: with the names that exist and the nearest one.
-        BackendError: when a published backend cannot be loaded, or the argument is neither name nor callable.
+        BackendLookupError: when a published backend cannot be loaded, or the argument is neither name nor callable.
     """
     if backend is None:
         backend = "inductor"
     if callable(backend):
         return backend
     if not isinstance(backend, str):
-        raise BackendError(f"backend takes a name or a callable, not {backend!r}")
+        raise BackendLookupError(f"backend takes a name or a callable, not {backend!r}")
     if backend not in _REGISTRY:
         point = _entry_point_names().get(backend)
         if point is None:
@@ -94,51 +95,32 @@ def lookup_backend(backend: str | Backend | None) -> Backend:
         try:
             register_backend(point.load(), name=backend)
         except ImportError as error:
-            raise BackendError(f"backend {backend!r} ({point.value}) cannot be imported: {error}") from error
+            raise BackendLookupError(f"backend {backend!r} ({point.value}) cannot be imported: {error}") from error
     return _REGISTRY[backend].function
 
 
-def checked(backend: Backend, name: str) -> Backend:
-    """The backend, with its failures turned into `BackendError`: an exception, or a result that cannot be called."""
-
-    @functools.wraps(backend, updated=())
-    def run(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
-        try:
-            compiled = backend(gm, inputs)
-        except Exception as error:
-            raise BackendError(
-                f"backend {name!r} raised {type(error).__name__}: {error}",
-                hint="backend='eager' runs the captured graph as it is and tells whether capture or the backend is at fault",
-            ) from error
-        if not callable(compiled):
-            raise BackendError(
-                f"backend {name!r} returned {type(compiled).__name__}, which cannot be called",
-                hint="return a function of the graph's inputs, for example gm.forward",
-            )
-        return compiled
-
-    return run
+def reads_fakes(backend: BackendT) -> BackendT:
+    """Mark a backend that reads fake example inputs; any other is given real tensors, as existing backends expect."""
+    setattr(backend, "wants_real_inputs", False)  # noqa: B010
+    return backend
 
 
 @register_backend(name="eager", tags=("debug",))
+@reads_fakes
 def eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
     """Runs the captured graph with torch's own ops: tests capture alone."""
     return gm.forward
 
 
-eager.wants_real_inputs = False  # type: ignore[attr-defined]
-
-
 @register_backend(name="noop", tags=("debug",))
+@reads_fakes
 def noop(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
     """The same as `eager`, under the name that overhead measurements use."""
     return gm.forward
 
 
-noop.wants_real_inputs = False  # type: ignore[attr-defined]
-
-
 @register_backend(name="aot_eager", tags=("debug",))
+@reads_fakes
 def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
     """Ahead-of-time autograd, then torch's own ops: tests capture and autograd without generated kernels."""
     from .stack import compile_aot_eager
@@ -146,10 +128,8 @@ def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
     return compile_aot_eager(gm, inputs)
 
 
-aot_eager.wants_real_inputs = False  # type: ignore[attr-defined]
-
-
 @register_backend(name="inductor")
+@reads_fakes
 def inductor(
     gm: torch.fx.GraphModule, inputs: list[Any], *, options: Options | None = None, recorder: Recorder | None = None
 ) -> CompiledFn:
@@ -157,6 +137,3 @@ def inductor(
     from .stack import compile_stack
 
     return compile_stack(gm, inputs, options or Options(), recorder)
-
-
-inductor.wants_real_inputs = False  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ import torch
 import flambeau_capture
 
 from . import defaults
-from .backends import Backend, checked, inductor, lookup_backend
+from .backends import Backend, inductor, lookup_backend
 from .errors import InvalidOption
 from .module import compiled_module, original_of
 from .observe import observer_of
@@ -57,7 +57,7 @@ def compile(
         UnknownName: for an unknown backend, mode or option; says what exists and the nearest name.
         InvalidOption: for values of a wrong type, or `mode` together with `options`.
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "fullgraph": fullgraph,
         "dynamic": dynamic,
         "backend": backend,
@@ -124,17 +124,8 @@ def _configured_backend(arguments: Mapping[str, Any], options: Options, recorder
     """The backend with the options bound that it understands."""
     backend = lookup_backend(arguments["backend"])
     if backend is inductor:
-        return _own(functools.partial(inductor, options=options, recorder=recorder))
-    if getattr(backend, "wants_real_inputs", True):
-        label = (
-            arguments["backend"] if isinstance(arguments["backend"], str) else getattr(backend, "__name__", "backend")
-        )
-        extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
-        return checked(functools.partial(backend, **extra) if extra else backend, label)
+        return functools.wraps(inductor)(functools.partial(inductor, options=options, recorder=recorder))
+    extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
+    if extra and getattr(backend, "wants_real_inputs", True):
+        return functools.wraps(backend)(functools.partial(backend, **extra))
     return backend
-
-
-def _own(backend: Any) -> Backend:
-    """Mark a backend as one that reads fake example inputs."""
-    backend.wants_real_inputs = False
-    return backend  # type: ignore[no-any-return]

@@ -8,6 +8,21 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from flambeau_capture import BackendError, GraphBreakError
+
+__all__ = [
+    "BackendError",
+    "BackendLookupError",
+    "DuplicateBackend",
+    "FlambeauError",
+    "GraphBreakError",
+    "InternalError",
+    "InvalidOption",
+    "UnknownName",
+    "UnsupportedEnvironment",
+    "UserError",
+]
+
 
 class FlambeauError(Exception):
     """Base of every error that the api package raises."""
@@ -65,11 +80,8 @@ class DuplicateBackend(UserError, ValueError):
     code = "FBA103"
 
 
-class BackendError(UserError, RuntimeError):
-    """A user's backend raised, or returned something that cannot be called.
-
-    The original exception is the cause (`__cause__`).
-    """
+class BackendLookupError(UserError, TypeError):
+    """What was given as a backend is neither a name nor a callable, has no name to register, or cannot be imported."""
 
     code = "FBA104"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TextIO
 
 import structlog
@@ -105,7 +105,7 @@ def _level_number(method: str) -> int:
 def _select(settings: LogSettings) -> Any:
     """A structlog processor that drops what is not enabled."""
 
-    def processor(logger: Any, method: str, event: dict[str, Any]) -> dict[str, Any]:
+    def processor(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         artifact = event.get("artifact")
         shown = artifact in settings.artifacts if artifact else False
         if not shown and _level_number(method) < settings.level:
@@ -115,14 +115,14 @@ def _select(settings: LogSettings) -> Any:
     return processor
 
 
-def _render(logger: Any, method: str, event: dict[str, Any]) -> str:
+def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     """One line of key=value pairs; multi-line text (graphs, code) follows indented below it."""
     name = event.pop("event")
     artifact = event.pop("artifact", None)
     event.pop("level", None)
-    event = {key: value() if isinstance(value, Deferred) else value for key, value in event.items()}
-    blocks = {key: value for key, value in event.items() if isinstance(value, str) and "\n" in value}
-    pairs = " ".join(f"{key}={value}" for key, value in event.items() if key not in blocks)
+    shown = {key: value() if isinstance(value, Deferred) else value for key, value in event.items()}
+    blocks = {key: value for key, value in shown.items() if isinstance(value, str) and "\n" in value}
+    pairs = " ".join(f"{key}={value}" for key, value in shown.items() if key not in blocks)
     lines = [f"[flambeau {artifact or method}] {name} {pairs}".rstrip()]
     for key, text in blocks.items():
         lines.append(f"  {key}:")

@@ -57,10 +57,11 @@ def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Ma
         "_flambeau_region": region,
         "_flambeau_original": original,
     }
-    subclass = type(base)(base.__name__, (base,), namespace)
-    twin = subclass.__new__(subclass)
+    metaclass: Any = type(base)
+    subclass = metaclass(base.__name__, (base,), namespace)
+    twin: ModuleT = subclass.__new__(subclass)
     object.__setattr__(twin, "__dict__", original.__dict__)
-    return twin  # type: ignore[no-any-return]
+    return twin
 
 
 def original_of(module: torch.nn.Module) -> torch.nn.Module:

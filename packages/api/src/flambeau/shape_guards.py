@@ -27,9 +27,9 @@ def shape_env_of(inputs: Sequence[Any]) -> ShapeEnv | None:
         if isinstance(value, torch.Tensor):
             mode = getattr(value, "fake_mode", None)
             if mode is not None and mode.shape_env is not None:
-                return mode.shape_env  # type: ignore[no-any-return]
+                return mode.shape_env
         elif isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-            return value.node.shape_env  # type: ignore[no-any-return]
+            return value.node.shape_env
     return None
 
 

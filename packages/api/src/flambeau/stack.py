@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -188,7 +189,7 @@ def inductor_options(options: Options) -> dict[str, Any]:
 def _log_graphs(prepared: autograd.Prepared) -> None:
     for kind, graph in (("forward", prepared.forward), ("backward", prepared.backward)):
         if graph is not None:
-            logger.debug("aot_graph", artifact="aot_graphs", kind=kind, code=Deferred(lambda graph=graph: graph.code))
+            logger.debug("aot_graph", artifact="aot_graphs", kind=kind, code=Deferred(partial(getattr, graph, "code")))
 
 
 def _for_this_machine(options: Options) -> Options:
