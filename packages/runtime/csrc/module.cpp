@@ -61,8 +61,7 @@ PyObject* translated(Body&& body) {
   END_HANDLE_TH_ERRORS
 }
 
-Ref output(const Program& program, const Output& output, const Frame& frame, PyObject* const* inputs) {
-  static_cast<void>(program);
+Ref output_of(const Output& output, const Frame& frame, PyObject* const* inputs) {
   switch (output.kind) {
     case Output::Kind::Tensor: {
       const at::Tensor& tensor = frame.tensor(output.index);
@@ -97,7 +96,7 @@ PyObject* run(const State& state, PyObject* const* inputs, Position& position) {
   }
   Ref result = checked(PyTuple_New(static_cast<Py_ssize_t>(program.outputs.size())));
   for (size_t i = 0; i < program.outputs.size(); ++i) {
-    Ref value = output(program, program.outputs[i], frame, inputs);
+    Ref value = output_of(program.outputs[i], frame, inputs);
     PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), value.release());
   }
   return result.release();
