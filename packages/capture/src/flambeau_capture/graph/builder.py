@@ -15,13 +15,12 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from ..interp.signals import GraphBreak
 from . import shapes
+from .fake_mode import new_fake_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,12 +36,10 @@ class GraphBuilder:
     """Owns the graph, the inputs and the fakes of one trace."""
 
     def __init__(self, config: Config, position: Callable[[], tuple[tuple[str, int, str], ...]]) -> None:
-        self.shape_env = ShapeEnv(
-            allow_scalar_outputs=config.capture_scalar_outputs,
-            allow_dynamic_output_shape_ops=config.capture_dynamic_output_shape_ops,
-            duck_shape=False,
-        )
-        self.fake_mode = FakeTensorMode(shape_env=self.shape_env, allow_non_fake_inputs=False)
+        self.config = config
+        self.fake_mode = new_fake_mode()
+        if config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops:
+            self.need_shape_env()
         self.graph = torch.fx.Graph()
         self.inputs: list[Source] = []
         self.input_nodes: list[torch.fx.Node] = []
@@ -56,6 +53,24 @@ class GraphBuilder:
         self._names: set[str] = set()
         self._position = position
         self._last_input: torch.fx.Node | None = None
+
+    @property
+    def shape_env(self) -> Any:
+        """The shape environment, None while every size is a plain int."""
+        return self.fake_mode.shape_env
+
+    def need_shape_env(self) -> Any:
+        """The shape environment, made on first use: a compile with static shapes pays for neither sympy nor its imports."""
+        if self.fake_mode.shape_env is None:
+            from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+            self.fake_mode.shape_env = ShapeEnv(
+                allow_scalar_outputs=self.config.capture_scalar_outputs,
+                allow_dynamic_output_shape_ops=self.config.capture_dynamic_output_shape_ops,
+                duck_shape=False,
+            )
+            self.fake_mode.static_shapes = False
+        return self.fake_mode.shape_env
 
     # inputs
 
@@ -100,7 +115,7 @@ class GraphBuilder:
             with self.fake_mode, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
-        except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
+        except DataDependentOutputException as error:
             raise GraphBreak("data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}") from error
         except DynamicOutputShapeException as error:
             raise GraphBreak("dynamic-output-shape", f"the result shape of {_name(target)} depends on data") from error
@@ -109,6 +124,8 @@ class GraphBuilder:
         except GraphBreak:
             raise
         except Exception as error:
+            if _is_data_dependent(error):
+                raise GraphBreak("data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}") from error
             raise GraphBreak("operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}") from error
         finally:
             self.note_guards()
@@ -135,6 +152,8 @@ class GraphBuilder:
 
     def note_guards(self) -> None:
         """Give the current position to the shape guards that appeared since."""
+        if self.shape_env is None:
+            return
         missing = len(self.shape_env.guards) - len(self.guard_positions)
         if missing > 0:
             stack = self._position()
@@ -144,7 +163,9 @@ class GraphBuilder:
         """The truth of a symbolic number; becomes a guard."""
         try:
             return bool(symbol)
-        except GuardOnDataDependentSymNode as error:
+        except Exception as error:
+            if not _is_data_dependent(error):
+                raise
             raise GraphBreak("data-dependent-branch", "a branch on a number that comes from a tensor") from error
         finally:
             self.note_guards()
@@ -153,7 +174,9 @@ class GraphBuilder:
         """The number a symbol stands for in this call; becomes a guard."""
         try:
             return int(symbol) if isinstance(symbol, torch.SymInt) else float(symbol) if isinstance(symbol, torch.SymFloat) else bool(symbol)
-        except GuardOnDataDependentSymNode as error:
+        except Exception as error:
+            if not _is_data_dependent(error):
+                raise
             raise GraphBreak("data-dependent-value", "a number that comes from a tensor is needed") from error
         finally:
             self.note_guards()
@@ -189,6 +212,11 @@ def _is_pure_read(node: torch.fx.Node) -> bool:
         return False
     value = node.meta.get("val")
     return isinstance(value, SYMBOLS) or getattr(node.target, "__name__", "") == "getitem"
+
+
+def _is_data_dependent(error: BaseException) -> bool:
+    """By name, so that a compile with static shapes does not import the shape environment."""
+    return type(error).__name__ == "GuardOnDataDependentSymNode"
 
 
 def _name(target: Any) -> str:

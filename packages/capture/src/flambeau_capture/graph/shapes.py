@@ -8,11 +8,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 import torch._guards
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from ..errors import DynamicShapeError
 from ..guards.spec import ShapeExpression
@@ -129,25 +127,27 @@ def dynamic_dims_for(tensor: torch.Tensor, dynamic: bool | None, changed: frozen
 
 def new_int(builder: GraphBuilder, value: int, source: Source, *, size: bool) -> Any:
     """A fresh symbolic int for `source`."""
-    env = builder.shape_env
-    torch_source = symbol_source(source)
-    if size:
-        symbol = env.create_symbol(value, torch_source, dynamic_dim=DimDynamic.DYNAMIC)
-    else:
-        symbol = env.create_unspecified_symbol(value, torch_source, dynamic_dim=DimDynamic.DYNAMIC)
-    if isinstance(symbol, sympy.Symbol):
-        builder.symbol_sources[str(symbol)] = source
+    env = builder.need_shape_env()
+    symbol, torch_source = _new_symbol(builder, env, value, source, size=size)
     return env.create_symintnode(symbol, hint=value, source=torch_source)
 
 
 def new_float(builder: GraphBuilder, value: float, source: Source) -> Any:
     """A fresh symbolic float for `source`."""
-    env = builder.shape_env
-    torch_source = symbol_source(source)
-    symbol = env.create_unspecified_symbol(value, torch_source, dynamic_dim=DimDynamic.DYNAMIC)
-    if isinstance(symbol, sympy.Symbol):
-        builder.symbol_sources[str(symbol)] = source
+    env = builder.need_shape_env()
+    symbol, torch_source = _new_symbol(builder, env, value, source, size=False)
     return env.create_symfloatnode(symbol, hint=value, source=torch_source)
+
+
+def _new_symbol(builder: GraphBuilder, env: Any, value: Any, source: Source, *, size: bool) -> tuple[Any, Any]:
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    torch_source = symbol_source(source)
+    make = env.create_symbol if size else env.create_unspecified_symbol
+    symbol = make(value, torch_source, dynamic_dim=DimDynamic.DYNAMIC)
+    if symbol.is_Symbol:
+        builder.symbol_sources[str(symbol)] = source
+    return symbol, torch_source
 
 
 def fake_of(builder: GraphBuilder, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int]) -> FakeTensor:
@@ -157,7 +157,7 @@ def fake_of(builder: GraphBuilder, tensor: torch.Tensor, source: Source, dynamic
     for dim in sorted(dynamic_dims):
         sizes[dim] = new_int(builder, sizes[dim], TensorSize(source, dim), size=True)
     for dim in sorted(unbacked):
-        sizes[dim] = symint = builder.shape_env.create_unbacked_symint(symbol_source(TensorSize(source, dim)))
+        sizes[dim] = symint = builder.need_shape_env().create_unbacked_symint(symbol_source(TensorSize(source, dim)))
         builder.symbol_sources[str(symint.node.expr)] = TensorSize(source, dim)
     if dynamic_dims or unbacked:
         strides = _symbolic_strides(builder, tensor, sizes, source)
@@ -204,8 +204,12 @@ def _constrain(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any]) ->
 
 def shape_guards(builder: GraphBuilder) -> tuple[ShapeExpression, ...]:
     """Everything the shape environment assumed, as specs over sources."""
-    found: list[ShapeExpression] = []
     env = builder.shape_env
+    if env is None:
+        return ()
+    import sympy
+
+    found: list[ShapeExpression] = []
     builder.note_guards()
     for guard, position in itertools.zip_longest(env.guards, builder.guard_positions):
         if guard is not None:

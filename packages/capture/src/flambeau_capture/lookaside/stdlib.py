@@ -253,7 +253,7 @@ def deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
-_SYMBOLIC_MATH = {math.sqrt: getattr(torch, "_sym_sqrt", None), math.ceil: torch.ops.aten.sym_size and math.ceil, math.floor: math.floor, math.trunc: math.trunc}
+_SYMBOLIC_MATH = {math.sqrt: getattr(torch, "_sym_sqrt", None), math.ceil: math.ceil, math.floor: math.floor, math.trunc: math.trunc}
 
 
 def _math(function: Any) -> None:

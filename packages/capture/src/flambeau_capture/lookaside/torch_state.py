@@ -46,7 +46,7 @@ def is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 @replaces(*_named(
-    "torch.jit.is_scripting", "torch.jit.is_tracing", "torch.jit._trace.is_tracing", "torch._jit_internal.is_scripting", "torch.onnx.is_in_onnx_export", "torch.overrides.has_torch_function",
+    "torch.jit.is_scripting", "torch.jit.is_tracing", "torch.jit._trace.is_tracing", "torch._jit_internal.is_scripting", "torch.overrides.has_torch_function",
     "torch.overrides.has_torch_function_unary", "torch.overrides.has_torch_function_variadic", "torch.compiler.is_exporting", "torch._C._is_tracing",
     "torch._utils.is_compiling_export",
 ))  # fmt: skip
