@@ -24,7 +24,9 @@ TOLERANCE = {
 }
 
 
-def build(function: Callable[..., Any], args: tuple[Any, ...], *, symbolic: bool = False, fuse: bool = True) -> BuiltProgram:
+def build(
+    function: Callable[..., Any], args: tuple[Any, ...], *, symbolic: bool = False, fuse: bool = True
+) -> BuiltProgram:
     gm = make_fx(function, decomposition_table=TABLE, tracing_mode="symbolic" if symbolic else "fake")(*args)
     fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
     return assemble(lower_graph(gm, fakes), fuse=fuse)
@@ -59,7 +61,14 @@ def test_rows_of_every_length(rows: int, size: int) -> None:
     """Row and column reductions, their uses in the same kernel, and pointwise tails."""
 
     def f(x: torch.Tensor) -> Any:
-        return x.sum(-1), x.sum(0), x - x.sum(-1, keepdim=True), (x * 2).exp(), x.double().sum(), x.to(torch.bfloat16) + 1
+        return (
+            x.sum(-1),
+            x.sum(0),
+            x - x.sum(-1, keepdim=True),
+            (x * 2).exp(),
+            x.double().sum(),
+            x.to(torch.bfloat16) + 1,
+        )
 
     check(f, R(rows, size))
 
@@ -133,7 +142,12 @@ def test_indices_from_memory() -> None:
     check(lambda x, i, j: x[i, j] + 1, R(10, 40), torch.tensor([-1, 3, 9]), torch.tensor([0, 39, -40]))
     check(lambda x, i, s: x.index_add(0, i, s), R(10, 40), index, R(50, 40))
     check(lambda x, i, s: x.index_add(0, i, s), R(10), index, R(50))
-    check(lambda x, i, s: x.scatter(1, i, s), R(10, 40), torch.stack([torch.randperm(40)[:20] for _ in range(10)]), R(10, 20))
+    check(
+        lambda x, i, s: x.scatter(1, i, s),
+        R(10, 40),
+        torch.stack([torch.randperm(40)[:20] for _ in range(10)]),
+        R(10, 20),
+    )
 
 
 @pytest.mark.parametrize("bad", [10, -11])

@@ -45,8 +45,11 @@ from ..ir.layout import Buffer, Ref
 from ..ir.loops import Assert, Extern, ReadItem
 from ..ir.scalar import Scalar as ScalarNode
 from ..schedule import Schedule
-from .memory import may_alias, pinned_buffers, step_reads, step_writes
+from .memory import pinned_buffers, step_reads, step_writes
 from .registers import Registers
+
+#: Constants up to this many bytes travel inside the artifact.
+MOST_CONSTANT_BYTES = 1 << 26
 
 
 @frozen
@@ -85,7 +88,7 @@ class _Builder:
         self.inputs: list[InputSpec] = []
         self.constants: list[ConstantSpec] = []
         self.symbols: list[Symbol] = []
-        self.offsets: dict[str, Operand] = {}
+        self.offsets: dict[str, int | Scalar] = {}
         self.outer = {i.buffer.name for i in graph.inputs if isinstance(i, TensorInput)}
         self.outer |= {c.buffer.name for c in graph.constants}
         self.idle: dict[tuple[Any, ...], list[str]] = {}
@@ -130,10 +133,8 @@ class _Builder:
                     regs.known.setdefault(item.value, scalar)
                     self.symbols.append(Symbol(item.value.name, scalar.index, ex.hint(item.value)))
                 regs.parameters[item.name] = scalar
-        count = iter(range(len(self.graph.inputs)))
-        scalars = iter([s for s in regs.parameters.values()])
+        scalars = iter(list(regs.parameters.values()))
         for item in self.graph.inputs:
-            next(count)
             if isinstance(item, ScalarInput):
                 self.inputs.append(InputSpec("scalar", next(scalars).index, item.dtype, name=item.name))
             else:
@@ -147,7 +148,9 @@ class _Builder:
         sizes = tuple(self._checked(s) for s in layout.sizes)
         strides = tuple(self._checked(s) for s in layout.strides)
         self.inputs.append(
-            InputSpec("tensor", register, layout.dtype, layout.device, sizes, strides, item.static, mutated, item.buffer.name)
+            InputSpec(
+                "tensor", register, layout.dtype, layout.device, sizes, strides, item.static, mutated, item.buffer.name
+            )
         )
 
     def _checked(self, e: Expr) -> int | Scalar | None:
@@ -176,7 +179,9 @@ class _Builder:
             register = self.registers.tensor()
             tensor = constant.tensor
             self.register_of[constant.buffer.name] = register
-            spec = ConstantSpec(register, tensor.dtype, tuple(tensor.shape), tensor.device.type, None, constant.buffer.name)
+            spec = ConstantSpec(
+                register, tensor.dtype, tuple(tensor.shape), tensor.device.type, None, constant.buffer.name
+            )
             self.constants.append(spec)
             tensors.append(tensor)
         return tuple(tensors)
@@ -193,7 +198,9 @@ class _Builder:
         for storage, position in last.items():
             if storage not in kept:
                 found.setdefault(position, []).append(storage)
-        self.pinned = {self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers}
+        self.pinned = {
+            self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers
+        }
         return found
 
     def _key(self, buffer: Buffer) -> tuple[Any, ...]:
@@ -203,7 +210,7 @@ class _Builder:
     def _register(self, name: str) -> int:
         """The register of a buffer, allocated when it is new."""
         buffer = self.buffers[name]
-        storage = self.buffers[buffer.storage] if buffer.storage in self.buffers else buffer
+        storage = self.buffers.get(buffer.storage, buffer)
         found = self.register_of.get(storage.name)
         if found is None:
             waiting = self.idle.get(self._key(storage))
@@ -243,7 +250,8 @@ class _Builder:
         """True when some storage still to come has the same shape."""
         key = self._key(self.buffers[storage])
         return any(
-            n not in self.register_of and self.buffers[n].storage == n and self._key(self.buffers[n]) == key for n in self.pending
+            n not in self.register_of and self.buffers[n].storage == n and self._key(self.buffers[n]) == key
+            for n in self.pending
         )
 
     @property
@@ -332,7 +340,7 @@ class _Builder:
         base = self.buffers.get(buffer.storage, buffer).layout
         return base.sizes == buffer.layout.sizes and base.strides == buffer.layout.strides
 
-    def _absolute(self, buffer: Buffer, offset: Expr) -> Operand:
+    def _absolute(self, buffer: Buffer, offset: Expr) -> int | Scalar:
         """``offset`` from the start of the storage: what torch hands in may begin anywhere."""
         base = self.offsets.get(buffer.storage)
         if base is None:
@@ -343,7 +351,7 @@ class _Builder:
                 self.instructions.append(Size(out.index, self._register(buffer.storage), 0, "offset"))
                 base = out
             self.offsets[buffer.storage] = base
-        here = self.registers.operand(offset)
+        here = self.registers.integer(offset)
         if base == 0 or here == 0:
             return here if base == 0 else base
         return self.registers.compute("add", base, here)
@@ -372,14 +380,25 @@ class _Builder:
     def _input_position(self, ref: Ref) -> int | None:
         for position, item in enumerate(self.graph.inputs):
             if isinstance(item, TensorInput) and item.buffer.name == self.buffers[ref.buffer].storage:
-                return position if ref == Ref.whole(self.buffers[ref.buffer]) and self._same_shape_as_storage(self.buffers[ref.buffer]) else None
+                return (
+                    position
+                    if ref == Ref.whole(self.buffers[ref.buffer])
+                    and self._same_shape_as_storage(self.buffers[ref.buffer])
+                    else None
+                )
         return None
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes | None:
+    """The bytes of a constant that the artifact may carry itself."""
+    if (
+        tensor.device.type != "cpu"
+        or not tensor.is_contiguous()
+        or tensor.numel() * tensor.itemsize > MOST_CONSTANT_BYTES
+    ):
+        return None
+    return tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _stack(body: KernelBody) -> list[Any]:
     return list(body.stacks)
-
-
-def aliases(step: Extern) -> bool:
-    """True when a call's result may share memory with an argument."""
-    return may_alias(step)

@@ -59,7 +59,9 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
     for position, step in enumerate(schedule.steps):
         for name in step_reads(step) | step_writes(step):
             last[schedule.buffers[name].storage] = position
-    pinned = {schedule.buffers[name].storage for name in pinned_buffers(graph, schedule.steps) if name in schedule.buffers}
+    pinned = {
+        schedule.buffers[name].storage for name in pinned_buffers(graph, schedule.steps) if name in schedule.buffers
+    }
     buffers = dict(schedule.buffers)
     steps: list[Step] = []
     for position, step in enumerate(schedule.steps):
@@ -88,7 +90,12 @@ def _takeovers(
         if not isinstance(store, Store) or buffers[store.buffer].in_place or store.condition is not None:
             continue
         for storage, indices in reads.items():
-            if storage in pinned or storage in found.values() or last.get(storage) != position or indices != {store.index}:
+            if (
+                storage in pinned
+                or storage in found.values()
+                or last.get(storage) != position
+                or indices != {store.index}
+            ):
                 continue
             if same_memory(buffers[storage], buffers[store.buffer]):
                 found[store.buffer] = storage

@@ -50,6 +50,12 @@ class Registers:
             found = self.known[e] = self._make(e)
         return found
 
+    def integer(self, e: Expr) -> int | Scalar:
+        """The same, for places that take integers only."""
+        found = self.operand(e)
+        assert isinstance(found, int | Scalar)
+        return found
+
     def _make(self, e: Expr) -> Operand:
         if e.op == "symbol":
             raise LoweringError(f"nothing defines the size {e.name}")

@@ -7,6 +7,7 @@ merge and no path through a third group would become a cycle.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 
 from attrs import define, field
@@ -162,8 +163,6 @@ class Fuser:
 
     def _ordered(self) -> list[Group]:
         """Topological order; among the ready, the group whose first operation came first."""
-        import heapq
-
         waiting = {g.number: g.parents.bit_count() for g in self.groups}
         children: dict[int, list[int]] = {}
         for group in self.groups:

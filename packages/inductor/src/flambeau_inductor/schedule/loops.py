@@ -48,7 +48,9 @@ def split_axes(nest: Nest) -> Nest:
         mapping: dict[Expr, Expr | int] = {axis.symbol: high.symbol * n + low.symbol}
         outer = tuple(part for a in nest.outer for part in ((high, low) if a is axis else (a,)))
         inner = tuple(part for a in nest.inner for part in ((high, low) if a is axis else (a,)))
-        nest = tidy(evolve(nest, outer=outer, inner=inner, statements=tuple(rename(s, mapping) for s in nest.statements)))
+        nest = tidy(
+            evolve(nest, outer=outer, inner=inner, statements=tuple(rename(s, mapping) for s in nest.statements))
+        )
     return nest
 
 
@@ -66,7 +68,12 @@ def _division(nest: Nest) -> tuple[Axis, Expr] | None:
                     continue
                 stride = ex.coefficient(divided, symbol)
                 unit = _exact(n, stride) if stride is not None else None
-                if unit is not None and unit.lo >= 2 and _exact(axis.size, unit) is not None and not ex.known_eq(axis.size, unit):
+                if (
+                    unit is not None
+                    and unit.lo >= 2
+                    and _exact(axis.size, unit) is not None
+                    and not ex.known_eq(axis.size, unit)
+                ):
                     return axis, unit
     return None
 
@@ -150,4 +157,6 @@ def _merged(nest: Nest, level: str, n: int) -> Nest:
     mapping: dict[Expr, Expr | int] = {high.symbol: 0, low.symbol: both.symbol}
     statements = tuple(rename(s, mapping) for s in nest.statements)
     kept = (*axes[:n], both, *axes[n + 2 :])
-    return evolve(nest, statements=statements, **{level: kept})
+    if level == "outer":
+        return evolve(nest, statements=statements, outer=kept)
+    return evolve(nest, statements=statements, inner=kept)

@@ -7,6 +7,7 @@ one buffer (one over P, one over T). Out: candidate bijections, each a dict from
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from .. import expr as ex
 from ..expr import Expr
@@ -40,7 +41,7 @@ def _dense(index: Expr, axes: Sequence[Axis]) -> tuple[list[Axis], Expr, Expr] |
         return None
     used = [axis for axis in axes if axis.symbol in strides]
     used.sort(key=lambda axis: (ex.hint(strides[axis.symbol]), ex.hint(axis.size)), reverse=True)
-    for high, low in zip(used, used[1:], strict=False):
+    for high, low in pairwise(used):
         if not ex.known_eq(strides[high.symbol], strides[low.symbol] * low.size):
             return None
     rest = index

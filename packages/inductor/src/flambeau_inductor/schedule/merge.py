@@ -6,7 +6,7 @@ first writes only at the very point where it is written: such reads become the v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from attrs import evolve
 
@@ -15,7 +15,7 @@ from ..expr import Expr
 from ..ir.kernel import Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer
 from ..ir.loops import Axis
-from ..ir.scalar import Scalar, op, transform
+from ..ir.scalar import Scalar, index_value, loads, op, transform, walk
 from .mapping import candidates, numel
 from .nest import Nest, read_indices, rename, stores, values
 
@@ -50,7 +50,13 @@ def merge(first: Nest, second: Nest, buffers: Mapping[str, Buffer]) -> Nest | No
         joined = _join(a, b, buffers)
         if joined is not None:
             return Nest(
-                outer, inner, joined, first.members + second.members, _union(first.origins, second.origins), False, first.device
+                outer,
+                inner,
+                joined,
+                first.members + second.members,
+                _union(first.origins, second.origins),
+                False,
+                first.device,
             )
     return None
 
@@ -108,7 +114,9 @@ def _without(index: Expr, axes: tuple[Axis, ...]) -> Expr:
     return ex.substitute(index, {axis.symbol: 0 for axis in axes})
 
 
-def _join(a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> tuple[Statement, ...] | None:
+def _join(
+    a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[str, Buffer]
+) -> tuple[Statement, ...] | None:
     """``a`` then ``b`` with reads of a's stores replaced by the values; None where a read is at another point."""
     written = {s.buffer: s for s in a if isinstance(s, Store)}
     legal = True
@@ -131,27 +139,24 @@ def _join(a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[s
     return a + tuple(moved) if _memory_safe(a, tuple(moved), buffers) and _levels_hold(a, tuple(moved)) else None
 
 
-def _replace(statement: Statement, value_of: object) -> Statement:
-    replace = value_of
-    value = transform(statement.value, replace)  # type: ignore[arg-type]
+def _replace(statement: Statement, replace: Callable[[Scalar], Scalar | None]) -> Statement:
+    value = transform(statement.value, replace)
     if not isinstance(statement, Store):
         return evolve(statement, value=value)
-    condition = None if statement.condition is None else transform(statement.condition, replace)  # type: ignore[arg-type]
+    condition = None if statement.condition is None else transform(statement.condition, replace)
     index = statement.index
     if any(s.definition is not None for s in ex.free_symbols(index)):
-        from ..ir.scalar import index_value
-
-        index = transform(index_value(index), replace).args[0]  # type: ignore[arg-type]
+        index = transform(index_value(index), replace).args[0]
     return evolve(statement, value=value, index=index, condition=condition)
 
 
 def _memory_safe(a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> bool:
     """Reads of memory that the other half overwrites in place happen at the point of the overwrite only."""
-    overwritten = {buffers[s.buffer].storage: s.index for s in a + b if isinstance(s, Store) and buffers[s.buffer].in_place}
+    overwritten = {
+        buffers[s.buffer].storage: s.index for s in a + b if isinstance(s, Store) and buffers[s.buffer].in_place
+    }
     if not overwritten:
         return True
-    from ..ir.scalar import loads
-
     for node in loads(*(value for s in a + b for value in values(s))):
         buffer = buffers.get(node.buffer)
         where = overwritten.get(buffer.storage) if buffer is not None else None
@@ -163,14 +168,14 @@ def _memory_safe(a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Ma
 
 def _levels_hold(a: tuple[Statement, ...], b: tuple[Statement, ...]) -> bool:
     """No outer statement uses a running (scan) value, which exists at the inner level only."""
-    from ..ir.scalar import walk
-
     scans = {s.name for s in a + b if isinstance(s, ScanStep)}
     if not scans:
         return True
     for statement in b:
         outer = isinstance(statement, Store) and statement.level == "outer"
-        uses = any(node.kind == "reduced" and node.args[0] in scans for value in values(statement) for node in walk(value))
+        uses = any(
+            node.kind == "reduced" and node.args[0] in scans for value in values(statement) for node in walk(value)
+        )
         if uses and (outer or isinstance(statement, Reduce | ScanStep)):
             return False
     return True

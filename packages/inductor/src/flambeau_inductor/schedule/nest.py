@@ -13,9 +13,9 @@ from attrs import evolve, field, frozen
 
 from .. import expr as ex
 from ..expr import Expr, Symbol
-from ..ir.loops import Axis, Loop, Pointwise, Reduction, Scan, Scatter
 from ..ir.kernel import Reduce, ScanStep, Statement, Store
-from ..ir.scalar import Scalar, loads, op, reduced, substitute
+from ..ir.loops import Axis, Loop, Pointwise, Reduction, Scan, Scatter
+from ..ir.scalar import Scalar, index_value, loads, op, reduced, substitute
 
 
 @frozen
@@ -39,7 +39,8 @@ class Nest:
     def ordered(self) -> bool:
         """True when the inner axes' order matters (an argument reduction or a scan)."""
         return any(
-            isinstance(s, ScanStep) or (isinstance(s, Reduce) and s.kind in ("argmax", "argmin")) for s in self.statements
+            isinstance(s, ScanStep) or (isinstance(s, Reduce) and s.kind in ("argmax", "argmin"))
+            for s in self.statements
         )
 
 
@@ -79,14 +80,7 @@ def rename(statement: Statement, mapping: Mapping[Expr, Expr | int], level: str 
 
 def store_index(index: Expr, mapping: Mapping[Expr, Expr | int]) -> Expr:
     """``index`` with axes replaced, inside indirect positions too."""
-    node = substitute(_as_value(index), mapping)
-    return ex.as_expr(node.args[0])
-
-
-def _as_value(index: Expr) -> Scalar:
-    from ..ir.scalar import index_value
-
-    return index_value(index)
+    return ex.as_expr(substitute(index_value(index), mapping).args[0])
 
 
 def _converted(value: Scalar, dtype: torch.dtype) -> Scalar:
@@ -97,7 +91,9 @@ def make_nest(position: int, operation: Loop) -> Nest:
     """The nest of one operation."""
     device = operation.out.layout.device
     at = operation.out.layout.index([a.symbol for a in operation.axes]) if not isinstance(operation, Scatter) else None
-    outer, inner, serial = operation.axes, (), False
+    outer: tuple[Axis, ...] = operation.axes
+    inner: tuple[Axis, ...] = ()
+    serial = False
     statements: tuple[Statement, ...]
     name, dtype = operation.out.name, operation.out.layout.dtype
     if isinstance(operation, Pointwise):
@@ -114,7 +110,10 @@ def make_nest(position: int, operation: Loop) -> Nest:
         outer = tuple(a for n, a in enumerate(operation.axes) if n != operation.along)
         inner = (operation.axes[operation.along],)
         result = _converted(reduced(name, operation.value.dtype), dtype)
-        statements = (ScanStep(name, operation.kind, operation.value, operation.value.dtype), Store(name, at, result, "inner"))
+        statements = (
+            ScanStep(name, operation.kind, operation.value, operation.value.dtype),
+            Store(name, at, result, "inner"),
+        )
     else:
         serial = True
         value = _converted(operation.value, dtype)

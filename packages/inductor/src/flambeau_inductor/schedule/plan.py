@@ -109,7 +109,8 @@ def _body(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[st
     scalars: dict[ex.Expr | str, None] = {}
     axes = {axis.symbol for axis in nest.axes}
     for axis in nest.axes:
-        scalars.update(dict.fromkeys(sorted(ex.free_symbols(axis.size), key=lambda s: s.name)))
+        for symbol in sorted(ex.free_symbols(axis.size), key=lambda s: s.name):
+            scalars[symbol] = None
     for index, _ in index_expressions(nest):
         for symbol in sorted(ex.free_symbols(index), key=lambda s: s.name):
             if symbol not in axes and symbol.definition is None:

@@ -63,7 +63,9 @@ def _parts(size: Expr) -> int | None:
     return next((p for p in (64, 32, 48, 16, 128, 256, *range(255, 3, -1)) if n % p == 0), None)
 
 
-def _two(operation: Reduction, value: Scalar, chunk: Axis, rest: tuple[Axis, ...], name: str) -> tuple[Reduction, Reduction]:
+def _two(
+    operation: Reduction, value: Scalar, chunk: Axis, rest: tuple[Axis, ...], name: str
+) -> tuple[Reduction, Reduction]:
     layout = operation.out.layout
     sizes = (*(axis.size for axis in operation.axes), chunk.size)
     partial = Buffer(name, Layout.contiguous(sizes, value.dtype, layout.device))

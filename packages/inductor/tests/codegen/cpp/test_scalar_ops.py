@@ -78,7 +78,9 @@ def test_ops_match_their_reference(dtype: torch.dtype, arity: int) -> None:
     divisions = {"floordiv", "truncdiv", "remainder", "fmod", "pow"}
     if not dtype.is_floating_point and dtype is not torch.bool and arity == 2:
         # Division by zero is refused by eager; the lowest value over minus one overflows there.
-        safe = (operands[1] != 0) & ~((operands[1] == -1) & (operands[0] == torch.iinfo(dtype).min)) & (operands[1] >= -3)
+        safe = (
+            (operands[1] != 0) & ~((operands[1] == -1) & (operands[0] == torch.iinfo(dtype).min)) & (operands[1] >= -3)
+        )
         safe &= operands[1] < 8
         operands = [t[safe].contiguous() for t in operands]
     results = _run(ops, dtype, operands)
@@ -94,7 +96,12 @@ def test_ops_match_their_reference(dtype: torch.dtype, arity: int) -> None:
             result, wanted = result[keep], wanted[keep]
         tolerance = 2e-5 if name in LOOSE else 3e-6
         torch.testing.assert_close(
-            result, wanted.to(result.dtype), rtol=tolerance, atol=1e-7, equal_nan=True, msg=lambda m, n=name: f"{n} on {dtype}: {m}"
+            result,
+            wanted.to(result.dtype),
+            rtol=tolerance,
+            atol=1e-7,
+            equal_nan=True,
+            msg=lambda m, n=name: f"{n} on {dtype}: {m}",
         )
 
 
@@ -110,7 +117,9 @@ def test_half_types_round_to_nearest_even(half: torch.dtype) -> None:
         out = Buffer("y", Layout.contiguous(size, to, CPU))
         axes = make_axes(size)
         value = sc.op("to_dtype", sc.load("x", axes[0].symbol, values.dtype), dtype=to)
-        g = Graph((TensorInput(source),), (), (Pointwise(out, axes, value),), (Ref.whole(out),), {"x": source, "y": out})
+        g = Graph(
+            (TensorInput(source),), (), (Pointwise(out, axes, value),), (Ref.whole(out),), {"x": source, "y": out}
+        )
         return load(assemble(g).artifact)(values)[0]
 
     torch.testing.assert_close(graph(patterns, torch.float32), patterns.float(), rtol=0, atol=0, equal_nan=True)

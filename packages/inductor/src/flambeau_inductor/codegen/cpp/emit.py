@@ -239,7 +239,9 @@ class Emitter:
             at = self.text_of(index)
             if self.predicate() != "t" and self.guarded():
                 zero = f"{held(node.dtype)}(0)"
-                return self.define(f"{self.predicate()}.bits ? fb::load1({pointer} + ({at})) : {zero}", node.dtype, False)
+                return self.define(
+                    f"{self.predicate()}.bits ? fb::load1({pointer} + ({at})) : {zero}", node.dtype, False
+                )
             return self.define(f"fb::load1({pointer} + ({at}))", node.dtype, False)
         t = self.predicate()
         stride = self.lane_stride(index)

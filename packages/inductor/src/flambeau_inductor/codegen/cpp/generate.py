@@ -16,11 +16,11 @@ from ... import expr as ex
 from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import Buffer, product
-from ...ir.loops import Axis
-from ...ir.scalar import Scalar, walk
+from ...ir.scalar import Scalar, reduced, walk
 from ...schedule.nest import values
 from ..kernel import GeneratedKernel
 from ..writer import Writer
+from .canonical import canonical
 from .dtypes import MEMORY, held
 from .emit import Emitter, Value
 from .layout import TILE, LoopPlan, plan_loops, work_of
@@ -39,7 +39,9 @@ def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
     first: dict[str, str] = {}
     kernels: list[GeneratedKernel] = []
     for body in bodies:
-        kernel = KernelWriter(body).generate()
+        renamed, names = canonical(body)
+        kernel = KernelWriter(renamed).generate()
+        kernel = evolve(kernel, buffers=tuple(names[name] for name in kernel.buffers))
         same = kernel.source.replace(kernel.name, "")
         entry = first.setdefault(same, kernel.name)
         if entry is not kernel.name:
@@ -178,7 +180,12 @@ class KernelWriter:
         self._close_points()
 
     def _row_pass(
-        self, number: int, statements: Sequence[Statement], accumulators: list[Accumulator], deep: int, kept: dict[Scalar, int]
+        self,
+        number: int,
+        statements: Sequence[Statement],
+        accumulators: list[Accumulator],
+        deep: int,
+        kept: dict[Scalar, int],
     ) -> None:
         plan, em = self.plan, self.emitter
         assert plan.vector is not None
@@ -204,7 +211,15 @@ class KernelWriter:
         self._close_inner()
 
     def _reduction_loop(
-        self, number: int, accumulators: list[Accumulator], unroll: int, low: str, high: str, body: str, part: str, total: str
+        self,
+        number: int,
+        accumulators: list[Accumulator],
+        unroll: int,
+        low: str,
+        high: str,
+        body: str,
+        part: str,
+        total: str,
     ) -> None:
         em = self.emitter
         em.push(em.scope.depth)
@@ -258,14 +273,20 @@ class KernelWriter:
         self._close_points()
 
     def _column_pass(
-        self, number: int, statements: Sequence[Statement], accumulators: list[Accumulator], kept: dict[Scalar, tuple[int, bool]]
+        self,
+        number: int,
+        statements: Sequence[Statement],
+        accumulators: list[Accumulator],
+        kept: dict[Scalar, tuple[int, bool]],
     ) -> None:
         em, plan = self.emitter, self.plan
         assert plan.vector is not None
         self._slots(kept, number, False)
         deep = 2 + len(plan.inner)
         sums = [a for a in accumulators if a.kind == "sum"]
-        chunked = bool(sums) and not any(isinstance(s, ScanStep) for s in statements) and ex.hint(plan.inner[0].size) >= 512
+        chunked = (
+            bool(sums) and not any(isinstance(s, ScanStep) for s in statements) and ex.hint(plan.inner[0].size) >= 512
+        )
         if chunked:
             for a in sums:
                 self._line(f"alignas(64) {held(a.dtype)} d_{self.words[a.name]}[{self.plan.cut}];")
@@ -282,10 +303,14 @@ class KernelWriter:
         if chunked:
             for a in sums:
                 word = self.words[a.name]
-                self._line(f"for (int k = 0; k < {self.plan.cut}; ++k) {{ d_{word}[k] += c_{word}[k]; c_{word}[k] = {a.start()}; }}")
+                self._line(
+                    f"for (int k = 0; k < {self.plan.cut}; ++k) {{ d_{word}[k] += c_{word}[k]; c_{word}[k] = {a.start()}; }}"
+                )
             self._block(f"for (int64_t from = 0; from < {first}; from += 128)", em.pop())
             for a in sums:
-                self._line(f"for (int k = 0; k < {self.plan.cut}; ++k) c_{self.words[a.name]}[k] = d_{self.words[a.name]}[k];")
+                self._line(
+                    f"for (int k = 0; k < {self.plan.cut}; ++k) c_{self.words[a.name]}[k] = d_{self.words[a.name]}[k];"
+                )
 
     def _column_phase(self, number: int, kept: dict[Scalar, tuple[int, bool]]) -> None:
         """Once a column: stores after the passes so far, and values that the next pass needs at every row."""
@@ -301,8 +326,14 @@ class KernelWriter:
 
     def _slots(self, kept: dict[Scalar, tuple[int, bool]], number: int, phase: bool) -> None:
         em = self.emitter
-        em.spilled = {n: self._column_slot(n, per_row) for n, (at, per_row) in kept.items() if at < number or (at == number and not per_row and not phase)}
-        em.spill_writes = {n: self._column_slot(n, per_row) for n, (at, per_row) in kept.items() if at == number and per_row != phase}
+        em.spilled = {
+            n: self._column_slot(n, per_row)
+            for n, (at, per_row) in kept.items()
+            if at < number or (at == number and not per_row and not phase)
+        }
+        em.spill_writes = {
+            n: self._column_slot(n, per_row) for n, (at, per_row) in kept.items() if at == number and per_row != phase
+        }
         if phase:
             em.spilled = {n: slot for n, slot in em.spilled.items() if not kept[n][1]}
 
@@ -457,7 +488,9 @@ class KernelWriter:
         lines = em.scope.lines
         if self.plan.mode == "rows":
             text = em.lanes(value, statement.value.dtype)
-            lines.append(f"a.{self.words[a.name]} = {a.lanes_step(f'a.{self.words[a.name]}', text, self._row_position())};")
+            lines.append(
+                f"a.{self.words[a.name]} = {a.lanes_step(f'a.{self.words[a.name]}', text, self._row_position())};"
+            )
             return
         if self.plan.mode == "columns":
             assert self.plan.vector is not None
@@ -507,7 +540,11 @@ class KernelWriter:
         dtype = self.buffers[store.buffer].layout.dtype
         mode = None if store.mode == "set" else {"add": "sum", "mul": "prod"}.get(store.mode, store.mode)
         combine = Accumulator("", mode, dtype, dtype).combine if mode is not None else None
-        half = "" if dtype not in (torch.bfloat16, torch.float16) else ("fb::round_bf16" if dtype is torch.bfloat16 else "fb::round_f16")
+        half = (
+            ""
+            if dtype not in (torch.bfloat16, torch.float16)
+            else ("fb::round_bf16" if dtype is torch.bfloat16 else "fb::round_f16")
+        )
         if not em.is_lanes(em.expr_needs(store.index) | em.needs(store.value)):
             at = f"{pointer} + ({em.text_of(store.index)})"
             text = em.wide(value)
@@ -553,7 +590,9 @@ class KernelWriter:
             if each.is_int and int(each) * len(kept) <= STACK_ELEMENTS:
                 self.emitter.scopes[0].lines.append(f"alignas(64) {kind} k{n}[{int(each)}];")
             else:
-                self.emitter.scopes[0].lines.append(f"fb::Scratch<{kind}> k{n}_memory({self._text(each)}); {kind}* const k{n} = k{n}_memory.data;")
+                self.emitter.scopes[0].lines.append(
+                    f"fb::Scratch<{kind}> k{n}_memory({self._text(each)}); {kind}* const k{n} = k{n}_memory.data;"
+                )
         return kept
 
     def _spill_slot(self, node: Scalar) -> str:
@@ -599,8 +638,6 @@ class KernelWriter:
 
 
 def _running(statement: ScanStep) -> Scalar:
-    from ...ir.scalar import reduced
-
     return reduced(statement.name, statement.dtype)
 
 

@@ -20,12 +20,12 @@ from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
 from ...ir.layout import product
 from ...ir.loops import Axis
-from ...ir.scalar import Scalar, walk
-from ...schedule.nest import Nest, values
+from ...ir.scalar import Scalar, indirect_scalars, walk
+from ...ops.table import scalar_op
 from ...schedule.loops import index_expressions
+from ...schedule.nest import Nest, values
 from .dtypes import width
 from .narrow import fits_int32
-from ...ops.table import scalar_op
 
 #: Elements of a row piece, columns of a block, rows of a tile.
 PIECE, BLOCK, TILE = 4096, (512, 256, 128), 16
@@ -186,8 +186,6 @@ def _lane_bytes(body: KernelBody, vector: Axis | None) -> int:
     reductions = {s.name for s in body.statements if not isinstance(s, Store)}
     roots = [v for s in body.statements for v in values(s)]
     for node in walk(*roots):
-        from ...ir.scalar import indirect_scalars
-
         here = any(varying[c] for c in node.children + indirect_scalars(node))
         if node.kind in ("load", "index"):
             here = here or vector.symbol in ex.free_symbols(node.index)
@@ -195,11 +193,18 @@ def _lane_bytes(body: KernelBody, vector: Axis | None) -> int:
         varying[node] = here
         if here and width(node.dtype) == 8 and not fits_int32(node):
             return 8
-        # A vector store of a position narrows back to int64: its lanes are eight bytes wide then.
     for statement in body.statements:
-        if isinstance(statement, Store) and statement.value.dtype is torch.int64 and varying.get(statement.value, False):
+        if (
+            isinstance(statement, Store)
+            and statement.value.dtype is torch.int64
+            and varying.get(statement.value, False)
+        ):
             return 8
-        if not isinstance(statement, Store) and statement.value.dtype.itemsize == 8 and varying.get(statement.value, True):
+        if (
+            not isinstance(statement, Store)
+            and statement.value.dtype.itemsize == 8
+            and varying.get(statement.value, True)
+        ):
             return 8
         if isinstance(statement, Reduce) and statement.dtype is torch.int64 and vector in body.outer:
             return 8

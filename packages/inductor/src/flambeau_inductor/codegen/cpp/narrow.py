@@ -55,4 +55,4 @@ def _combine(name: str, parts: list[Interval]) -> Interval | None:
 
 
 def _checked(lo: int, hi: int) -> Interval | None:
-    return (lo, hi) if -_LIMIT <= lo and hi <= _LIMIT else None
+    return (lo, hi) if lo >= -_LIMIT and hi <= _LIMIT else None
