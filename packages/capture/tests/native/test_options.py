@@ -1,0 +1,70 @@
+"""Options from the environment, errors with positions, and the table of frames that are captured."""
+
+from __future__ import annotations
+
+import functools
+
+import attrs
+import pytest
+import torch
+
+from flambeau_capture import errors
+from flambeau_capture.config import Config, variable_of
+from flambeau_capture.errors import CaptureError, GraphBreakError, UserPosition
+from flambeau_capture.policy import Decision, decide
+
+
+def test_options_come_from_defaults_then_environment_then_arguments():
+    environment = {
+        "FLAMBEAU_CAPTURE_RECOMPILE_LIMIT": "3",
+        "FLAMBEAU_CAPTURE_DYNAMIC": "none",
+        "FLAMBEAU_CAPTURE_VERIFY": "1",
+    }
+    config = Config.from_environment(environment, fullgraph=True)
+    assert (config.recompile_limit, config.dynamic, config.verify, config.fullgraph) == (3, None, True, True)
+    assert Config.from_environment(environment, recompile_limit=5).recompile_limit == 5
+
+
+def test_a_bad_value_names_the_variable():
+    with pytest.raises(CaptureError, match="FLAMBEAU_CAPTURE_RECOMPILE_LIMIT='many'"):
+        Config.from_environment({variable_of("recompile_limit"): "many"})
+
+
+def test_only_options_that_change_the_result_are_in_the_cache_key():
+    key = dict(Config().cache_key())
+    assert "dynamic" in key
+    assert "recompile_limit" not in key
+    assert all(a.metadata["help"] for a in attrs.fields(Config))
+
+
+def test_every_error_has_its_own_code():
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.FlambeauCaptureError)]
+    concrete = [c for c in classes if c is not errors.FlambeauCaptureError]
+    assert len({c.code for c in concrete}) == len(concrete)
+    assert all(c.__doc__ for c in concrete)
+
+
+def test_an_error_shows_the_line_and_a_caret(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text("def f(x):\n    return x.nope()\n")
+    error = GraphBreakError("no", position=UserPosition(str(path), 2, "f", 11, 19))
+    assert isinstance(error, RuntimeError)
+    lines = str(error).splitlines()
+    assert lines[0] == "FB101: no"
+    assert lines[1].strip() == f"{path}:2 in f"
+    assert lines[2].strip() == "return x.nope()"
+    assert lines[3].index("^") - lines[2].index("return") == 7
+    assert lines[3].count("^") == 8
+
+
+def test_frames_are_chosen_by_whose_file_they_are_in():
+    assert decide(test_frames_are_chosen_by_whose_file_they_are_in.__code__) is Decision.TRACE
+    assert decide(torch.nn.Linear.forward.__code__) is Decision.TRACE
+    assert decide(torch.nn.functional.layer_norm.__code__) is Decision.TRACE
+    assert decide(torch.save.__code__) is Decision.OPAQUE
+    assert (
+        decide(functools.reduce.__code__ if hasattr(functools.reduce, "__code__") else functools.wraps.__code__)
+        is Decision.SKIP
+    )
+    assert decide(UserPosition.render.__code__) is Decision.OPAQUE
+    assert decide(compile("x", "<generated>", "eval").replace(co_name="f")) is Decision.TRACE
