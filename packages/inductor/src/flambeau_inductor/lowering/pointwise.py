@@ -41,7 +41,7 @@ def elementwise(
     parts = [o if isinstance(o, TensorValue) else _number(g, o, joined, compute, round_numbers) for o in operands]
     # A 0-d CPU tensor may meet device tensors: the result lives with the others.
     device = next((t.device for t in tensors if t.device.type != "cpu" or t.rank), tensors[0].device)
-    if any(t.device != device for t in tensors):
+    if any(t.device != device and not t.is_number for t in tensors):
         raise Decline("operands on different devices")
     sizes: Sizes = broadcast_sizes(*(t.sizes for t in tensors))
     return g.pointwise(

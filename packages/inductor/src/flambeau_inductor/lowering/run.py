@@ -366,6 +366,8 @@ def _unsupported(args: Sequence[Any], val: Any) -> str | None:
         device = value.device.type
         if device not in ("cpu", "cuda"):
             return f"device {device}"
+    if len({t.device for t in _tensors(args) if not t.is_number}) > 1:
+        return "operands on different devices"
     if isinstance(val, torch.Tensor) and val.layout is not torch.strided:
         return f"layout {val.layout}"
     return None

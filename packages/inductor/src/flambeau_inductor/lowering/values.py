@@ -88,6 +88,11 @@ class TensorValue:
         return self.ref
 
     @property
+    def is_number(self) -> bool:
+        """True for a 0-d tensor computed from nothing in memory: it may meet tensors of any device."""
+        return not self.sizes and self.ref is None and not sc.loads(self.body())
+
+    @property
     def rank(self) -> int:
         """The number of dimensions."""
         return len(self.sizes)
