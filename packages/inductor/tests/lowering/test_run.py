@@ -117,3 +117,18 @@ def test_dead_results_are_dropped():
     """What nobody reads is not computed."""
     lowered = lower_and_run(lambda x: (x.sum(), x * 2)[1], torch.randn(4))
     assert len(lowered.graph.operations) == 1
+
+
+def test_devices_mix_through_numbers_only():
+    """A constant joins a GPU loop; a 0-d CPU tensor in memory is the library's to read."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from flambeau_inductor.lowering.run import lower_graph
+
+    with FakeTensorMode():
+        x, s = torch.empty(4, device="cuda"), torch.empty(())
+        gm = make_fx(lambda x, s: (torch.where(x > 0, x, torch.full((), -1.0)), x * s))(x, s)
+    graph = lower_graph(gm, [x, s])
+    assert [str(o.op) for o in graph.operations if isinstance(o, Extern)] == ["aten.mul.Tensor"]
+    assert sum(isinstance(o, Pointwise) for o in graph.operations) == 1
