@@ -5,7 +5,19 @@ from __future__ import annotations
 import importlib.util
 from types import CodeType
 
-LIBRARY = ("argparse", "asyncio.base_events", "contextlib", "dataclasses", "enum", "functools", "json.decoder", "tarfile", "traceback", "typing", "unittest.mock")
+LIBRARY = (
+    "argparse",
+    "asyncio.base_events",
+    "contextlib",
+    "dataclasses",
+    "enum",
+    "functools",
+    "json.decoder",
+    "tarfile",
+    "traceback",
+    "typing",
+    "unittest.mock",
+)
 TORCH = ("torch.nn.modules.module", "torch.nn.modules.activation", "torch.nn.modules.rnn")
 
 

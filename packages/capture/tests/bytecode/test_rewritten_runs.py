@@ -24,10 +24,17 @@ SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 
 
 def functions_of(module):
-    for owner in (module, *(v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__)):
+    for owner in (
+        module,
+        *(v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__),
+    ):
         for value in vars(owner).values():
             function = getattr(value, "__func__", value)
-            if isinstance(function, FunctionType) and function.__module__ == module.__name__ and not function.__code__.co_flags & SUSPENDS:
+            if (
+                isinstance(function, FunctionType)
+                and function.__module__ == module.__name__
+                and not function.__code__.co_flags & SUSPENDS
+            ):
                 yield function
 
 
@@ -51,7 +58,11 @@ def test_textwrap(rewritten):
     text = "the quick brown fox-jumps over  the lazy dog. " * 9
     expected = textwrap.fill(text, 30, subsequent_indent="  "), textwrap.dedent("  a\n   b"), textwrap.shorten(text, 40)
     rewritten(textwrap)
-    assert (textwrap.fill(text, 30, subsequent_indent="  "), textwrap.dedent("  a\n   b"), textwrap.shorten(text, 40)) == expected
+    assert (
+        textwrap.fill(text, 30, subsequent_indent="  "),
+        textwrap.dedent("  a\n   b"),
+        textwrap.shorten(text, 40),
+    ) == expected
 
 
 def test_json(rewritten):
@@ -84,8 +95,7 @@ def test_tracebacks_point_at_the_same_place():
     """Line and column of an error survive."""
 
     def failing(x):
-        y = [x,
-             x / 0]
+        y = [x, x / 0]
         return y
 
     def frames(function):

@@ -31,7 +31,17 @@ def test_raw_round_trip(module):
 
 
 def key(instructions):
-    return [(i.name, i.arg, i.value.co_qualname if isinstance(i.value, CodeType) else i.value, i.target, i.handler, i.position) for i in instructions]
+    return [
+        (
+            i.name,
+            i.arg,
+            i.value.co_qualname if isinstance(i.value, CodeType) else i.value,
+            i.target,
+            i.handler,
+            i.position,
+        )
+        for i in instructions
+    ]
 
 
 @pytest.mark.parametrize("module", [*LIBRARY, *TORCH])

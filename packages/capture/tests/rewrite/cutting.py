@@ -38,7 +38,21 @@ class Held(Value):
         return object
 
 
-_NEVER = {"POP_EXCEPT", "PUSH_EXC_INFO", "SWAP", "COPY", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "PUSH_NULL", "JUMP", "JUMP_NO_INTERRUPT", "LOAD_CONST", "POP_TOP", "LOAD_FAST", "RETURN_VALUE"}
+_NEVER = {
+    "POP_EXCEPT",
+    "PUSH_EXC_INFO",
+    "SWAP",
+    "COPY",
+    "LOAD_FAST_AND_CLEAR",
+    "MAKE_CELL",
+    "PUSH_NULL",
+    "JUMP",
+    "JUMP_NO_INTERRUPT",
+    "LOAD_CONST",
+    "POP_TOP",
+    "LOAD_FAST",
+    "RETURN_VALUE",
+}
 
 
 def cuttable(code: CodeType) -> list[int]:
@@ -64,7 +78,9 @@ def cut(code: CodeType, index: int) -> CodeType:
             _hand_over(e, code, index, stack, bound, maybe)
             continue
         if i.handler is not None:
-            e.protect = protects.setdefault(i.handler, Protect(labels[i.handler.target], i.handler.depth, i.handler.lasti))
+            e.protect = protects.setdefault(
+                i.handler, Protect(labels[i.handler.target], i.handler.depth, i.handler.lasti)
+            )
         _copy(e, i, labels)
     return e.finish()
 

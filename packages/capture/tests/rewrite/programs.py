@@ -272,7 +272,11 @@ class Child(Base):
     def value(self):
         print("value")
         f = lambda: self.y
-        return super().value() + super(Child, self).x + len(f()) + sum(self.y) if hasattr(super(), "x") else super().value() * 2
+        return (
+            super().value() + super(Child, self).x + len(f()) + sum(self.y)
+            if hasattr(super(), "x")
+            else super().value() * 2
+        )
 
 
 @program(3)
@@ -309,7 +313,8 @@ def sees_locals(n):
 @program(3)
 def imports(n):
     import math
-    from os.path import join, sep as s
+    from os.path import join
+    from os.path import sep as s
 
     return math.floor(n + 0.5), join("a", "b"), s
 

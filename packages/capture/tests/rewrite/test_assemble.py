@@ -99,7 +99,13 @@ def test_graph_outputs_and_order():
     out = Output()
     x, items = Sourced(s.Local("x")), Sourced(s.Local("items"), list)
     first = Sourced(s.Item(s.Local("items"), 0))
-    result = returning(Fresh(out, first, out), ReplaceItems(items, "list", (out, Constant(2))), graph=object(), inputs=(x.source, first.source), outputs=(out,))
+    result = returning(
+        Fresh(out, first, out),
+        ReplaceItems(items, "list", (out, Constant(2))),
+        graph=object(),
+        inputs=(x.source, first.source),
+        outputs=(out,),
+    )
     log, data, token = [], ["old"], object()
 
     def compiled(*args):
@@ -144,7 +150,13 @@ def test_effects():
 
     log = []
     thing, namespace = Plain(), {"gone": 1}
-    items, queue, members, table, ordered = [1, 2], collections.deque([1]), {1}, {1: 2, 3: 4}, collections.OrderedDict(a=1)
+    items, queue, members, table, ordered = (
+        [1, 2],
+        collections.deque([1]),
+        {1},
+        {1: 2, 3: 4},
+        collections.OrderedDict(a=1),
+    )
     closed = (lambda: log).__closure__[0]
     other = type(closed)(0)
     effects = [

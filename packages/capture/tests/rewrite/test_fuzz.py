@@ -14,7 +14,9 @@ from .test_every_cut import outcome
 
 NAMES = ("a", "b", "c")
 name = st.sampled_from(NAMES)
-atom = st.one_of(name, st.integers(-3, 5).map(str), st.sampled_from(["items[0]", "len(items)", "d.get('k', 0)", "None or 2"]))
+atom = st.one_of(
+    name, st.integers(-3, 5).map(str), st.sampled_from(["items[0]", "len(items)", "d.get('k', 0)", "None or 2"])
+)
 
 
 @st.composite
@@ -76,7 +78,16 @@ def statement(draw, depth=2, loop=False):
         case 6:
             return draw(st.sampled_from(["break", "continue"])) if loop else f"print({e()})"
         case 7:
-            return draw(st.sampled_from([f"del {draw(name)}", f"assert {e()}, 'no'", f"raise ValueError({e()})", f"return {e()}, {draw(name)}"]))
+            return draw(
+                st.sampled_from(
+                    [
+                        f"del {draw(name)}",
+                        f"assert {e()}, 'no'",
+                        f"raise ValueError({e()})",
+                        f"return {e()}, {draw(name)}",
+                    ]
+                )
+            )
         case 8:
             return f"{draw(name)}, *rest = {e()}, 1, 2"
         case 9:
@@ -125,7 +136,9 @@ def test_random_cuts(source, data):
     args = (1, 2, [1, 2], {"k": 1})
     expected = outcome(f, args)
     places = cuttable(f.__code__)
-    for index in data.draw(st.lists(st.sampled_from(places), min_size=3, max_size=8, unique=True)) if len(places) > 8 else places:
+    for index in (
+        data.draw(st.lists(st.sampled_from(places), min_size=3, max_size=8, unique=True)) if len(places) > 8 else places
+    ):
         try:
             code = cut(f.__code__, index)
         except (CannotCut, CannotResume):

@@ -113,7 +113,9 @@ def behaviour_of(version: tuple[int, int], implementation: str = "cpython") -> B
     if known is None:
         supported = ", ".join(f"{major}.{minor}" for major, minor in _KNOWN)
         name = implementation.replace("cpython", "CPython")
-        raise UnsupportedPythonError(f"the bytecode of {name} {version[0]}.{version[1]} is not known (supported: CPython {supported})")
+        raise UnsupportedPythonError(
+            f"the bytecode of {name} {version[0]}.{version[1]} is not known (supported: CPython {supported})"
+        )
     return known
 
 

@@ -127,7 +127,9 @@ class _Layout:
             if instruction.name in BACKWARD:
                 distance = -distance
             if distance < 0:
-                raise EncodingError(f"{instruction.name} cannot jump that way (instruction {index} to {instruction.target})")
+                raise EncodingError(
+                    f"{instruction.name} cannot jump that way (instruction {index} to {instruction.target})"
+                )
             if _width(distance) > _width(self.args[index]):
                 moved = True
             elif _width(distance) < _width(self.args[index]):
@@ -165,7 +167,9 @@ class _Layout:
     def _close(self, rows: list[ExceptionEntry], handler: Handler | None, begin: int, end: int) -> None:
         if handler is not None and begin < end:
             starts = self.starts
-            rows.append(ExceptionEntry(starts[begin], starts[end], starts[handler.target], handler.depth, handler.lasti))
+            rows.append(
+                ExceptionEntry(starts[begin], starts[end], starts[handler.target], handler.depth, handler.lasti)
+            )
 
 
 def _width(arg: int) -> int:

@@ -58,7 +58,9 @@ _OPPOSITE = {
     "POP_JUMP_IF_NONE": "POP_JUMP_IF_NOT_NONE",
     "POP_JUMP_IF_NOT_NONE": "POP_JUMP_IF_NONE",
 }
-_AS_INTRINSIC = {name.removeprefix("INTRINSIC_"): number for name, number in INTRINSICS_1.items() if name != "INTRINSIC_PRINT"}
+_AS_INTRINSIC = {
+    name.removeprefix("INTRINSIC_"): number for name, number in INTRINSICS_1.items() if name != "INTRINSIC_PRINT"
+}
 _SHARED_BY_VALUE = (int, str, bool, bytes, type(None), type(Ellipsis))
 
 
@@ -161,7 +163,9 @@ class _Lowering:
             handler = Handler(self.first[handler.target], handler.depth, handler.lasti)
         return evolve(i, target=target, handler=handler)
 
-    def _put(self, position: Position, handler: Handler | None, name: str, arg: int = 0, target: int | None = None) -> None:
+    def _put(
+        self, position: Position, handler: Handler | None, name: str, arg: int = 0, target: int | None = None
+    ) -> None:
         self.out.append(Instruction(name, arg, None, target, handler, position))
 
     def _constant(self, value: Any) -> int:
@@ -193,7 +197,9 @@ class _Lowering:
 
     def _slot(self, i: Instruction) -> None:
         name = i.name
-        if (name == "LOAD_CLOSURE" and BEHAVIOUR.closure_by_load_fast) or (name == "LOAD_FAST_CHECK" and BEHAVIOUR.load_fast_is_checked):
+        if (name == "LOAD_CLOSURE" and BEHAVIOUR.closure_by_load_fast) or (
+            name == "LOAD_FAST_CHECK" and BEHAVIOUR.load_fast_is_checked
+        ):
             name = "LOAD_FAST"
         self._put(i.position, i.handler, name, self.slots[i.value])
 

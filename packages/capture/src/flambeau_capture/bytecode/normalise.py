@@ -59,7 +59,11 @@ _RENAMED = {
     "JUMP_FORWARD": "JUMP",
     "JUMP_BACKWARD": "JUMP",
     "JUMP_BACKWARD_NO_INTERRUPT": "JUMP_NO_INTERRUPT",
-    **{f"POP_JUMP_{way}_IF_{test}": f"POP_JUMP_IF_{test}" for way in ("FORWARD", "BACKWARD") for test in ("TRUE", "FALSE", "NONE", "NOT_NONE")},
+    **{
+        f"POP_JUMP_{way}_IF_{test}": f"POP_JUMP_IF_{test}"
+        for way in ("FORWARD", "BACKWARD")
+        for test in ("TRUE", "FALSE", "NONE", "NOT_NONE")
+    },
 }
 _INTRINSIC_NAMES = {
     number: name.removeprefix("INTRINSIC_") for name, number in INTRINSICS_1.items() if name != "INTRINSIC_PRINT"

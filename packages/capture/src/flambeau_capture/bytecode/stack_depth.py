@@ -55,8 +55,34 @@ _FIXED: dict[str, tuple[int, int] | tuple[int, int, int] | tuple[int, int, int, 
         ),
         (0, 1),
     ),
-    **dict.fromkeys(("DELETE_FAST", "DELETE_DEREF", "DELETE_GLOBAL", "DELETE_NAME", "MAKE_CELL", "SETUP_ANNOTATIONS", "JUMP", "JUMP_NO_INTERRUPT"), (0, 0)),
-    **dict.fromkeys(("STORE_FAST", "STORE_DEREF", "STORE_GLOBAL", "STORE_NAME", "DELETE_ATTR", "POP_TOP", "POP_EXCEPT", "RETURN_VALUE", "IMPORT_STAR", "PRINT_EXPR"), (1, 0)),
+    **dict.fromkeys(
+        (
+            "DELETE_FAST",
+            "DELETE_DEREF",
+            "DELETE_GLOBAL",
+            "DELETE_NAME",
+            "MAKE_CELL",
+            "SETUP_ANNOTATIONS",
+            "JUMP",
+            "JUMP_NO_INTERRUPT",
+        ),
+        (0, 0),
+    ),
+    **dict.fromkeys(
+        (
+            "STORE_FAST",
+            "STORE_DEREF",
+            "STORE_GLOBAL",
+            "STORE_NAME",
+            "DELETE_ATTR",
+            "POP_TOP",
+            "POP_EXCEPT",
+            "RETURN_VALUE",
+            "IMPORT_STAR",
+            "PRINT_EXPR",
+        ),
+        (1, 0),
+    ),
     **dict.fromkeys(("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"), (1, 0, 0)),
     **dict.fromkeys(
         (
@@ -80,7 +106,17 @@ _FIXED: dict[str, tuple[int, int] | tuple[int, int, int] | tuple[int, int, int, 
     **dict.fromkeys(("LOAD_METHOD", "BEFORE_WITH", "PUSH_EXC_INFO"), (1, 2)),
     **dict.fromkeys(("GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "IMPORT_FROM"), (1, 2, 0, 1)),
     **dict.fromkeys(
-        ("BINARY_SUBSCR", "BINARY_OP", "COMPARE_OP", "IS_OP", "CONTAINS_OP", "FORMAT_WITH_SPEC", "IMPORT_NAME", "PREP_RERAISE_STAR", "CALL_INTRINSIC_2"),
+        (
+            "BINARY_SUBSCR",
+            "BINARY_OP",
+            "COMPARE_OP",
+            "IS_OP",
+            "CONTAINS_OP",
+            "FORMAT_WITH_SPEC",
+            "IMPORT_NAME",
+            "PREP_RERAISE_STAR",
+            "CALL_INTRINSIC_2",
+        ),
         (2, 1),
     ),
     **dict.fromkeys(("STORE_ATTR", "DELETE_SUBSCR"), (2, 0)),
@@ -204,5 +240,13 @@ def stack_size(raw: Sequence[Instruction]) -> int:
 
 
 _RAW_TERMINAL = frozenset(
-    {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+    {
+        "RETURN_VALUE",
+        "RETURN_CONST",
+        "RAISE_VARARGS",
+        "RERAISE",
+        "JUMP_FORWARD",
+        "JUMP_BACKWARD",
+        "JUMP_BACKWARD_NO_INTERRUPT",
+    }
 )

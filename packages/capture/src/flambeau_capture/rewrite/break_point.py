@@ -83,7 +83,7 @@ def analyse(code: CodeType, exit_: Break) -> BreakPoint:
         raise CannotResume(f"{instruction.name} cannot be run apart from its frame")
     if what.pops > len(exit_.stack):
         raise CannotResume(f"{instruction.name} needs {what.pops} stack slots, {len(exit_.stack)} are there")
-    return BreakPoint(code, exit_, instruction, what, _stack(code, exit_), _needed(code, exit_, instructions))
+    return BreakPoint(code, exit_, instruction, what, _stack(code, exit_), needed_locals(code, exit_))
 
 
 def _stack(code: CodeType, exit_: Break) -> tuple[Place, ...]:
@@ -102,8 +102,12 @@ def _stack(code: CodeType, exit_: Break) -> tuple[Place, ...]:
     )
 
 
-def _needed(code: CodeType, exit_: Break, instructions: Sequence[Instruction]) -> tuple[str, ...]:
-    """Locals to restore, in the order of the frame's variables; cells always, free variables where the break names them."""
+def needed_locals(code: CodeType, exit_: Break) -> tuple[str, ...]:
+    """Locals to restore, in the order of the frame's variables: those that the rest may read, and all cells.
+
+    Free variables are restored where the break names them. Locals that are not listed are dead: nothing has to be made for them.
+    """
+    instructions = decode_normalised(code)
     cells = (*code.co_cellvars, *(name for name in code.co_freevars if name in exit_.locals))
     plain = [name for name in code.co_varnames if name not in code.co_cellvars and name not in code.co_freevars]
     if sees_locals(code):

@@ -48,7 +48,9 @@ def dict_key_at(mapping: dict[Any, Any], index: int) -> Any:
 class Emitter:
     """Writes one code object. `spec` gives its name, arguments and variables; temporaries are added to its variables."""
 
-    def __init__(self, spec: CodeSpec, position: Position = NOWHERE, builtin_names: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, spec: CodeSpec, position: Position = NOWHERE, builtin_names: Mapping[str, Any] | None = None
+    ) -> None:
         self.spec = spec
         self.position = position
         self.protect: Protect | None = None

@@ -26,7 +26,21 @@ from ..bytecode.normalise import decode_normalised
 
 _SUFFIX = re.compile(r"\.resume_at_\d+$")
 _LOCALS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "STORE_FAST", "DELETE_FAST", "MAKE_CELL"})
-_SEES_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack", "f_locals", "breakpoint", "set_trace"})
+_SEES_LOCALS = frozenset(
+    {
+        "locals",
+        "vars",
+        "dir",
+        "eval",
+        "exec",
+        "_getframe",
+        "currentframe",
+        "stack",
+        "f_locals",
+        "breakpoint",
+        "set_trace",
+    }
+)
 FIRST_ARGUMENT = "__first"
 
 
@@ -121,7 +135,13 @@ def _prologue(target: Instruction, slots: Sequence[Slot], jump: bool) -> list[In
     return out
 
 
-def _body(instructions: Sequence[Instruction], kept: Sequence[int], target: int, prologue: list[Instruction], unbound: frozenset[str]) -> tuple[Instruction, ...]:
+def _body(
+    instructions: Sequence[Instruction],
+    kept: Sequence[int],
+    target: int,
+    prologue: list[Instruction],
+    unbound: frozenset[str],
+) -> tuple[Instruction, ...]:
     """Prologue and the kept part. Reads of locals that are not passed are checked, whatever the compiler once knew of them."""
     place = {index: len(prologue) + at for at, index in enumerate(kept)}
     if prologue and prologue[-1].name == "JUMP":
