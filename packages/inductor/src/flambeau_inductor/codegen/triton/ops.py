@@ -126,13 +126,18 @@ register(
 )
 register("maximum", _by_kind(_call("maximum"), lambda o: f"tl.maximum({o.args[0]}, {o.args[1]})"))
 register("minimum", _by_kind(_call("minimum"), lambda o: f"tl.minimum({o.args[0]}, {o.args[1]})"))
-register("fmax", lambda o: f"tl.maximum({o.args[0]}, {o.args[1]})")
-register("fmin", lambda o: f"tl.minimum({o.args[0]}, {o.args[1]})")
+# Which of the operands tl.maximum drops when one is NaN differs between Triton's versions.
+register(
+    "fmax", lambda o: f"tl.where(({o.args[0]} > {o.args[1]}) | ({o.args[1]} != {o.args[1]}), {o.args[0]}, {o.args[1]})"
+)
+register(
+    "fmin", lambda o: f"tl.where(({o.args[0]} < {o.args[1]}) | ({o.args[1]} != {o.args[1]}), {o.args[0]}, {o.args[1]})"
+)
 register("relu", lambda o: f"tl.where({o.args[0]} < 0, {literal(0, o.dtype)}, {o.args[0]})")
 register("square", lambda o: f"({o.args[0]} * {o.args[0]})")
 register("fma", lambda o: f"tl.fma({', '.join(o.args)})")
 register("logical_not", lambda o: f"({o.args[0]} == 0)")
-register("bitwise_not", lambda o: f"(~{o.args[0]})")
+register("bitwise_not", _signed(lambda o: f"(~{o.args[0]})", lambda o: f"({o.args[0]} ^ {2 ** bits(o.dtype) - 1})"))
 register("shift_left", _with_width("shift_left"))
 register("shift_right", _signed(_with_width("shift_right_signed"), _with_width("shift_right_unsigned")))
 register("isnan", lambda o: f"({o.args[0]} != {o.args[0]})")
