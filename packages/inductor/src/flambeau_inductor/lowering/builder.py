@@ -307,9 +307,15 @@ class Builder:
             return tuple(self.argument(part) for part in value)
         return value
 
+    def require_strided(self, val: torch.Tensor) -> None:
+        """UnsupportedGraphError for a tensor that has no strides."""
+        if val.layout is not torch.strided:
+            raise UnsupportedGraphError(f"a tensor of layout {val.layout}")
+
     def _out_buffer(self, val: Any) -> Buffer | None:
         if not isinstance(val, torch.Tensor):
             return None
+        self.require_strided(val)
         layout = Layout(self.exprs(val.shape), self.exprs(val.stride()), ZERO, val.dtype, val.device)
         return self.new_buffer(layout)
 
