@@ -11,7 +11,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,6 @@ from .config import Config
 from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, UserPosition
 from .frame import Answer, FrameInfo, RunCode, RunGraph, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
-from .graph.fake_mode import deferred_compiler
 from .graph.outputs import needed_outputs
 from .graph.shapes import check_marks, shape_guards
 from .guards.spec import GuardSpec, NoAlias
@@ -211,8 +210,7 @@ def _tracing() -> Iterator[None]:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _RECURSION))
     try:
-        with deferred_compiler():
-            yield
+        yield
     finally:
         sys.setrecursionlimit(limit)
 
@@ -236,10 +234,8 @@ def _restored_modes(tracer: Tracer) -> Iterator[None]:
 def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
     builder = traced.tracer.graph
     inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
-    own = not getattr(backend, "wants_real_inputs", True)
     try:
-        with deferred_compiler() if own else nullcontext():
-            compiled = backend(traced.result.graph, list(inputs))
+        compiled = backend(traced.result.graph, list(inputs))
     except CaptureError:
         raise
     except Exception as error:

@@ -92,7 +92,7 @@ def reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(functools.update_wrapper)
 def update_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    wrapper, wrapped = args[0], args[1]
+    wrapper, wrapped = args[0], args[1] if len(args) > 1 else kwargs["wrapped"]
     for name in functools.WRAPPER_ASSIGNMENTS:
         if name in ("__name__", "__qualname__"):
             wrapper.set_attribute(t, name, t.get_attribute(wrapped, name))
@@ -228,6 +228,11 @@ def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(itertools.takewhile, itertools.dropwhile, itertools.groupby, itertools.tee, itertools.compress, itertools.filterfalse)
 def rare_itertools(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "a rare function of itertools")
+
+
+@replaces(collections.namedtuple)
+def named_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.fold(collections.namedtuple, args, kwargs)
 
 
 @replaces(collections.OrderedDict)
