@@ -171,6 +171,9 @@ def _levels_hold(a: tuple[Statement, ...], b: tuple[Statement, ...]) -> bool:
     scans = {s.name for s in a + b if isinstance(s, ScanStep)}
     if not scans:
         return True
+    if any(isinstance(s, Reduce) for s in a + b):
+        # A reduction ends a pass over the inner axes; a running value does not outlive its own.
+        return False
     for statement in b:
         outer = isinstance(statement, Store) and statement.level == "outer"
         uses = any(

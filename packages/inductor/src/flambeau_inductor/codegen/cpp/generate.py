@@ -359,6 +359,7 @@ class KernelWriter:
             for a in accumulators:
                 self._line(f"{a.scalar_type()} a_{self.words[a.name]} = {a.scalar_start()};")
             self._open_inner()
+            em.depth_of.update({s.name: 2 + len(plan.inner) for s in statements if isinstance(s, ScanStep)})
             em.push(2 + len(plan.inner))
             self._statements(statements, None)
             lines = em.pop()
