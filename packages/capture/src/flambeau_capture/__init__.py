@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from .cache import reset
 from .config import Config
-from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, RecompileLimitError
+from .errors import (
+    BackendError,
+    CaptureError,
+    FlambeauCaptureError,
+    GraphBreakError,
+    InternalError,
+    RecompileLimitError,
+)
 from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled

@@ -74,7 +74,12 @@ class CannotCapture(Exception):
 
 
 def capture_frame(
-    info: FrameInfo, *, backend: Backend, config: Config, dynamics: Dynamics, observer: Callable[[CompileRecord], None] | None = None
+    info: FrameInfo,
+    *,
+    backend: Backend,
+    config: Config,
+    dynamics: Dynamics,
+    observer: Callable[[CompileRecord], None] | None = None,
 ) -> Answer:
     """The answer for a frame. Raises CaptureError when `fullgraph` is asked for and impossible, or the backend fails."""
     started = time.perf_counter()
@@ -94,7 +99,10 @@ def capture_frame(
     try:
         code = assemble(info, result, compiled)
     except CannotResume as error:
-        reason = GraphBreak(traced.broken.code if traced.broken else "cannot-rebuild", f"{traced.broken.message if traced.broken else ''}; the frame cannot be resumed there: {error}")
+        reason = GraphBreak(
+            traced.broken.code if traced.broken else "cannot-rebuild",
+            f"{traced.broken.message if traced.broken else ''}; the frame cannot be resumed there: {error}",
+        )
         reason.position = traced.broken.position if traced.broken else None
         _report(observer, _record(info, traced, reason, started, skipped=str(error)))
         return SkipAlways()
@@ -160,7 +168,14 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.graph, tracer.tensor_inputs)
     guards = (state, *tracer.guards.specs, *shape_guards(tracer.graph), *_alias_guards(tracer))
-    result = FrameResult(graph, tuple(tracer.graph.inputs) if graph is not None else (), tuple(outputs), effects, exit, tuple(tracer.graph.input_values))
+    result = FrameResult(
+        graph,
+        tuple(tracer.graph.inputs) if graph is not None else (),
+        tuple(outputs),
+        effects,
+        exit,
+        tuple(tracer.graph.input_values),
+    )
     return Traced(tracer, result, guards, broken)
 
 
@@ -197,7 +212,13 @@ def _refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
     at = broken.position
     position = None
     if at is not None:
-        position = UserPosition(at.file, at.line, at.function, at.column if at.column >= 0 else None, at.end_column if at.end_column >= 0 and at.end_line == at.line else None)
+        position = UserPosition(
+            at.file,
+            at.line,
+            at.function,
+            at.column if at.column >= 0 else None,
+            at.end_column if at.end_column >= 0 and at.end_line == at.line else None,
+        )
     raise GraphBreakError(
         f"the frame cannot be captured as one graph [{broken.code}]: {reason.explanation}: {broken.message}",
         hint=broken.hint or reason.hint,
@@ -240,9 +261,15 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
         raise
     except Exception as error:
         name = getattr(backend, "__name__", None) or type(backend).__name__
-        raise BackendError(f"backend {name!r} raised {type(error).__name__}: {error}", hint="backend='eager' shows whether the graph itself is right") from error
+        raise BackendError(
+            f"backend {name!r} raised {type(error).__name__}: {error}",
+            hint="backend='eager' shows whether the graph itself is right",
+        ) from error
     if not callable(compiled):
-        raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called", hint="a backend returns a callable that takes the graph's inputs")
+        raise BackendError(
+            f"the backend returned {type(compiled).__name__}, which cannot be called",
+            hint="a backend returns a callable that takes the graph's inputs",
+        )
     return hook.call_disabled(compiled, recursive=True)
 
 
@@ -271,14 +298,34 @@ def _direct_outputs(result: FrameResult) -> tuple[Any] | None:
 
 
 def _record(
-    info: FrameInfo, traced: Traced | None, broken: GraphBreak | None, started: float, *, backend_seconds: float = 0.0, skipped: str = ""
+    info: FrameInfo,
+    traced: Traced | None,
+    broken: GraphBreak | None,
+    started: float,
+    *,
+    backend_seconds: float = 0.0,
+    skipped: str = "",
 ) -> CompileRecord:
     breaks: tuple[BreakRecord, ...] = ()
     if broken is not None:
         reason = describe(broken.code)
         at = broken.position
-        file, line, function = (at.file, at.line, at.function) if at is not None else (info.code.co_filename, info.code.co_firstlineno, info.code.co_qualname)
-        breaks = (BreakRecord(broken.code, f"{reason.explanation}: {broken.message}", broken.hint or reason.hint, file, line, function, broken.stack),)
+        file, line, function = (
+            (at.file, at.line, at.function)
+            if at is not None
+            else (info.code.co_filename, info.code.co_firstlineno, info.code.co_qualname)
+        )
+        breaks = (
+            BreakRecord(
+                broken.code,
+                f"{reason.explanation}: {broken.message}",
+                broken.hint or reason.hint,
+                file,
+                line,
+                function,
+                broken.stack,
+            ),
+        )
         log.logger.debug(log.GRAPH_BREAK, code=broken.code, reason=broken.message, file=file, line=line)
     return CompileRecord(
         info.code,
@@ -336,11 +383,15 @@ class _Callback:
             return SkipAlways()
         dynamics = self.dynamics.setdefault(info.code, Dynamics())
         try:
-            return capture_frame(info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer)
+            return capture_frame(
+                info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer
+            )
         except FlambeauCaptureError:
             raise
         except Exception as error:
             if not self.config.suppress_errors:
-                raise InternalError(f"capturing {info.code.co_qualname} failed: {type(error).__name__}: {error}") from error
+                raise InternalError(
+                    f"capturing {info.code.co_qualname} failed: {type(error).__name__}: {error}"
+                ) from error
             log.logger.warning(log.FALLBACK, function=info.code.co_qualname, error=f"{type(error).__name__}: {error}")
             return SkipAlways()

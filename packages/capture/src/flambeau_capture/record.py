@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 if TYPE_CHECKING:
-
     from types import CodeType
 
     from .guards.spec import GuardSpec
@@ -43,5 +42,3 @@ class CompileRecord:
     backend_seconds: float
     skipped: str = ""
     new_code: CodeType | None = None
-
-

@@ -118,7 +118,7 @@ def exceptions(x):
     except KeyError as error:
         key = error.args[0]
     try:
-        [][1]
+        list(range(1))[1]
     except IndexError:
         x = x * 2
     return x, message, key
@@ -172,7 +172,15 @@ class Pair:
 def objects(x):
     pair = Pair(x) + Pair(x * 2, right=1.0)
     pair.left = pair.left - 1
-    return pair.doubled, pair.total, len(pair), pair[1], getattr(pair, "none", None), isinstance(pair, Pair), hasattr(pair, "left")
+    return (
+        pair.doubled,
+        pair.total,
+        len(pair),
+        pair[1],
+        getattr(pair, "none", None),
+        isinstance(pair, Pair),
+        hasattr(pair, "left"),
+    )
 
 
 class Base:
@@ -214,20 +222,37 @@ def inheritance(x):
 @program
 def strings(x):
     name = "value"
-    return f"{name}:{x.dim():03d} {x.shape[0]!r}", "-".join(str(i) for i in range(3)), "%s %d" % (name, 3), name.upper()
+    return (
+        f"{name}:{x.dim():03d} {x.shape[0]!r}",
+        "-".join(str(i) for i in range(3)),
+        "%s %d".__mod__((name, 3)),
+        name.upper(),
+    )
 
 
 @program
 def builtins_used(x):
     values = [3, 1, 2]
-    return sorted(values, reverse=True), max(values), min(4, 5), any(v > 2 for v in values), all([]), abs(-3), math.sqrt(16), list(map(lambda v: v * x, values)), list(filter(None, [0, 1])), divmod(7, 2), round(2.5)
+    return (
+        sorted(values, reverse=True),
+        max(values),
+        min(4, 5),
+        any(v > 2 for v in values),
+        all([]),
+        abs(-3),
+        math.sqrt(16),
+        list(map(lambda v: v * x, values)),
+        list(filter(None, [0, 1])),
+        divmod(7, 2),
+        round(2.5),
+    )
 
 
 @program
 def unpacking(x):
     first, *middle, last = [x, x + 1, x + 2, x + 3]
     a, (b, c) = 1, (2, 3)
-    return first, middle, last, [*middle, a], {**{"k": b}, "c": c}, (lambda *p, **k: (p, k))(*middle, q=a)
+    return first, middle, last, [*middle, a], {"k": b, "c": c}, (lambda *p, **k: (p, k))(*middle, q=a)
 
 
 @program
@@ -243,7 +268,17 @@ def inplace(x):
 
 @program
 def functional(x):
-    return F.softmax(x, dim=-1), F.layer_norm(x, (x.shape[-1],)), F.gelu(x), torch.cat([x, x], 0), torch.einsum("ij,kj->ik", x, x), torch.where(x > 0, x, 0.0), x.split(1, 0), x.max(dim=1), torch.arange(4) + torch.zeros(4)
+    return (
+        F.softmax(x, dim=-1),
+        F.layer_norm(x, (x.shape[-1],)),
+        F.gelu(x),
+        torch.cat([x, x], 0),
+        torch.einsum("ij,kj->ik", x, x),
+        torch.where(x > 0, x, 0.0),
+        x.split(1, 0),
+        x.max(dim=1),
+        torch.arange(4) + torch.zeros(4),
+    )
 
 
 @program
@@ -257,7 +292,15 @@ def matching(x):
 
 @program
 def dtypes(x):
-    return x.to(torch.float64), x.double().dtype, x.type_as(x), x.device.type, torch.finfo(x.dtype).max, x.is_floating_point(), x.new_zeros(2)
+    return (
+        x.to(torch.float64),
+        x.double().dtype,
+        x.type_as(x),
+        x.device.type,
+        torch.finfo(x.dtype).max,
+        x.is_floating_point(),
+        x.new_zeros(2),
+    )
 
 
 # Programs that break the graph.

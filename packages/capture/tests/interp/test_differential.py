@@ -10,8 +10,17 @@ import flambeau_capture
 
 from . import programs
 
-
-BREAKING = {"prints", "branches", "items", "break_in_with", "break_in_try", "break_in_callee", "dynamic_shape", "raises", "raises_from_operator"}
+BREAKING = {
+    "prints",
+    "branches",
+    "items",
+    "break_in_with",
+    "break_in_try",
+    "break_in_callee",
+    "dynamic_shape",
+    "raises",
+    "raises_from_operator",
+}
 
 
 def eager(graph, inputs):
@@ -51,7 +60,9 @@ def test_program_equals_plain_python(program, dynamic, capsys):
         assert_same(expected, found)
 
 
-@pytest.mark.parametrize("program", [p for p in programs.PROGRAMS if p.__name__ not in BREAKING], ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "program", [p for p in programs.PROGRAMS if p.__name__ not in BREAKING], ids=lambda p: p.__name__
+)
 def test_program_is_one_graph(program):
     """Programs without data-dependent Python are captured whole."""
     x = torch.linspace(-2, 3, 12).reshape(3, 4)

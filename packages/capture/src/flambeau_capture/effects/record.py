@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..graph.captured import CallFunction, DeleteAttribute, DeleteGlobal, Effect, ReplaceItems, SetAttribute, SetCell, SetGlobal
+from ..graph.captured import (
+    CallFunction,
+    DeleteAttribute,
+    DeleteGlobal,
+    Effect,
+    ReplaceItems,
+    SetAttribute,
+    SetCell,
+    SetGlobal,
+)
 from ..sources.source import Pinned
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue
@@ -46,7 +55,7 @@ class Heap:
         """`namespace[name] = value` (None: deleted)."""
         self.globals[(id(namespace), name)] = (namespace, value)
 
-    def stored_global(self, namespace: dict[str, Any], name: str) -> Value | None | object:
+    def stored_global(self, namespace: dict[str, Any], name: str) -> Value | object | None:
         """What the trace stored under a global name; `MISSING` when nothing."""
         found = self.globals.get((id(namespace), name))
         return MISSING if found is None else found[1]

@@ -78,7 +78,11 @@ class GraphBuilder:
         """A new placeholder, after those there are; `real` is what it stands for in this call."""
         hint = f"{hint}_{len(self.inputs)}" if hint in self._names else hint
         self._names.add(hint)
-        with self.graph.inserting_after(self._last_input) if self._last_input else self.graph.inserting_before(self._first()):
+        with (
+            self.graph.inserting_after(self._last_input)
+            if self._last_input
+            else self.graph.inserting_before(self._first())
+        ):
             node = self.graph.placeholder(hint)
         self._last_input = node
         node.meta["val"] = value
@@ -94,13 +98,22 @@ class GraphBuilder:
     def _first(self) -> torch.fx.Node:
         return next(iter(self.graph.nodes), self.graph._root)
 
-    def fake_of(self, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int] = frozenset()) -> FakeTensor:
+    def fake_of(
+        self, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int] = frozenset()
+    ) -> FakeTensor:
         """A fake with the metadata of `tensor`; the dimensions in `dynamic_dims` get symbols."""
         return shapes.fake_of(self, tensor, source, dynamic_dims, unbacked)
 
     # operations
 
-    def call(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], fakes: tuple[Sequence[Any], dict[str, Any]]) -> tuple[torch.fx.Node, Any]:
+    def call(
+        self,
+        kind: str,
+        target: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        fakes: tuple[Sequence[Any], dict[str, Any]],
+    ) -> tuple[torch.fx.Node, Any]:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
         result = self.run(kind, target, *fakes)
         node = self.graph.create_node(kind, target, tuple(args), kwargs)
@@ -114,9 +127,13 @@ class GraphBuilder:
         try:
             with self.fake_mode, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
+                result = (
+                    getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
+                )
         except DataDependentOutputException as error:
-            raise GraphBreak("data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}") from error
+            raise GraphBreak(
+                "data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}"
+            ) from error
         except DynamicOutputShapeException as error:
             raise GraphBreak("dynamic-output-shape", f"the result shape of {_name(target)} depends on data") from error
         except UnsupportedOperatorException as error:
@@ -125,8 +142,12 @@ class GraphBuilder:
             raise
         except Exception as error:
             if _is_data_dependent(error):
-                raise GraphBreak("data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}") from error
-            raise GraphBreak("operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}") from error
+                raise GraphBreak(
+                    "data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}"
+                ) from error
+            raise GraphBreak(
+                "operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}"
+            ) from error
         finally:
             self.note_guards()
         return result
@@ -173,7 +194,13 @@ class GraphBuilder:
     def specialise(self, symbol: Any) -> Any:
         """The number a symbol stands for in this call; becomes a guard."""
         try:
-            return int(symbol) if isinstance(symbol, torch.SymInt) else float(symbol) if isinstance(symbol, torch.SymFloat) else bool(symbol)
+            return (
+                int(symbol)
+                if isinstance(symbol, torch.SymInt)
+                else float(symbol)
+                if isinstance(symbol, torch.SymFloat)
+                else bool(symbol)
+            )
         except Exception as error:
             if not _is_data_dependent(error):
                 raise
@@ -195,7 +222,7 @@ class GraphBuilder:
         for name, tensor in self.constants.items():
             root.register_buffer(name, tensor) if isinstance(tensor, torch.Tensor) else setattr(root, name, tensor)
         used = [i for i, n in enumerate(self.input_nodes) if n.users]
-        for i, n in enumerate(self.input_nodes):
+        for n in self.input_nodes:
             if not n.users:
                 self.graph.erase_node(n)
         self.inputs = [self.inputs[i] for i in used]

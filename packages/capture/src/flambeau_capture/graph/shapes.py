@@ -45,7 +45,9 @@ def _mark(t: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None, mark: 
         getattr(t, MARKS)[d % t.dim()] = mark
 
 
-def mark_dynamic(t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None) -> None:
+def mark_dynamic(
+    t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None
+) -> None:
     """Make dimension(s) `dim` of `t` symbolic from the first compile; specialising one later is an error."""
     _mark(t, dim, Mark("dynamic", min, max))
 
@@ -60,7 +62,9 @@ def mark_static(t: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None =
     _mark(t, dim, Mark("static"))
 
 
-def mark_unbacked(t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None) -> None:
+def mark_unbacked(
+    t: torch.Tensor, dim: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None
+) -> None:
     """Make dimension(s) `dim` of `t` symbolic with no example value: nothing can be specialised, 0 and 1 included."""
     _mark(t, dim, Mark("unbacked", min, max))
 
@@ -107,7 +111,9 @@ def symbol_source(source: Source) -> torch._guards.Source:
     return _SymbolSource(_CallableName(source.name))
 
 
-def dynamic_dims_for(tensor: torch.Tensor, dynamic: bool | None, changed: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+def dynamic_dims_for(
+    tensor: torch.Tensor, dynamic: bool | None, changed: frozenset[int]
+) -> tuple[frozenset[int], frozenset[int]]:
     """Which dimensions of a new input are symbolic, and which of these have no example value."""
     marks = marks_of(tensor)
     symbolic: set[int] = set()
@@ -118,9 +124,7 @@ def dynamic_dims_for(tensor: torch.Tensor, dynamic: bool | None, changed: frozen
             unbacked.add(dim)
         elif mark is not None and mark.kind == "static":
             continue
-        elif mark is not None and size > 1:
-            symbolic.add(dim)
-        elif size > 1 and dynamic is not False and (dynamic or dim in changed):
+        elif (mark is not None and size > 1) or (size > 1 and dynamic is not False and (dynamic or dim in changed)):
             symbolic.add(dim)
     return frozenset(symbolic), frozenset(unbacked)
 
@@ -150,7 +154,9 @@ def _new_symbol(builder: GraphBuilder, env: Any, value: Any, source: Source, *, 
     return symbol, torch_source
 
 
-def fake_of(builder: GraphBuilder, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int]) -> FakeTensor:
+def fake_of(
+    builder: GraphBuilder, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int]
+) -> FakeTensor:
     """A fake tensor like `tensor`, whose dimensions in `dynamic_dims` (or `unbacked`) are fresh symbols."""
     sizes: list[Any] = list(tensor.shape)
     strides: list[Any] = list(tensor.stride())

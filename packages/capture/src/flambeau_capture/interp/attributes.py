@@ -26,7 +26,12 @@ from .signals import GraphBreak, TracedRaise
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_NATIVE_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType, types.ClassMethodDescriptorType)
+_NATIVE_METHODS = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType,
+)
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
@@ -70,13 +75,18 @@ class Attributes(Operations):
         """An attribute of a real function, method or other object, read for real."""
         if isinstance(obj, types.FunctionType) and name == "__closure__" and obj.__closure__ is not None:
             base = value.source or Pinned(obj)
-            return self.sequence([self.cell_of(c, Item(Attribute(base, "__closure__"), i)) for i, c in enumerate(obj.__closure__)], tuple)
+            return self.sequence(
+                [self.cell_of(c, Item(Attribute(base, "__closure__"), i)) for i, c in enumerate(obj.__closure__)], tuple
+            )
         try:
             found = getattr(obj, name)
         except AttributeError as error:
             raise self.raised(error) from None
         base = value.source or Pinned(obj)
-        if isinstance(found, (types.MethodWrapperType, types.BuiltinMethodType)) and getattr(found, "__self__", None) is obj:
+        if (
+            isinstance(found, (types.MethodWrapperType, types.BuiltinMethodType))
+            and getattr(found, "__self__", None) is obj
+        ):
             return BoundBuiltin(value, name)
         if name in ("__code__", "__globals__", "__name__", "__qualname__", "__module__", "__doc__", "__wrapped__"):
             return self.wrap_pinned(found)
@@ -223,7 +233,10 @@ class Attributes(Operations):
             if isinstance(instance, dict):
                 source = value.source
                 if name in instance:
-                    return self.wrap(instance[name], Item(InstanceDict(source), name) if source is not None else Pinned(instance[name]))
+                    return self.wrap(
+                        instance[name],
+                        Item(InstanceDict(source), name) if source is not None else Pinned(instance[name]),
+                    )
                 if isinstance(obj, torch.nn.Module):
                     return self._module_attribute(value, name, found)
                 if source is not None:
@@ -235,7 +248,12 @@ class Attributes(Operations):
         getattr_hook, _ = mro_lookup(cls, "__getattr__")
         if isinstance(getattr_hook, types.FunctionType):
             return self.call(self.wrap_pinned(getattr_hook), [value, ConstantValue(name)], {})
-        if obj is not MISSING and found is MISSING and hasattr(obj, name) and not isinstance(getattr(obj, "__dict__", None), dict):
+        if (
+            obj is not MISSING
+            and found is MISSING
+            and hasattr(obj, name)
+            and not isinstance(getattr(obj, "__dict__", None), dict)
+        ):
             return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
         raise self.raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
 
@@ -256,7 +274,7 @@ class Attributes(Operations):
             entries = self._module_table(value, table)
             if entries is not None and name in entries:
                 return self.realise(entries[name])
-        obj, source = value.object, value.source
+        source = value.source
         if source is not None and found is not MISSING:
             self.guards.absent(InstanceDict(source), name)
         if found is not MISSING:
@@ -295,7 +313,7 @@ class Attributes(Operations):
         found, where = mro_lookup(value.cls, name)
         if found is MISSING or where in (object, dict, list, tuple, set):
             return None
-        if isinstance(found, (types.FunctionType, classmethod, staticmethod, functools.partial)) or isinstance(found, types.MethodType):
+        if isinstance(found, (types.FunctionType, types.MethodType, classmethod, staticmethod, functools.partial)):
             return self.bind_class_attribute(value, value.cls, name, found)
         if value.storage is None and callable(found) and not isinstance(found, _NATIVE_METHODS):
             return self.wrap(found, Attribute(Pinned(value.cls), name))
@@ -319,7 +337,12 @@ class Attributes(Operations):
                 raise self.raised(AttributeError(f"property '{name}' of '{value.cls.__name__}' object has no setter"))
             self.call(self.wrap_pinned(found.fset), [value, new], {})
             return
-        if found is not MISSING and hasattr(type(found), "__set__") and not inspect.ismemberdescriptor(found) and name != "__class__":
+        if (
+            found is not MISSING
+            and hasattr(type(found), "__set__")
+            and not inspect.ismemberdescriptor(found)
+            and name != "__class__"
+        ):
             setter = type(found).__set__
             if isinstance(setter, types.FunctionType):
                 self.call(self.wrap_pinned(setter), [self.wrap_pinned(found), value, new], {})
@@ -333,7 +356,10 @@ class Attributes(Operations):
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
-        if isinstance(value.cls.__delattr__, types.FunctionType) and value.cls.__delattr__ is not torch.nn.Module.__delattr__:
+        if (
+            isinstance(value.cls.__delattr__, types.FunctionType)
+            and value.cls.__delattr__ is not torch.nn.Module.__delattr__
+        ):
             self.call(self.wrap_pinned(value.cls.__delattr__), [value, ConstantValue(name)], {})
             return
         try:
@@ -352,6 +378,8 @@ class Attributes(Operations):
 
 def is_plain_builtin(obj: Any, name: str) -> bool:
     """Whether a builtins entry is the original."""
-    return isinstance(obj, (type, types.BuiltinFunctionType)) and getattr(obj, "__name__", None) == name and obj.__module__ in ("builtins", "io")
-
-
+    return (
+        isinstance(obj, (type, types.BuiltinFunctionType))
+        and getattr(obj, "__name__", None) == name
+        and obj.__module__ in ("builtins", "io")
+    )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.captured import CallFunction
 from ..lookaside import registry
 from ..sources.source import Attribute, Item, Pinned
-from ..graph.captured import CallFunction
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
@@ -29,8 +29,8 @@ from ..values.tensor import TensorValue
 from .attributes import Attributes, mro_lookup
 from .frame import Frame
 from .operations import COMPARE
-from .trust import is_trusted_module_name
 from .signals import GraphBreak
+from .trust import is_trusted_module_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,9 @@ class Calls(Attributes):
 
     # Python functions
 
-    def call_function(self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    def call_function(
+        self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> Value:
         """Call a Python function that existed before the frame."""
         replaced = registry.find(function)
         if replaced is not None:
@@ -67,24 +69,39 @@ class Calls(Attributes):
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")
         return self.inline_function(value, function, args, kwargs)
 
-    def inline_function(self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    def inline_function(
+        self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> Value:
         """Trace into the body of a function."""
         base = value.source or Pinned(function)
         stable = Pinned(function) if self.guards.is_trusted(base) or "<locals>" not in function.__qualname__ else base
-        defaults = [self.wrap(d, Item(Attribute(stable, "__defaults__"), i)) for i, d in enumerate(function.__defaults__ or ())]
-        kwdefaults = {k: self.wrap(d, Item(Attribute(stable, "__kwdefaults__"), k)) for k, d in (function.__kwdefaults__ or {}).items()}
-        cells = [self.cell_of(c, Item(Attribute(stable, "__closure__"), i)) for i, c in enumerate(function.__closure__ or ())]
+        defaults = [
+            self.wrap(d, Item(Attribute(stable, "__defaults__"), i)) for i, d in enumerate(function.__defaults__ or ())
+        ]
+        kwdefaults = {
+            k: self.wrap(d, Item(Attribute(stable, "__kwdefaults__"), k))
+            for k, d in (function.__kwdefaults__ or {}).items()
+        }
+        cells = [
+            self.cell_of(c, Item(Attribute(stable, "__closure__"), i)) for i, c in enumerate(function.__closure__ or ())
+        ]
         bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__name__)  # type: ignore[arg-type]
         return self.run_inlined(function.__code__, function.__globals__, bound, cells)
 
     def inline_closure(self, value: ClosureValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Trace into a function made while tracing."""
         defaults = list(self.iterate_all(value.defaults)) if value.defaults is not None else []
-        kwdefaults = {self.to_python(k): v for k, v in self.mapping_items(value.kwdefaults)} if value.kwdefaults is not None else {}
+        kwdefaults = (
+            {self.to_python(k): v for k, v in self.mapping_items(value.kwdefaults)}
+            if value.kwdefaults is not None
+            else {}
+        )
         bound = bind_arguments(self, value.code, defaults, kwdefaults, args, kwargs, value.name)  # type: ignore[arg-type]
         return self.run_inlined(value.code, value.globals, bound, value.closure)
 
-    def run_inlined(self, code: types.CodeType, namespace: dict[str, Any], bound: dict[str, Value], closure: Sequence[CellValue]) -> Value:
+    def run_inlined(
+        self, code: types.CodeType, namespace: dict[str, Any], bound: dict[str, Value], closure: Sequence[CellValue]
+    ) -> Value:
         """A child frame, run to its end (a generator is left suspended at its start)."""
         if code.co_flags & _COROUTINES:
             raise GraphBreak("generator-function", f"calling the coroutine {code.co_qualname}")
@@ -135,11 +152,21 @@ class Calls(Attributes):
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             return self.call_bound(self.wrap_pinned(owner), function.__name__, args, kwargs)
-        if decision is registry.Decision.FOLD or is_trusted_module_name(getattr(function, "__module__", None) or getattr(owner, "__module__", None)):
+        if decision is registry.Decision.FOLD or is_trusted_module_name(
+            getattr(function, "__module__", None) or getattr(owner, "__module__", None)
+        ):
             if registry.is_impure(function):
                 raise GraphBreak("unsupported-call", f"calling {value.describe()}")
-            if self.has_tensor(args, kwargs) and any(isinstance(a, SymbolicValue) for a in args) and not any(isinstance(a, TensorValue) for a in args):
-                return self.fold(function, [self.from_python(self.concrete(a)) if isinstance(a, SymbolicValue) else a for a in args], kwargs)
+            if (
+                self.has_tensor(args, kwargs)
+                and any(isinstance(a, SymbolicValue) for a in args)
+                and not any(isinstance(a, TensorValue) for a in args)
+            ):
+                return self.fold(
+                    function,
+                    [self.from_python(self.concrete(a)) if isinstance(a, SymbolicValue) else a for a in args],
+                    kwargs,
+                )
             return self.fold(function, args, kwargs)
         raise GraphBreak("unsupported-call", f"calling {value.describe()}")
 
@@ -191,7 +218,9 @@ class Calls(Attributes):
             symbol = _OPERATOR_METHODS[name]
             if isinstance(owner, ObjectValue) and owner.storage is None:
                 if name in ("__eq__", "__ne__"):
-                    return ConstantValue(True if self.identical(owner, args[0]) == (name == "__eq__") else NotImplemented)
+                    return ConstantValue(
+                        True if self.identical(owner, args[0]) == (name == "__eq__") else NotImplemented
+                    )
                 return ConstantValue(NotImplemented)
             target = owner.storage if isinstance(owner, ObjectValue) and owner.storage is not None else owner
             return self.compare(symbol, target, args[0]) if symbol in COMPARE else self.binary(symbol, target, args[0])
@@ -274,17 +303,31 @@ class Calls(Attributes):
         if issubclass(cls, enum.Enum):
             return self.fold(cls, args, kwargs)
         meta_call, owner = mro_lookup(type(cls), "__call__")
-        if isinstance(meta_call, types.FunctionType) and owner is not type and cls.__module__.partition(".")[0] != "torch":
+        if (
+            isinstance(meta_call, types.FunctionType)
+            and owner is not type
+            and cls.__module__.partition(".")[0] != "torch"
+        ):
             return self.call(self.wrap_pinned(meta_call), [value, *args], kwargs)
-        if issubclass(cls, torch.Tensor) or (isinstance(meta_call, types.FunctionType) and owner is not type and not issubclass(cls, torch.nn.Module)):
+        if issubclass(cls, torch.Tensor) or (
+            isinstance(meta_call, types.FunctionType) and owner is not type and not issubclass(cls, torch.nn.Module)
+        ):
             raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
-        if issubclass(cls, tuple) and hasattr(cls, "_fields") and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType):
+        if (
+            issubclass(cls, tuple)
+            and hasattr(cls, "_fields")
+            and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType)
+        ):
             return self._construct_named(cls, args, kwargs)
         new, where = mro_lookup(cls, "__new__")
         new = getattr(new, "__func__", new)
         if isinstance(new, types.FunctionType) and where.__module__ not in ("typing", "abc"):
             made = self.call(self.wrap_pinned(new), [value, *args], kwargs)
-        elif registry.torch_decision(cls) is registry.Decision.FOLD or (is_trusted_module_name(cls.__module__) and not _has_python_init(cls) and not issubclass(cls, (BaseException, dict, list, set, tuple))):
+        elif registry.torch_decision(cls) is registry.Decision.FOLD or (
+            is_trusted_module_name(cls.__module__)
+            and not _has_python_init(cls)
+            and not issubclass(cls, (BaseException, dict, list, set, tuple))
+        ):
             if cls is object:
                 return ObjectValue(object)
             return self.fold(cls, args, kwargs)
@@ -295,7 +338,11 @@ class Calls(Attributes):
         init, init_owner = mro_lookup(made.python_type(), "__init__")
         if isinstance(init, types.FunctionType):
             self.call(self.wrap_pinned(init), [made, *args], kwargs)
-        elif isinstance(made, ObjectValue) and not isinstance(made, ExceptionValue) and isinstance(made.storage, (ListValue, DictValue, SetValue)):
+        elif (
+            isinstance(made, ObjectValue)
+            and not isinstance(made, ExceptionValue)
+            and isinstance(made.storage, (ListValue, DictValue, SetValue))
+        ):
             self._fill_storage(made.storage, args, kwargs)
         elif (args or kwargs) and init_owner is object and where is object:
             raise self.raised(TypeError(f"{cls.__name__}() takes no arguments"))
@@ -325,12 +372,20 @@ class Calls(Attributes):
             return ObjectValue(cls, storage=SetValue({}))
         if issubclass(cls, tuple):
             items = list(self.iterate_all(args[0])) if args else []
-            return TupleValue(items, cls) if hasattr(cls, "_fields") else ObjectValue(cls, storage=TupleValue(items, tuple))
-        for base in (int, float, str, bytes):
-            if issubclass(cls, base):
-                return ObjectValue(cls, storage=self.fold(base, args, {}))
+            return (
+                TupleValue(items, cls)
+                if hasattr(cls, "_fields")
+                else ObjectValue(cls, storage=TupleValue(items, tuple))
+            )
+        for scalar in (int, float, str, bytes):
+            if issubclass(cls, scalar):
+                return ObjectValue(cls, storage=self.fold(scalar, args, {}))
         native, where = mro_lookup(cls, "__new__")
-        if where is not object and not isinstance(getattr(native, "__func__", native), types.FunctionType) and where.__module__ not in ("typing", "_abc"):
+        if (
+            where is not object
+            and not isinstance(getattr(native, "__func__", native), types.FunctionType)
+            and where.__module__ not in ("typing", "_abc")
+        ):
             raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
         return ObjectValue(cls)
 
@@ -359,9 +414,6 @@ class Calls(Attributes):
         return None
 
 
-
 def _has_python_init(cls: type) -> bool:
     init, _ = mro_lookup(cls, "__init__")
     return isinstance(init, types.FunctionType)
-
-

@@ -25,9 +25,32 @@ if TYPE_CHECKING:
 class Frame:
     """State of one frame; `index` is the instruction being executed."""
 
-    __slots__ = ("builtins", "caller", "cells", "code", "current_exceptions", "globals", "index", "instructions", "locals", "next_index", "returned", "stack", "tracer", "yielded")
+    __slots__ = (
+        "builtins",
+        "caller",
+        "cells",
+        "code",
+        "current_exceptions",
+        "globals",
+        "index",
+        "instructions",
+        "locals",
+        "next_index",
+        "returned",
+        "stack",
+        "tracer",
+        "yielded",
+    )
 
-    def __init__(self, tracer: Tracer, code: CodeType, globals: dict[str, Any], locals: dict[str, Value], cells: dict[str, CellValue], caller: Frame | None) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        code: CodeType,
+        globals: dict[str, Any],
+        locals: dict[str, Value],
+        cells: dict[str, CellValue],
+        caller: Frame | None,
+    ) -> None:
         self.tracer = tracer
         self.code = code
         self.globals = globals

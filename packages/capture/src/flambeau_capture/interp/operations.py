@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..values.base import MISSING, Value
-from ..values.builtins import BoundBuiltin
 from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
 from ..values.iterators import ComputedIterator
@@ -91,7 +90,13 @@ class Operations(TensorOperations):
 
     def make_slice(self, parts: Sequence[Value]) -> Value:
         """`slice(...)`."""
-        full = tuple(parts) if len(parts) == 3 else (*parts, ConstantValue(None)) if len(parts) == 2 else (ConstantValue(None), *parts, ConstantValue(None))
+        full = (
+            tuple(parts)
+            if len(parts) == 3
+            else (*parts, ConstantValue(None))
+            if len(parts) == 2
+            else (ConstantValue(None), *parts, ConstantValue(None))
+        )
         if all(part.is_constant() for part in full):
             return ConstantValue(slice(*(part.constant() for part in full)))
         return SliceValue(full)  # type: ignore[arg-type]
@@ -116,8 +121,6 @@ class Operations(TensorOperations):
         a, b = left.real(), right.real()
         if a is not MISSING and b is not MISSING:
             return a is b
-        if isinstance(left, BoundBuiltin) or isinstance(left, MethodValue):
-            return False
         return False
 
     def same_or_equal(self, left: Value, right: Value) -> bool:
@@ -151,7 +154,9 @@ class Operations(TensorOperations):
                 function = BINARY[plain]
             return self.record("call_function", function, [left, right], {})
         left, right = self._storage(left), self._storage(right)
-        if isinstance(left, (ListValue, TupleValue, SetValue, DictValue, DictView)) or (isinstance(right, (SequenceValue,)) and plain == "*"):
+        if isinstance(left, (ListValue, TupleValue, SetValue, DictValue, DictView)) or (
+            isinstance(right, (SequenceValue,)) and plain == "*"
+        ):
             return self._container_binary(plain, left, right, inplace=inplace)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             if plain == "%" and left.is_constant() and isinstance(left.constant(), str):
@@ -160,7 +165,9 @@ class Operations(TensorOperations):
         if plain == "%" and left.is_constant() and isinstance(left.constant(), str) and not self.is_foldable(right):
             raise GraphBreak("unsupported-operation", "a string is formatted with values that are not constants")
         if isinstance(right, TupleValue) and left.is_constant() and isinstance(left.constant(), tuple):
-            return self._container_binary(plain, self.sequence([self.from_python(i) for i in left.constant()], tuple), right, inplace=inplace)
+            return self._container_binary(
+                plain, self.sequence([self.from_python(i) for i in left.constant()], tuple), right, inplace=inplace
+            )
         return self.fold(BINARY[plain], [left, right], {})
 
     def _storage(self, value: Value) -> Value:
@@ -187,7 +194,12 @@ class Operations(TensorOperations):
             tries.append((left, f"__i{name}__", right))
         reflected = f"__{_REFLECTED[symbol]}__" if symbol in _REFLECTED else f"__r{name}__"
         pair = [(left, f"__{name}__", right), (right, reflected, left)]
-        if isinstance(left, ObjectValue) and isinstance(right, ObjectValue) and left.cls is not right.cls and issubclass(right.cls, left.cls):
+        if (
+            isinstance(left, ObjectValue)
+            and isinstance(right, ObjectValue)
+            and left.cls is not right.cls
+            and issubclass(right.cls, left.cls)
+        ):
             pair.reverse()
         for owner, method, other in tries + pair:
             if not isinstance(owner, ObjectValue):
@@ -244,13 +256,19 @@ class Operations(TensorOperations):
                 return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             other = right if isinstance(left, TensorValue) else left
-            if symbol in ("==", "!=") and not isinstance(other, _SYMBOLIC) and not (other.is_constant() and isinstance(other.constant(), (int, float, complex))):
+            if (
+                symbol in ("==", "!=")
+                and not isinstance(other, _SYMBOLIC)
+                and not (other.is_constant() and isinstance(other.constant(), (int, float, complex)))
+            ):
                 return ConstantValue(symbol == "!=")
             return self.record("call_function", COMPARE[symbol], [left, right], {})
         left, right = self._storage(left), self._storage(right)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             other = right if isinstance(left, SymbolicValue) else left
-            if not isinstance(other, SymbolicValue) and not (other.is_constant() and isinstance(other.constant(), (int, float, bool))):
+            if not isinstance(other, SymbolicValue) and not (
+                other.is_constant() and isinstance(other.constant(), (int, float, bool))
+            ):
                 if symbol in ("==", "!="):
                     return ConstantValue(symbol == "!=")
                 raise self.raised(TypeError(f"'{symbol}' not supported between instances"))
@@ -261,7 +279,11 @@ class Operations(TensorOperations):
 
     def _compare_containers(self, symbol: str, left: Value, right: Value) -> Value:
         a, b = (self._as_sequence(left), self._as_sequence(right))
-        if a is not None and b is not None and issubclass(left.python_type(), tuple) == issubclass(right.python_type(), tuple):
+        if (
+            a is not None
+            and b is not None
+            and issubclass(left.python_type(), tuple) == issubclass(right.python_type(), tuple)
+        ):
             for x, y in zip(a, b, strict=False):
                 if not self.same_or_equal(x, y):
                     return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, x, y)
@@ -270,11 +292,15 @@ class Operations(TensorOperations):
             if isinstance(left, DictValue) and isinstance(right, DictValue):
                 left.guard_all(self)  # type: ignore[arg-type]
                 right.guard_all(self)  # type: ignore[arg-type]
-                equal = left.items.keys() == right.items.keys() and all(self.same_or_equal(left.items[k][1], right.items[k][1]) for k in left.items)
+                equal = left.items.keys() == right.items.keys() and all(
+                    self.same_or_equal(left.items[k][1], right.items[k][1]) for k in left.items
+                )
             elif isinstance(left, SetValue) and isinstance(right, SetValue):
                 equal = left.items.keys() == right.items.keys()
             elif isinstance(left, MethodValue) and isinstance(right, MethodValue):
-                equal = self.identical(left.function, right.function) and self.identical(self.realise(left.owner), self.realise(right.owner))
+                equal = self.identical(left.function, right.function) and self.identical(
+                    self.realise(left.owner), self.realise(right.owner)
+                )
             else:
                 equal = self.identical(left, right)
             return ConstantValue(equal == (symbol == "=="))
@@ -339,7 +365,11 @@ class Operations(TensorOperations):
     def mapping_items(self, mapping: Value) -> list[tuple[Value, Value]]:
         """Keys and values of a mapping or of an iterable of pairs."""
         mapping = self.realise(mapping)
-        if isinstance(mapping, ObjectValue) and isinstance(mapping.storage, DictValue) and mapping.special(self, "keys") is None:  # type: ignore[arg-type]
+        if (
+            isinstance(mapping, ObjectValue)
+            and isinstance(mapping.storage, DictValue)
+            and mapping.special(self, "keys") is None  # type: ignore[arg-type]
+        ):
             mapping = mapping.storage
         if isinstance(mapping, DictValue):
             return list(zip(mapping.keys(self), mapping.values(self), strict=True))  # type: ignore[arg-type]
@@ -370,7 +400,7 @@ class Operations(TensorOperations):
 
     def to_text(self, value: Value, how: str) -> Value:
         """`str`, `repr` or `ascii` of a value."""
-        function = {"str": str, "repr": repr, "ascii": ascii}[how]
+        function: Callable[..., Any] = {"str": str, "repr": repr, "ascii": ascii}[how]
         if isinstance(value, SymbolicValue):
             return ConstantValue(function(value.concrete(self)))  # type: ignore[arg-type]
         if isinstance(value, ObjectValue):
@@ -404,5 +434,3 @@ class Operations(TensorOperations):
     def get_attribute(self, value: Value, name: str) -> Value:
         """See `Attributes`."""
         raise NotImplementedError
-
-

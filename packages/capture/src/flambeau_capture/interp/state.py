@@ -13,8 +13,8 @@ from ..graph.captured import Position
 from ..guards.collect import GuardCollector
 from ..values.base import Value
 from ..values.lazy import LazyValue
-from .trust import is_trusted_namespace
 from .signals import GraphBreak
+from .trust import is_trusted_namespace
 
 if TYPE_CHECKING:
     from ..bytecode.model import Instruction
@@ -99,7 +99,9 @@ class TracerState:
         frame: Frame | None = self.frame
         while frame is not None:
             instruction = frame.instructions[frame.index]
-            frames.append((frame.code.co_filename, instruction.position.line or frame.code.co_firstlineno, frame.code.co_qualname))
+            frames.append(
+                (frame.code.co_filename, instruction.position.line or frame.code.co_firstlineno, frame.code.co_qualname)
+            )
             frame = frame.caller
         frames.reverse()
         if self._stack_cache is not None and self._stack_cache[1] == tuple(frames):

@@ -40,7 +40,11 @@ class TensorOperations(Wrapping):
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
         before = self._grad_state()
         node, result = self.graph.call(
-            kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, {k: f for k, (_, f) in keyword.items()})
+            kind,
+            target,
+            nodes,
+            {k: n for k, (n, _) in keyword.items()},
+            (fakes, {k: f for k, (_, f) in keyword.items()}),
         )
         if before != self._grad_state():
             raise GraphBreak("unsupported-call", f"{getattr(target, '__name__', target)} changes the grad mode")
@@ -100,12 +104,20 @@ class TensorOperations(Wrapping):
             return self.number(result, lambda: node)
         if isinstance(result, (tuple, list)):
             items = [
-                self.wrap_result(item, self.graph.derive(operator.getitem, (node, i), item)) if isinstance(item, (torch.Tensor, tuple, list, torch.SymInt, torch.SymFloat)) else self.from_python(item)
+                self.wrap_result(item, self.graph.derive(operator.getitem, (node, i), item))
+                if isinstance(item, (torch.Tensor, tuple, list, torch.SymInt, torch.SymFloat))
+                else self.from_python(item)
                 for i, item in enumerate(result)
             ]
             return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
         if isinstance(result, dict):
-            return DictValue({k: (self.from_python(k), self.wrap_result(v, self.graph.derive(operator.getitem, (node, k), v))) for k, v in result.items()}, type(result))
+            return DictValue(
+                {
+                    k: (self.from_python(k), self.wrap_result(v, self.graph.derive(operator.getitem, (node, k), v)))
+                    for k, v in result.items()
+                },
+                type(result),
+            )
         return self.from_python(result)
 
     def number(self, symbol: Any, node: Any) -> Value:
@@ -128,7 +140,9 @@ class TensorOperations(Wrapping):
     def stride_of(self, tensor: TensorValue, dim: int) -> Value:
         """`tensor.stride(dim)`."""
         stride = tensor.fake.stride(dim)
-        return self.number(stride, lambda: self.graph.derive("stride", (self.node_of(tensor), dim), stride, "call_method"))
+        return self.number(
+            stride, lambda: self.graph.derive("stride", (self.node_of(tensor), dim), stride, "call_method")
+        )
 
     def shape_of(self, tensor: TensorValue) -> Value:
         """`tensor.shape`."""
@@ -145,7 +159,9 @@ class TensorOperations(Wrapping):
         result = self.graph.run("call_method", name, [tensor.fake, *fakes], keyword)
         if isinstance(result, (torch.SymInt, torch.SymBool)):
             nodes, _ = self._arguments(args)
-            return self.number(result, lambda: self.graph.derive(name, (self.node_of(tensor), *nodes), result, "call_method"))
+            return self.number(
+                result, lambda: self.graph.derive(name, (self.node_of(tensor), *nodes), result, "call_method")
+            )
         return self.from_python(result)
 
     def gradient_of(self, tensor: TensorValue) -> Value:
@@ -182,5 +198,3 @@ class TensorOperations(Wrapping):
         if isinstance(value, SliceValue):
             return any(self._holds(part, depth + 1) for part in value.parts)
         return False
-
-

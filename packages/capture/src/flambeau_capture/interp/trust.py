@@ -10,10 +10,15 @@ import types
 from functools import lru_cache
 from typing import Any
 
+
 @lru_cache(maxsize=4096)
 def _trusted_name(name: str) -> bool:
     top = name.partition(".")[0]
-    return top in ("torch", "flambeau_capture", "torchvision", "torchaudio") or top in sys.stdlib_module_names or top == "builtins"
+    return (
+        top in ("torch", "flambeau_capture", "torchvision", "torchaudio")
+        or top in sys.stdlib_module_names
+        or top == "builtins"
+    )
 
 
 def is_trusted_module_name(name: Any) -> bool:

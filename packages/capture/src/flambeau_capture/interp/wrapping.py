@@ -27,7 +27,7 @@ from ..values.objects import ExceptionValue, ObjectValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .signals import GraphBreak
+from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
 if TYPE_CHECKING:
@@ -56,11 +56,13 @@ class Wrapping(TracerState):
             return self._wrap_constant(obj, source)
         known = self.wrapped.get(id(obj))
         if known is not None:
-            if known.source is not None and known.source is not source and not isinstance(known, (ClassValue, BuiltinValue, PythonModuleValue, FunctionValue)):
+            if (
+                known.source is not None
+                and known.source is not source
+                and not isinstance(known, (ClassValue, BuiltinValue, PythonModuleValue, FunctionValue))
+            ):
                 self.guards.alias(source, known.source)
-            elif isinstance(known, RealValue):
-                self.guards.identity(source, obj)
-            elif isinstance(known, FunctionValue) and known.source is not source:
+            elif isinstance(known, RealValue) or (isinstance(known, FunctionValue) and known.source is not source):
                 self.guards.identity(source, obj)
             return known
         made = self._wrap_new(obj, source)
@@ -95,9 +97,17 @@ class Wrapping(TracerState):
         if known is not None:
             return known
         changed = self.dynamics.see_number(source.name, obj, learn=self.break_at is None)
-        if self.config.dynamic is False or (kind is int and self.config.specialize_int) or (kind is float and self.config.specialize_float):
+        if (
+            self.config.dynamic is False
+            or (kind is int and self.config.specialize_int)
+            or (kind is float and self.config.specialize_float)
+        ):
             return None
-        if not (changed or self.config.dynamic) or (kind is int and obj in _SMALL_INT) or (kind is float and obj != obj):
+        if (
+            not (changed or self.config.dynamic)
+            or (kind is int and obj in _SMALL_INT)
+            or (kind is float and obj != obj)
+        ):
             return None
         if kind is float:
             return None
@@ -139,13 +149,22 @@ class Wrapping(TracerState):
             return self._wrap_partial(obj, source)
         if kind is types.CellType:
             return self.cell_of(obj, source)
-        if isinstance(obj, (*_C_CALLABLES, functools._lru_cache_wrapper)) or kind in (type(torch.ops.aten), type(torch.ops)):
+        if isinstance(obj, (*_C_CALLABLES, functools._lru_cache_wrapper)) or kind in (
+            type(torch.ops.aten),
+            type(torch.ops),
+        ):
             self.guards.identity(source, obj)
             return BuiltinValue(obj, source)
         if isinstance(obj, tuple) and hasattr(kind, "_fields"):
             return self._wrap_sequence(obj, source)
         if kind is slice:
-            return SliceValue((LazyValue(obj.start, Attribute(source, "start")), LazyValue(obj.stop, Attribute(source, "stop")), LazyValue(obj.step, Attribute(source, "step"))))
+            return SliceValue(
+                (
+                    LazyValue(obj.start, Attribute(source, "start")),
+                    LazyValue(obj.stop, Attribute(source, "stop")),
+                    LazyValue(obj.step, Attribute(source, "step")),
+                )
+            )
         return self._wrap_object(obj, source)
 
     def _wrap_object(self, obj: Any, source: Source) -> Value:
@@ -157,7 +176,15 @@ class Wrapping(TracerState):
             raise GraphBreak("numpy", f"a NumPy {kind.__name__}")
         if kind is types.MappingProxyType:
             self.guards.type_is(source, kind)
-            return DictValue({k: (self.from_python(k), LazyValue(v, Item(source, k))) for k, v in obj.items() if is_constant_object(k)}, dict, source)
+            return DictValue(
+                {
+                    k: (self.from_python(k), LazyValue(v, Item(source, k)))
+                    for k, v in obj.items()
+                    if is_constant_object(k)
+                },
+                dict,
+                source,
+            )
         storage: Value | None = None
         if isinstance(obj, dict):
             storage = self._wrap_dict(obj, source)
@@ -166,7 +193,7 @@ class Wrapping(TracerState):
         elif isinstance(obj, (set, frozenset)):
             storage = self._wrap_set(obj, source)
         elif isinstance(obj, (str, int, float, bytes)):
-            base = next(b for b in (bool, int, float, str, bytes) if isinstance(obj, b))
+            base: Any = next(b for b in (bool, int, float, str, bytes) if isinstance(obj, b))
             storage = ConstantValue(base(obj))
             self.guards.identity(source, obj)
         self.guards.type_is(source, kind)
@@ -218,14 +245,22 @@ class Wrapping(TracerState):
         default = None
         if isinstance(obj, collections.defaultdict):
             default = LazyValue(obj.default_factory, Attribute(source, "default_factory"))
-        kind = type(obj) if type(obj) in _DICTS else collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+        kind = (
+            type(obj)
+            if type(obj) in _DICTS
+            else collections.OrderedDict
+            if isinstance(obj, collections.OrderedDict)
+            else dict
+        )
         return DictValue(items, kind, source, self.realise(default) if default is not None else None, origin=obj)
 
     def _wrap_set(self, obj: Any, source: Source) -> Value:
         if not all(is_constant_object(item) or _hashes_by_identity(item) for item in obj):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
         self.guards.members(source, obj)
-        return SetValue({item: self.from_python(item) for item in obj}, type(obj) if type(obj) in (set, frozenset) else set, source)
+        return SetValue(
+            {item: self.from_python(item) for item in obj}, type(obj) if type(obj) in (set, frozenset) else set, source
+        )
 
     def cell_of(self, cell: types.CellType, source: Source) -> CellValue:
         """The value of a closure cell, one for each real cell."""
@@ -245,7 +280,11 @@ class Wrapping(TracerState):
 
     def _wrap_tensor(self, obj: torch.Tensor, source: Source) -> Value:
         kind = type(obj)
-        supported = kind in (torch.Tensor, torch.nn.Parameter) or (issubclass(kind, torch.nn.Parameter) and "__torch_function__" not in vars(kind)) or _is_buffer(kind)
+        supported = (
+            kind in (torch.Tensor, torch.nn.Parameter)
+            or (issubclass(kind, torch.nn.Parameter) and "__torch_function__" not in vars(kind))
+            or _is_buffer(kind)
+        )
         if not supported or obj.layout is not torch.strided or obj.is_nested or obj.is_quantized or obj.is_mkldnn:
             raise GraphBreak("unsupported-tensor", f"a {kind.__name__} with layout {obj.layout}")
         if torch._C._functorch.is_functorch_wrapped_tensor(obj):
@@ -257,7 +296,15 @@ class Wrapping(TracerState):
         fake = self.graph.fake_of(obj, source, dynamic, unbacked)
         free = dynamic | unbacked
         free_strides = range(obj.dim()) if free else ()
-        self.guards.add(TensorMatch.of(source, obj, dynamic_sizes=free, dynamic_strides=[d for d in free_strides if isinstance(fake.stride(d), torch.SymInt)], position=self.user_position()))
+        self.guards.add(
+            TensorMatch.of(
+                source,
+                obj,
+                dynamic_sizes=free,
+                dynamic_strides=[d for d in free_strides if isinstance(fake.stride(d), torch.SymInt)],
+                position=self.user_position(),
+            )
+        )
         made = TensorValue(fake, None, source, obj)
         made.static = static
         self.fake_owner[id(fake)] = made
@@ -268,7 +315,9 @@ class Wrapping(TracerState):
         """The node of a tensor, lifted to an input on first use."""
         if value.node is None:
             assert value.source is not None
-            value.node = self.graph.add_input(value.source, value.fake, value.tensor, static=value.static, hint=_hint(value.source))
+            value.node = self.graph.add_input(
+                value.source, value.fake, value.tensor, static=value.static, hint=_hint(value.source)
+            )
         return value.node
 
     # fresh objects
@@ -331,7 +380,12 @@ class Wrapping(TracerState):
             return value.cls(self.to_python(item) for item in value.items.values())
         if isinstance(value, SliceValue):
             return slice(*(self.to_python(part) for part in value.parts))
-        if isinstance(value, ObjectValue) and value.storage is not None and value.storage.is_constant() and value.object is not MISSING:
+        if (
+            isinstance(value, ObjectValue)
+            and value.storage is not None
+            and value.storage.is_constant()
+            and value.object is not MISSING
+        ):
             return value.object
         raise NotConstant(value.describe())
 
@@ -351,7 +405,7 @@ class Wrapping(TracerState):
         if isinstance(value, SetValue):
             return frozenset(value.items)
         if isinstance(value, ObjectValue):
-            if value.cls.__hash__ is object.__hash__:
+            if _object_hash(value.cls):
                 return value.object if value.object is not MISSING else value
             if value.object is not MISSING and _hashes_by_identity(value.object):
                 return value.object
@@ -359,10 +413,8 @@ class Wrapping(TracerState):
         real = value.real()
         return value if real is MISSING else real
 
-    def raised(self, error: BaseException, value: Value | None = None) -> Exception:
+    def raised(self, error: BaseException, value: Value | None = None) -> TracedRaise:
         """The traced counterpart of raising `error`; `raise t.raised(...)`."""
-        from .signals import TracedRaise
-
         arguments = [self.from_python(a) if is_constant_object(a) else ConstantValue(str(a)) for a in error.args]
         if value is not None:
             arguments = [value]
@@ -373,9 +425,15 @@ class Wrapping(TracerState):
         return None if source is None else InstanceDict(source)
 
 
+def _object_hash(kind: Any) -> bool:
+    return kind.__hash__ is object.__hash__
+
+
 def _hashes_by_identity(obj: Any) -> bool:
     kind = type(obj)
-    return kind.__hash__ is object.__hash__ or isinstance(obj, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, torch.nn.Module))
+    return _object_hash(kind) or isinstance(
+        obj, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, torch.nn.Module)
+    )
 
 
 def _is_buffer(kind: type) -> bool:
@@ -388,7 +446,13 @@ def _is_module_state(source: Source) -> bool:
 
 
 def _hint(source: Source) -> str:
-    text = "".join(c if c.isalnum() else "_" for c in source.name.replace("__dict__", "").replace("_parameters", "").replace("_buffers", "").replace("_modules", ""))
+    text = "".join(
+        c if c.isalnum() else "_"
+        for c in source.name.replace("__dict__", "")
+        .replace("_parameters", "")
+        .replace("_buffers", "")
+        .replace("_modules", "")
+    )
     while "__" in text:
         text = text.replace("__", "_")
     return "in_" + text.strip("_")[:60].lower()

@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
 
-impure(builtins.open, builtins.exec, builtins.eval, builtins.compile, builtins.__import__, builtins.breakpoint, builtins.delattr)
+impure(
+    builtins.open,
+    builtins.exec,
+    builtins.eval,
+    builtins.compile,
+    builtins.__import__,
+    builtins.breakpoint,
+    builtins.delattr,
+)
 
 
 @replaces(builtins.print, builtins.input)
@@ -55,7 +63,9 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, TensorValue):
         if value.tensor is not MISSING:
             return ConstantValue(isinstance(value.tensor, classes))
-        return ConstantValue(isinstance(torch.empty(0, dtype=value.fake.dtype, device="meta"), classes) or issubclass(cls, classes))
+        return ConstantValue(
+            isinstance(torch.empty(0, dtype=value.fake.dtype, device="meta"), classes) or issubclass(cls, classes)
+        )
     if value.is_constant():
         return ConstantValue(isinstance(value.constant(), classes))
     return ConstantValue(issubclass(cls, classes))
@@ -76,9 +86,11 @@ def type_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.callable)
 def is_callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if isinstance(value, (FunctionValue, ClosureValue, MethodValue, BuiltinValue, BoundBuiltin, ClassValue, PartialValue)):
+    if isinstance(
+        value, (FunctionValue, ClosureValue, MethodValue, BuiltinValue, BoundBuiltin, ClassValue, PartialValue)
+    ):
         return ConstantValue(True)
-    return ConstantValue(hasattr(value.python_type(), "__call__"))
+    return ConstantValue("__call__" in dir(value.python_type()))
 
 
 @replaces(builtins.getattr)
@@ -219,7 +231,9 @@ def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.sorted)
 def make_sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ListValue(t.sort(list(t.iterate_all(args[0])), kwargs.get("key"), "reverse" in kwargs and t.truth(kwargs["reverse"])))
+    return ListValue(
+        t.sort(list(t.iterate_all(args[0])), kwargs.get("key"), "reverse" in kwargs and t.truth(kwargs["reverse"]))
+    )
 
 
 @replaces(builtins.any)
@@ -245,12 +259,19 @@ def _extremum(t: Tracer, args: Args, kwargs: Kwargs, symbol: str, symbolic: Any)
     if not items:
         if "default" in kwargs:
             return kwargs["default"]
-        raise t.raised(ValueError("max() arg is an empty sequence" if symbol == ">" else "min() arg is an empty sequence"))
+        raise t.raised(
+            ValueError("max() arg is an empty sequence" if symbol == ">" else "min() arg is an empty sequence")
+        )
     key = kwargs.get("key")
     best, best_key = items[0], t.call(key, [items[0]], {}) if key is not None else items[0]
     for item in items[1:]:
         item_key = t.call(key, [item], {}) if key is not None else item
-        if key is None and (isinstance(item, SymbolicValue) or isinstance(best, SymbolicValue)) and not isinstance(item, TensorValue) and not isinstance(best, TensorValue):
+        if (
+            key is None
+            and (isinstance(item, SymbolicValue) or isinstance(best, SymbolicValue))
+            and not isinstance(item, TensorValue)
+            and not isinstance(best, TensorValue)
+        ):
             best = best_key = t._symbolic(symbolic, [best, item])
         elif t.truth(t.compare(symbol, item_key, best_key)):
             best, best_key = item, item_key
@@ -494,7 +515,11 @@ def _operator(name: str, symbol: str, table: str) -> None:
 
 
 for _symbol, _function in BINARY.items():
-    _operator(_function.__name__.rstrip("_") if not hasattr(operator, _function.__name__) else _function.__name__, _symbol, "binary")
+    _operator(
+        _function.__name__.rstrip("_") if not hasattr(operator, _function.__name__) else _function.__name__,
+        _symbol,
+        "binary",
+    )
 for _symbol, _function in INPLACE.items():
     _operator(_function.__name__, _symbol + "=", "binary")
 for _symbol, _function in COMPARE.items():
@@ -537,5 +562,3 @@ def operator_contains(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(operator.index)
 def operator_index(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return args[0] if isinstance(args[0], SymbolicValue) else t.fold(operator.index, args, {})
-
-

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     Kwargs = Mapping[str, Value]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
 _MODULE_NAMESPACE = vars(torch.nn.modules.module)
 
 
@@ -110,7 +115,10 @@ def _make_autocast(device: str, dtype: Any, enabled: bool, cache_enabled: bool) 
 def make_autocast(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`torch.autocast(...)`."""
     names = ("device_type", "dtype", "enabled", "cache_enabled")
-    given = {**{name: t.concrete(value) for name, value in zip(names, args, strict=False)}, **{k: t.concrete(v) for k, v in kwargs.items()}}
+    given = {
+        **{name: t.concrete(value) for name, value in zip(names, args, strict=False)},
+        **{k: t.concrete(v) for k, v in kwargs.items()},
+    }
     real = torch.autocast(**given)
     return AutocastValue((real.device, real.fast_dtype, real._enabled, real._cache_enabled))
 
@@ -127,5 +135,3 @@ def enter_or_leave(t: Tracer, owner: AutocastValue, name: str) -> Value:
 @replaces(torch._C._InferenceMode)
 def inference_mode(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "inference_mode inside the function")
-
-

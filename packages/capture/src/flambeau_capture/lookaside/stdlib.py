@@ -43,10 +43,31 @@ if TYPE_CHECKING:
     Kwargs = Mapping[str, Value]
 
 impure(time.time, time.perf_counter, time.monotonic, time.sleep, time.process_time, time.perf_counter_ns, time.time_ns)
-impure(*(getattr(random, name) for name in ("random", "randint", "choice", "uniform", "shuffle", "sample", "seed", "gauss", "randrange", "getrandbits")))
+impure(
+    *(
+        getattr(random, name)
+        for name in (
+            "random",
+            "randint",
+            "choice",
+            "uniform",
+            "shuffle",
+            "sample",
+            "seed",
+            "gauss",
+            "randrange",
+            "getrandbits",
+        )
+    )
+)
 
 
-@replaces(*(getattr(random, name) for name in ("random", "randint", "choice", "uniform", "shuffle", "sample", "seed", "gauss", "randrange")))
+@replaces(
+    *(
+        getattr(random, name)
+        for name in ("random", "randint", "choice", "uniform", "shuffle", "sample", "seed", "gauss", "randrange")
+    )
+)
 def python_random(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "Python's random module")
 
@@ -193,9 +214,20 @@ def _listed(target: Any, combine: Any) -> None:
     replaces(target)(replacement)
 
 
-_listed(itertools.product, lambda t, args, kwargs: itertools.product(*(list(t.iterate_all(a)) for a in args), repeat=t.concrete(kwargs["repeat"]) if "repeat" in kwargs else 1))
-_listed(itertools.permutations, lambda t, args, kwargs: itertools.permutations(list(t.iterate_all(args[0])), *(t.concrete(a) for a in args[1:])))
-_listed(itertools.combinations, lambda t, args, kwargs: itertools.combinations(list(t.iterate_all(args[0])), t.concrete(args[1])))
+_listed(
+    itertools.product,
+    lambda t, args, kwargs: itertools.product(
+        *(list(t.iterate_all(a)) for a in args), repeat=t.concrete(kwargs["repeat"]) if "repeat" in kwargs else 1
+    ),
+)
+_listed(
+    itertools.permutations,
+    lambda t, args, kwargs: itertools.permutations(list(t.iterate_all(args[0])), *(t.concrete(a) for a in args[1:])),
+)
+_listed(
+    itertools.combinations,
+    lambda t, args, kwargs: itertools.combinations(list(t.iterate_all(args[0])), t.concrete(args[1])),
+)
 _listed(itertools.pairwise, lambda t, args, kwargs: itertools.pairwise(list(t.iterate_all(args[0]))))
 
 
@@ -222,10 +254,19 @@ def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.starmap)
 def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.iterate(t.sequence([t.call(args[0], list(t.iterate_all(group)), {}) for group in t.iterate_all(args[1])], list))
+    return t.iterate(
+        t.sequence([t.call(args[0], list(t.iterate_all(group)), {}) for group in t.iterate_all(args[1])], list)
+    )
 
 
-@replaces(itertools.takewhile, itertools.dropwhile, itertools.groupby, itertools.tee, itertools.compress, itertools.filterfalse)
+@replaces(
+    itertools.takewhile,
+    itertools.dropwhile,
+    itertools.groupby,
+    itertools.tee,
+    itertools.compress,
+    itertools.filterfalse,
+)
 def rare_itertools(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "a rare function of itertools")
 
@@ -258,7 +299,12 @@ def deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
-_SYMBOLIC_MATH = {math.sqrt: getattr(torch, "_sym_sqrt", None), math.ceil: math.ceil, math.floor: math.floor, math.trunc: math.trunc}
+_SYMBOLIC_MATH = {
+    math.sqrt: getattr(torch, "_sym_sqrt", None),
+    math.ceil: math.ceil,
+    math.floor: math.floor,
+    math.trunc: math.trunc,
+}
 
 
 def _math(function: Any) -> None:
@@ -292,7 +338,12 @@ def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return value
     if isinstance(value, (ListValue, DictValue, SetValue)):
         return value.call_method(t, "copy", [], {})
-    if isinstance(value, ObjectValue) and value.storage is None and value.object is not None and not hasattr(value.cls, "__copy__"):
+    if (
+        isinstance(value, ObjectValue)
+        and value.storage is None
+        and value.object is not None
+        and not hasattr(value.cls, "__copy__")
+    ):
         return t.call(t.wrap_pinned(_copy_object), [value], {})
     raise GraphBreak("unsupported-call", "copy.copy of an object")
 
@@ -314,7 +365,9 @@ def _deep_copy(t: Tracer, value: Value) -> Value:
     if value.is_constant() or isinstance(value, SymbolicValue):
         return value
     if isinstance(value, DictValue):
-        return DictValue({k: (key, _deep_copy(t, v)) for k, (key, v) in value.items.items()}, value.cls, default=value.default)
+        return DictValue(
+            {k: (key, _deep_copy(t, v)) for k, (key, v) in value.items.items()}, value.cls, default=value.default
+        )
     if isinstance(value, SequenceValue):
         return t.sequence([_deep_copy(t, item) for item in value.items], value.cls)
     if isinstance(value, (FunctionValue, ClassValue)):
@@ -329,11 +382,20 @@ def _deep_copy(t: Tracer, value: Value) -> Value:
 
 def _plainly_copied(cls: type) -> bool:
     """Whether copying instances of a class means copying their `__dict__`."""
-    plain = all(getattr(cls, name, None) is getattr(object, name, None) for name in ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"))
-    return plain and not issubclass(cls, torch.nn.Module) and not any("__slots__" in vars(base) for base in cls.__mro__ if base is not object)
+    plain = all(
+        getattr(cls, name, None) is getattr(object, name, None)
+        for name in ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+    )
+    return (
+        plain
+        and not issubclass(cls, torch.nn.Module)
+        and not any("__slots__" in vars(base) for base in cls.__mro__ if base is not object)
+    )
 
 
-_LOG_METHODS = tuple(getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "exception", "log"))
+_LOG_METHODS = tuple(
+    getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "exception", "log")
+)
 
 
 def _log_method(method: Any) -> None:
@@ -351,7 +413,11 @@ for _method in _LOG_METHODS:
 
 @replaces(warnings.warn)
 def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if all(t.is_foldable(arg) for arg in args) and set(kwargs) <= {"category", "stacklevel"} and all(t.is_foldable(v) for v in kwargs.values()):
+    if (
+        all(t.is_foldable(arg) for arg in args)
+        and set(kwargs) <= {"category", "stacklevel"}
+        and all(t.is_foldable(v) for v in kwargs.values())
+    ):
         category = args[1] if len(args) > 1 else kwargs.get("category", ConstantValue(None))
         return call_later(t, t.wrap_pinned(warnings.warn), [args[0], category])
     raise GraphBreak("input-output", "a warning that is not constant")

@@ -23,8 +23,30 @@ _QUERIES = frozenset((
     "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
     "broadcast_shapes", "numel", "is_conj", "is_neg", "is_inference", "typename", "get_device", "_has_compatible_shallow_copy_type", "_is_zerotensor",
 ))  # fmt: skip
-_INLINED = frozenset(("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "_in_projection", "_in_projection_packed", "_canonical_mask", "_none_or_dtype", "_no_grad_embedding_renorm_", "_verify_batch_size"))
-_BROKEN_MODULES = ("torch.distributed", "torch.autograd", "torch.jit", "torch.profiler", "torch.multiprocessing", "torch.utils.data", "torch.hub", "torch.serialization", "torch.cuda.graphs")
+_INLINED = frozenset(
+    (
+        "has_torch_function",
+        "has_torch_function_unary",
+        "has_torch_function_variadic",
+        "_in_projection",
+        "_in_projection_packed",
+        "_canonical_mask",
+        "_none_or_dtype",
+        "_no_grad_embedding_renorm_",
+        "_verify_batch_size",
+    )
+)
+_BROKEN_MODULES = (
+    "torch.distributed",
+    "torch.autograd",
+    "torch.jit",
+    "torch.profiler",
+    "torch.multiprocessing",
+    "torch.utils.data",
+    "torch.hub",
+    "torch.serialization",
+    "torch.cuda.graphs",
+)
 _KEPT_AUTOGRAD = ("torch.autograd.grad_mode", "torch.autograd.function")
 
 
@@ -38,7 +60,11 @@ def _classify(function: Any) -> Decision:
         return _classify_native(function, module, name)
     if isinstance(function, types.FunctionType):
         if module in _RECORDED_MODULES:
-            return Decision.INLINE if name in _INLINED or name.startswith("_") and name not in _PUBLIC_PRIVATE else Decision.RECORD
+            return (
+                Decision.INLINE
+                if name in _INLINED or (name.startswith("_") and name not in _PUBLIC_PRIVATE)
+                else Decision.RECORD
+            )
         if module.startswith(_BROKEN_MODULES) and not module.startswith(_KEPT_AUTOGRAD):
             return Decision.BREAK
         if module == "torch._tensor" or (module.startswith("torch") and function is getattr(torch.Tensor, name, None)):
@@ -50,12 +76,28 @@ def _classify(function: Any) -> Decision:
 
 
 _PUBLIC_PRIVATE = frozenset(("_unwrap_optional",))
-_FOLDED_CLASSES = (torch.device, torch.dtype, torch.finfo, torch.iinfo, range, slice, int, float, bool, str, bytes, complex, frozenset)
+_FOLDED_CLASSES = (
+    torch.device,
+    torch.dtype,
+    torch.finfo,
+    torch.iinfo,
+    range,
+    slice,
+    int,
+    float,
+    bool,
+    str,
+    bytes,
+    complex,
+    frozenset,
+)
 
 
 def _classify_native(function: Any, module: str, name: str) -> Decision:
     owner = getattr(function, "__self__", None)
-    if module in _NATIVE_OP_MODULES and (owner is None or module != "torch" or getattr(owner, "__name__", "") != "torch._C"):
+    if module in _NATIVE_OP_MODULES and (
+        owner is None or module != "torch" or getattr(owner, "__name__", "") != "torch._C"
+    ):
         if name in _QUERIES:
             return Decision.RECORD
         return Decision.ALWAYS_RECORD
@@ -77,5 +119,3 @@ def classify(function: Any) -> Decision:
         return _classify(function)
     except TypeError:
         return Decision.INLINE
-
-

@@ -54,7 +54,15 @@ def answers_false(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(False)
 
 
-@replaces(*_named("torch._C._log_api_usage_once", "torch._logging.warning_once", "torch._C._get_tracing_state", "torch.cuda.nvtx.range_push", "torch.cuda.nvtx.range_pop"))
+@replaces(
+    *_named(
+        "torch._C._log_api_usage_once",
+        "torch._logging.warning_once",
+        "torch._C._get_tracing_state",
+        "torch.cuda.nvtx.range_push",
+        "torch.cuda.nvtx.range_pop",
+    )
+)
 def answers_none(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(None)
 
@@ -103,7 +111,17 @@ def set_grad_mode(t: Tracer, enabled: bool) -> None:
     t.graph.derive(torch._C._set_grad_enabled, (enabled,), None)
 
 
-@replaces(*_named("torch.manual_seed", "torch.random.manual_seed", "torch.seed", "torch.set_rng_state", "torch.get_rng_state", "torch.random.get_rng_state", "torch.random.set_rng_state"))
+@replaces(
+    *_named(
+        "torch.manual_seed",
+        "torch.random.manual_seed",
+        "torch.seed",
+        "torch.set_rng_state",
+        "torch.get_rng_state",
+        "torch.random.get_rng_state",
+        "torch.random.set_rng_state",
+    )
+)
 def random_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "the state of the random generator is set or read")
 
@@ -117,7 +135,9 @@ def torch_assert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(None)
 
 
-@replaces(*_named("torch._check", "torch._check_value", "torch._check_is_size", "torch._check_index", "torch._check_type"))
+@replaces(
+    *_named("torch._check", "torch._check_value", "torch._check_is_size", "torch._check_index", "torch._check_type")
+)
 def torch_check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         raise GraphBreak("data-dependent-branch", "torch._check of a tensor")
@@ -140,7 +160,15 @@ def symbolic_conversion(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t._symbolic(torch.sym_int, args)
 
 
-@replaces(*_named("torch.use_deterministic_algorithms", "torch.set_default_dtype", "torch.set_default_device", "torch.set_num_threads", "torch.set_float32_matmul_precision"))
+@replaces(
+    *_named(
+        "torch.use_deterministic_algorithms",
+        "torch.set_default_dtype",
+        "torch.set_default_device",
+        "torch.set_num_threads",
+        "torch.set_float32_matmul_precision",
+    )
+)
 def sets_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "a global setting of torch is changed")
 

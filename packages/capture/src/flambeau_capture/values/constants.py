@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from ..interp.tracer import Tracer
     from ..sources.source import Source
 
-PLAIN_TYPES: frozenset[type] = frozenset((int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented)))
+PLAIN_TYPES: frozenset[type] = frozenset(
+    (int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented))
+)
 """Types of constants that a code object can hold."""
 
-TORCH_TYPES: frozenset[type] = frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme))
+TORCH_TYPES: frozenset[type] = frozenset(
+    (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme)
+)
 """Immutable torch objects."""
 
 
@@ -114,3 +118,10 @@ class ConstantValue(Value):
         if isinstance(self.value, range) and len(self.value) > t.config.unroll_limit:
             raise GraphBreak("too-long", "a range longer than the unroll limit")
         return SequenceIterator([t.from_python(item) for item in items])
+
+
+NONE = ConstantValue(None)
+TRUE = ConstantValue(True)
+FALSE = ConstantValue(False)
+ZERO = ConstantValue(0)
+LAST = ConstantValue(-1)

@@ -25,7 +25,9 @@ class CellValue(Value):
 
     __slots__ = ("cell", "contents", "name")
 
-    def __init__(self, contents: Value | None = None, source: Source | None = None, cell: Any = MISSING, name: str = "") -> None:
+    def __init__(
+        self, contents: Value | None = None, source: Source | None = None, cell: Any = MISSING, name: str = ""
+    ) -> None:
         super().__init__(source)
         self.contents = contents
         self.cell = cell
@@ -96,7 +98,15 @@ class ClosureValue(Value):
 
     __slots__ = ("annotations", "attrs", "closure", "code", "defaults", "globals", "kwdefaults", "name", "qualname")
 
-    def __init__(self, code: types.CodeType, globals: dict[str, Any], defaults: Value | None, kwdefaults: Value | None, closure: tuple[CellValue, ...], annotations: Value | None = None) -> None:
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals: dict[str, Any],
+        defaults: Value | None,
+        kwdefaults: Value | None,
+        closure: tuple[CellValue, ...],
+        annotations: Value | None = None,
+    ) -> None:
         super().__init__()
         self.code = code
         self.globals = globals
@@ -145,7 +155,14 @@ class ClosureValue(Value):
         if name in self.attrs:
             return self.attrs[name]
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            table = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.code.co_consts[0] if self.code.co_consts and isinstance(self.code.co_consts[0], str) else None}
+            table = {
+                "__name__": self.name,
+                "__qualname__": self.qualname,
+                "__module__": self.globals.get("__name__"),
+                "__doc__": self.code.co_consts[0]
+                if self.code.co_consts and isinstance(self.code.co_consts[0], str)
+                else None,
+            }
             return ConstantValue(table[name])
         if name == "__code__":
             return t.wrap_pinned(self.code)
@@ -171,7 +188,15 @@ class ClosureValue(Value):
         self.attrs[name] = value
 
 
-def _make_function(code: types.CodeType, globals: dict[str, Any], defaults: Any, kwdefaults: Any, closure: tuple[Any, ...], name: str, qualname: str) -> types.FunctionType:
+def _make_function(
+    code: types.CodeType,
+    globals: dict[str, Any],
+    defaults: Any,
+    kwdefaults: Any,
+    closure: tuple[Any, ...],
+    name: str,
+    qualname: str,
+) -> types.FunctionType:
     made = types.FunctionType(code, globals, name, defaults, closure or None)
     made.__kwdefaults__ = kwdefaults
     made.__qualname__ = qualname
@@ -222,7 +247,9 @@ class PartialValue(Value):
 
     __slots__ = ("args", "function", "kwargs")
 
-    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None) -> None:
+    def __init__(
+        self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
+    ) -> None:
         super().__init__(source)
         self.function = function
         self.args = args
@@ -235,7 +262,11 @@ class PartialValue(Value):
         return True
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call(t.realise(self.function), [*map(t.realise, self.args), *args], {**{k: t.realise(v) for k, v in self.kwargs.items()}, **kwargs})
+        return t.call(
+            t.realise(self.function),
+            [*map(t.realise, self.args), *args],
+            {**{k: t.realise(v) for k, v in self.kwargs.items()}, **kwargs},
+        )
 
     def rebuild(self, e: Any) -> None:
         if self.source is not None:
@@ -258,7 +289,13 @@ class PartialValue(Value):
 
 
 def bind_arguments(
-    t: Tracer, code: types.CodeType, defaults: Sequence[Value], kwdefaults: Mapping[str, Value], args: Sequence[Value], kwargs: Mapping[str, Value], name: str
+    t: Tracer,
+    code: types.CodeType,
+    defaults: Sequence[Value],
+    kwdefaults: Mapping[str, Value],
+    args: Sequence[Value],
+    kwargs: Mapping[str, Value],
+    name: str,
 ) -> dict[str, Value]:
     """Parameters to values, as CPython binds them; a mismatch is a traced TypeError."""
     count, positional_only, keyword_only = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
@@ -294,5 +331,3 @@ def bind_arguments(
         else:
             raise t.raised(TypeError(f"{name}() missing a required argument: '{parameter}'"))
     return bound
-
-

@@ -172,6 +172,8 @@ class GeneratorValue(IteratorValue):
             if self.throw(t, leaving) is not None:
                 raise GraphBreak("unsupported-operation", "a generator that ignores GeneratorExit")
         except TracedRaise as error:
-            if error.value is not leaving.value and not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
+            if error.value is not leaving.value and not issubclass(
+                error.value.python_type(), (GeneratorExit, StopIteration)
+            ):
                 raise
         self.done = True

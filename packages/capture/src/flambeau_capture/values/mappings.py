@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
 from .base import Value
-from .constants import ConstantValue
+from .constants import NONE, TRUE, ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,14 @@ class DictValue(Value):
 
     __slots__ = ("cls", "default", "guarded_keys", "items", "origin")
 
-    def __init__(self, items: dict[Any, tuple[Value, Value]], cls: type = dict, source: Source | None = None, default: Value | None = None, origin: Any = None) -> None:
+    def __init__(
+        self,
+        items: dict[Any, tuple[Value, Value]],
+        cls: type = dict,
+        source: Source | None = None,
+        default: Value | None = None,
+        origin: Any = None,
+    ) -> None:
         super().__init__(source)
         self.items = items
         self.cls = cls
@@ -154,7 +161,7 @@ class DictValue(Value):
             return t.generic_method(self, name, args, kwargs)
         return method(self, t, *args, **kwargs) or ConstantValue(None)
 
-    def m_get(self, t: Tracer, key: Value, default: Value = ConstantValue(None)) -> Value:
+    def m_get(self, t: Tracer, key: Value, default: Value = NONE) -> Value:
         found = self.lookup(t, key)
         return default if found is None else found
 
@@ -167,7 +174,7 @@ class DictValue(Value):
     def m_items(self, t: Tracer) -> Value:
         return DictView(self, "items")
 
-    def m_setdefault(self, t: Tracer, key: Value, default: Value = ConstantValue(None)) -> Value:
+    def m_setdefault(self, t: Tracer, key: Value, default: Value = NONE) -> Value:
         found = self.lookup(t, key)
         if found is not None:
             return found
@@ -183,7 +190,7 @@ class DictValue(Value):
         self.delete_item(t, key)
         return found
 
-    def m_popitem(self, t: Tracer, last: Value = ConstantValue(True)) -> Value:
+    def m_popitem(self, t: Tracer, last: Value = TRUE) -> Value:
         if not self.items:
             raise t.raised(KeyError("popitem(): dictionary is empty"))
         self.changed(t)
@@ -206,7 +213,7 @@ class DictValue(Value):
         self.guard_all(t)
         return DictValue(dict(self.items), self.cls, default=self.default)
 
-    def m_move_to_end(self, t: Tracer, key: Value, last: Value = ConstantValue(True)) -> None:
+    def m_move_to_end(self, t: Tracer, key: Value, last: Value = TRUE) -> None:
         hashed = t.hashable(key)
         if hashed not in self.items:
             raise t.raised(KeyError(t.to_python(key)))
@@ -259,7 +266,9 @@ class DictView(Value):
             return self.dict.keys(t)
         if self.kind == "values":
             return self.dict.values(t)
-        return [t.sequence([key, value], tuple) for key, value in zip(self.dict.keys(t), self.dict.values(t), strict=True)]
+        return [
+            t.sequence([key, value], tuple) for key, value in zip(self.dict.keys(t), self.dict.values(t), strict=True)
+        ]
 
     def iterate(self, t: Tracer) -> Value:
         from .iterators import SequenceIterator
@@ -339,7 +348,15 @@ class SetValue(Value):
         return {t.hashable(item): item for item in t.iterate_all(other)}
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if name in ("union", "intersection", "difference", "symmetric_difference", "update", "intersection_update", "difference_update"):
+        if name in (
+            "union",
+            "intersection",
+            "difference",
+            "symmetric_difference",
+            "update",
+            "intersection_update",
+            "difference_update",
+        ):
             items = dict(self.items)
             for other in (self.keyed(t, arg) for arg in args):
                 if name in ("union", "update"):
@@ -349,7 +366,9 @@ class SetValue(Value):
                 elif name.startswith("difference"):
                     items = {k: v for k, v in items.items() if k not in other}
                 else:
-                    items = {k: v for k, v in items.items() if k not in other} | {k: v for k, v in other.items() if k not in items}
+                    items = {k: v for k, v in items.items() if k not in other} | {
+                        k: v for k, v in other.items() if k not in items
+                    }
             if name.endswith("update"):
                 t.heap.changed(self)
                 self.items = items
@@ -357,7 +376,11 @@ class SetValue(Value):
             return SetValue(items, self.cls)
         if name in ("issubset", "issuperset", "isdisjoint"):
             other = self.keyed(t, args[0])
-            answer = {"issubset": self.items.keys() <= other.keys(), "issuperset": self.items.keys() >= other.keys(), "isdisjoint": self.items.keys().isdisjoint(other)}
+            answer = {
+                "issubset": self.items.keys() <= other.keys(),
+                "issuperset": self.items.keys() >= other.keys(),
+                "isdisjoint": self.items.keys().isdisjoint(other),
+            }
             return ConstantValue(answer[name])
         if name == "copy":
             return SetValue(dict(self.items), self.cls)
@@ -383,5 +406,3 @@ class SetValue(Value):
         else:
             self.items.pop(key, None)
         return ConstantValue(None)
-
-

@@ -25,7 +25,9 @@ class ObjectValue(Value):
 
     __slots__ = ("attrs", "cls", "object", "storage")
 
-    def __init__(self, cls: type, object: Any = MISSING, source: Source | None = None, storage: Value | None = None) -> None:
+    def __init__(
+        self, cls: type, object: Any = MISSING, source: Source | None = None, storage: Value | None = None
+    ) -> None:
         super().__init__(source)
         self.cls = cls
         self.object = object
@@ -257,7 +259,11 @@ def _is_python_new(new: Any) -> bool:
 def _fill_instance(obj: Any, attrs: dict[str, Any], storage: Any) -> None:
     """Give a new instance its attributes and contents with no user code run."""
     if isinstance(storage, dict):
-        native = next(base for base in type(obj).__mro__ if base.__module__ in ("builtins", "collections") and issubclass(base, dict))
+        native = next(
+            base
+            for base in type(obj).__mro__
+            if base.__module__ in ("builtins", "collections") and issubclass(base, dict)
+        )
         for key, value in storage.items():
             native.__setitem__(obj, key, value)
     elif isinstance(storage, list):

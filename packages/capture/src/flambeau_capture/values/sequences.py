@@ -13,7 +13,7 @@ import torch
 
 from ..interp.signals import GraphBreak
 from .base import Value
-from .constants import ConstantValue
+from .constants import FALSE, LAST, ZERO, ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +85,7 @@ class SequenceValue(Value):
     methods: dict[str, Callable[..., Value | None]] = {}
     key_arguments = True
 
-    def m_index(self, t: Tracer, item: Value, start: Value = ConstantValue(0), stop: Value | None = None) -> Value:
+    def m_index(self, t: Tracer, item: Value, start: Value = ZERO, stop: Value | None = None) -> Value:
         begin = t.concrete(start)
         end = len(self.items) if stop is None else t.concrete(stop)
         for i in range(len(self.items))[begin:end]:
@@ -146,7 +146,12 @@ def _structseq_fields(cls: type) -> tuple[str, ...]:
 
 
 def _is_builtin_method(found: Any) -> bool:
-    return type(found).__name__ in ("method_descriptor", "wrapper_descriptor", "builtin_function_or_method", "classmethod_descriptor")
+    return type(found).__name__ in (
+        "method_descriptor",
+        "wrapper_descriptor",
+        "builtin_function_or_method",
+        "classmethod_descriptor",
+    )
 
 
 def _make_named(cls: Any, items: tuple[Any, ...]) -> Any:
@@ -159,7 +164,9 @@ class ListValue(SequenceValue):
 
     __slots__ = ("maxlen",)
 
-    def __init__(self, items: list[Value], cls: type = list, source: Source | None = None, maxlen: int | None = None) -> None:
+    def __init__(
+        self, items: list[Value], cls: type = list, source: Source | None = None, maxlen: int | None = None
+    ) -> None:
         super().__init__(items, cls, source)
         self.maxlen = maxlen
 
@@ -233,10 +240,12 @@ class ListValue(SequenceValue):
         self.changed(t)
         self.items.insert(t.concrete(index), item)
 
-    def m_pop(self, t: Tracer, index: Value = ConstantValue(-1)) -> Value:
+    def m_pop(self, t: Tracer, index: Value = LAST) -> Value:
         position = t.concrete(index)
         if not -len(self.items) <= position < len(self.items):
-            raise t.raised(IndexError("pop index out of range" if self.items else f"pop from an empty {self.cls.__name__}"))
+            raise t.raised(
+                IndexError("pop index out of range" if self.items else f"pop from an empty {self.cls.__name__}")
+            )
         self.changed(t)
         return t.realise(self.items.pop(position))
 
@@ -262,7 +271,7 @@ class ListValue(SequenceValue):
                 return
         raise t.raised(ValueError(f"{self.cls.__name__}.remove(x): x not in {self.cls.__name__}"))
 
-    def m_sort(self, t: Tracer, key: Value | None = None, reverse: Value = ConstantValue(False)) -> None:
+    def m_sort(self, t: Tracer, key: Value | None = None, reverse: Value = FALSE) -> None:
         new = t.sort(self.all(t), key, t.truth(reverse))
         self.changed(t)
         self.items[:] = new

@@ -47,7 +47,9 @@ class TensorValue(Value):
 
     __slots__ = ("attrs", "fake", "node", "static", "tensor", "tensor_type")
 
-    def __init__(self, fake: torch.Tensor, node: torch.fx.Node | None, source: Source | None = None, tensor: Any = MISSING) -> None:
+    def __init__(
+        self, fake: torch.Tensor, node: torch.fx.Node | None, source: Source | None = None, tensor: Any = MISSING
+    ) -> None:
         super().__init__(source)
         self.fake = fake
         self.node = node
@@ -86,7 +88,9 @@ class TensorValue(Value):
         if name == "grad":
             return t.gradient_of(self)
         if name == "grad_fn":
-            if self.fake.grad_fn is None and (self.source is None or self.tensor is MISSING or self.tensor.grad_fn is None):
+            if self.fake.grad_fn is None and (
+                self.source is None or self.tensor is MISSING or self.tensor.grad_fn is None
+            ):
                 return ConstantValue(None)
             raise GraphBreak("unsupported-attribute", "grad_fn of a tensor")
         if name == "_version":
@@ -121,7 +125,11 @@ class TensorValue(Value):
         if name in _FACT_METHODS:
             return t.fact(self, name, args, kwargs)
         if name == "type" and not args and not kwargs:
-            return ConstantValue(torch.empty(0, dtype=self.fake.dtype, device="meta").type().replace("torch.meta.", "torch.") if self.fake.device.type == "cpu" else f"torch.{self.fake.device.type}.{_type_name(self.fake.dtype)}")
+            return ConstantValue(
+                torch.empty(0, dtype=self.fake.dtype, device="meta").type().replace("torch.meta.", "torch.")
+                if self.fake.device.type == "cpu"
+                else f"torch.{self.fake.device.type}.{_type_name(self.fake.dtype)}"
+            )
         if name == "__len__":
             return self.length(t)
         if name == "__iter__":
@@ -169,11 +177,21 @@ def _type_name(dtype: torch.dtype) -> str:
     return torch.empty(0, dtype=dtype).type().removeprefix("torch.")
 
 
-def _size_or_stride(t: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+def _size_or_stride(
+    t: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]
+) -> Value:
     dim = args[0] if args else kwargs.get("dim")
     if dim is None or (dim.is_constant() and dim.constant() is None):
         return t.shape_of(tensor) if name == "size" else t.strides_of(tensor)
     index = t.concrete(dim)
     if not isinstance(index, int) or not -tensor.fake.dim() <= index < tensor.fake.dim():
-        raise t.raised(IndexError(f"Dimension out of range (expected to be in range of [{-tensor.fake.dim()}, {tensor.fake.dim() - 1}], but got {index})"))
-    return t.size_of(tensor, index % tensor.fake.dim()) if name == "size" else t.stride_of(tensor, index % tensor.fake.dim())
+        raise t.raised(
+            IndexError(
+                f"Dimension out of range (expected to be in range of [{-tensor.fake.dim()}, {tensor.fake.dim() - 1}], but got {index})"
+            )
+        )
+    return (
+        t.size_of(tensor, index % tensor.fake.dim())
+        if name == "size"
+        else t.stride_of(tensor, index % tensor.fake.dim())
+    )

@@ -80,9 +80,13 @@ def import_from(f: Frame, i: Instruction) -> None:
     f.push(f.tracer.get_attribute(module, i.value))
 
 
-@handles("IMPORT_STAR", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS")
+@handles(
+    "IMPORT_STAR", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_LOCALS", "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS"
+)
 def class_or_module_scope(f: Frame, i: Instruction) -> None:
-    raise GraphBreak("unsupported-instruction", "a class is defined" if i.name == "LOAD_BUILD_CLASS" else f"instruction {i.name}")
+    raise GraphBreak(
+        "unsupported-instruction", "a class is defined" if i.name == "LOAD_BUILD_CLASS" else f"instruction {i.name}"
+    )
 
 
 @handles("GET_LEN")

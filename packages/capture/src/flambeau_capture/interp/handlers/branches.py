@@ -52,5 +52,3 @@ def for_iter(f: Frame, i: Instruction) -> None:
 def return_value(f: Frame, i: Instruction) -> Outcome:
     f.returned = f.pop()
     return Outcome.RETURNED
-
-

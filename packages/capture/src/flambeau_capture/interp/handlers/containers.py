@@ -42,7 +42,9 @@ def build_map(f: Frame, i: Instruction) -> None:
 @handles("BUILD_CONST_KEY_MAP")
 def build_const_key_map(f: Frame, i: Instruction) -> None:
     keys = f.pop().constant()
-    f.push(DictValue({key: (f.tracer.from_python(key), value) for key, value in zip(keys, f.pop_many(i.arg), strict=True)}))
+    f.push(
+        DictValue({key: (f.tracer.from_python(key), value) for key, value in zip(keys, f.pop_many(i.arg), strict=True)})
+    )
 
 
 @handles("LIST_APPEND")
@@ -103,7 +105,11 @@ def list_to_tuple(f: Frame, i: Instruction) -> None:
 def unpack_sequence(f: Frame, i: Instruction) -> None:
     items = list(f.tracer.iterate_all(f.pop(), limit=i.arg + 1))
     if len(items) != i.arg:
-        text = f"too many values to unpack (expected {i.arg})" if len(items) > i.arg else f"not enough values to unpack (expected {i.arg}, got {len(items)})"
+        text = (
+            f"too many values to unpack (expected {i.arg})"
+            if len(items) > i.arg
+            else f"not enough values to unpack (expected {i.arg}, got {len(items)})"
+        )
         raise f.tracer.raised(ValueError(text))
     for item in reversed(items):
         f.push(item)
@@ -114,12 +120,12 @@ def unpack_ex(f: Frame, i: Instruction) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
     items = list(f.tracer.iterate_all(f.pop()))
     if len(items) < before + after:
-        raise f.tracer.raised(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})"))
+        raise f.tracer.raised(
+            ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+        )
     middle = items[before : len(items) - after]
     for item in reversed(items[len(items) - after :] if after else []):
         f.push(item)
     f.push(ListValue(middle))
     for item in reversed(items[:before]):
         f.push(item)
-
-

@@ -19,5 +19,9 @@ def make_function(f: Frame, i: Instruction) -> None:
     annotations = f.pop() if i.arg & 4 else None
     kwdefaults = f.pop() if i.arg & 2 else None
     defaults = f.pop() if i.arg & 1 else None
-    cells = tuple(cell for cell in f.tracer.iterate_all(closure) if isinstance(cell, CellValue)) if closure is not None else ()
+    cells = (
+        tuple(cell for cell in f.tracer.iterate_all(closure) if isinstance(cell, CellValue))
+        if closure is not None
+        else ()
+    )
     f.push(ClosureValue(code, f.globals, defaults, kwdefaults, cells, annotations))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def load_fast(f: Frame, i: Instruction) -> None:
     value = f.locals.get(i.value)
     if value is None:
-        raise f.tracer.raised(UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value"))
+        raise f.tracer.raised(
+            UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value")
+        )
     f.push(value)
 
 
@@ -36,7 +38,9 @@ def store_fast(f: Frame, i: Instruction) -> None:
 @handles("DELETE_FAST")
 def delete_fast(f: Frame, i: Instruction) -> None:
     if f.locals.pop(i.value, None) is None:
-        raise f.tracer.raised(UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value"))
+        raise f.tracer.raised(
+            UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value")
+        )
 
 
 @handles("LOAD_FAST_AND_CLEAR")
@@ -62,7 +66,11 @@ def load_closure(f: Frame, i: Instruction) -> None:
 def load_deref(f: Frame, i: Instruction) -> None:
     value = f.cells[i.value].contents
     if value is None:
-        raise f.tracer.raised(NameError(f"cannot access free variable '{i.value}' where it is not associated with a value in enclosing scope"))
+        raise f.tracer.raised(
+            NameError(
+                f"cannot access free variable '{i.value}' where it is not associated with a value in enclosing scope"
+            )
+        )
     f.push(value)
 
 
