@@ -28,7 +28,7 @@ from .dtypes import width
 from .narrow import fits_int32
 
 #: Elements of a row piece, columns of a block, rows of a tile.
-PIECE, BLOCK, TILE = 4096, (512, 256, 128), 16
+PIECE, BLOCK, WIDE_BLOCK, TILE = 4096, (128, 64), (512, 256, 128), 16
 #: Fewer blocks than this are made smaller.
 BLOCKS_WANTED = 4
 #: Work (in units of one cheap op on one element) worth handing to another thread.
@@ -69,20 +69,22 @@ def plan_loops(body: KernelBody) -> LoopPlan:
         vector, inner = inner[-1], inner[:-1]
     elif mode == "columns":
         vector, outer = outer[-1], outer[:-1]
-        cut = _block(ex.hint(product([axis.size for axis in outer])), ex.hint(vector.size))
+        scans = any(isinstance(s, ScanStep) for s in body.statements)
+        others = ex.hint(product([axis.size for axis in outer]))
+        cut = _block(others, ex.hint(vector.size), WIDE_BLOCK if scans else BLOCK)
         extent = product([axis.size for axis in outer]) * _pieces(vector.size, cut)
     elif mode == "scatter":
         vector, outer, inner = outer[-1], (), outer[:-1]
-        cut = _block(1, ex.hint(vector.size))
+        cut = _block(1, ex.hint(vector.size), WIDE_BLOCK)
         extent = _pieces(vector.size, cut)
     elif body.serial:
         outer, inner, extent = (), outer, ex.ONE
     return LoopPlan(mode, outer, inner, vector, cut, tiled, extent, _grain(body, extent), _lane_bytes(body, vector))
 
 
-def _block(others: int, size: int) -> int:
+def _block(others: int, size: int, lengths: tuple[int, ...] = BLOCK) -> int:
     """Columns of a block: long runs through memory, unless that leaves too few blocks to share out."""
-    return next((length for length in BLOCK if others * -(-size // length) >= BLOCKS_WANTED), BLOCK[-1])
+    return next((length for length in lengths if others * -(-size // length) >= BLOCKS_WANTED), lengths[-1])
 
 
 def _pieces(size: Expr, length: int) -> Expr:
