@@ -6,12 +6,10 @@ In: calls of builtins met while tracing. Out: the same on values.
 from __future__ import annotations
 
 import builtins
-import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..interp.operations import BINARY, COMPARE, INPLACE, UNARY
 from ..interp.signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
 from ..values.builtins import BoundBuiltin, BuiltinValue, ClassValue
@@ -499,66 +497,3 @@ def make_super(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if owner is None:
         raise t.raised(RuntimeError("super(): no arguments"))
     return SuperValue(t.realise(contents).real(), t.realise(owner))
-
-
-def _operator(name: str, symbol: str, table: str) -> None:
-    function = getattr(operator, name)
-
-    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        if table == "unary":
-            return t.unary(symbol, args[0])
-        if table == "compare":
-            return t.compare(symbol, args[0], args[1])
-        return t.binary(symbol, args[0], args[1])
-
-    replaces(function)(replacement)
-
-
-for _symbol, _function in BINARY.items():
-    _operator(
-        _function.__name__.rstrip("_") if not hasattr(operator, _function.__name__) else _function.__name__,
-        _symbol,
-        "binary",
-    )
-for _symbol, _function in INPLACE.items():
-    _operator(_function.__name__, _symbol + "=", "binary")
-for _symbol, _function in COMPARE.items():
-    _operator(_function.__name__, _symbol, "compare")
-for _symbol, _unary in UNARY.items():
-    _operator("neg" if _symbol == "-" else "pos" if _symbol == "+" else "invert", _symbol, "unary")
-
-
-@replaces(operator.getitem)
-def operator_getitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.get_item(args[0], args[1])
-
-
-@replaces(operator.setitem)
-def operator_setitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    t.set_item(args[0], args[1], args[2])
-    return ConstantValue(None)
-
-
-@replaces(operator.is_, operator.is_not)
-def operator_is(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("unsupported-call", "operator.is_")
-
-
-@replaces(operator.not_)
-def operator_not(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.negate(args[0])
-
-
-@replaces(operator.truth)
-def operator_truth(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(t.truth(args[0]))
-
-
-@replaces(operator.contains)
-def operator_contains(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(args[0].contains(t, args[1]))
-
-
-@replaces(operator.index)
-def operator_index(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return args[0] if isinstance(args[0], SymbolicValue) else t.fold(operator.index, args, {})

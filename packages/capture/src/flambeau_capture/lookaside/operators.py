@@ -1,0 +1,87 @@
+"""The functions of the `operator` module.
+
+In: calls of them met while tracing. Out: the interpreter's own operators on values.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from ..interp.operations import BINARY, COMPARE, INPLACE, UNARY
+from ..interp.signals import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.symbolic import SymbolicValue
+from .registry import replaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+
+    Args = Sequence[Value]
+    Kwargs = Mapping[str, Value]
+
+
+def _operator(name: str, symbol: str, table: str) -> None:
+    function = getattr(operator, name)
+
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if table == "unary":
+            return t.unary(symbol, args[0])
+        if table == "compare":
+            return t.compare(symbol, args[0], args[1])
+        return t.binary(symbol, args[0], args[1])
+
+    replaces(function)(replacement)
+
+
+for _symbol, _function in BINARY.items():
+    _operator(
+        _function.__name__.rstrip("_") if not hasattr(operator, _function.__name__) else _function.__name__,
+        _symbol,
+        "binary",
+    )
+for _symbol, _function in INPLACE.items():
+    _operator(_function.__name__, _symbol + "=", "binary")
+for _symbol, _function in COMPARE.items():
+    _operator(_function.__name__, _symbol, "compare")
+for _symbol, _unary in UNARY.items():
+    _operator("neg" if _symbol == "-" else "pos" if _symbol == "+" else "invert", _symbol, "unary")
+
+
+@replaces(operator.getitem)
+def operator_getitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.get_item(args[0], args[1])
+
+
+@replaces(operator.setitem)
+def operator_setitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    t.set_item(args[0], args[1], args[2])
+    return ConstantValue(None)
+
+
+@replaces(operator.is_, operator.is_not)
+def operator_is(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("unsupported-call", "operator.is_")
+
+
+@replaces(operator.not_)
+def operator_not(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.negate(args[0])
+
+
+@replaces(operator.truth)
+def operator_truth(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstantValue(t.truth(args[0]))
+
+
+@replaces(operator.contains)
+def operator_contains(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstantValue(args[0].contains(t, args[1]))
+
+
+@replaces(operator.index)
+def operator_index(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return args[0] if isinstance(args[0], SymbolicValue) else t.fold(operator.index, args, {})
