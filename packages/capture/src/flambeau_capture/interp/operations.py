@@ -400,7 +400,8 @@ class Operations(TensorOperations):
 
     def to_text(self, value: Value, how: str) -> Value:
         """`str`, `repr` or `ascii` of a value."""
-        function: Callable[..., Any] = {"str": str, "repr": repr, "ascii": ascii}[how]
+        functions: dict[str, Callable[..., Any]] = {"str": str, "repr": repr, "ascii": ascii}
+        function = functions[how]
         if isinstance(value, SymbolicValue):
             return ConstantValue(function(value.concrete(self)))  # type: ignore[arg-type]
         if isinstance(value, ObjectValue):
