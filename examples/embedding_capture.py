@@ -6,10 +6,15 @@ Run it with `python examples/embedding_capture.py`. Nothing but flambeau-capture
 from __future__ import annotations
 
 import collections
+import logging
 from typing import Any
 
+import structlog
 import torch
 from flambeau_capture import CompileRecord, make_region
+
+# The packages log through structlog and leave its configuration to the program; `import flambeau` would configure it.
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 counts: collections.Counter[str] = collections.Counter()
 
@@ -30,17 +35,17 @@ def observe(record: CompileRecord) -> None:
 
 
 class Model(torch.nn.Module):
-    """Two layers, a branch that depends on data, and a counter kept in Python."""
+    """Two layers, a branch that depends on data, and an attribute written in Python."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first = torch.nn.Linear(8, 16)
         self.second = torch.nn.Linear(16, 2)
-        self.calls = 0
+        self.seen: torch.Size | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Shape (n, 8) to (n, 2)."""
-        self.calls += 1
+        self.seen = x.shape
         x = torch.relu(self.first(x))
         if x.sum() > 0:
             x = x / x.sum()
@@ -59,7 +64,7 @@ def main() -> None:
     for result in results:
         torch.testing.assert_close(result, expected)
     print("operators:", dict(counts))
-    print("the model was called", model.calls, "times")
+    print("written by the model, replayed after its graph:", model.seen)
 
 
 if __name__ == "__main__":
