@@ -3,6 +3,7 @@
 In: an interpreting Triton, already imported. Out: the same, with
 - ``libdevice`` for CPU arrays: the functions of the device library computed by torch's own kernels;
 - float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off), and exact back;
+- comparisons as truth values also where a scalar's is spread over a block;
 - reductions and scans with a function of the kernel's own done on whole arrays, not element by element;
 - ``device_assert`` as an ``IndexError`` with the kernel's message.
 """
@@ -63,7 +64,7 @@ def install() -> None:
     if getattr(builder, "flambeau_installed", False):
         return
     builder.flambeau_installed = True
-    original_cast = builder.cast_impl
+    original_cast, original_binary = builder.cast_impl, builder.binary_op
 
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
@@ -74,6 +75,11 @@ def install() -> None:
             return interpreter.TensorHandle(data, tl.float32)
         return original_cast(self, src, dst_type)
 
+    def binary_op(self: Any, lhs: Any, rhs: Any, op: Any) -> Any:
+        result = original_binary(self, lhs, rhs, op)
+        # The interpreter leaves a comparison the type of its operands, and spreads it over a block in that type.
+        return interpreter.TensorHandle(result.data, tl.int1) if result.data.dtype == np.bool_ else result
+
     def create_assert(self: Any, condition: Any, message: str, *rest: Any) -> None:
         if not np.all(condition.data):
             raise IndexError(message)
@@ -81,6 +87,7 @@ def install() -> None:
     # Assertions exist in debug mode only.
     interpreter.interpreter_builder.options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
     builder.cast_impl = cast_impl
+    builder.binary_op = binary_op
     builder.create_assert = create_assert
     interpreter.ReduceOps.generic_reduce = _generic_reduce
     interpreter.ScanOps.generic_scan = _generic_scan
