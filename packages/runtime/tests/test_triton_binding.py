@@ -31,11 +31,3 @@ def test_a_triton_kernel_runs_in_both_executors(executor, store) -> None:
     run = load(a.Artifact(program, [a.Library("t", "triton", SOURCE)], [kernel]), executor=executor, store=store)
     x = torch.randn(40)
     assert torch.equal(run(x)[0], x * 2.5)
-
-
-def test_cubins_survive_the_store() -> None:
-    from flambeau_runtime.triton_binding import _cubin_from_bytes, _cubin_to_bytes
-    from flambeau_runtime.triton_kernels import Cubin
-
-    cubin = Cubin("k", 90, 128, 4, 0, 0, "3.9", b"\x7fELF\0\0binary")
-    assert _cubin_from_bytes(_cubin_to_bytes(cubin)) == cubin

@@ -13,10 +13,12 @@ from torch import fx
 
 from flambeau_runtime import Artifact
 
+from .codegen.triton import UnsupportedKernel
 from .config import Config
 from .context import CompileContext
 from .ir.text import graph_text
 from .ir.verify import verify
+from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.order import PASSES
 from .passes.runner import run_passes
@@ -39,12 +41,19 @@ def compile_graph(
     context = context or CompileContext(config)
     with context.stage("passes"):
         gm = run_passes(gm, PASSES, context)
-    with context.stage("lowering"):
-        graph = lower_graph(gm, inputs, context)
-    if config.verify:
-        verify(graph)
-    if config.dump:
-        context.dump("loops", graph_text(graph))
-    with context.stage("program"):
-        built = assemble(graph, fuse=config.fuse, cpu_target=config.cpu_backend)
-    return built.artifact
+    library: frozenset[str] = frozenset()
+    while True:
+        with context.stage("lowering"):
+            graph = lower_graph(gm, inputs, context, library=library)
+        if config.verify:
+            verify(graph)
+        if config.dump:
+            context.dump("loops", graph_text(graph))
+        try:
+            with context.stage("program"):
+                return assemble(graph, fuse=config.fuse, cpu_target=config.cpu_backend).artifact
+        except UnsupportedKernel as error:
+            wider = widen(gm, library, error.origins)
+            if wider == library:
+                raise
+            library = wider

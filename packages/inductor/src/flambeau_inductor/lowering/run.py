@@ -40,12 +40,19 @@ _IGNORED = frozenset(
 )
 
 
-def lower_graph(gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext | None = None) -> Graph:
+def lower_graph(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    context: CompileContext | None = None,
+    *,
+    library: frozenset[str] = frozenset(),
+) -> Graph:
     """Lower ``gm``. ``inputs`` are the example inputs (fakes); placeholders' ``meta["val"]`` is used where there is one.
 
+    ``library`` names the nodes that must be library calls, because no generator can write their kernels.
     Raises UnsupportedGraphError for a graph that neither loops nor library calls can express.
     """
-    lowering = _Lowering(gm, inputs, context or CompileContext())
+    lowering = _Lowering(gm, inputs, context or CompileContext(), library)
     graph = lowering.run()
     if lowering.context.config.verify:
         verify(graph)
@@ -54,8 +61,11 @@ def lower_graph(gm: fx.GraphModule, inputs: Sequence[Any], context: CompileConte
 
 
 class _Lowering:
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext) -> None:
+    def __init__(
+        self, gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext, library: frozenset[str]
+    ) -> None:
         self.gm = gm
+        self.library = library
         self.context = context
         self.examples = list(inputs)
         self.builder = Builder(context, SymbolTable())
@@ -200,7 +210,7 @@ class _Lowering:
         reason = "left to the library" if is_library(target) else "no rule"
         if rule is not None:
             val = node.meta.get("val")
-            reason = _unsupported(args, val) or ""
+            reason = _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
             if not reason:
                 try:
                     result = rule(self.builder, *args, **kwargs)
@@ -303,7 +313,7 @@ class _Lowering:
             layout = self._input_layout(target)
             storage = renamed.get(target.name, target.name)
             buffer = b.new_buffer(layout, storage=storage)
-            if not b.may_loop(layout.device):
+            if not b.may_loop(layout.device) or source.name in self.library:
                 window = Ref(storage, layout.sizes, layout.strides, ZERO, layout.dtype, layout.device)
                 given = (window, b.ref(value))
                 b.operations.append(Extern(aten.copy_.default, given, {}, (buffer,), (0,), (), "write-back", b.origins))

@@ -25,15 +25,22 @@ _LIBDEVICE = "from triton.language.extra import libdevice\n"
 
 
 def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
-    """Triton for every kernel, in order. Raises UnsupportedKernel; ask ``unsupported`` first."""
+    """Triton for every kernel, in order. Raises one UnsupportedKernel with the origins of every body that is refused."""
     kernels: list[GeneratedKernel] = []
     taken: set[str] = set()
+    refused: dict[str, str] = {}
     for body in bodies:
-        text = kernel_text(body)
+        try:
+            text = kernel_text(body)
+        except UnsupportedKernel as error:
+            refused |= dict.fromkeys(body.origins, str(error)) or {"": str(error)}
+            continue
         if text.entry in taken:
             text = kernel_text(body, name=f"{text.entry}_{len(taken)}")
         taken.add(text.entry)
         kernels.append(generated(text))
+    if refused:
+        raise UnsupportedKernel("; ".join(dict.fromkeys(refused.values())), tuple(filter(None, refused)))
     return kernels
 
 
