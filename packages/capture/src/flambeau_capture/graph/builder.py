@@ -15,12 +15,12 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
 
 from ..interp.signals import GraphBreak
 from . import shapes
+from .fake_mode import new_fake_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class GraphBuilder:
 
     def __init__(self, config: Config, position: Callable[[], tuple[tuple[str, int, str], ...]]) -> None:
         self.config = config
-        self.fake_mode = FakeTensorMode(allow_non_fake_inputs=False)
+        self.fake_mode = new_fake_mode()
         if config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops:
             self.need_shape_env()
         self.graph = torch.fx.Graph()

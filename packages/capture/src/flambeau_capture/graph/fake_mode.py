@@ -1,0 +1,159 @@
+"""A fake tensor mode that does not import torch's own compiler.
+
+Making a `FakeTensorMode` and dispatching under it read three settings of that compiler's configuration, and torch wraps every
+dispatch mode so that the compiler keeps out of it; each imports the whole package, which costs more than a second in a fresh
+process. `LeanFakeMode` sets the same attributes itself and dispatches without the wrapper; `_Unloaded` answers the setting that
+every dispatch reads, for as long as nobody has imported the package, and gives way to it as soon as somebody does.
+
+In: nothing. Out: `new_fake_mode()`, a `FakeTensorMode` in every respect. Where torch's initialiser sets other attributes than
+those known here (another version), or where the package is loaded anyway, the ordinary mode is made.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import importlib
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch._compile
+import torch._decomp
+import torch._functorch.config
+import torch._refs
+import torch._refs.special
+import torch.nested._internal.nested_tensor
+from torch._decomp import decompositions
+from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
+
+#: What `FakeTensorMode.__init__` sets in torch 2.11 to 2.15; a test compares the values too.
+_ATTRIBUTES = frozenset(
+    (
+        "_allow_unsafe_data_ptr_access", "_mode_key", "_stack", "_stack_trace", "allow_fallback_kernels", "allow_meta",
+        "allow_non_fake_inputs", "allow_scalar_outputs", "cache_crosscheck_enabled", "cache_enabled", "enter_stack",
+        "fake_tensor_converter", "in_kernel_invocation", "nt_tensor_id_counter", "nt_tensor_id_initial_count",
+        "propagate_real_tensors", "shape_env", "static_shapes",
+    )
+)  # fmt: skip
+_COMPILER = "torch._dynamo"
+_EXCLUSION = "__dynamo_disable"
+_EXCLUDER = torch._compile._disable_dynamo.__code__.co_filename
+_own_dispatch: Any = FakeTensorMode.__torch_dispatch__
+
+
+class _Settings:
+    """The settings that dispatch reads, at torch's defaults; any other one loads the real configuration."""
+
+    _custom_ops_profile = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"{_COMPILER}.config"), name)
+
+
+class _Unloaded(ModuleType):
+    """Stands in `torch` where the compiler's package will be; whoever needs more of it than `config` loads it.
+
+    It is never in `sys.modules`, so an `import` of the package finds the real one, which then takes this one's place.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        real = sys.modules.get(_COMPILER)
+        if real is not None:
+            return getattr(real, name)
+        if name == "config":
+            return _SETTINGS
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module(_COMPILER), name)
+
+
+_SETTINGS = _Settings()
+
+
+class _DeferredExclusion:
+    """What torch's references call in place of themselves so that its compiler does not trace them.
+
+    There is nothing to be kept out of while the package is not loaded; afterwards the package's own answer is used.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        package = sys.modules.get(_COMPILER)
+        if package is None or not hasattr(package, "disable"):
+            return self.function(*args, **kwargs)
+        excluded = package.disable(self.function, True, wrapping=False)
+        setattr(self.function, _EXCLUSION, excluded)
+        return excluded(*args, **kwargs)
+
+
+@functools.cache
+def _defer_exclusions() -> None:
+    """Put a `_DeferredExclusion` where a reference would import the package at its first call."""
+    tables = [vars(torch._refs), vars(torch._refs.nn.functional), vars(torch._refs.special), vars(decompositions)]
+    for table in (*tables, *torch._decomp.global_decomposition_table.values()):
+        for function in list(table.values()):
+            while (wrapped := getattr(function, "__wrapped__", None)) is not None:
+                if function.__code__.co_filename == _EXCLUDER:
+                    # Further wrappers overwrite `__wrapped__`; the closure holds what is really called.
+                    target = function.__closure__[function.__code__.co_freevars.index("fn")].cell_contents
+                    if not hasattr(target, _EXCLUSION):
+                        setattr(target, _EXCLUSION, _DeferredExclusion(target))
+                function = wrapped
+
+
+class LeanFakeMode(FakeTensorMode):
+    """A `FakeTensorMode` without a shape environment, with torch's default settings."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Tells torch not to wrap this class's dispatch."""
+        return False
+
+    def __init__(self) -> None:
+        super(FakeTensorMode, self).__init__()
+        self.allow_fallback_kernels = True
+        self.propagate_real_tensors = False
+        self.fake_tensor_converter = FakeTensorConverter(copy_data=False, export=False)
+        self.static_shapes = True
+        self.allow_scalar_outputs = False
+        self._allow_unsafe_data_ptr_access = True
+        self.allow_meta = torch._functorch.config.fake_tensor_allow_meta
+        self.cache_enabled = True
+        self.cache_crosscheck_enabled = False
+        self.allow_non_fake_inputs = False
+        self.in_kernel_invocation = False
+        self.enter_stack = []
+        self.shape_env = None
+        self._stack_trace = traceback.StackSummary()
+        self._stack = None
+        self._mode_key = torch._C._TorchDispatchModeKey.FAKE
+        self.nt_tensor_id_initial_count = torch.nested._internal.nested_tensor._tensor_id_counter
+        self.nt_tensor_id_counter = self.nt_tensor_id_initial_count
+
+    __torch_dispatch__ = getattr(_own_dispatch, "__wrapped__", _own_dispatch)
+
+
+def new_fake_mode() -> FakeTensorMode:
+    """A fresh mode; `shape_env` is None until the first symbolic size."""
+    if _COMPILER in sys.modules or not _known_initialiser():
+        return FakeTensorMode(allow_non_fake_inputs=False)
+    package, _, name = _COMPILER.rpartition(".")
+    vars(sys.modules[package]).setdefault(name, _Unloaded(_COMPILER))
+    _defer_exclusions()
+    return LeanFakeMode()
+
+
+@functools.cache
+def _known_initialiser() -> bool:
+    """Whether torch's initialiser stores exactly the attributes that ours does."""
+    stored = {
+        instruction.argval
+        for instruction in dis.get_instructions(FakeTensorMode.__init__)
+        if instruction.opname == "STORE_ATTR"
+    }
+    return stored == _ATTRIBUTES
