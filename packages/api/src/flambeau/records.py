@@ -80,6 +80,11 @@ class Recorder:
     programs: list[ProgramRecord] = Factory(list)
     guards: list[str] = Factory(list)
     seconds: dict[str, float] = Factory(dict)
+    eager_graphs: list[str] = Factory(list)
+
+    def ran_in_eager(self, reason: str) -> None:
+        """Count a graph that runs in eager because it holds something that is not modelled."""
+        self.eager_graphs.append(reason)
 
     def spent(self, stage: str, seconds: float) -> None:
         """Add wall-clock seconds to a stage."""

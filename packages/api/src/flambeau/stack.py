@@ -28,6 +28,7 @@ from torch import fx
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
+from flambeau_inductor.errors import UnsupportedGraphError
 from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
@@ -92,9 +93,11 @@ def compile_stack(
         options: the region's options.
         recorder: collects programs and seconds.
     """
+    recorder = recorder or Recorder()
     try:
-        return _compile(gm, inputs, options, recorder or Recorder())
-    except autograd.UnsupportedGraph as error:
+        return _compile(gm, inputs, options, recorder)
+    except (autograd.UnsupportedGraph, UnsupportedGraphError) as error:
+        recorder.ran_in_eager(str(error))
         logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
         return gm.forward
     except Exception as error:

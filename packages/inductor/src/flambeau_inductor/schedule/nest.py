@@ -101,7 +101,8 @@ def make_nest(position: int, operation: Loop) -> Nest:
         statements = (Store(name, at, _converted(operation.value, dtype)),)
     elif isinstance(operation, Reduction):
         assert at is not None
-        inner = operation.reduce_axes
+        # The reduction of a tensor without dimensions is a loop over its one element.
+        inner = operation.reduce_axes or (Axis(Symbol("r0", bound=ex.ONE), ex.ONE),)
         kind_dtype = torch.int64 if operation.kind in ("argmax", "argmin") else operation.value.dtype
         result = _converted(reduced(name, kind_dtype), dtype)
         statements = (Reduce(name, operation.kind, operation.value, kind_dtype), Store(name, at, result))
