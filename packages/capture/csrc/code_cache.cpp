@@ -156,7 +156,10 @@ PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject*
     EntryPtr entry = record.entries[i];
     CapturedValues values(entry->guards()->slots);
     Evaluation evaluation(view, values.data());
-    if (!evaluate(entry->guards(), evaluation)) continue;
+    {
+      SuspendedScope guards(thread_state());
+      if (!evaluate(entry->guards(), evaluation)) continue;
+    }
     hit = true;
     // A guard may have run Python that changed the list: only move what is still in its place.
     if (i > 0 && i < record.entries.size() && &*record.entries[i] == &*entry) {

@@ -17,22 +17,14 @@ Region* as_region(PyObject* object) { return reinterpret_cast<Region*>(object); 
 
 // ---- asking the compiler
 
-class SuspendScope {
+class CompileScope {
  public:
-  SuspendScope(ThreadState& state, CodeEntries& record) : state_(state), record_(record), active_(state, nullptr) {
-    before_ = std::exchange(state.suspended, true);
-    record.compiling = true;
-  }
-  ~SuspendScope() {
-    state_.suspended = before_;
-    record_.compiling = false;
-  }
+  CompileScope(ThreadState& state, CodeEntries& record) : record_(record), suspended_(state) { record.compiling = true; }
+  ~CompileScope() { record_.compiling = false; }
 
  private:
-  ThreadState& state_;
   CodeEntries& record_;
-  ActiveScope active_;
-  bool before_;
+  SuspendedScope suspended_;
 };
 
 Ref locals_of(const PyCodeObject* code, const FrameView& view) {
@@ -383,12 +375,12 @@ CodeEntries* find_record(Region* region, PyCodeObject* code) {
 
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view) {
   if (record.compiling) return Compiled::kBusy;
+  CompileScope compiling(thread_state(), record);
   drop_dead(record);
   const bool over_limit = static_cast<Py_ssize_t>(record.entries.size()) >= region->limit;
   if (over_limit && record.limit_told) return Compiled::kBusy;
   return boundary(
       [&] {
-        SuspendScope compiling(thread_state(), record);
         Ref answer = ask(region, record, function, view, over_limit);
         if (over_limit) {
           record.limit_told = true;

@@ -34,4 +34,21 @@ class ActiveScope {
   Region* before_;
 };
 
+// Runs a scope (guards, the compiler) in which frames are left alone and calls of regions are plain calls: what it checks may be the
+// user's Python code, and looking at that code's frames would check it again without end.
+class SuspendedScope {
+ public:
+  explicit SuspendedScope(ThreadState& state) : state_(state), active_(state, nullptr), before_(state.suspended) {
+    state.suspended = true;
+  }
+  ~SuspendedScope() { state_.suspended = before_; }
+  SuspendedScope(const SuspendedScope&) = delete;
+  SuspendedScope& operator=(const SuspendedScope&) = delete;
+
+ private:
+  ThreadState& state_;
+  ActiveScope active_;
+  bool before_;
+};
+
 }  // namespace flambeau

@@ -14,11 +14,11 @@ import torch
 from flambeau_capture.config import Config
 from flambeau_capture.errors import GuardSelfCheckError, InternalError, RecompileLimitError
 from flambeau_capture.frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
-from flambeau_capture.guards.spec import ConstantIs, IdentityIs, TensorMatch, TypeIs
+from flambeau_capture.guards.spec import ConstantIs, IdentityIs, PythonCheck, TensorMatch, TypeIs
 from flambeau_capture.hook import call_disabled, make_region
 from flambeau_capture.hook_py import PyRegion
 from flambeau_capture.native import _C
-from flambeau_capture.sources.source import Global, InstanceDict, Item, Local
+from flambeau_capture.sources.source import Attribute, Global, InstanceDict, Item, Local
 
 
 def replace(table, *guards, seen=None):
@@ -625,3 +625,60 @@ def test_globals_of_another_module_are_guarded_through_the_function():
 
 
 FLAG = 0
+
+
+class Watched:
+    """Every attribute goes through Python, as guards and the compiled code meet it."""
+
+    def __init__(self):
+        self.scale = 3
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, name)
+
+    @property
+    def doubled(self):
+        return self.scale * 2
+
+
+def test_a_guard_that_enters_python_is_checked_with_the_hook_off():
+    """The guard's own frames must not be captured: looking at them would check the guard again without end."""
+
+    def f(x, y):
+        return x + y.scale
+
+    def g(x, y):
+        return x + 100
+
+    looked = []
+
+    def predicate(value):
+        looked.append(_C.active_region())
+        return value.doubled == 6
+
+    guards = (PythonCheck(Local("y"), predicate, "doubled is 6"), ConstantIs(Attribute(Local("y"), "scale"), 3))
+    seen = []
+
+    def callback(frame: FrameInfo):
+        seen.append(frame.code.co_name)
+        return RunCode(g.__code__, guards) if frame.code is f.__code__ else SkipAlways()
+
+    def outer(x, y):
+        return f(x, y)
+
+    region = make_region(outer, callback)
+    y = Watched()
+    assert [region(1, y) for _ in range(3)] == [101] * 3
+    assert seen == ["outer", "f"]
+    assert set(looked) == {None}
+
+
+def test_a_guard_that_calls_a_region_calls_it_plainly():
+    """A region reached from a guard is an ordinary call."""
+
+    def f(x):
+        return x
+
+    inner = make_region(f, lambda frame: RunCode((lambda x: x + 1).__code__, ()))
+    region = make_region(f, lambda frame: RunCode(f.__code__, (PythonCheck(Local("x"), lambda v: inner(v) == v, "same"),)))
+    assert [region(5), region(5)] == [5, 5]
