@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import flambeau
 import torch
+
+import flambeau
 from flambeau_autograd import aot_autograd
 
 

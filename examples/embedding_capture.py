@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 import torch
+
 from flambeau_capture import CompileRecord, make_region
 
 # The packages log through structlog and leave its configuration to the program; `import flambeau` would configure it.

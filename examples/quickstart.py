@@ -5,8 +5,9 @@ Run it with `python examples/quickstart.py`.
 
 from __future__ import annotations
 
-import flambeau
 import torch
+
+import flambeau
 
 
 @flambeau.compile

@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import flambeau_inductor
-import flambeau_runtime
 import structlog
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
+
+import flambeau_inductor
+import flambeau_runtime
 
 # The packages log through structlog and leave its configuration to the program; `import flambeau` would configure it.
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
@@ -57,7 +58,9 @@ def serve(file: Path, weights: list[Tensor], requests: list[Tensor]) -> list[Ten
 def main() -> None:
     """Build, serve and compare with eager."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(WIDTH, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 4), nn.Softmax(dim=-1)).eval()
+    model = nn.Sequential(
+        nn.Linear(WIDTH, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 4), nn.Softmax(dim=-1)
+    ).eval()
     requests = [torch.randn(BATCH, WIDTH) for _ in range(100)]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.flambeau"

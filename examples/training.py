@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 
-import flambeau
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import flambeau
 
 
 class Classifier(nn.Module):
