@@ -48,8 +48,11 @@ def options_page() -> str:
     from flambeau.options import OPTIONS, list_mode_options
 
     lines = [GENERATED, "# Options, modes and logs\n", "## Options\n"]
-    lines += ["| option | default | meaning |", "| --- | --- | --- |"]
-    lines += [f"| `{s.name}` | `{s.default!r}` | {_cell(s.help)} |" for s in OPTIONS.values()]
+    lines += ["| option | default | meaning | effect |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| `{s.name}` | `{s.default!r}` | {_cell(s.help)} | {'accepted, none yet' if s.planned else 'yes'} |"
+        for s in OPTIONS.values()
+    ]
     lines += ["\n## Modes\n", "| mode | sets |", "| --- | --- |"]
     lines += [
         f"| `{mode}` | {_cell(str(values)) if values else 'nothing'} |" for mode, values in list_mode_options().items()
@@ -72,6 +75,14 @@ def existing_names() -> dict[str, set[str]]:
         "options": set(OPTIONS),
         "logs": set(ARTIFACTS),
     }
+
+
+def _status(name: str, existing: set[str]) -> str:
+    from flambeau.options import OPTIONS
+
+    if name not in existing:
+        return "not yet"
+    return "accepted, no effect yet" if name in OPTIONS and OPTIONS[name].planned else "yes"
 
 
 def surface_page() -> str:

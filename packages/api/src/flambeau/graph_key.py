@@ -11,7 +11,7 @@ import functools
 import hashlib
 import platform
 from collections.abc import Callable
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -171,9 +171,11 @@ def _versions() -> str:
     """torch, the processor's instruction set and the contents of our own sources."""
     digest = hashlib.sha256()
     for name in _PACKAGES:
-        folder = Path(str(import_module(name).__file__)).parent
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.read_bytes())
+        spec = find_spec(name)
+        assert spec is not None and spec.origin is not None
+        for path in sorted(Path(spec.origin).parent.rglob("*")):
+            if path.suffix in (".py", ".hpp"):
+                digest.update(path.read_bytes())
     return repr((torch.__version__, platform.machine(), _cpu_capability(), digest.hexdigest()))
 
 

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import structlog
 from attrs import evolve, field, frozen
 
 from .errors import InvalidOption, UnknownName
+
+logger: Any = structlog.get_logger("flambeau.options")
 
 
 @frozen
@@ -26,6 +29,7 @@ class OptionSpec:
         help: one sentence.
         cached: whether the value is part of the compilation cache's key.
         choices: the accepted values, if they are few.
+        planned: accepted for programs written for torch.compile, and without effect so far.
     """
 
     name: str
@@ -34,6 +38,7 @@ class OptionSpec:
     help: str
     cached: bool = True
     choices: tuple[Any, ...] | None = None
+    planned: bool = False
 
 
 def _spec(name: str, default: Any, help: str, *, types: tuple[type, ...] | None = None, **more: Any) -> OptionSpec:
@@ -45,24 +50,26 @@ _CALLABLE: tuple[type, ...] = (object,)
 _SPECS = (
     _spec("numerics", "faithful", "'faithful' rounds where eager rounds; 'fast' may not", choices=("faithful", "fast")),
     _spec("cpu_backend", "cpp", "code generator for CPU tensors", choices=("cpp", "triton")),
-    _spec("triton.cudagraphs", False, "record and replay CUDA graphs"),
-    _spec("max_autotune", False, "choose kernels by measurement"),
-    _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement"),
-    _spec("epilogue_fusion", True, "fuse pointwise work into the tail of templates"),
-    _spec("max_fusion_size", 64, "operations in one kernel at most"),
-    _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one"),
-    _spec("inplace_buffers", True, "let an output overwrite an input that dies"),
+    _spec("triton.cudagraphs", False, "record and replay CUDA graphs", planned=True),
+    _spec("max_autotune", False, "choose kernels by measurement", planned=True),
+    _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement", planned=True),
+    _spec("epilogue_fusion", True, "fuse pointwise work into the tail of templates", planned=True),
+    _spec("max_fusion_size", 64, "operations in one kernel at most", planned=True),
+    _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one", planned=True),
+    _spec("inplace_buffers", True, "let an output overwrite an input that dies", planned=True),
     _spec("fallback_by_default", False, "library calls for everything: a minimal compile"),
-    _spec("fallback_random", True, "random numbers from torch's own generators, equal to eager's"),
-    _spec("deterministic", True, "no choice depends on a measurement"),
+    _spec("fallback_random", True, "random numbers from torch's own generators, equal to eager's", planned=True),
+    _spec("deterministic", True, "no choice depends on a measurement", planned=True),
     _spec("fx_graph_cache", True, "keep compiled graphs on disk", cached=False),
     _spec("force_disable_caches", False, "neither read nor write the disk cache", cached=False),
-    _spec("compile_threads", 0, "parallel compiler processes; 0 = one a core", cached=False),
-    _spec("cpp.threads", -1, "threads of CPU kernels; -1 = torch.get_num_threads() at the call"),
+    _spec("compile_threads", 0, "parallel compiler processes; 0 = one a core", cached=False, planned=True),
+    _spec("cpp.threads", -1, "threads of CPU kernels; -1 = torch.get_num_threads() at the call", planned=True),
     _spec("activation_memory_budget", 1.0, "saved activations as a share of eager's (0..1)", types=(float, int)),
-    _spec("size_asserts", True, "check sizes where a library call's result is not what was predicted"),
+    _spec("size_asserts", True, "check sizes where a library call's result is not what was predicted", planned=True),
     _spec("recompile_limit", 8, "compiled entries of one frame in one region", cached=False),
-    _spec("guard_filter_fn", None, "choose which guards are kept (unsafe)", types=_CALLABLE, cached=False),
+    _spec(
+        "guard_filter_fn", None, "choose which guards are kept (unsafe)", types=_CALLABLE, cached=False, planned=True
+    ),
     _spec("suppress_errors", True, "our own failure runs the graph in eager after one warning", cached=False),
     _spec("executor", "native", "which executor runs the program", choices=("native", "python"), cached=False),
 )
@@ -123,6 +130,8 @@ def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
         if spec.choices is not None and value not in spec.choices:
             raise UnknownName(f"value of option {name!r}", value, map(str, spec.choices))
         if value != spec.default:
+            if spec.planned:
+                logger.info("option_without_effect", artifact="perf_hints", option=name, value=value)
             result[name] = value
     return result
 

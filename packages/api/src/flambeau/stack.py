@@ -26,9 +26,7 @@ from attrs import frozen
 from torch import fx
 
 import flambeau_autograd as autograd
-import flambeau_inductor as inductor
 import flambeau_runtime as runtime
-from flambeau_inductor.errors import UnsupportedGraphError
 from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
@@ -74,6 +72,10 @@ class CompiledGraph:
         return cls(autograd.Signature.from_json(fields["signature"]), forward, backward, tuple(fields["guards"]))
 
 
+class NotLowered(Exception):
+    """Inductor refuses the graph, for a reason that is the message; eager runs it."""
+
+
 @frozen
 class Fresh:
     """A graph that was just compiled, with the constants that its artifacts do not carry themselves."""
@@ -96,7 +98,7 @@ def compile_stack(
     recorder = recorder or Recorder()
     try:
         return _compile(gm, inputs, options, recorder)
-    except (autograd.UnsupportedGraph, UnsupportedGraphError) as error:
+    except (autograd.UnsupportedGraph, NotLowered) as error:
         recorder.ran_in_eager(str(error))
         logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
         return gm.forward
@@ -134,6 +136,9 @@ def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: 
 
 def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder) -> Fresh:
     """Autograd and inductor; the C++ compiler works on the forward while the backward is still being lowered."""
+    # Not at the top: a graph that comes from the cache needs no compiler, and loading this one takes a tenth of a second.
+    import flambeau_inductor as inductor
+
     before = len(shape_guards(inputs))
     with _timed(recorder, "autograd"):
         prepared = autograd.prepare(
@@ -148,7 +153,10 @@ def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recor
         pending = []
         with _timed(recorder, "inductor"):
             for graph, graph_inputs in graphs:
-                artifact = inductor.compile_graph(graph, graph_inputs, settings)
+                try:
+                    artifact = inductor.compile_graph(graph, graph_inputs, settings)
+                except inductor.UnsupportedGraphError as error:
+                    raise NotLowered(str(error)) from error
                 pending.append((pool.submit(runtime.build_libraries, artifact), _constants(artifact, graph)))
         with _timed(recorder, "build"):
             artifacts = [future.result() for future, _ in pending]
