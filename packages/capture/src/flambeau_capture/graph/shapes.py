@@ -167,7 +167,7 @@ def fake_of(
         builder.symbol_sources[str(symint.node.expr)] = TensorSize(source, dim)
     if dynamic_dims or unbacked:
         strides = _symbolic_strides(builder, tensor, sizes, source)
-    _constrain(builder, tensor, sizes)
+    _constrain(builder, tensor, sizes, source)
     with builder.fake_mode, torch.no_grad():
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.is_conj():
@@ -198,8 +198,15 @@ def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[A
     return strides
 
 
-def _constrain(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any]) -> None:
+def _constrain(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], source: Source) -> None:
     for dim, mark in marks_of(tensor).items():
+        size = tensor.shape[dim]
+        if (mark.min is not None and size < mark.min) or (mark.max is not None and size > mark.max):
+            raise DynamicShapeError(
+                f"dimension {dim} of {source.name} is {size}, outside the range it is marked with: "
+                f"at least {mark.min if mark.min is not None else 0}, at most {mark.max if mark.max is not None else 'anything'}",
+                hint="mark the dimension with a range that holds every size it takes",
+            )
         if isinstance(sizes[dim], torch.SymInt) and mark.kind in ("dynamic", "unbacked"):
             if mark.min is not None:
                 torch._check(sizes[dim] >= mark.min)

@@ -46,6 +46,7 @@ _SPECIAL = {
 _REFLECTED = {"<": "gt", "<=": "ge", "==": "eq", "!=": "ne", ">": "lt", ">=": "le"}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 _SYMBOLIC = (TensorValue, SymbolicValue)
+_DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 
 class Operations(TensorOperations):
@@ -177,12 +178,21 @@ class Operations(TensorOperations):
 
     def _symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
         pairs = [self.argument(value) for value in values]
+        if function in _DIVISIONS and isinstance(divisor := pairs[1][1], (torch.SymInt, torch.SymFloat)):
+            if divisor.node.has_hint():
+                self.graph.decide(divisor == 0)  # a guard: Python raises for zero
         try:
             result = function(*(fake for _, fake in pairs))
         except (ZeroDivisionError, TypeError) as error:
             raise self.raised(error) from None
+        except RuntimeError:
+            # torch does not model it for these values (a power of a negative number): the numbers themselves do.
+            return self.fold(function, [self.from_python(self.concrete(value)) for value in values], {})
         finally:
             self.graph.note_guards()
+        if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for _, fake in pairs):
+            # Rounding a float: the stages below hold integers in integer arithmetic only.
+            return self.from_python(self.graph.specialise(result))
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
         return self.from_python(result)

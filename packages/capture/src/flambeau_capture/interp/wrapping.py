@@ -109,11 +109,12 @@ class Wrapping(TracerState):
             or (kind is float and obj != obj)
         ):
             return None
-        if kind is float:
-            return None
         self.guards.type_is(source, kind)
-        symbol = shapes.new_int(self.graph, obj, source, size=False)
-        if not isinstance(symbol, torch.SymInt):
+        if kind is float:
+            symbol = shapes.new_float(self.graph, obj, source)
+        else:
+            symbol = shapes.new_int(self.graph, obj, source, size=False)
+        if not isinstance(symbol, (torch.SymInt, torch.SymFloat)):
             return None
         node = self.graph.add_input(source, symbol, obj, static=False, hint="n")
         made = SymbolicValue(symbol, node, source)

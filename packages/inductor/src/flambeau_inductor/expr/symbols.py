@@ -133,7 +133,8 @@ class SymbolTable:
             known = env.var_to_range.get(s)
             if known is not None:
                 lo, hi = max(lo, _finite(known.lower, -UNBOUNDED)), min(hi, _finite(known.upper, UNBOUNDED))
-            values = getattr(env, "backed_var_to_val", None) or getattr(env, "var_to_val", {})
+            # The newer name first: asking for the older one warns where both exist.
+            values = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
             value = values.get(s)
             likely = int(value) if value is not None and getattr(value, "is_Integer", False) else None
         return Symbol(str(s), lo, hi, hint=likely)

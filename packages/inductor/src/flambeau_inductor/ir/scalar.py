@@ -129,8 +129,10 @@ def load(buffer: str, index: Expr, dtype: torch.dtype) -> Scalar:
     return _intern("load", (buffer, index), dtype)
 
 
-def constant(value: bool | int | float, dtype: torch.dtype) -> Scalar:
-    """A literal, brought to the Python type that fits ``dtype``."""
+def constant(value: bool | int | float | Scalar, dtype: torch.dtype) -> Scalar:
+    """A literal, brought to the Python type that fits ``dtype``; a number known at run time is converted instead."""
+    if isinstance(value, Scalar):
+        return value if value.dtype is dtype else op("to_dtype", value, dtype=dtype)
     if dtype is torch.bool:
         value = bool(value)
     elif dtype.is_floating_point:

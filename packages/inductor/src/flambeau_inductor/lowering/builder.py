@@ -301,8 +301,6 @@ class Builder:
             return self.expr(value)
         if isinstance(value, Expr):
             return value.args[0] if value.is_int else value
-        if isinstance(value, Scalar) and value.kind not in ("parameter", "constant"):
-            raise UnsupportedGraphError("a library call takes a computed symbolic float")
         if isinstance(value, tuple | list):
             return tuple(self.argument(part) for part in value)
         return value

@@ -273,9 +273,7 @@ class _Lowering:
                 return Ref.whole(self.builder.buffers[value.args[0].name])
             return self._output_ref(value, found, val, overwritten)
         if isinstance(found, Scalar):
-            if found.kind != "parameter":
-                raise UnsupportedGraphError("a computed symbolic float as a graph output")
-            return found.args[0]
+            return found.args[0] if found.kind in ("parameter", "constant") else found
         if isinstance(found, tuple | list):
             raise UnsupportedGraphError("a tuple as a graph output")
         return found

@@ -315,7 +315,7 @@ class _Builder:
         if isinstance(value, Expr):
             return self.registers.operand(value)
         if isinstance(value, ScalarNode):
-            return value.args[0] if value.kind == "constant" else self.registers.parameters[value.args[0]]
+            return self.registers.number(value)
         if isinstance(value, tuple | list):
             return tuple(self._argument(part) for part in value)
         return value
@@ -373,6 +373,8 @@ class _Builder:
             return OutputSpec("tensor", self._view(output)) if position is None else OutputSpec("input", position)
         if isinstance(output, Expr):
             return OutputSpec("scalar", self.registers.operand(output))
+        if isinstance(output, ScalarNode):
+            return OutputSpec("scalar", self.registers.number(output))
         if isinstance(output, str) and output in self.registers.parameters:
             return OutputSpec("scalar", self.registers.parameters[output])
         return OutputSpec("none") if output is None else OutputSpec("scalar", output)

@@ -5,14 +5,18 @@ In: integer expressions. Out: operands, with the ``Compute`` instructions that m
 
 from __future__ import annotations
 
+import torch
 from flambeau_runtime.artifact import Compute, Instruction, Operand, Scalar
 
 from .. import expr as ex
-from ..errors import LoweringError
+from ..errors import LoweringError, UnsupportedGraphError
 from ..expr import Expr
+from ..ir.scalar import Scalar as Number
 
 _OPCODES = {"floordiv": "floordiv", "mod": "mod", "min": "min", "max": "max", "eq": "eq", "lt": "lt", "le": "le", "and": "and",
             "not": "not", "select": "select"}  # fmt: skip
+_FLOAT_OPCODES = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "neg": "neg", "abs": "abs", "pow": "pow", "sqrt": "sqrt",
+                  "exp": "exp", "log": "log", "minimum": "min", "maximum": "max"}  # fmt: skip
 
 
 class Registers:
@@ -34,6 +38,22 @@ class Registers:
         """A fresh scalar register."""
         self.scalars += 1
         return Scalar(self.scalars - 1)
+
+    def number(self, value: Number) -> Operand:
+        """The operand worth a float that is computed outside tensors, in double precision as Python does."""
+        if value.kind == "constant":
+            return value.args[0]  # type: ignore[no-any-return]
+        if value.kind == "parameter":
+            return self.parameters[value.args[0]]
+        if value.kind == "index":
+            return self.operand(value.args[0])
+        if value.kind == "op":
+            name, *operands = value.args
+            if name == "to_dtype" and value.dtype is torch.float64:
+                return self.compute("float", self.number(operands[0]))
+            if name in _FLOAT_OPCODES and value.dtype is torch.float64:
+                return self.compute(_FLOAT_OPCODES[name], *(self.number(part) for part in operands))
+        raise UnsupportedGraphError(f"the number {value} outside tensors")
 
     def compute(self, opcode: str, *args: Operand) -> Scalar:
         """Emit one ``Compute``."""
