@@ -1,0 +1,96 @@
+"""Python numbers that change: constants first, inputs of the program from the second value on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .counting import Counted, compilations, compilations_with_gradients
+
+FLOATS = (0.5, 1.5, 2.5, 0.25)
+FUNCTIONS: list[tuple[str, Callable[..., Any]]] = [
+    ("multiply", lambda x, a: x * a + 1),
+    ("arithmetic", lambda x, a: x * (a * 2 + 1) / a),
+    ("returned", lambda x, a: (x + 1, a, a + 1.0, -a)),
+    ("clamp", lambda x, a: x.clamp(min=a)),
+    ("full", lambda x, a: torch.full((3,), a) + x),
+    ("where", lambda x, a: torch.where(x > a, x, a)),
+    ("alpha", lambda x, a: x.clone().mul_(a).add_(x, alpha=a)),
+    ("lerp", lambda x, a: torch.addcmul(x, x, x, value=a).lerp(x * 2, a)),
+    ("activations", lambda x, a: F.leaky_relu(x, a) + F.elu(x, a) + F.softplus(x, a)),
+    ("power", lambda x, a: x.abs() ** a),
+    ("sqrt", lambda x, a: x * math.sqrt(a)),
+    ("bfloat16", lambda x, a: x.bfloat16() * a),
+    ("float64", lambda x, a: torch.exp(x.double() * a)),
+]
+
+
+@pytest.mark.parametrize("function", [case[1] for case in FUNCTIONS], ids=[case[0] for case in FUNCTIONS])
+def test_floats_become_inputs(function: Callable[..., Any]) -> None:
+    """A float that changes costs a second compilation, and at most one more where a value is special."""
+    assert compilations(function, [(torch.randn(3), a) for a in FLOATS]) <= 3
+
+
+def test_special_floats() -> None:
+    """Infinity, zero, a negative zero and NaN give what eager gives."""
+    values = (0.5, 1.5, math.inf, 0.0, -0.0, math.nan, -math.inf, 1.0)
+    compilations(lambda x, a: x * a + a, [(torch.randn(3), a) for a in values])
+
+
+@pytest.mark.parametrize("expression", [lambda x, a: x * (1 / a), lambda x, a: x * (3 % a), lambda x, a: x * (3 // a)])
+@pytest.mark.parametrize("values", [(1.5, 2.5, 3.5), (5, 7, 3)], ids=["float", "int"])
+def test_division_by_a_number_that_becomes_zero(expression: Callable[..., Any], values: tuple[Any, ...]) -> None:
+    """Python's error survives, also when the divisor is an input of the program."""
+    counted = Counted(expression)
+    for value in values:
+        counted.check(torch.randn(3), value)
+    with pytest.raises(ZeroDivisionError):
+        counted.compiled(torch.randn(3), type(values[0])(0))
+
+
+def test_branches_rounding_and_text() -> None:
+    """What needs the number itself takes it and guards it."""
+    compilations(lambda x, a: x * a if a > 1 else x - a, [(torch.randn(3), a) for a in FLOATS])
+    compilations(lambda x, a: (x * int(a), x + math.floor(a), x * round(a)), [(torch.randn(3), a) for a in FLOATS])
+    compilations(lambda x, a: (x + 1, f"{a:.2f}"), [(torch.randn(3), a) for a in FLOATS])
+    compilations(lambda x, a: x * a**2, [(torch.randn(3), a) for a in (0.5, 1.5, -3.25, -2.0)])
+
+
+def test_integers_become_inputs() -> None:
+    """An int that changes is symbolic; 0 and 1 are constants."""
+    assert compilations(lambda x, n: x * n + n, [(torch.randn(3), n) for n in (5, 6, 7, -3, 100)]) == 2
+    compilations(lambda x, n: x[:n].sum(), [(torch.randn(10), n) for n in (5, 6, 7, 0, 1, -3, 12)])
+    compilations(lambda x, n: sum((x * i for i in range(n)), x), [(torch.randn(3), n) for n in (2, 3, 4, 5)])
+
+
+def test_gradients_through_a_float_input() -> None:
+    """The float reaches the backward program too."""
+    function: Callable[[Tensor, float], Tensor] = lambda x, a: (F.leaky_relu(x, a) * (a + 1)).sin() * a  # noqa: E731
+    assert compilations_with_gradients(function, [(torch.randn(3), a) for a in FLOATS]) <= 2
+
+
+def test_an_attribute_that_changes() -> None:
+    """A float attribute of a module, such as a schedule changes it, does not recompile each time."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+            self.scale = 1.5
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.linear(x) * self.scale
+
+    model = Scaled()
+    counted = Counted(model)
+    for scale in (1.5, 2.5, 3.5, 4.5, 5.5):
+        model.scale = scale
+        x = torch.randn(2, 3)
+        torch.testing.assert_close(counted.compiled(x), model(x))
+    assert counted.graphs <= 2
