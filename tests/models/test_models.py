@@ -49,3 +49,13 @@ def test_one_graph(name: str) -> None:
     case.model.train()
     explanation = flambeau.explain(case.model, backend="eager")(**case.inputs)
     assert (explanation.graph_count, explanation.graph_break_count) == (1, 0)
+
+
+@pytest.mark.parametrize("name", zoo.ZOO)
+def test_nothing_runs_in_eager(name: str) -> None:
+    """Every captured graph becomes a forward and a backward program with generated kernels."""
+    case = zoo.make(name)
+    explanation = flambeau.explain(case.model)(**case.inputs)
+    assert explanation.eager_graphs == ()
+    assert {program.kind for program in explanation.programs} == {"forward", "backward"}
+    assert sum(program.kernels for program in explanation.programs) > 0

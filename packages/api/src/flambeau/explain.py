@@ -35,6 +35,7 @@ def explain(function: Callable[..., Any], **compile_arguments: Any) -> Callable[
             tuple(recorder.guards),
             dict(recorder.seconds),
             result,
+            tuple(recorder.eager_graphs),
         )
 
     return run

@@ -120,8 +120,8 @@ def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     name = event.pop("event")
     artifact = event.pop("artifact", None)
     event.pop("level", None)
-    shown = {key: value() if isinstance(value, Deferred) else value for key, value in event.items()}
-    blocks = {key: value for key, value in shown.items() if isinstance(value, str) and "\n" in value}
+    shown = {key: str(value) for key, value in event.items()}
+    blocks = {key: text for key, text in shown.items() if "\n" in text}
     pairs = " ".join(f"{key}={value}" for key, value in shown.items() if key not in blocks)
     lines = [f"[flambeau {artifact or method}] {name} {pairs}".rstrip()]
     for key, text in blocks.items():

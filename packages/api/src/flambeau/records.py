@@ -99,6 +99,7 @@ class Explanation:
         graphs, breaks, programs, guards: records in the order they came up.
         seconds: stage -> seconds.
         result: what the call returned.
+        eager_graphs: why each graph that could not be compiled runs in eager.
     """
 
     graphs: tuple[GraphRecord, ...]
@@ -107,6 +108,7 @@ class Explanation:
     guards: tuple[str, ...]
     seconds: Mapping[str, float]
     result: Any
+    eager_graphs: tuple[str, ...] = ()
 
     @property
     def graph_count(self) -> int:
@@ -136,5 +138,6 @@ class Explanation:
             f"guards: {len(self.guards)}, kernels: {kernels} (of {fused} ATen operations)"
         ]
         lines += [f"break {number}: {reason}" for number, reason in enumerate(self.breaks, 1)]
+        lines += [f"runs in eager: {reason}" for reason in self.eager_graphs]
         lines += [f"{stage}: {seconds:.3f} s" for stage, seconds in self.seconds.items()]
         return "\n".join(lines)

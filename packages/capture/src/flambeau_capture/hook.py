@@ -109,7 +109,7 @@ class _Handler:
         if over_limit:
             log.logger.warning(event, **words, limit=self.config.recompile_limit, reasons=reasons)
         else:
-            log.logger.info(event, **words, entries=len(trees), reasons=reasons)
+            log.logger.info(event, artifact="recompiles", **words, entries=len(trees), reasons=reasons)
         listed = "".join(f"\n  - {reason}" for reason in reasons)
         if over_limit and self.config.fail_on_recompile_limit:
             limit = self.config.recompile_limit
@@ -147,5 +147,5 @@ def _checked_tree(frame: FrameInfo, answer: RunCode | RunGraph) -> tuple[_C.Guar
     reason = failure(tree, frame)
     if reason is not None:
         raise GuardSelfCheckError(f"fresh guards of {frame.code.co_qualname} do not hold: {reason}")
-    log.logger.debug(log.GUARDS, function=frame.code.co_qualname, guards=GuardText(answer.guards))
+    log.logger.debug(log.GUARDS, artifact="guards", function=frame.code.co_qualname, guards=GuardText(answer.guards))
     return tree, slots
