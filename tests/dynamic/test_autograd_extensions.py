@@ -31,7 +31,7 @@ def test_an_autograd_function_keeps_its_own_backward() -> None:
 
 
 def test_checkpoint() -> None:
-    """Recomputed activations give the same gradients of inputs and parameters."""
+    """Recomputed activations give the same gradients of the inputs."""
     layer = nn.Linear(4, 4)
 
     def run(x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ In: integer expressions. Out: operands, with the ``Compute`` instructions that m
 from __future__ import annotations
 
 import torch
+
 from flambeau_runtime.artifact import Compute, Instruction, Operand, Scalar
 
 from .. import expr as ex
@@ -42,7 +43,7 @@ class Registers:
     def number(self, value: Number) -> Operand:
         """The operand worth a float that is computed outside tensors, in double precision as Python does."""
         if value.kind == "constant":
-            return value.args[0]  # type: ignore[no-any-return]
+            return value.args[0]
         if value.kind == "parameter":
             return self.parameters[value.args[0]]
         if value.kind == "index":
