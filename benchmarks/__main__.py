@@ -21,7 +21,7 @@ def overhead(args: argparse.Namespace) -> list[runner.Record]:
     """Microseconds per call where the graph itself costs next to nothing."""
     requests = [{"experiment": "overhead", "workload": name} for name in _chosen(OVERHEAD, args.only)]
     records = runner.side_by_side(requests)
-    runner.table(records, "median", unit=1e6, title="per call, µs")
+    runner.table(records, "best", unit=1e6, title="per call, µs (best of batches)")
     return records
 
 
@@ -41,7 +41,7 @@ def steady_state(args: argparse.Namespace) -> list[runner.Record]:
     """Milliseconds per call of the op-level workloads."""
     requests = [{"experiment": "steady_state", "workload": name} for name in _chosen(workloads.OPS, args.only)]
     records = runner.side_by_side(requests)
-    runner.table(records, "median", unit=1e3, title="op-level workloads, ms per call")
+    runner.table(records, "best", unit=1e3, title="op-level workloads, ms per call (best of batches)")
     return records
 
 
@@ -50,7 +50,7 @@ def models(args: argparse.Namespace) -> list[runner.Record]:
     names = _chosen(workloads.MODELS, args.only)
     requests = [{"experiment": "steady_state", "workload": name, "train": args.train} for name in names]
     records = runner.side_by_side(requests)
-    runner.table(records, "median", unit=1e3, title="models, ms per call")
+    runner.table(records, "best", unit=1e3, title="models, ms per call (best of batches)")
     return records
 
 
