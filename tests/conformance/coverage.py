@@ -6,11 +6,11 @@ directions, all samples), then totals. It counts and does not compare; `test_op_
 
 from __future__ import annotations
 
-from flambeau.compile import compile_recorded
-from flambeau.records import Recorder
 from torch.testing._internal.opinfo.core import OpInfo
 
 import flambeau
+from flambeau.compile import compile_recorded
+from flambeau.records import Recorder
 
 from .test_op_db import CHOSEN, SAMPLES, identifier, program_of, run, samples
 

@@ -127,7 +127,7 @@ class LeanFakeMode(FakeTensorMode):
         self.cache_crosscheck_enabled = False
         self.allow_non_fake_inputs = False
         self.in_kernel_invocation = False
-        self.enter_stack = []
+        self.enter_stack: list[Any] = []
         self.shape_env = None
         self._stack_trace = traceback.StackSummary()
         self._stack = None

@@ -1,0 +1,56 @@
+"""The lean fake mode is torch's own in every attribute, and gives way to torch's compiler when that is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from flambeau_capture.graph import fake_mode
+
+PROGRAM = """
+import sys
+import torch
+from flambeau_capture.graph.fake_mode import LeanFakeMode, new_fake_mode
+
+mode = new_fake_mode()
+assert type(mode) is LeanFakeMode
+with mode:
+    x = torch.empty(3, 4)
+    y = torch.relu(x.softmax(-1) @ x.t() + 1).sum()
+assert y.shape == ()
+assert "torch._dynamo" not in sys.modules
+import torch._dynamo
+assert torch._dynamo is sys.modules["torch._dynamo"]
+assert torch._dynamo.config._custom_ops_profile is None
+assert type(new_fake_mode()) is not LeanFakeMode
+with mode:
+    assert torch.sigmoid(torch.empty(3)).shape == (3,)
+print("ok")
+"""
+
+
+def test_attributes_are_those_of_torch() -> None:
+    """Same names and, but for fresh objects, same values."""
+    lean, full = vars(fake_mode.LeanFakeMode()), vars(FakeTensorMode())
+    assert lean.keys() == full.keys()
+    fresh = {"_stack_trace", "fake_tensor_converter", "old_dispatch_mode_flags"}
+    assert {k: v for k, v in lean.items() if k not in fresh} == {k: v for k, v in full.items() if k not in fresh}
+
+
+def test_another_initialiser_means_the_ordinary_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch that stores other attributes is not imitated."""
+    fake_mode._known_initialiser.cache_clear()
+    monkeypatch.setattr(fake_mode, "_ATTRIBUTES", frozenset({"something_else"}))
+    try:
+        assert type(fake_mode.new_fake_mode()) is FakeTensorMode
+    finally:
+        fake_mode._known_initialiser.cache_clear()
+
+
+def test_the_compiler_is_not_loaded_until_it_is_asked_for() -> None:
+    """In a fresh process: ops run on fakes without the package; importing it later gives the real one."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100)
+    assert done.stdout.strip() == "ok", done.stderr
