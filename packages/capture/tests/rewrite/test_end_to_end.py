@@ -15,30 +15,12 @@ from .programs import PROGRAMS
 from .tensor_programs import TENSOR_PROGRAMS
 from .test_every_cut import describe, outcome
 
-_TRACED_WRONG = {
-    "comprehension_closure": "appending to a list that came in as an argument of a resume function is not recorded",
-    "comprehension": "appending to a list that came in as an argument of a resume function is not recorded",
-    "generators": "appending to a list that came in as an argument of a resume function is not recorded",
-    "nested_handlers": "__context__ of an exception that came in as an argument reads as None",
-    "deleted": "hasattr(error, 'name') of an UnboundLocalError",
-}
-"""What tracing still gets wrong; the rewriter alone gets these right (`test_every_cut.py`)."""
-
-
-def known_gaps(programs):
-    return [
-        pytest.param(function, args, marks=pytest.mark.xfail(reason=_TRACED_WRONG[function.__name__], strict=False))
-        if function.__name__ in _TRACED_WRONG
-        else pytest.param(function, args)
-        for function, args in programs
-    ]
-
 
 def eager(gm, inputs):
     return gm.forward
 
 
-@pytest.mark.parametrize(("function", "args"), known_gaps(PROGRAMS), ids=lambda v: getattr(v, "__name__", None))
+@pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=lambda v: getattr(v, "__name__", None))
 def test_plain_programs(function, args):
     region = make_region(function, eager)
     expected = outcome(function, args)
@@ -70,7 +52,7 @@ def show(value):
     return {k: show(v) for k, v in vars(value).items()} if hasattr(value, "__dict__") else value
 
 
-@pytest.mark.parametrize(("function", "args"), known_gaps(TENSOR_PROGRAMS), ids=lambda v: getattr(v, "__name__", None))
+@pytest.mark.parametrize(("function", "args"), TENSOR_PROGRAMS, ids=lambda v: getattr(v, "__name__", None))
 def test_tensor_programs(function, args):
     region = make_region(function, eager)
     torch.manual_seed(0)

@@ -404,6 +404,13 @@ class Calls(Attributes):
         found = self.concrete(value)
         return found
 
+    def set_context(self, error: Value) -> None:
+        """Note which exception was being handled when `error`, made by the trace, was raised first."""
+        if isinstance(error, ExceptionValue) and error.real() is MISSING and error.context is None:
+            current = self.current_exception()
+            if current is not error:
+                error.context = current
+
     def current_exception(self) -> Value | None:
         """The exception being handled, in this frame or a caller."""
         frame: Frame | None = self.frame

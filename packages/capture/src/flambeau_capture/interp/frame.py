@@ -126,6 +126,7 @@ class Frame:
             try:
                 outcome = handler(self, instruction)
             except TracedRaise as error:
+                tracer.set_context(error.value)
                 self.unwind(instruction, error)
                 continue
             if outcome is not None:

@@ -7,9 +7,11 @@ instance, the class, `__getattr__`), every one guarded where it was found. What 
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from ..sources.source import Attribute
 from .base import MISSING, Value
 from .constants import ConstantValue
 
@@ -210,18 +212,25 @@ class ExceptionValue(ObjectValue):
         if name == "args" and "args" not in self.attrs:
             return t.sequence(list(self.arguments), tuple)
         if name in ("__cause__", "__context__"):
-            return (self.cause if name == "__cause__" else self.context) or ConstantValue(None)
+            own = self.cause if name == "__cause__" else self.context
+            if own is None and self.object is not MISSING and self.source is not None:
+                return t.wrap(getattr(self.object, name), Attribute(self.source, name))
+            return own or ConstantValue(None)
         if name == "__traceback__":
-            return ConstantValue(None)
+            raise GraphBreak("unsupported-attribute", "the traceback of an exception")
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.arguments[0] if self.arguments else ConstantValue(None)
         if name == "with_traceback":
             raise GraphBreak("unsupported-attribute", "with_traceback of an exception")
+        if self.object is MISSING and name not in self.attrs and _is_native_field(t.class_lookup(self.cls, name)):
+            raise GraphBreak("unsupported-attribute", f"{name!r} of an exception that was not raised for real")
         return super().get_attribute(t, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if name in ("__traceback__", "__suppress_context__"):
             return
+        if name in ("__cause__", "__context__", "args") and self.object is not MISSING:
+            raise GraphBreak("unsupported-store", f"{name} of an exception that existed before the frame")
         if name == "__cause__":
             self.cause = value
             return
@@ -232,6 +241,10 @@ class ExceptionValue(ObjectValue):
             self.arguments = list(t.iterate_all(value))
             return
         super().set_attribute(t, name, value)
+
+
+def _is_native_field(found: Any) -> bool:
+    return inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)
 
 
 def _mutable_storage() -> tuple[type, ...]:

@@ -50,49 +50,54 @@ def build_const_key_map(f: Frame, i: Instruction) -> None:
 @handles("LIST_APPEND")
 def list_append(f: Frame, i: Instruction) -> None:
     item = f.pop()
-    _container(f, i, ListValue).items.append(item)
+    _changing(f, i, ListValue).items.append(item)
 
 
 @handles("SET_ADD")
 def set_add(f: Frame, i: Instruction) -> None:
     item = f.pop()
-    _container(f, i, SetValue).items.setdefault(f.tracer.hashable(item), item)
+    hashed = f.tracer.hashable(item)
+    _changing(f, i, SetValue).items.setdefault(hashed, item)
 
 
 @handles("MAP_ADD")
 def map_add(f: Frame, i: Instruction) -> None:
     value = f.pop()
     key = f.pop()
-    _container(f, i, DictValue).set_item(f.tracer, key, value)
+    _changing(f, i, DictValue).set_item(f.tracer, key, value)
 
 
 @handles("LIST_EXTEND")
 def list_extend(f: Frame, i: Instruction) -> None:
     items = f.pop()
-    _container(f, i, ListValue).items.extend(f.tracer.iterate_all(items))
+    new = list(f.tracer.iterate_all(items))
+    _changing(f, i, ListValue).items.extend(new)
 
 
 @handles("SET_UPDATE")
 def set_update(f: Frame, i: Instruction) -> None:
     items = f.pop()
-    target = _container(f, i, SetValue)
-    for item in f.tracer.iterate_all(items):
-        target.items.setdefault(f.tracer.hashable(item), item)
+    new = {f.tracer.hashable(item): item for item in f.tracer.iterate_all(items)}
+    target = _changing(f, i, SetValue)
+    for hashed, item in new.items():
+        target.items.setdefault(hashed, item)
 
 
 @handles("DICT_UPDATE", "DICT_MERGE")
 def dict_update(f: Frame, i: Instruction) -> None:
     items = f.pop()
-    target = _container(f, i, DictValue)
+    target = _changing(f, i, DictValue)
     for key, value in f.tracer.mapping_items(items):
         if i.name == "DICT_MERGE" and f.tracer.hashable(key) in target.items:
             raise f.tracer.raised(TypeError(f"got multiple values for keyword argument {key.describe()}"))
         target.set_item(f.tracer, key, value)
 
 
-def _container(f: Frame, i: Instruction, cls: type[Container]) -> Container:
+def _changing(f: Frame, i: Instruction, cls: type[Container]) -> Container:
+    """The container being built; in a resume function it existed before, so its change is an effect."""
     found = f.stack[-i.arg]
     assert isinstance(found, cls)
+    f.tracer.heap.changed(found)
     return found
 
 

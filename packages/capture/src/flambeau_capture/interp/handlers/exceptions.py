@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...values.base import MISSING
 from ...values.constants import ConstantValue
 from ...values.objects import ExceptionValue
 from ..registry import handles
@@ -24,11 +25,10 @@ def raise_varargs(f: Frame, i: Instruction) -> None:
         raise TracedRaise(current)
     cause = f.pop() if i.arg == 2 else None
     error = t.exception_instance(f.pop())
+    if error.real() is not MISSING and (cause is not None or t.current_exception() not in (None, error)):
+        raise GraphBreak("unsupported-store", "raising an exception that existed before, with a new cause or context")
     if cause is not None and isinstance(error, ExceptionValue):
         error.cause = cause if cause.is_constant() else t.exception_instance(cause)
-    current = t.current_exception()
-    if current is not None and isinstance(error, ExceptionValue) and current is not error:
-        error.context = current
     raise TracedRaise(error)
 
 
