@@ -92,9 +92,12 @@ def capture_frame(
     result = traced.result
     before_backend = time.perf_counter()
     if result.graph is None and traced.broken is None and not result.effects:
+        traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
         _report(observer, _record(info, traced, None, started, skipped="no tensor operation"))
         return RunCode(info.code, traced.guards, tuple(traced.tracer.keep))
     compiled = None if result.graph is None else _call_backend(backend, traced)
+    # Only now: a backend may assume more about sizes than tracing did.
+    traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
     backend_seconds = time.perf_counter() - before_backend
     try:
         code = assemble(info, result, compiled)
@@ -119,6 +122,8 @@ def capture_frame(
 def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
     state = current_state()
+    if state.function_transform or state.dispatch_modes:
+        raise CannotCapture(GraphBreak("unsupported-call", "a function transform or a dispatch mode is active"))
     tracer = Tracer(info, config, dynamics, None)
     broken: GraphBreak | None = None
     try:
@@ -167,7 +172,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.graph, tracer.tensor_inputs)
-    guards = (state, *tracer.guards.specs, *shape_guards(tracer.graph), *_alias_guards(tracer))
+    guards = (state, *tracer.guards.specs, *_alias_guards(tracer))
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),
