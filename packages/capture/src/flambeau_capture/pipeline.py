@@ -20,11 +20,11 @@ from attrs import evolve, frozen
 from . import hook, log
 from .config import Config
 from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, UserPosition
-from .frame import Answer, FrameInfo, RunCode, RunGraph, SkipAlways
+from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
 from .graph.outputs import needed_outputs
 from .graph.shapes import check_marks, shape_guards
-from .guards.spec import GuardSpec, NoAlias
+from .guards.spec import DistinctStorage, GuardSpec, NoAlias
 from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
@@ -66,11 +66,12 @@ class Traced:
 
 
 class CannotCapture(Exception):
-    """The frame is left to plain Python; the break says why."""
+    """The frame is left to plain Python, for good or (`always=False`) for this call; the break says why."""
 
-    def __init__(self, reason: GraphBreak) -> None:
+    def __init__(self, reason: GraphBreak, *, always: bool = True) -> None:
         super().__init__(reason.message)
         self.reason = reason
+        self.always = always
 
 
 def capture_frame(
@@ -88,7 +89,7 @@ def capture_frame(
             traced = trace_frame(info, config, dynamics)
     except CannotCapture as error:
         _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
-        return SkipAlways()
+        return SkipAlways() if error.always else Skip()
     result = traced.result
     before_backend = time.perf_counter()
     if result.graph is None and traced.broken is None and not result.effects:
@@ -123,7 +124,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
     state = current_state()
     if state.function_transform or state.dispatch_modes:
-        raise CannotCapture(GraphBreak("unsupported-call", "a function transform or a dispatch mode is active"))
+        raise CannotCapture(GraphBreak("unsupported-call", "a function transform or a dispatch mode is active"), always=False)
     tracer = Tracer(info, config, dynamics, None)
     broken: GraphBreak | None = None
     try:
@@ -207,7 +208,15 @@ def _mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
 
 def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
     sources = tuple(source for _, _, source in tracer.tensor_inputs if not isinstance(source, Pinned))
-    return (NoAlias(sources),) if len(sources) > 1 else ()
+    if len(sources) < 2:
+        return ()
+    if not any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference()):
+        return (NoAlias(sources),)
+    storages = {obj.untyped_storage()._cdata for obj, _, _ in tracer.tensor_inputs}
+    if len(storages) < len(tracer.tensor_inputs):
+        reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
+        raise CannotCapture(reason, always=False)
+    return NoAlias(sources), DistinctStorage(sources)
 
 
 def _refuse_fullgraph(broken: GraphBreak, config: Config) -> None:

@@ -1,0 +1,61 @@
+"""Inputs that share memory: a graph that writes one of them must not run for calls in which another one changes with it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import flambeau_capture
+
+
+def write_and_read(x: Tensor, y: Tensor) -> Tensor:
+    x.add_(1)
+    return y * 2
+
+
+def run(function: object, base: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return function(x, y), base  # type: ignore[operator]
+
+
+def test_a_cached_graph_refuses_inputs_that_share_memory() -> None:
+    """Distinct inputs first, then two views of one tensor, then distinct ones again: always as in plain Python."""
+    region = flambeau_capture.make_region(write_and_read, lambda gm, inputs: gm.forward)
+    for shared in (False, True, False, True):
+        results = []
+        for function in (write_and_read, region):
+            base = torch.arange(6.0)
+            other = base[2:5] if shared else torch.ones(3)
+            results.append((function(base[1:4], other), base))
+        torch.testing.assert_close(results[1], results[0])
+
+
+def test_shared_memory_at_the_first_call() -> None:
+    """The frame runs in plain Python for that call, and is compiled when inputs are distinct."""
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[object]) -> object:
+        graphs.append(gm)
+        return gm.forward
+
+    region = flambeau_capture.make_region(write_and_read, backend)
+    base = torch.arange(6.0)
+    torch.testing.assert_close(region(base[1:4], base[2:5]), torch.tensor([6.0, 8.0, 8.0]))
+    assert graphs == []
+    torch.testing.assert_close(region(torch.zeros(3), torch.ones(3)), torch.full((3,), 2.0))
+    assert len(graphs) == 1
+
+
+def test_a_transform_does_not_spoil_later_calls() -> None:
+    """Called under vmap first, compiled outside of it later."""
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[object]) -> object:
+        graphs.append(gm)
+        return gm.forward
+
+    region = flambeau_capture.make_region(lambda x: x.sin() + 1, backend)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(torch.func.vmap(region)(x), x.sin() + 1)
+    assert graphs == []
+    torch.testing.assert_close(region(x), x.sin() + 1)
+    assert len(graphs) == 1
