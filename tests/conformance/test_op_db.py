@@ -96,7 +96,7 @@ def program_of(op: OpInfo) -> Callable[..., Any]:
     """A fresh function that calls the op: ops themselves are not compiled, only Python functions are."""
     function = op.get_op()
 
-    def program(value: Any, *args: Any, **kwargs: Any) -> Any:
+    def program(value: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(value, *args, **kwargs)
 
     return program

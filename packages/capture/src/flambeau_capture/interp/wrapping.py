@@ -371,6 +371,9 @@ class Wrapping(TracerState):
             return value.real()
         if isinstance(value, TupleValue):
             items = [self.to_python(item) for item in value.items]
+            if issubclass(value.cls, torch.Size) or hasattr(value.cls, "n_sequence_fields"):
+                # Classes with a constructor in C: `tuple.__new__` refuses them.
+                return value.cls(items)
             return tuple.__new__(value.cls, items) if value.cls is not tuple else tuple(items)
         if isinstance(value, ListValue):
             return value.cls(self.to_python(item) for item in value.items)
