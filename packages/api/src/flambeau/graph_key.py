@@ -87,6 +87,9 @@ def _function(target: Any) -> str:
         raise Uncacheable(f"the function {target!r}")
     if module is None and getattr(torch._C._VariableFunctions, name.rpartition(".")[2], None) is target:
         return f"torch.{name}"
+    if "<locals>" in name:
+        # Functions that torch.nn.functional makes at import (the pools) are known by the name that they are bound to.
+        name = next((key for key, bound in vars(torch.nn.functional).items() if bound is target), name)
     root = (module or "").partition(".")[0]
     if root not in ("torch", "_operator", "operator", "math", "builtins") or "<" in name:
         raise Uncacheable(f"the function {module}.{name}, which is not torch's")

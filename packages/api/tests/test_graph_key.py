@@ -1,0 +1,75 @@
+"""Cache keys of graphs: equal where the compiled result is the same, different where it is not, refused where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from flambeau.graph_key import Uncacheable, graph_key
+from flambeau.options import Options
+
+
+def graph(function: Any, **value_options: Any) -> fx.GraphModule:
+    gm = fx.symbolic_trace(function)
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            node.meta["val"] = torch.empty(2, 4, 8, 8, **value_options)
+    return gm
+
+
+def key(function: Any, **value_options: Any) -> dict[str, str]:
+    return graph_key(graph(function, **value_options), Options())
+
+
+def test_equal_graphs_have_equal_keys() -> None:
+    """Names of nodes and inputs do not matter."""
+    assert key(lambda x: torch.relu(x) + 1) == key(lambda other: torch.relu(other) + 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x: torch.relu(x) + 2,
+        lambda x: torch.relu(x) + 1.0,
+        lambda x: torch.sigmoid(x) + 1,
+        lambda x: 1 + torch.relu(x),
+    ],
+)
+def test_different_graphs_have_different_keys(other: Any) -> None:
+    """Constants with their types, functions, and the order of arguments count."""
+    assert key(lambda x: torch.relu(x) + 1) != key(other)
+
+
+def test_inputs_and_state_count() -> None:
+    """dtype, requires_grad, grad mode and autocast change what is compiled."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+    base = key(function)
+    assert key(function, dtype=torch.float64) != base
+    assert key(function, requires_grad=True) != base
+    with torch.no_grad():
+        assert key(function) != base
+    with torch.autocast("cpu"):
+        assert key(function) != base
+
+
+def test_pools_have_a_name() -> None:
+    """torch makes them in a local function, which alone would have none."""
+    assert "max_pool2d" in key(lambda x: torch.nn.functional.max_pool2d(x, 2))["graph"]
+
+
+def test_a_local_function_has_no_key() -> None:
+    """What cannot be named cannot be found again."""
+    gm = graph(lambda x: torch.relu(x))
+
+    def local(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    next(node for node in gm.graph.nodes if node.op == "call_function").target = local
+    with pytest.raises(Uncacheable, match="local"):
+        graph_key(gm, Options())
