@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import flambeau
+from flambeau import log
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +18,8 @@ def strict(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     monkeypatch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "0")
     cache: Path = tmp_path_factory.getbasetemp() / "flambeau-cache"
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(cache))
+    # A package's own tests may have taken structlog's configuration away.
+    log.configure(log.LogSettings())
     torch.manual_seed(0)
     flambeau.compiler.reset()
     yield
