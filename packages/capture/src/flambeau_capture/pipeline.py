@@ -123,7 +123,7 @@ def capture_frame(
 def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
     state = current_state()
-    if state.function_transform or state.dispatch_modes:
+    if state.function_transform or state.dispatch_modes or _dispatch_disabled():
         raise CannotCapture(GraphBreak("unsupported-call", "a function transform or a dispatch mode is active"), always=False)
     tracer = Tracer(info, config, dynamics, None)
     broken: GraphBreak | None = None
@@ -143,6 +143,11 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
         raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from error
+
+
+def _dispatch_disabled() -> bool:
+    """Whether Python's part of the dispatcher is switched off, so that nothing could be traced."""
+    return torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
 
 
 def _run(tracer: Tracer) -> Value | None:

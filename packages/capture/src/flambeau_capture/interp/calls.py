@@ -302,6 +302,9 @@ class Calls(Attributes):
             return replaced(self, args, kwargs)
         if issubclass(cls, enum.Enum):
             return self.fold(cls, args, kwargs)
+        if cls.__module__.startswith("torch._C") and hasattr(cls, "__enter__"):
+            # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
+            raise GraphBreak("unsupported-call", f"making the guard {cls.__module__}.{cls.__qualname__}")
         meta_call, owner = mro_lookup(type(cls), "__call__")
         if (
             isinstance(meta_call, types.FunctionType)

@@ -1,4 +1,4 @@
-"""Inputs that share memory: a graph that writes one of them must not run for calls in which another one changes with it."""
+"""State outside the frame (shared memory, transforms, dispatch guards): compiled calls leave and find it as plain Python does."""
 
 from __future__ import annotations
 
@@ -59,3 +59,16 @@ def test_a_transform_does_not_spoil_later_calls() -> None:
     assert graphs == []
     torch.testing.assert_close(region(x), x.sin() + 1)
     assert len(graphs) == 1
+
+
+def test_a_dispatch_guard_is_left_as_in_plain_python() -> None:
+    """Entering torch's own guard that switches dispatch off leaves nothing switched off afterwards."""
+
+    def guarded(x: Tensor) -> Tensor:
+        with torch._C._DisableTorchDispatch():
+            return x + 1
+
+    region = flambeau_capture.make_region(guarded, lambda gm, inputs: gm.forward)
+    for _ in range(2):
+        torch.testing.assert_close(region(torch.ones(2)), torch.full((2,), 2.0))
+        assert not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
