@@ -72,3 +72,24 @@ def test_a_dispatch_guard_is_left_as_in_plain_python() -> None:
     for _ in range(2):
         torch.testing.assert_close(region(torch.ones(2)), torch.full((2,), 2.0))
         assert not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
+
+
+def test_a_break_in_a_long_loop_does_not_fill_the_stack() -> None:
+    """Thousands of rounds with a value read in each run as in plain Python."""
+
+    def loop(x: Tensor) -> tuple[Tensor, float]:
+        total = 0.0
+        for _ in range(3000):
+            x = x + 1
+            total += x.sum().item()
+        return x, total
+
+    region = flambeau_capture.make_region(loop, lambda gm, inputs: gm.forward)
+    assert region(torch.zeros(2))[1] == loop(torch.zeros(2))[1]
+
+
+def test_a_tensor_that_cannot_be_traced_ends_the_attempt() -> None:
+    """A sparse argument: plain Python, no chain of resume functions."""
+    region = flambeau_capture.make_region(lambda x, y: (x @ y, y + 1), lambda gm, inputs: gm.forward)
+    sparse, dense = torch.eye(3).to_sparse(), torch.ones(3, 3)
+    torch.testing.assert_close(region(sparse, dense), (dense, dense + 1))

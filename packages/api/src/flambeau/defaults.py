@@ -7,6 +7,7 @@ lives in a context variable, so threads and tasks do not see each other's change
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -26,9 +27,18 @@ def current() -> Config:
     return _CURRENT.get() or Config.from_environment()
 
 
+def errors_suppressed(options: Options) -> bool:
+    """Whether a fault of ours runs the frame or graph in eager after one warning; `FLAMBEAU_SUPPRESS_ERRORS=0` raises instead."""
+    return bool(options["suppress_errors"]) and os.environ.get("FLAMBEAU_SUPPRESS_ERRORS", "1") != "0"
+
+
 def capture_config(arguments: Mapping[str, Any], options: Options) -> Config:
     """The capture options of one compile call: the defaults in force, overridden by the call's arguments."""
-    changes: dict[str, Any] = {"fullgraph": arguments["fullgraph"], "dynamic": arguments["dynamic"]}
+    changes: dict[str, Any] = {
+        "fullgraph": arguments["fullgraph"],
+        "dynamic": arguments["dynamic"],
+        "suppress_errors": errors_suppressed(options),
+    }
     if arguments["recompile_limit"] is not None:
         changes["recompile_limit"] = arguments["recompile_limit"]
     elif "recompile_limit" in options.values:

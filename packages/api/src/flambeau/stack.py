@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
+from .defaults import errors_suppressed
 from .graph_key import Uncacheable, graph_key
 from .log import Deferred
 from .options import Options
@@ -103,7 +103,7 @@ def compile_stack(
         logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
         return gm.forward
     except Exception as error:
-        if not _suppressed(options):
+        if not errors_suppressed(options):
             raise
         warnings.warn(
             f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}",
@@ -111,10 +111,6 @@ def compile_stack(
             stacklevel=2,
         )
         return gm.forward
-
-
-def _suppressed(options: Options) -> bool:
-    return bool(options["suppress_errors"]) and os.environ.get("FLAMBEAU_SUPPRESS_ERRORS", "1") != "0"
 
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder) -> CompiledFn:

@@ -124,7 +124,9 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
     state = current_state()
     if state.function_transform or state.dispatch_modes or _dispatch_disabled():
-        raise CannotCapture(GraphBreak("unsupported-call", "a function transform or a dispatch mode is active"), always=False)
+        raise CannotCapture(
+            GraphBreak("unsupported-call", "a function transform or a dispatch mode is active"), always=False
+        )
     tracer = Tracer(info, config, dynamics, None)
     broken: GraphBreak | None = None
     try:
@@ -139,6 +141,8 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     try:
         with _restored_modes(again):
             if _run(again) is not None:
+                raise CannotCapture(broken)
+            if not _worth_cutting(again):
                 raise CannotCapture(broken)
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
@@ -158,6 +162,22 @@ def _run(tracer: Tracer) -> Value | None:
         tracer.frame = tracer.root
         tracer.locate(broken)
         raise broken from error
+
+
+def _worth_cutting(tracer: Tracer) -> bool:
+    """Whether the frame may be cut at the instruction where the trace stopped.
+
+    Not where a variable cannot be read (the rest of the frame could not read it either), and not inside a loop: each round would
+    call the resume function of the one before, until Python's stack is full.
+    """
+    instructions, index = tracer.root.instructions, tracer.root.index
+    if instructions[index].name.startswith(("LOAD_FAST", "DELETE_FAST")):
+        return False
+    return not any(
+        jump.target is not None and jump.target <= index <= at
+        for at, jump in enumerate(instructions)
+        if jump.target != at
+    )
 
 
 def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:

@@ -680,5 +680,7 @@ def test_a_guard_that_calls_a_region_calls_it_plainly():
         return x
 
     inner = make_region(f, lambda frame: RunCode((lambda x: x + 1).__code__, ()))
-    region = make_region(f, lambda frame: RunCode(f.__code__, (PythonCheck(Local("x"), lambda v: inner(v) == v, "same"),)))
+    region = make_region(
+        f, lambda frame: RunCode(f.__code__, (PythonCheck(Local("x"), lambda v: inner(v) == v, "same"),))
+    )
     assert [region(5), region(5)] == [5, 5]
