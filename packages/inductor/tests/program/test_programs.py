@@ -227,3 +227,11 @@ def test_equal_kernels_share_one_function() -> None:
 
     built = check(f, R(8, 16), R(16, 16), R(16, 16))
     assert len({kernel.entry for kernel in built.artifact.kernels}) == 1
+
+
+def test_a_scatter_into_a_copy_of_a_dying_library_result() -> None:
+    """The copy takes the library result's memory, and the scatter has to write there."""
+    x, w = torch.randn(4, 8), torch.randn(8, 3)
+    index, rows = torch.tensor([1, 3]), torch.randn(2, 3)
+    check(lambda x, w, i, r: torch.mm(x, w).index_add(0, i, r) * 2, x, w, index, rows)
+    check(lambda x, w, i, r: torch.mm(x, w).mul(2).index_add(0, i, r), x, w, index, rows)

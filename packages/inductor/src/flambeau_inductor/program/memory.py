@@ -67,7 +67,9 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
     for position, step in enumerate(schedule.steps):
         if isinstance(step, KernelBody) and step.device.type == "cpu" and not step.serial:
             for name, storage in _takeovers(step, position, last, pinned, buffers).items():
-                buffers[name] = evolve(buffers[name], storage=storage)
+                # Later in-place writers of the result (a scatter into a copy, say) live where it lives.
+                for other in [key for key, buffer in buffers.items() if buffer.storage == name]:
+                    buffers[other] = evolve(buffers[other], storage=storage)
                 last[storage] = max(last[storage], last.get(name, position))
                 if name in pinned:
                     pinned.add(storage)
