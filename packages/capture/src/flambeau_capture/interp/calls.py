@@ -73,6 +73,9 @@ class Calls(Attributes):
         self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:
         """Trace into the body of a function."""
+        if function.__qualname__ == "GenerationTracker.tag" and function.__module__.startswith("torch._dy"):
+            # torch's own compiler, once used, has every new module noted for itself: nothing that a program can see.
+            return ConstantValue(None)
         base = value.source or Pinned(function)
         stable = Pinned(function) if self.guards.is_trusted(base) or "<locals>" not in function.__qualname__ else base
         defaults = [

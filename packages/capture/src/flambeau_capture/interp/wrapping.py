@@ -87,6 +87,8 @@ class Wrapping(TracerState):
                 return symbolic
         if isinstance(obj, enum.Enum):
             self.guards.identity(source, obj)
+        elif isinstance(obj, slice):
+            raise GraphBreak("unsupported-argument", "a slice object that comes from outside the function")
         else:
             self.guards.constant(source, obj)
         return ConstantValue(obj, source)
