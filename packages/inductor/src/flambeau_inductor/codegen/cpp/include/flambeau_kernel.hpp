@@ -71,8 +71,26 @@ template <int N> struct Mask {
   FB void set(int k, bool x) { v[k] = x ? -1 : 0; }
 };
 
+// Bytes to four times the width and back: the compiler's own conversion moves these a lane at a time.
+template <class To, int N, class From> constexpr bool widens_bytes_v =
+    N == 16 && sizeof(From) == N && sizeof(To) == 4 && !floating_v<To>;
+template <class To, int N, class From> constexpr bool narrows_to_bytes_v =
+    N == 16 && sizeof(From) == 4 * N && sizeof(To) == 1 && !same_v<From, raw<float, N>>;
 template <class To, int N, class From> FB raw<To, N> convert_raw(From x) {
-  if constexpr (same_v<From, raw<To, N>>) return x; else return __builtin_convertvector(x, raw<To, N>);
+  if constexpr (same_v<From, raw<To, N>>) return x;
+#if FB_AVX512
+  else if constexpr (widens_bytes_v<To, N, From>) {
+    typedef raw<char, 16> Bytes;
+    typedef raw<int, 16> Words;
+    if constexpr (same_v<From, raw<uint8_t, N>>) return (raw<To, N>)__builtin_ia32_pmovzxbd512_mask((Bytes)x, Words{}, -1);
+    else return (raw<To, N>)__builtin_ia32_pmovsxbd512_mask((Bytes)x, Words{}, -1);
+  }
+  else if constexpr (narrows_to_bytes_v<To, N, From>)
+    return (raw<To, N>)__builtin_ia32_pmovdb512_mask((raw<int, 16>)x, raw<char, 16>{}, -1);
+  else if constexpr (N == 16 && sizeof(From) == N && floating_v<To>)
+    return __builtin_convertvector(convert_raw<int32_t, N>(x), raw<To, N>);
+#endif
+  else return __builtin_convertvector(x, raw<To, N>);
 }
 template <int N, class R> FB Mask<N> to_mask(R r) { return Mask<N>(convert_raw<mask_lane<N>, N>(r)); }
 template <class To, class From> FB To bits_as(From x) { return __builtin_bit_cast(To, x); }
