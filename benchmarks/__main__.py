@@ -1,89 +1,201 @@
-"""`python -m benchmarks EXPERIMENT [--only NAME ...] [--json FILE]`: eager, torch.compile and flambeau side by side.
+"""`python -m benchmarks EXPERIMENT [options]`: eager, torch.compile and flambeau side by side.
 
-Experiments: overhead, compile_time, steady_state (ops), models, memory, all.
+Experiments: overhead, compile_time, steady_state (ops), models (steady state, first call, memory and errors in one run),
+memory, bandwidth (device time of memory-bound ops), cudagraphs, all (of those for the CPU). On a GPU: `--device cuda`.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from . import runner, workloads
+from . import ops, tables, vision, workloads
+from .engines import ENGINES, REDUCE_OVERHEAD
+from .runner import Record, Runner, load
 
 OVERHEAD = ("tiny", "tiny_with_grad", "layers50", "layers50_with_grad")
+CUDA_GRAPHS = (("lstm_cell", False), ("moe", False), ("gpt2", True), ("mlp", True))
+Experiment = Callable[[argparse.Namespace, Runner], None]
 
 
 def _chosen(names: Sequence[str], only: Sequence[str] | None) -> list[str]:
     return [name for name in names if not only or name in only]
 
 
-def overhead(args: argparse.Namespace) -> list[runner.Record]:
+def _common(args: argparse.Namespace, experiment: str) -> Record:
+    request: Record = {"experiment": experiment, "device": args.device, "budget": args.budget}
+    for name in ("dtype", "tf32", "profile", "scale"):
+        if getattr(args, name):
+            request[name] = getattr(args, name)
+    return request
+
+
+def _factor(args: argparse.Namespace, on_gpu: int) -> int:
+    return args.factor or (on_gpu if args.device == "cuda" else 1)
+
+
+def overhead(args: argparse.Namespace, runner: Runner) -> None:
     """Microseconds per call where the graph itself costs next to nothing."""
-    requests = [{"experiment": "overhead", "workload": name} for name in _chosen(OVERHEAD, args.only)]
-    records = runner.side_by_side(requests)
-    runner.table(records, "best", unit=1e6, title="per call, µs (best of batches)")
-    return records
+    requests = [{**_common(args, "overhead"), "workload": name} for name in _chosen(OVERHEAD, args.only)]
+    records = runner.run(requests, engines=args.engines or _with_graphs(args, ENGINES))
+    tables.table(records, "best", unit=1e6, title="per call, µs (best of batches)")
 
 
-def compile_time(args: argparse.Namespace) -> list[runner.Record]:
+def _with_graphs(args: argparse.Namespace, engines: Sequence[str]) -> Sequence[str]:
+    return (*engines, *REDUCE_OVERHEAD[1:]) if args.device == "cuda" else engines
+
+
+def compile_time(args: argparse.Namespace, runner: Runner) -> None:
     """Seconds of the first call, with an empty and with a filled disk cache."""
     names = _chosen(("small_graph", *workloads.MODELS), args.only)
-    requests = [{"experiment": "compile_time", "workload": name, "train": args.train} for name in names]
-    records = []
+    requests = [{**_common(args, "compile_time"), "workload": name, "train": args.train} for name in names]
     for warm in (False, True):
-        part = runner.side_by_side(requests, engines=("torch.compile", "flambeau"), warm=warm)
-        runner.table(part, "first", title=f"first call, {'warm' if warm else 'cold'} cache, s")
-        records += part
-    return records
+        part = runner.run(requests, engines=args.engines or ENGINES[1:], warm=warm)
+        tables.table(part, "first", title=f"first call, {'warm' if warm else 'cold'} cache, s")
 
 
-def steady_state(args: argparse.Namespace) -> list[runner.Record]:
+def steady_state(args: argparse.Namespace, runner: Runner) -> None:
     """Milliseconds per call of the op-level workloads."""
-    requests = [{"experiment": "steady_state", "workload": name} for name in _chosen(workloads.OPS, args.only)]
-    records = runner.side_by_side(requests)
-    runner.table(records, "best", unit=1e3, title="op-level workloads, ms per call (best of batches)")
-    return records
+    common = {**_common(args, "steady_state"), "factor": _factor(args, workloads.GPU_FACTOR)}
+    requests = [{**common, "workload": name} for name in _chosen(workloads.OPS, args.only)]
+    records = runner.run(requests, engines=args.engines or ENGINES)
+    tables.table(records, "best", unit=1e3, title="op-level workloads, ms per call (best of batches)")
 
 
-def models(args: argparse.Namespace) -> list[runner.Record]:
-    """Milliseconds per call of the models; with --train, forward and backward."""
-    names = _chosen(workloads.MODELS, args.only)
-    requests = [{"experiment": "steady_state", "workload": name, "train": args.train} for name in names]
-    records = runner.side_by_side(requests)
-    runner.table(records, "best", unit=1e3, title="models, ms per call (best of batches)")
-    return records
+def _suites(args: argparse.Namespace) -> dict[str, Sequence[str]]:
+    """Suite -> names: what a run of models measures."""
+    if args.train:
+        suites: dict[str, Sequence[str]] = {"transformers": workloads.TRAINABLE}
+    elif args.device == "cuda" or args.suite:
+        suites = dict(workloads.SUITES)
+    else:
+        suites = {"transformers": workloads.MODELS}
+    if not vision.available() and suites.pop("vision", None):
+        print("torchvision is not installed: its networks are left out")
+    return {name: _chosen(names, args.only) for name, names in suites.items() if not args.suite or name in args.suite}
 
 
-def memory(args: argparse.Namespace) -> list[runner.Record]:
-    """Peak MiB that one call allocates."""
+def models(args: argparse.Namespace, runner: Runner) -> None:
+    """Steady state, first call, peak memory and errors of whole models and op-level workloads; `--train`: with backward."""
+    requests = []
+    for suite, names in _suites(args).items():
+        for name in names:
+            request = {**_common(args, "steady_state"), "workload": name, "train": args.train, "suite": suite}
+            if suite == "ops":
+                request |= {"factor": _factor(args, workloads.GPU_FACTOR)}
+            requests.append(request)
+    tables.summary(runner.run(requests, engines=args.engines or ENGINES), args.figure)
+
+
+def memory(args: argparse.Namespace, runner: Runner) -> None:
+    """Peak MiB of one call."""
     names = _chosen((*workloads.OPS, *workloads.MODELS), args.only)
-    requests = [{"experiment": "memory", "workload": name, "train": args.train} for name in names]
-    records = runner.side_by_side(requests)
-    runner.table(records, "peak_bytes", unit=2**-20, title="peak memory of one call, MiB")
-    return records
+    requests = [{**_common(args, "memory"), "workload": name, "train": args.train} for name in names]
+    records = runner.run(requests, engines=args.engines or ENGINES)
+    tables.table(records, "peak_bytes", unit=2**-20, title="peak memory of one call, MiB")
 
 
-EXPERIMENTS: dict[str, Callable[[argparse.Namespace], list[runner.Record]]] = {
+def bandwidth(args: argparse.Namespace, runner: Runner) -> None:
+    """Share of the copy bandwidth of every memory-bound op, one process per engine."""
+    names = _chosen([name for name in workloads.OPS if name not in ops.NOT_MEMORY_BOUND], args.only)
+    factor = _factor(args, workloads.BANDWIDTH_FACTOR)
+    request = {**_common(args, "bandwidth"), "workload": "memory-bound ops", "workloads": names, "factor": factor}
+    tables.bandwidth(runner.run([request], engines=args.engines or ENGINES))
+
+
+def cudagraphs(args: argparse.Namespace, runner: Runner) -> None:
+    """What mode="reduce-overhead" is for; then equality over varied calls whose outputs stay alive."""
+    chosen = [(name, train) for name, train in CUDA_GRAPHS if not args.only or name in args.only]
+    engines = args.engines or REDUCE_OVERHEAD
+    for experiment in ("steady_state", "varied"):
+        common = {**_common(args, experiment), "suite": "cuda graphs"}
+        records = runner.run([{**common, "workload": n, "train": t} for n, t in chosen], engines=engines)
+        if experiment == "steady_state":
+            tables.summary(records, args.figure)
+        else:
+            tables.errors(records, "100 varied calls, outputs kept alive: largest relative error beside eager")
+
+
+EXPERIMENTS: dict[str, Experiment] = {
     "overhead": overhead,
     "compile_time": compile_time,
     "steady_state": steady_state,
     "models": models,
     "memory": memory,
+    "bandwidth": bandwidth,
+    "cudagraphs": cudagraphs,
 }
+CPU = ("overhead", "compile_time", "steady_state", "models", "memory")
+
+
+def show(records: Sequence[Record], figure: str) -> None:
+    """The tables of the records of a file, experiment by experiment."""
+    by_experiment: dict[str, list[Record]] = {}
+    for record in records:
+        by_experiment.setdefault(record["experiment"], []).append(record)
+    for experiment, part in by_experiment.items():
+        if experiment == "steady_state":
+            tables.summary(part, figure)
+        elif experiment == "bandwidth":
+            tables.bandwidth(part)
+        elif experiment == "varied":
+            tables.errors(part, "100 varied calls, outputs kept alive: largest relative error beside eager")
+        elif experiment == "compile_time":
+            for cache in ("cold", "warm"):
+                mine = [record for record in part if record["cache"] == cache]
+                tables.table(mine, "first", title=f"first call, {cache} cache, s")
+        else:
+            unit, key = (1e6, "best") if experiment == "overhead" else (2**-20, "peak_bytes")
+            tables.table(part, key, unit=unit, title=experiment)
+
+
+def _split(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("experiment", nargs="?", default="all", choices=[*EXPERIMENTS, "all"])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--only", nargs="*", type=_split, action="extend", help="names of workloads, by space or comma")
+    parser.add_argument("--suite", nargs="*", choices=list(workloads.SUITES), help="models: which groups of workloads")
+    parser.add_argument("--train", action="store_true", help="models: forward and backward")
+    parser.add_argument("--dtype", default="", choices=["", *workloads.FORMATS], help="default: each model's own")
+    parser.add_argument("--tf32", action="store_true", help="allow TF32 in matrix products")
+    parser.add_argument("--scale", default="", choices=["", "tiny", "small", "real"], help="default: by the device")
+    parser.add_argument(
+        "--factor", type=int, default=0, help="growth of the op-level workloads; default: by the device"
+    )
+    parser.add_argument(
+        "--engines", nargs="*", type=_split, action="extend", help="NAME or NAME/MODE, e.g. flambeau/lite"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes that compile at once; timing is always alone")
+    parser.add_argument("--budget", type=float, default=1.0, help="seconds of timing per workload and engine")
+    parser.add_argument("--deadline", type=float, help="start no process after this many seconds")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds of one process at most")
+    parser.add_argument("--profile", action="store_true", help="add each workload's longest kernels to the records")
+    parser.add_argument("--figure", default="median", choices=["median", "best", "host", "device_us", "kernels"])
+    parser.add_argument("--json", type=Path, help="append every record to this file, one line each, as it comes")
+    parser.add_argument("--resume", action="store_true", help="keep what --json has and run only what is missing")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="run nothing: print the tables of a --json file")
+    return parser
 
 
 def main() -> None:
     """Parse the command line, run, print, save."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("experiment", nargs="?", default="all", choices=[*EXPERIMENTS, "all"])
-    parser.add_argument("--only", nargs="*", help="names of workloads")
-    parser.add_argument("--train", action="store_true", help="models: forward and backward")
-    parser.add_argument("--json", help="write every record to this file")
-    args = parser.parse_args()
-    records: list[runner.Record] = []
-    for name in EXPERIMENTS if args.experiment == "all" else [args.experiment]:
-        records += EXPERIMENTS[name](args)
-    runner.save(records, args.json)
+    args = _parser().parse_args()
+    for name in ("only", "engines"):
+        groups = getattr(args, name)
+        setattr(args, name, [item for group in groups for item in group] if groups else None)
+    if args.table:
+        show(load(args.table), args.figure)
+        return
+    deadline = None if args.deadline is None else time.monotonic() + args.deadline
+    runner = Runner(args.jobs, args.json, args.resume, args.timeout, deadline)
+    for name in CPU if args.experiment == "all" else [args.experiment]:
+        EXPERIMENTS[name](args, runner)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The three engines that every figure sets side by side: eager, torch.compile and flambeau.
+"""The engines that every figure sets side by side: eager, torch.compile and flambeau, each compiler in any of its modes.
 
-In: an engine's name and a callable. Out: the callable as that engine runs it.
+In: an engine's name, `NAME` or `NAME/MODE` (`"flambeau/reduce-overhead"`), and a callable. Out: the callable as that engine runs it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,30 @@ from typing import Any
 import torch
 
 ENGINES = ("eager", "torch.compile", "flambeau")
+REDUCE_OVERHEAD = ("eager", "torch.compile/reduce-overhead", "flambeau/reduce-overhead")
 
 
 def compiled(engine: str, function: Callable[..., Any], **arguments: Any) -> Callable[..., Any]:
     """`function` under an engine; `arguments` go to its compile call."""
-    if engine == "eager":
+    name, _, mode = engine.partition("/")
+    if mode:
+        arguments["mode"] = mode
+    if name == "eager":
         return function
-    if engine == "torch.compile":
+    if name == "torch.compile":
         return torch.compile(function, **arguments)
-    if engine == "flambeau":
+    if name == "flambeau":
         import flambeau
 
         return flambeau.compile(function, **arguments)
-    raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(ENGINES)}")
+    raise ValueError(f"unknown engine {engine!r}; there are: {', '.join(ENGINES)}, each compiler also with /MODE")
+
+
+def reset(engine: str) -> None:
+    """Forget what the engine compiled in this process."""
+    if engine.startswith("torch.compile"):
+        torch._dynamo.reset()
+    elif engine.startswith("flambeau"):
+        import flambeau
+
+        flambeau.compiler.reset()

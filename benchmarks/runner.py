@@ -1,109 +1,168 @@
-"""Run requests in processes of their own and show them side by side.
+"""Run requests in processes of their own, some of them at once, none disturbed while it is timed.
 
-In: a list of requests (experiment, workload, …). Out: one record per (request, engine), a printed table of ratios, a JSON file.
-Engines take turns on each workload, so a drift of the machine's speed hits all three alike.
+In: a list of requests (experiment, workload, engine, …). Out: one record per request, each written to a file as soon as it is
+there, so that an interruption loses nothing. Engines take turns on each workload, so a drift of the machine's speed hits all
+alike.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Lock, Timer
 from typing import Any
 
+from attrs import define, field
 from rich.console import Console
-from rich.table import Table
 
 from .engines import ENGINES
+from .gate import Gate
 
 Record = dict[str, Any]
+#: What makes two requests the same measurement.
+IDENTITY = ("experiment", "workload", "engine", "train", "dtype", "device", "cache", "tf32", "scale")
 
 
-def measure(request: Record, cache: str, timeout: float = 600.0) -> Record:
-    """One request in a fresh process; `cache` is the folder that holds every engine's disk cache."""
-    environment = {
-        **os.environ,
-        "FLAMBEAU_CACHE_DIR": f"{cache}/flambeau",
-        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
-        "TRITON_CACHE_DIR": f"{cache}/triton",
-    }
-    command = [sys.executable, "-m", "benchmarks.measure", json.dumps(request)]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return {**request, "error": f"no result within {timeout:.0f} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        return {**request, "error": (done.stderr.strip().splitlines() or ["no output"])[-1][:300]}
-    record: Record = json.loads(lines[-1])
-    return record
+def identity(record: Record) -> tuple[Any, ...]:
+    """The values of `IDENTITY`, absent ones as None."""
+    return tuple(record.get(key) or None for key in IDENTITY)
 
 
-def side_by_side(requests: Iterable[Record], *, engines: Sequence[str] = ENGINES, warm: bool = False) -> list[Record]:
-    """Every request under every engine.
+@define
+class Runner:
+    """How requests are run.
 
-    Args:
-        requests: records without `"engine"`.
-        engines: which to run.
-        warm: run each once first in the same cache folder and keep the second.
+    Attributes:
+        jobs: processes at once.
+        path: every record is appended to this file as a line of JSON; None for none.
+        resume: take over records without error that the file already has.
+        timeout: seconds of one process.
+        deadline: `time.monotonic()` after which no process is started; None for none.
+        records: everything so far, in the order of the requests.
     """
-    records = []
-    console = Console(stderr=True)
-    for request in requests:
-        for engine in engines:
-            with tempfile.TemporaryDirectory() as cache:
-                if warm:
-                    measure({**request, "engine": engine}, cache)
-                record = measure({**request, "engine": engine}, cache)
-            record["cache"] = "warm" if warm else "cold"
-            records.append(record)
-            console.print(f"[dim]{json.dumps(record)}[/dim]", highlight=False)
-    return records
+
+    jobs: int = 1
+    path: Path | None = None
+    resume: bool = False
+    timeout: float = 600.0
+    deadline: float | None = None
+    records: list[Record] = field(factory=list)
+    _gate: Gate = field(factory=Gate)
+    _lock: Lock = field(factory=Lock)
+    _known: dict[tuple[Any, ...], Record] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if self.path is not None and self.path.exists():
+            if self.resume:
+                self._known = {identity(r): r for r in load(self.path) if "error" not in r}
+            else:
+                self.path.unlink()
+
+    def run(self, requests: Iterable[Record], *, engines: Sequence[str] = ENGINES, warm: bool = False) -> list[Record]:
+        """Every request under every engine.
+
+        Args:
+            requests: records without `"engine"`.
+            engines: which to run.
+            warm: run each once first in the same cache folder and keep the second.
+        """
+        cache = {"cache": "warm" if warm else "cold"}
+        every = [{**request, "engine": engine, **cache} for request in requests for engine in engines]
+        found: dict[int, list[Record]] = {}
+        with ThreadPoolExecutor(self.jobs) as pool:
+            running = {pool.submit(self._one, request, warm): number for number, request in enumerate(every)}
+            try:
+                for future in as_completed(running):
+                    found[running[future]] = future.result()
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.deadline = 0.0
+        part = [record for number in sorted(found) for record in found[number]]
+        self.records += part
+        return part
+
+    def _one(self, request: Record, warm: bool) -> list[Record]:
+        known = self._known.get(identity(request))
+        if known is not None:
+            return [known]
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            return [{**request, "error": "not started: out of time"}]
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+            if warm:
+                list(self._measure(request, cache))
+            records = []
+            for record in self._measure(request, cache):
+                self._keep(record)
+                records.append(record)
+        return records
+
+    def _keep(self, record: Record) -> None:
+        with self._lock:
+            if self.path is not None:
+                with self.path.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+            shown = {key: value for key, value in record.items() if key not in ("top", "workloads")}
+            Console(stderr=True).print(f"[dim]{json.dumps(shown)}[/dim]", highlight=False, soft_wrap=True)
+
+    def _measure(self, request: Record, cache: str) -> Iterator[Record]:
+        """The records of one fresh process; `cache` is the folder that holds every engine's disk cache."""
+        environment = {
+            **os.environ,
+            "FLAMBEAU_CACHE_DIR": f"{cache}/flambeau",
+            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+            "TRITON_CACHE_DIR": f"{cache}/triton",
+        }
+        command = [sys.executable, "-m", "benchmarks.measure", json.dumps(request), "--gated"]
+        pipe = subprocess.PIPE
+        with tempfile.TemporaryFile("w+") as messages:
+            process = subprocess.Popen(
+                command, env=environment, stdin=pipe, stdout=pipe, stderr=messages, text=True, bufsize=1
+            )
+            alarm = Timer(self.timeout, process.kill)
+            alarm.start()
+            count = 0
+            try:
+                for record in self._conversation(process):
+                    count += 1
+                    yield record
+                process.wait()
+            finally:
+                alarm.cancel()
+                process.kill()
+                self._gate.leave(process)
+            if count == 0:
+                messages.seek(0)
+                last = (messages.read().strip().splitlines() or ["no output"])[-1]
+                yield {**request, "error": f"exit status {process.returncode}: {last}"[:300]}
+
+    def _conversation(self, process: subprocess.Popen[str]) -> Iterator[Record]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("@"):
+                self._gate.enter(process, line[1:].strip())
+                try:
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+                except BrokenPipeError:
+                    return
+            elif line.startswith("{"):
+                yield json.loads(line)
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """exp of the mean of logarithms; nan for no value."""
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
-
-
-def table(records: Sequence[Record], figure: str, *, unit: float = 1.0, title: str = "") -> None:
-    """Print one row per workload: the figure of each engine, and flambeau against the other two.
-
-    Args:
-        records: what `side_by_side` returned.
-        figure: the key to show, e.g. `"median"`.
-        unit: multiplied in, e.g. `1e6` for microseconds.
-        title: heading.
-    """
-    rows: dict[tuple[str, str], dict[str, Record]] = {}
-    for record in records:
-        label = record["workload"] + (" (train)" if record.get("train") else "")
-        rows.setdefault((label, record.get("cache", "")), {})[record["engine"]] = record
-    shown = Table(title=title)
-    for heading in ("workload", *ENGINES, "flambeau / torch.compile", "eager / torch.compile", "eager / flambeau"):
-        shown.add_column(heading, justify="left" if heading == "workload" else "right")
-    ratios: dict[str, list[float]] = {"ours": [], "peer": []}
-    for (label, _), by_engine in rows.items():
-        values = {e: by_engine[e][figure] * unit if figure in by_engine.get(e, {}) else math.nan for e in ENGINES}
-        eager, peer, ours = (values[e] for e in ENGINES)
-        if not math.isnan(eager / ours):
-            ratios["ours"].append(eager / ours)
-        if not math.isnan(eager / peer):
-            ratios["peer"].append(eager / peer)
-        cells = [f"{values[e]:.3f}" if figure in by_engine.get(e, {}) else "error" for e in ENGINES]
-        shown.add_row(label, *cells, f"{ours / peer:.3f}", f"{eager / peer:.2f}x", f"{eager / ours:.2f}x")
-    if figure in ("median", "best"):
-        means = {key: geometric_mean(values) for key, values in ratios.items()}
-        shown.add_row("geomean", "", "", "", "", f"{means['peer']:.2f}x", f"{means['ours']:.2f}x")
-    Console(width=150).print(shown)
-
-
-def save(records: Sequence[Record], path: str | None) -> None:
-    """Write the records as JSON when a path is given."""
-    if path is not None:
-        Path(path).write_text(json.dumps(list(records), indent=1) + "\n")
+def load(path: Path) -> list[Record]:
+    """The records of a file that a runner wrote; of several of the same measurement, the last without error."""
+    found: dict[tuple[Any, ...], Record] = {}
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        known = found.get(identity(record))
+        if known is None or "error" in known or "error" not in record:
+            found[identity(record)] = record
+    return list(found.values())

@@ -1,6 +1,7 @@
-"""What is measured: op-level workloads, and the models of `tests.models.zoo` at the "small" scale.
+"""What is measured: op-level workloads, the models of `tests.models.zoo`, and torchvision's convolutional networks.
 
-In: a name. Out: a callable and the arguments of one call, made from a fixed seed on the given device.
+In: a name, the device, the scale, the number format. Out: a callable and the arguments of one call, made from a fixed seed on
+that device.
 """
 
 from __future__ import annotations
@@ -9,274 +10,133 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from attrs import Factory, frozen
 from tests.models import zoo
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from . import ops, vision
+
+#: The models of published architectures.
+TRANSFORMERS = (
+    "bert", "gpt2", "llama", "t5", "vit", "resnet50", "convnext", "swin", "mobilenet_v2", "whisper", "moe",
+)  # fmt: skip
+SMALL = ("mlp", "lstm_cell")
+#: Of the op-level workloads, those that the steady-state table of a GPU shows.
+GPU_OPS = (
+    "gelu_chain", "silu_mul_bf16", "add_layer_norm", "rms_norm_bf16", "softmax_scaled", "log_softmax_nll",
+    "batch_norm_relu", "group_norm_silu", "rotary", "masked_fill_softmax", "embedding_norm", "adamw_update",
+    "linear_gelu", "small_pointwise",
+)  # fmt: skip
+SUITES: dict[str, tuple[str, ...]] = {
+    "transformers": TRANSFORMERS + SMALL,
+    "ops": GPU_OPS,
+    "vision": tuple(vision.NETWORKS),
+}
+TRAINABLE = (*TRANSFORMERS, *SMALL, "gan")
+MODELS = tuple(zoo.ZOO)
+OPS = tuple(ops.OPS)
+#: The number format in which a model is served, where that is not float32.
+NATURAL = {"llama": "bfloat16", "moe": "bfloat16", "whisper": "bfloat16"}
+FORMATS = ("float32", "bfloat16", "float16", "autocast")
+#: By how much the op-level workloads grow on a GPU: in the steady-state table, and where the caches must not help.
+GPU_FACTOR, BANDWIDTH_FACTOR = 4, 16
 
 
 @frozen
 class Workload:
-    """A callable, its positional and keyword arguments, and whether a backward is part of one step."""
+    """One call that can be repeated.
+
+    Attributes:
+        function: what is compiled.
+        args, kwargs: of one call.
+        train: whether a backward is part of one step.
+        program: the op-level program it was made from, if it was.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = Factory(dict)
     train: bool = False
-
-
-OpMaker = Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]
-_OPS: dict[str, OpMaker] = {}
-
-
-def op_workload(make: OpMaker) -> OpMaker:
-    """Register a maker under its name."""
-    _OPS[make.__name__] = make
-    return make
-
-
-@op_workload
-def gelu_chain() -> Any:
-    """bias + gelu + scale on 4 M elements."""
-    return lambda x, b: F.gelu(x + b) * 1.5, (torch.randn(2048, 2048), torch.randn(2048))
-
-
-@op_workload
-def silu_mul() -> Any:
-    """SwiGLU's pointwise half."""
-    return lambda x, y: F.silu(x) * y, (torch.randn(1024, 4096), torch.randn(1024, 4096))
-
-
-@op_workload
-def add_layer_norm() -> Any:
-    """residual + layer norm."""
-    x = torch.randn(2048, 1024)
-    return lambda x, y, w, b: F.layer_norm(x + y, (1024,), w, b), (x, x.clone(), torch.randn(1024), torch.randn(1024))
-
-
-@op_workload
-def rms_norm() -> Any:
-    """Llama's norm, written out."""
-    return lambda x, w: w * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)), (
-        torch.randn(2048, 1024),
-        torch.randn(1024),
-    )
-
-
-@op_workload
-def softmax_scaled() -> Any:
-    """scale + mask + softmax over the last dimension."""
-    return lambda x, m: torch.softmax(x * 0.125 + m, dim=-1), (torch.randn(16, 256, 256), torch.zeros(256, 256))
-
-
-@op_workload
-def log_softmax_nll() -> Any:
-    """cross entropy of 1024 rows of 8192 classes."""
-    return lambda x, t: F.cross_entropy(x, t), (torch.randn(1024, 8192), torch.randint(0, 8192, (1024,)))
-
-
-@op_workload
-def sum_rows() -> Any:
-    """squares summed over the last dimension."""
-    return lambda x: (x * x).sum(-1), (torch.randn(4096, 1024),)
-
-
-@op_workload
-def sum_columns() -> Any:
-    """absolute values summed over the first dimension."""
-    return lambda x: x.abs().sum(0), (torch.randn(4096, 1024),)
-
-
-@op_workload
-def mean_all() -> Any:
-    """mean square error of 4 M elements."""
-    return lambda x, y: ((x - y) ** 2).mean(), (torch.randn(2048, 2048), torch.randn(2048, 2048))
-
-
-@op_workload
-def variance() -> Any:
-    """normalised by mean and variance of each row."""
-    return lambda x: (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt(), (
-        torch.randn(2048, 1024),
-    )
-
-
-@op_workload
-def batch_norm_relu() -> Any:
-    """batch norm at inference + relu."""
-    arguments = (torch.randn(16, 64, 56, 56), torch.randn(64), torch.rand(64) + 0.5, torch.randn(64), torch.randn(64))
-    return lambda x, m, v, w, b: F.relu(F.batch_norm(x, m, v, w, b, False)), arguments
-
-
-@op_workload
-def group_norm_silu() -> Any:
-    """group norm + silu, as in diffusion models."""
-    return lambda x, w, b: F.silu(F.group_norm(x, 32, w, b)), (
-        torch.randn(4, 128, 48, 48),
-        torch.ones(128),
-        torch.zeros(128),
-    )
-
-
-@op_workload
-def transpose_add() -> Any:
-    """x + x.T."""
-    return lambda x: x + x.t(), (torch.randn(2048, 2048),)
-
-
-@op_workload
-def cat_gelu() -> Any:
-    """concatenation followed by pointwise work."""
-    return lambda x, y: F.gelu(torch.cat([x, y], dim=1)) + 1.0, (torch.randn(2048, 512), torch.randn(2048, 512))
-
-
-@op_workload
-def embedding_norm() -> Any:
-    """token + position embedding and layer norm."""
-
-    def function(ids: Tensor, table: Tensor, position: Tensor) -> Tensor:
-        return F.layer_norm(F.embedding(ids, table) + position, (512,))
-
-    return function, (torch.randint(0, 10000, (16, 256)), torch.randn(10000, 512), torch.randn(256, 512))
-
-
-@op_workload
-def rotary() -> Any:
-    """rotary position embedding of queries."""
-
-    def function(q: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        half = q.shape[-1] // 2
-        rotated = torch.cat((-q[..., half:], q[..., :half]), dim=-1)
-        return q * cos + rotated * sin
-
-    return function, (torch.randn(4, 16, 256, 64), torch.randn(256, 64), torch.randn(256, 64))
-
-
-@op_workload
-def masked_fill_softmax() -> Any:
-    """causal mask + softmax."""
-    mask = torch.ones(256, 256, dtype=torch.bool).tril()
-    return lambda x: torch.softmax(x.masked_fill(~mask, float("-inf")), -1), (torch.randn(16, 256, 256),)
-
-
-@op_workload
-def where_clamp() -> Any:
-    """a chain of comparisons and selections."""
-    return lambda x, y: torch.where(x > y, x.clamp(-1, 1) * 2, y.sigmoid() + x), (
-        torch.randn(2048, 1024),
-        torch.randn(2048, 1024),
-    )
-
-
-@op_workload
-def cumsum_rows() -> Any:
-    """running sums of scaled rows."""
-    return lambda x: torch.cumsum(x * 0.5, dim=-1), (torch.randn(2048, 1024),)
-
-
-@op_workload
-def index_add() -> Any:
-    """rows added where an index says."""
-
-    def function(x: Tensor, index: Tensor, y: Tensor) -> Tensor:
-        return torch.relu(x.index_add(0, index, y * 2))
-
-    return function, (torch.randn(4096, 256), torch.randint(0, 4096, (8192,)), torch.randn(8192, 256))
-
-
-@op_workload
-def adamw_update() -> Any:
-    """one AdamW update of eight tensors, written out."""
-
-    def function(params: list[Tensor], grads: list[Tensor], first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
-        results = []
-        for p, g, m, v in zip(params, grads, first, second, strict=True):
-            m = m * 0.9 + g * 0.1
-            v = v * 0.999 + g * g * 0.001
-            results += [p * 0.99 - 1e-3 * m / (v.sqrt() + 1e-8), m, v]
-        return results
-
-    groups = tuple([torch.rand(512, 512) for _ in range(8)] for _ in range(4))
-    return function, groups
-
-
-@op_workload
-def dtype_mix() -> Any:
-    """bfloat16 in, float32 arithmetic, bfloat16 out."""
-    return lambda x, y: (torch.tanh(x.float()) * y.float()).bfloat16(), (
-        torch.randn(2048, 1024).bfloat16(),
-        torch.randn(2048, 1024).bfloat16(),
-    )
-
-
-@op_workload
-def transcendental() -> Any:
-    """sin, cos, exp, log1p of 1 M elements."""
-    return lambda x: torch.sin(x) * torch.cos(x) + torch.exp(-x.abs()) + torch.log1p(x.abs()), (
-        torch.randn(1024, 1024),
-    )
-
-
-@op_workload
-def linear_gelu() -> Any:
-    """a linear layer with GELU: mostly the library's GEMM."""
-    return lambda x, w, b: F.gelu(F.linear(x, w, b)), (torch.randn(256, 512), torch.randn(2048, 512), torch.randn(2048))
-
-
-@op_workload
-def small_pointwise() -> Any:
-    """ten pointwise operations on 4 K elements: bound by overhead in eager."""
-
-    def function(x: Tensor, y: Tensor) -> Tensor:
-        for _ in range(5):
-            x = torch.tanh(x + y) * 0.5
-        return x
-
-    return function, (torch.randn(64, 64), torch.randn(64, 64))
-
-
-MODELS = tuple(zoo.ZOO)
-OPS = tuple(_OPS)
-
-
-def make(name: str, *, train: bool = False, scale: str = "small", device: str = "cpu") -> Workload:
-    """A workload by name.
-
-    Args:
-        name: one of `OPS` or `MODELS`.
-        train: for a model, forward and backward of its loss.
-        scale: for a model, "tiny" or "small".
-        device: where its tensors live.
-    """
-    torch.manual_seed(0)
-    if name in _OPS:
-        function, arguments = _OPS[name]()
-        return Workload(function, _moved(arguments, device))
-    case = zoo.make(name, scale)
-    model = case.model.to(device)
-    inputs = _moved(case.inputs, device)
-    if train:
-        return Workload(TrainingLoss(model.train(), case.loss), (), inputs, train=True)
-    return Workload(model, (), inputs)
+    program: ops.Program | None = None
 
 
 class TrainingLoss(nn.Module):
     """A model with its loss as output, so that one callable is a whole forward."""
 
-    def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor]) -> None:
+    def __init__(self, model: nn.Module, loss: Callable[[Any], Tensor], autocast: str = "") -> None:
         super().__init__()
         self.model = model
         self.loss = loss
+        self.autocast = autocast
 
-    def forward(self, **inputs: Any) -> Tensor:
-        return self.loss(self.model(**inputs))
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        if not self.autocast:
+            return self.loss(self.model(*args, **kwargs))
+        with torch.autocast(self.autocast, torch.bfloat16):
+            return self.loss(self.model(*args, **kwargs))
 
 
-def _moved(value: Any, device: str) -> Any:
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_moved(item, device) for item in value)
-    return value
+class Autocast(nn.Module):
+    """A model called under autocast."""
+
+    def __init__(self, model: nn.Module, device: str) -> None:
+        super().__init__()
+        self.model = model
+        self.device = device
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(self.device, torch.bfloat16):
+            return self.model(*args, **kwargs)
+
+
+def scale_for(device: str) -> str:
+    """The scale of models on a device, when none is asked for."""
+    return "real" if device == "cuda" else "small"
+
+
+def make(
+    name: str, *, train: bool = False, scale: str = "small", device: str = "cpu", dtype: str = "", factor: int = 1
+) -> Workload:
+    """A workload by name.
+
+    Args:
+        name: one of `OPS`, `MODELS` or `vision.NETWORKS`.
+        train: for a model, forward and backward of its loss.
+        scale: for a model, "tiny", "small" or "real".
+        device: where its tensors live: "cpu" or "cuda".
+        dtype: one of `FORMATS`; "" for the one the model is served in. Op-level workloads have their own.
+        factor: by how much op-level workloads grow.
+    """
+    torch.manual_seed(0)
+    with torch.device(device):
+        if name in ops.OPS:
+            program = ops.OPS[name](factor)
+            return Workload(program.function, program.args, program=program)
+        if name in vision.NETWORKS:
+            model, images = vision.make(name, scale)
+            case = zoo.Case(model, {"images": images}, lambda r: [r], lambda r: r.float().square().mean())
+            positional = True
+        else:
+            case, positional = zoo.make(name, scale), False
+    if dtype == "":
+        dtype = NATURAL.get(name, "float32") if scale == "real" else "float32"
+    return _workload(case, train, device, dtype, positional)
+
+
+def _workload(case: zoo.Case, train: bool, device: str, dtype: str, positional: bool) -> Workload:
+    model, inputs = case.model, dict(case.inputs)
+    if dtype in ("bfloat16", "float16"):
+        wanted = getattr(torch, dtype)
+        model = model.to(wanted)
+        inputs = pytree.tree_map_only(Tensor, lambda t: t.to(wanted) if t.is_floating_point() else t, inputs)
+    autocast = device if dtype == "autocast" else ""
+    if not train and inputs.pop("labels", None) is not None:
+        encoder_decoder = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+        if encoder_decoder and "decoder_input_ids" not in inputs:
+            inputs["decoder_input_ids"] = inputs["input_ids"]
+    args = tuple(inputs.values()) if positional else ()
+    kwargs = {} if positional else inputs
+    if train:
+        return Workload(TrainingLoss(model.train(), case.loss, autocast), args, kwargs, train=True)
+    return Workload(Autocast(model, device) if autocast else model, args, kwargs)

@@ -1,7 +1,9 @@
 """The models that the tests, the demo and the benchmarks share, with random weights and fixed seeds.
 
-In: a name of `ZOO` and a scale ("tiny" for tests, "small" for the demo and the CPU benchmarks). Out: a `Case`: a module, the
-keyword arguments of one call, and how to make a scalar loss of what it returns. Nothing is downloaded.
+In: a name of `ZOO` and a scale: "tiny" for tests, "small" for the demo and the CPU benchmarks, "real" for GPUs (the published
+base sizes at batches a server would use). Out: a `Case`: a module, the keyword arguments of one call, and how to make a scalar
+loss of what it returns. Nothing is downloaded. Modules are made on torch's default device: inside `with torch.device("cuda")`
+weights and inputs are made there at once.
 """
 
 from __future__ import annotations
@@ -58,41 +60,84 @@ def _tokens(vocabulary: int, batch: int, length: int) -> Tensor:
     return torch.randint(0, vocabulary, (batch, length))
 
 
+@frozen
+class _Text:
+    """Sizes of a text model: `real` says whether they are a published model's."""
+
+    width: int
+    layers: int
+    heads: int
+    vocabulary: int
+    batch: int
+    length: int
+
+
+def _text(scale: Scale, real: _Text) -> _Text:
+    """The sizes that the text models share at the small scales."""
+    if scale == "real":
+        return real
+    return _Text(32, 2, 4, 99, 2, 12) if scale == "tiny" else _Text(256, 4, 4, 2000, 4, 128)
+
+
 def _gpt2(scale: Scale) -> Case:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    width, layers, length = (32, 2, 12) if scale == "tiny" else (256, 4, 128)
+    size = _text(scale, _Text(768, 12, 12, 50257, 4, 256))
     config = GPT2Config(
-        vocab_size=99 if scale == "tiny" else 2000, n_positions=length, n_embd=width, n_layer=layers, n_head=4,
+        vocab_size=size.vocabulary, n_positions=size.length, n_embd=size.width, n_layer=size.layers, n_head=size.heads,
         use_cache=False, bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
-    ids = _tokens(config.vocab_size, 2 if scale == "tiny" else 4, length)
+    ids = _tokens(size.vocabulary, size.batch, size.length)
     return _case(GPT2LMHeadModel(config), input_ids=ids, labels=ids)
 
 
 def _bert(scale: Scale) -> Case:
     from transformers import BertConfig, BertForMaskedLM
 
-    width, layers, length = (32, 2, 12) if scale == "tiny" else (256, 4, 128)
+    size = _text(scale, _Text(768, 12, 12, 30522, 8, 128))
     config = BertConfig(
-        vocab_size=99 if scale == "tiny" else 2000, hidden_size=width, num_hidden_layers=layers, num_attention_heads=4,
-        intermediate_size=4 * width, max_position_embeddings=length, hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
+        vocab_size=size.vocabulary, hidden_size=size.width, num_hidden_layers=size.layers,
+        num_attention_heads=size.heads, intermediate_size=4 * size.width, max_position_embeddings=size.length,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    ids = _tokens(config.vocab_size, 2 if scale == "tiny" else 4, length)
+    ids = _tokens(size.vocabulary, size.batch, size.length)
     return _case(BertForMaskedLM(config), input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids)
 
 
 def _llama(scale: Scale) -> Case:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    width, layers, length = (32, 2, 12) if scale == "tiny" else (256, 4, 128)
+    size = _text(scale, _Text(2048, 8, 32, 32000, 2, 512))
     config = LlamaConfig(
-        vocab_size=99 if scale == "tiny" else 2000, hidden_size=width, num_hidden_layers=layers, num_attention_heads=4,
-        num_key_value_heads=2, intermediate_size=2 * width, max_position_embeddings=length, use_cache=False,
+        vocab_size=size.vocabulary, hidden_size=size.width, num_hidden_layers=size.layers,
+        num_attention_heads=size.heads, num_key_value_heads=8 if scale == "real" else 2,
+        intermediate_size=5632 if scale == "real" else 2 * size.width, max_position_embeddings=size.length,
+        use_cache=False,
     )  # fmt: skip
-    ids = _tokens(config.vocab_size, 2 if scale == "tiny" else 4, length)
+    ids = _tokens(size.vocabulary, size.batch, size.length)
     return _case(LlamaForCausalLM(config), input_ids=ids, labels=ids)
+
+
+def _t5(scale: Scale) -> Case:
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    size = _text(scale, _Text(768, 12, 12, 32128, 4, 128))
+    if scale == "small":
+        size = _Text(128, 3, 4, 2000, 2, 64)
+    config = T5Config(
+        vocab_size=size.vocabulary, d_model=size.width, d_kv=size.width // size.heads, d_ff=4 * size.width,
+        num_layers=size.layers, num_decoder_layers=size.layers, num_heads=size.heads, dropout_rate=0.0,
+        use_cache=False, decoder_start_token_id=0,
+    )  # fmt: skip
+    ids = _tokens(size.vocabulary, size.batch, size.length)
+    if scale != "real":
+        return _case(T5ForConditionalGeneration(config), input_ids=ids, labels=ids)
+    answer = ids[:, : size.length // 2].contiguous()
+    return _case(T5ForConditionalGeneration(config), input_ids=ids, decoder_input_ids=answer, labels=answer)
+
+
+def _image_batch(batch: int, side: int, classes: int) -> dict[str, Tensor]:
+    return {"pixel_values": torch.randn(batch, 3, side, side), "labels": torch.randint(0, classes, (batch,))}
 
 
 def _resnet50(scale: Scale) -> Case:
@@ -100,58 +145,75 @@ def _resnet50(scale: Scale) -> Case:
 
     if scale == "tiny":
         config = ResNetConfig(embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], num_labels=10)
-        image = torch.randn(2, 3, 32, 32)
-    else:
-        config = ResNetConfig(num_labels=100)
-        image = torch.randn(2, 3, 96, 96)
-    labels = torch.randint(0, config.num_labels, (2,))
-    return _case(ResNetForImageClassification(config), pixel_values=image, labels=labels)
+        return _case(ResNetForImageClassification(config), **_image_batch(2, 32, 10))
+    config = ResNetConfig(num_labels=1000 if scale == "real" else 100)
+    batch = _image_batch(16, 224, 1000) if scale == "real" else _image_batch(2, 96, 100)
+    return _case(ResNetForImageClassification(config), **batch)
 
 
 def _vit(scale: Scale) -> Case:
     from transformers import ViTConfig, ViTForImageClassification
 
-    width, layers, side, patch = (32, 2, 32, 8) if scale == "tiny" else (256, 4, 96, 16)
+    width, layers, heads, side, patch, batch = {
+        "tiny": (32, 2, 4, 32, 8, 2), "small": (256, 4, 4, 96, 16, 8), "real": (768, 12, 12, 224, 16, 8)
+    }[scale]  # fmt: skip
     config = ViTConfig(
-        hidden_size=width, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=4 * width,
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * width,
         image_size=side, patch_size=patch, num_labels=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    batch = 2 if scale == "tiny" else 8
-    labels = torch.randint(0, 10, (batch,))
-    return _case(ViTForImageClassification(config), pixel_values=torch.randn(batch, 3, side, side), labels=labels)
-
-
-def _t5(scale: Scale) -> Case:
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    width, layers, length = (32, 2, 12) if scale == "tiny" else (128, 3, 64)
-    config = T5Config(
-        vocab_size=99 if scale == "tiny" else 2000, d_model=width, d_kv=width // 4, d_ff=4 * width, num_layers=layers,
-        num_decoder_layers=layers, num_heads=4, dropout_rate=0.0, use_cache=False, decoder_start_token_id=0,
-    )  # fmt: skip
-    ids = _tokens(config.vocab_size, 2, length)
-    return _case(T5ForConditionalGeneration(config), input_ids=ids, labels=ids)
+    return _case(ViTForImageClassification(config), **_image_batch(batch, side, 10))
 
 
 def _convnext(scale: Scale) -> Case:
     from transformers import ConvNextConfig, ConvNextForImageClassification
 
-    sizes, depths, side = ([8, 16], [1, 1], 32) if scale == "tiny" else ([32, 64, 128, 256], [2, 2, 4, 2], 96)
+    sizes, depths, side, batch = {
+        "tiny": ([8, 16], [1, 1], 32, 2),
+        "small": ([32, 64, 128, 256], [2, 2, 4, 2], 96, 2),
+        "real": ([96, 192, 384, 768], [3, 3, 9, 3], 224, 16),
+    }[scale]
     config = ConvNextConfig(hidden_sizes=sizes, depths=depths, num_stages=len(sizes), num_labels=10, drop_path_rate=0.0)
-    image = torch.randn(2, 3, side, side)
-    return _case(ConvNextForImageClassification(config), pixel_values=image, labels=torch.randint(0, 10, (2,)))
+    return _case(ConvNextForImageClassification(config), **_image_batch(batch, side, 10))
 
 
 def _swin(scale: Scale) -> Case:
     from transformers import SwinConfig, SwinForImageClassification
 
-    width, depths, heads, side = (8, [2, 2], [2, 2], 32) if scale == "tiny" else (48, [2, 2, 2], [3, 6, 12], 112)
+    width, depths, heads, side, window, batch = {
+        "tiny": (8, [2, 2], [2, 2], 32, 4, 2),
+        "small": (48, [2, 2, 2], [3, 6, 12], 112, 4, 2),
+        "real": (96, [2, 2, 6, 2], [3, 6, 12, 24], 224, 7, 8),
+    }[scale]
     config = SwinConfig(
-        image_size=side, patch_size=4, embed_dim=width, depths=depths, num_heads=heads, window_size=4, num_labels=10,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, drop_path_rate=0.0,
+        image_size=side, patch_size=4, embed_dim=width, depths=depths, num_heads=heads, window_size=window,
+        num_labels=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, drop_path_rate=0.0,
     )  # fmt: skip
-    image = torch.randn(2, 3, side, side)
-    return _case(SwinForImageClassification(config), pixel_values=image, labels=torch.randint(0, 10, (2,)))
+    return _case(SwinForImageClassification(config), **_image_batch(batch, side, 10))
+
+
+def _mobilenet_v2(scale: Scale) -> Case:
+    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
+
+    multiplier, side, batch = {"tiny": (0.1, 32, 2), "small": (0.5, 96, 2), "real": (1.0, 224, 32)}[scale]
+    config = MobileNetV2Config(
+        depth_multiplier=multiplier, min_depth=4 if scale == "tiny" else 8, image_size=side,
+        finegrained_output=scale != "tiny", classifier_dropout_prob=0.0, num_labels=10,
+    )  # fmt: skip
+    return _case(MobileNetV2ForImageClassification(config), **_image_batch(batch, side, 10))
+
+
+def _whisper(scale: Scale) -> Case:
+    from transformers import WhisperConfig
+    from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+    width, layers, heads, frames, batch = {
+        "tiny": (16, 2, 2, 12, 2), "small": (128, 3, 4, 100, 2), "real": (768, 12, 12, 1500, 2)
+    }[scale]  # fmt: skip
+    config = WhisperConfig(
+        d_model=width, encoder_layers=layers, encoder_attention_heads=heads, encoder_ffn_dim=4 * width,
+        max_source_positions=frames, num_mel_bins=80, dropout=0.0,
+    )  # fmt: skip
+    return _case(WhisperEncoder(config), input_features=torch.randn(batch, 80, 2 * frames))
 
 
 class MixtureOfExperts(nn.Module):
@@ -178,9 +240,9 @@ class MixtureOfExperts(nn.Module):
 
 
 def _moe(scale: Scale) -> Case:
-    width, experts, length = (16, 4, 6) if scale == "tiny" else (128, 8, 64)
+    width, experts, batch, length = {"tiny": (16, 4, 2, 6), "small": (128, 8, 2, 64), "real": (1024, 8, 4, 512)}[scale]
     model = nn.Sequential(MixtureOfExperts(width, experts), MixtureOfExperts(width, experts), nn.Linear(width, 10))
-    return _case(model, input=torch.randn(2, length, width))
+    return _case(model, input=torch.randn(batch, length, width))
 
 
 class CellLoop(nn.Module):
@@ -202,8 +264,8 @@ class CellLoop(nn.Module):
 
 
 def _lstm_cell(scale: Scale) -> Case:
-    inputs, width, steps = (8, 16, 5) if scale == "tiny" else (64, 128, 32)
-    return _case(CellLoop(inputs, width), x=torch.randn(4, steps, inputs))
+    inputs, width, steps, batch = {"tiny": (8, 16, 5, 4), "small": (64, 128, 32, 4), "real": (256, 512, 64, 32)}[scale]
+    return _case(CellLoop(inputs, width), x=torch.randn(batch, steps, inputs))
 
 
 class GanStep(nn.Module):
@@ -232,19 +294,19 @@ class GanStep(nn.Module):
 
 
 def _gan(scale: Scale) -> Case:
-    width, batch = (8, 2) if scale == "tiny" else (64, 16)
+    width, batch = {"tiny": (8, 2), "small": (64, 16), "real": (256, 128)}[scale]
     model = GanStep(width)
     case = _case(model, noise=torch.randn(batch, 8, 1, 1), real=torch.randn(batch, 1, 8, 8))
     return Case(case.model, case.inputs, _tensors, lambda result: result[0] + result[1])
 
 
 def _mlp(scale: Scale) -> Case:
-    width = 16 if scale == "tiny" else 256
+    width, batch = {"tiny": (16, 8), "small": (256, 8), "real": (1024, 64)}[scale]
     model = nn.Sequential(
         nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width), nn.Dropout(0.1), nn.Linear(width, width), nn.ReLU(),
         nn.Linear(width, 4),
     )  # fmt: skip
-    return _case(model, input=torch.randn(8, width))
+    return _case(model, input=torch.randn(batch, width))
 
 
 #: Name -> maker of a case at a scale.
@@ -257,6 +319,8 @@ ZOO: dict[str, Callable[[Scale], Case]] = {
     "t5": _t5,
     "convnext": _convnext,
     "swin": _swin,
+    "mobilenet_v2": _mobilenet_v2,
+    "whisper": _whisper,
     "moe": _moe,
     "lstm_cell": _lstm_cell,
     "gan": _gan,
