@@ -22,6 +22,7 @@ struct OutputPlan {
 // One compiled result. Runs either rewritten code or, where `compiled` is set, a graph straight away.
 struct Entry {
   int uses = 0;  // counted under the GIL
+  const void* owner = nullptr;  // the module whose method was compiled, by address alone
   Ref tree;
   Ref code;      // rewritten code whose parameters are all positional
   Ref function;  // a function over `code`, kept for frames with the same globals and closure
@@ -61,7 +62,7 @@ struct CodeEntries {
   std::vector<EntryPtr> entries;
   bool skip = false;
   bool skip_recursive = false;
-  bool limit_told = false;
+  std::vector<const void*> limit_told;  // the owners whose limit was reached
   bool compiling = false;
 };
 

@@ -1,6 +1,7 @@
 // The PEP 523 hook: run a frame as it is, from the cache, or after asking the compiler.
 #include "frame_hook.hpp"
 
+#include "module_call.hpp"
 #include "region.hpp"
 
 namespace flambeau {
@@ -70,6 +71,9 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
   if (take(state.pass_code, code_object) || take(state.skip_code, code_object) ||
       (code->co_flags & CO_OPTIMIZED) == 0 || (code->co_flags & kNeverReplaced) != 0) {
     return run_plain(thread, frame, throwing);
+  }
+  if (code->co_argcount > 0 && is_passed_through(code_object, frame->localsplus[0], state.active->callable)) {
+    return run_plain(thread, frame, 0);
   }
   // The region may be dropped by what it runs.
   Ref region = Ref::share(reinterpret_cast<PyObject*>(state.active));

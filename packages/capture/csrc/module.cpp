@@ -1,5 +1,6 @@
 // The module: method table, slots, version; nothing else.
 #include "frame_hook.hpp"
+#include "module_call.hpp"
 #include "region.hpp"
 
 namespace flambeau {
@@ -24,10 +25,24 @@ PyObject* same_constant_of(PyObject*, PyObject* args) {
   return boundary([&] { return PyBool_FromLong(same_constant(left, right)); }, static_cast<PyObject*>(nullptr));
 }
 
+PyObject* set_module_call(PyObject*, PyObject* args) {
+  PyObject *type = nullptr, *entered = nullptr, *inner = nullptr;
+  if (!PyArg_ParseTuple(args, "O!O!O!:set_module_call", &PyType_Type, &type, &PyCode_Type, &entered, &PyCode_Type, &inner)) {
+    return nullptr;
+  }
+  ModuleCall& call = module_call();
+  Py_XSETREF(call.type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
+  Py_XSETREF(call.entered, Py_NewRef(entered));
+  Py_XSETREF(call.inner, Py_NewRef(inner));
+  return Py_NewRef(Py_None);
+}
+
 PyMethodDef methods[] = {
     {"hook_installed", hook_installed, METH_NOARGS, "Whether the frame hook is installed now."},
     {"active_region", active_region, METH_NOARGS, "The region that runs on this thread, or None."},
     {"set_suspended", set_suspended, METH_O, "While True, calls of regions on this thread are plain calls; returns the old value."},
+    {"set_module_call", set_module_call, METH_VARARGS,
+     "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},
     {"same_constant", same_constant_of, METH_VARARGS, "Exact equality of constants, as guards mean it."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -3,8 +3,11 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+
 #include "bind.hpp"
 #include "frame_hook.hpp"
+#include "module_call.hpp"
 
 namespace flambeau {
 namespace {
@@ -65,6 +68,19 @@ Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, c
                            trees.get(),
                            over_limit ? Py_True : Py_False};
   return checked(PyObject_Vectorcall(region->handler, arguments, std::size(arguments), nullptr));
+}
+
+// All modules of a class share their methods' code, so each has the limit for itself; all of them together have this many times as much.
+constexpr Py_ssize_t kOwnersLimit = 32;
+
+const void* owner_of(const FrameView& view) {
+  return view.count > 0 && view.arguments[0] != nullptr && is_module(view.arguments[0]) ? view.arguments[0] : nullptr;
+}
+
+bool is_over_limit(const Region* region, const CodeEntries& record, const void* owner) {
+  const auto own = std::count_if(record.entries.begin(), record.entries.end(),
+                                 [&](const EntryPtr& entry) { return entry->owner == owner; });
+  return own >= region->limit || static_cast<Py_ssize_t>(record.entries.size()) >= kOwnersLimit * region->limit;
 }
 
 // ---- calling a region
@@ -166,7 +182,8 @@ void forget_entries(Region* region) {
   for (auto& [code, record] : *region->table) {
     for (EntryPtr& entry : record->entries) dropped.push_back(entry);
     record->entries.clear();
-    record->skip = record->skip_recursive = record->limit_told = false;
+    record->skip = record->skip_recursive = false;
+    record->limit_told.clear();
   }
 }
 
@@ -377,13 +394,14 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
   if (record.compiling) return Compiled::kBusy;
   CompileScope compiling(thread_state(), record);
   drop_dead(record);
-  const bool over_limit = static_cast<Py_ssize_t>(record.entries.size()) >= region->limit;
-  if (over_limit && record.limit_told) return Compiled::kBusy;
+  const void* owner = owner_of(view);
+  const bool over_limit = is_over_limit(region, record, owner);
+  if (over_limit && std::count(record.limit_told.begin(), record.limit_told.end(), owner) > 0) return Compiled::kBusy;
   return boundary(
       [&] {
         Ref answer = ask(region, record, function, view, over_limit);
         if (over_limit) {
-          record.limit_told = true;
+          record.limit_told.push_back(owner);
           return Compiled::kBusy;
         }
         if (answer.get() == Py_None) return Compiled::kSkip;
@@ -393,7 +411,9 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
           return Compiled::kSkip;
         }
         if (!PyTuple_Check(answer.get())) raise(PyExc_TypeError, "a handler answers None, a bool or a tuple");
-        record.entries.insert(record.entries.begin(), parse_entry(answer.get()));
+        EntryPtr entry = parse_entry(answer.get());
+        entry->owner = owner;
+        record.entries.insert(record.entries.begin(), std::move(entry));
         return Compiled::kEntry;
       },
       Compiled::kError);

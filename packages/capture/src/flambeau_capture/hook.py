@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+import torch
+
 from . import cache, log
 from .config import Config
 from .errors import GuardSelfCheckError, InternalError, RecompileLimitError
@@ -26,7 +28,13 @@ from .native import _C
 
 Region = _C.Region
 Disabled = _C.Disabled
+MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
+"""The code of a module's call: compiled for a region's own module; for modules called by what broke, `forward` is what gets compiled."""
+if hasattr(_C, "set_module_call"):
+    _C.set_module_call(torch.nn.Module, MODULE_CALL, torch.nn.Module._call_impl.__code__)
 
+_TOLD = 16
+"""How many entries a miss is explained for: code shared by many modules may have hundreds."""
 _VARIADIC = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
 
 
@@ -103,7 +111,7 @@ class _Handler:
 
     def tell_misses(self, frame: FrameInfo, trees: tuple[_C.GuardTree, ...], over_limit: bool) -> None:
         """Log why each entry does not fit; raise where the options say so."""
-        reasons = [reason for tree in trees if (reason := failure(tree, frame)) is not None]
+        reasons = [reason for tree in trees[:_TOLD] if (reason := failure(tree, frame)) is not None]
         event = log.RECOMPILE_LIMIT if over_limit else log.RECOMPILE
         words = {"function": frame.code.co_qualname, "file": frame.code.co_filename, "line": frame.code.co_firstlineno}
         if over_limit:

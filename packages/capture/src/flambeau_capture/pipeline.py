@@ -88,6 +88,8 @@ def capture_frame(
         with _tracing():
             traced = trace_frame(info, config, dynamics)
     except CannotCapture as error:
+        if info.code is hook.MODULE_CALL:
+            return SkipAlways()  # `forward` is looked at next, and tells what breaks
         _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
         return SkipAlways() if error.always else Skip()
     result = traced.result
@@ -137,6 +139,8 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     except GraphBreak as error:
         broken = error
     _refuse_fullgraph(broken, config)
+    if info.code is hook.MODULE_CALL:
+        raise CannotCapture(broken)
     again = Tracer(info, config, dynamics, max(tracer.root_steps, 1))
     try:
         with _restored_modes(again):

@@ -49,6 +49,7 @@ _TRACED_IN_TORCH: Final = (
     "functional.py",
     "nn/functional.py",
     "nn/init.py",
+    "utils/_contextlib.py",
     "utils/checkpoint.py",
     "amp/",
 )
@@ -62,9 +63,13 @@ _DECISIONS: Final = {
 }
 
 
+_PARTS: Final = ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
+"""Parts of functions with frames of their own, which loop over an iterator that exists already: the functions they call are captured."""
+
+
 def decide(code: CodeType) -> Decision:
     """What to do with a frame of this code as a root."""
-    if code.co_name in ("<module>", "<genexpr>"):
+    if code.co_name in _PARTS:
         return Decision.SKIP
     return _DECISIONS[owner_of(code.co_filename)]
 

@@ -72,6 +72,14 @@ class Heap:
         from ..values.mappings import DictValue, SetValue
         from ..values.sequences import ListValue
 
+        # Containers first: a module's tables get their final contents before a store by the module's own rule looks into them.
+        for container in self.containers.values():
+            if isinstance(container, DictValue):
+                yield ReplaceItems(container, "dict", tuple(part for pair in container.items.values() for part in pair))
+            elif isinstance(container, SetValue):
+                yield ReplaceItems(container, "set", tuple(container.items.values()))
+            elif isinstance(container, ListValue):
+                yield ReplaceItems(container, "list" if container.cls is list else "deque", tuple(container.items))
         for (_, name), (target, value, plain) in self.attributes.items():
             own = target.python_type().__setattr__
             if value is None:
@@ -86,11 +94,4 @@ class Heap:
             yield SetGlobal(where, name, value) if value is not None else DeleteGlobal(where, name)
         for cell, value in self.cells.values():
             yield SetCell(cell, value)
-        for container in self.containers.values():
-            if isinstance(container, DictValue):
-                yield ReplaceItems(container, "dict", tuple(part for pair in container.items.values() for part in pair))
-            elif isinstance(container, SetValue):
-                yield ReplaceItems(container, "set", tuple(container.items.values()))
-            elif isinstance(container, ListValue):
-                yield ReplaceItems(container, "list" if container.cls is list else "deque", tuple(container.items))
         yield from self.calls

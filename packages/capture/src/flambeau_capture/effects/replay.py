@@ -8,8 +8,11 @@ each object once. No method that a user's subclass may have overridden is run tw
 from __future__ import annotations
 
 import collections
+import contextlib
 from collections.abc import Iterator
 from typing import Any
+
+import torch
 
 from ..errors import InternalError
 from ..graph.captured import (
@@ -55,8 +58,11 @@ def replay(e: Emitter, effect: Effect) -> None:
         case SetAttribute(target=target, name=name, value=value, plain=plain):
             _set_attribute(e, target, name, value, plain)
         case DeleteAttribute(target=target, name=name):
+            e.pinned(remove_attribute, "remove_attribute")
             e.value(target)
-            e.delete_attr(name)
+            e.const(name)
+            e.call(2)
+            e.pop()
         case SetGlobal(namespace=None, name=name, value=value):
             e.value(value)
             e.op("STORE_GLOBAL", value=name)
@@ -122,6 +128,13 @@ def _replace_items(e: Emitter, target: Value, kind: str, items: tuple[Value, ...
         e.build("list" if kind == "list" else "tuple", len(items))
     e.call(2)
     e.pop()
+
+
+def remove_attribute(target: Any, name: str) -> None:
+    """Make sure the attribute is gone, with no user code run; one that the traced program itself made was never there."""
+    base: type = torch.nn.Module if isinstance(target, torch.nn.Module) else type if isinstance(target, type) else object
+    with contextlib.suppress(AttributeError):
+        base.__delattr__(target, name)
 
 
 def replace_list(target: list[Any], items: list[Any]) -> None:

@@ -19,7 +19,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
-from ..values.objects import ObjectValue
+from ..values.objects import InstanceDictValue, ObjectValue
 from .operations import Operations
 from .signals import GraphBreak, TracedRaise
 
@@ -212,12 +212,22 @@ class Attributes(Operations):
             return self._instance_dict(value)
         access = cls.__getattribute__
         if isinstance(access, types.FunctionType):
-            return self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
+            try:
+                return self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
+            except TracedRaise as error:
+                last, _ = mro_lookup(cls, "__getattr__")
+                if not issubclass(error.value.python_type(), AttributeError) or not isinstance(last, types.FunctionType):
+                    raise
+                return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
         return self.plain_attribute(value, name)
 
-    def plain_attribute(self, value: ObjectValue, name: str) -> Value:
-        """`object.__getattribute__(value, name)`, then `__getattr__`."""
+    def plain_attribute(self, value: ObjectValue, name: str, *, hook: bool = True) -> Value:
+        """`object.__getattribute__(value, name)`, then (with `hook`) `__getattr__`."""
         cls = value.cls
+        if name in value.attrs:
+            if value.attrs[name] is None:
+                raise self.raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+            return value.attrs[name]  # type: ignore[return-value]
         if name == "__dict__":
             return self._instance_dict(value)
         found, _ = mro_lookup(cls, name)
@@ -238,14 +248,14 @@ class Attributes(Operations):
                         Item(InstanceDict(source), name) if source is not None else Pinned(instance[name]),
                     )
                 if isinstance(obj, torch.nn.Module):
-                    return self._module_attribute(value, name, found)
+                    return self._module_attribute(value, name, found, hook=hook)
                 if source is not None:
                     self.guards.absent(InstanceDict(source), name)
         if found is not MISSING:
             return self.bind_class_attribute(value, cls, name, found)
         if isinstance(obj, torch.nn.Module) or (obj is MISSING and issubclass(cls, torch.nn.Module)):
-            return self._module_attribute(value, name, found)
-        getattr_hook, _ = mro_lookup(cls, "__getattr__")
+            return self._module_attribute(value, name, found, hook=hook)
+        getattr_hook, _ = mro_lookup(cls, "__getattr__") if hook else (None, None)
         if isinstance(getattr_hook, types.FunctionType):
             return self.call(self.wrap_pinned(getattr_hook), [value, ConstantValue(name)], {})
         if (
@@ -268,20 +278,25 @@ class Attributes(Operations):
             raise self.raised(error) from None
         return self.wrap(real, Attribute(value.source or Pinned(value.object), name))
 
-    def _module_attribute(self, value: ObjectValue, name: str, found: Any) -> Value:
-        """A parameter, buffer or submodule, as `nn.Module.__getattr__` finds it; else the class attribute."""
+    def _module_attribute(self, value: ObjectValue, name: str, found: Any, *, hook: bool) -> Value:
+        """The class attribute, else what `nn.Module.__getattr__` or the class's own finds."""
+        source = value.source
+        if found is not MISSING:
+            if source is not None:
+                self.guards.absent(InstanceDict(source), name)
+            return self.bind_class_attribute(value, value.cls, name, found)
+        own, where = mro_lookup(value.cls, "__getattr__")
+        if hook and isinstance(own, types.FunctionType) and where is not torch.nn.Module:
+            return self.call(self.wrap_pinned(own), [value, ConstantValue(name)], {})
+        return self.module_getattr(value, name)
+
+    def module_getattr(self, value: ObjectValue, name: str) -> Value:
+        """`nn.Module.__getattr__(value, name)`: a parameter, buffer or submodule."""
         for table in _MODULE_TABLES:
             entries = self._module_table(value, table)
             if entries is not None and name in entries:
                 return self.realise(entries[name])
         source = value.source
-        if source is not None and found is not MISSING:
-            self.guards.absent(InstanceDict(source), name)
-        if found is not MISSING:
-            return self.bind_class_attribute(value, value.cls, name, found)
-        hook, where = mro_lookup(value.cls, "__getattr__")
-        if isinstance(hook, types.FunctionType) and where is not torch.nn.Module:
-            return self.call(self.wrap_pinned(hook), [value, ConstantValue(name)], {})
         if source is not None:
             for table in _MODULE_TABLES:
                 self.guards.absent(Item(InstanceDict(source), table), name)
@@ -302,11 +317,13 @@ class Attributes(Operations):
         return {key: LazyValue(item, Item(base, key)) for key, item in entries.items()}
 
     def _instance_dict(self, value: ObjectValue) -> Value:
-        if value.object is MISSING:
-            return self.new_dict({k: v for k, v in value.attrs.items() if v is not None})
-        if value.attrs:
-            raise GraphBreak("unsupported-attribute", "__dict__ of an object with recorded changes")
-        return self.wrap(value.object.__dict__, InstanceDict(value.source or Pinned(value.object)))
+        known = self.instance_dicts.get(id(value))
+        if known is None:
+            base = None
+            if value.object is not MISSING:
+                base = self.wrap(value.object.__dict__, InstanceDict(value.source or Pinned(value.object)))
+            known = self.instance_dicts[id(value)] = InstanceDictValue(value, base)
+        return known
 
     def special_method(self, value: ObjectValue, name: str) -> Value | None:
         """A Python-level special method of the class, bound; None for native or absent ones."""
@@ -366,6 +383,10 @@ class Attributes(Operations):
             self.plain_attribute(value, name) if name not in value.attrs else value.attrs[name]
         except TracedRaise:
             raise
+        self.forget_attribute(value, name)
+
+    def forget_attribute(self, value: ObjectValue, name: str) -> None:
+        """`object.__delattr__(value, name)` of an attribute that is there."""
         self.heap.store_attribute(value, name, None)
         value.attrs[name] = None
 

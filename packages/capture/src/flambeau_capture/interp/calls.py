@@ -59,6 +59,9 @@ class Calls(Attributes):
         replaced = registry.find(function)
         if replaced is not None:
             return replaced(self, args, kwargs)
+        wrapper = registry.find_wrapper(function.__code__)
+        if wrapper is not None:
+            return wrapper(self, value, args, kwargs)
         registry.refuse_marked(function)
         decision = registry.torch_decision(function)
         if decision is registry.Decision.RECORD and self.has_tensor(args, kwargs):
@@ -89,7 +92,17 @@ class Calls(Attributes):
             self.cell_of(c, Item(Attribute(stable, "__closure__"), i)) for i, c in enumerate(function.__closure__ or ())
         ]
         bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__name__)  # type: ignore[arg-type]
-        return self.run_inlined(function.__code__, function.__globals__, bound, cells)
+        return self._with_origin(
+            self.run_inlined(function.__code__, function.__globals__, bound, cells), value, args, kwargs
+        )
+
+    def _with_origin(
+        self, result: Value, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> Value:
+        """A generator that has not started can be made again: by the same call."""
+        if isinstance(result, GeneratorValue) and not result.started and result.origin is None:
+            result.origin = (function, tuple(args), dict(kwargs))
+        return result
 
     def inline_closure(self, value: ClosureValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Trace into a function made while tracing."""
@@ -100,7 +113,7 @@ class Calls(Attributes):
             else {}
         )
         bound = bind_arguments(self, value.code, defaults, kwdefaults, args, kwargs, value.name)  # type: ignore[arg-type]
-        return self.run_inlined(value.code, value.globals, bound, value.closure)
+        return self._with_origin(self.run_inlined(value.code, value.globals, bound, value.closure), value, args, kwargs)
 
     def run_inlined(
         self, code: types.CodeType, namespace: dict[str, Any], bound: dict[str, Value], closure: Sequence[CellValue]
@@ -270,10 +283,10 @@ class Calls(Attributes):
             case "__setattr__":
                 self.plain_store(owner, args[0].constant(), args[1])
             case "__delattr__":
-                self.heap.store_attribute(owner, args[0].constant(), None)
-                owner.attrs[args[0].constant()] = None
+                self.plain_attribute(owner, args[0].constant(), hook=False)
+                self.forget_attribute(owner, args[0].constant())
             case "__getattribute__":
-                return self.plain_attribute(owner, args[0].constant())
+                return self.plain_attribute(owner, args[0].constant(), hook=False)
             case "__init__" if isinstance(owner, ExceptionValue):
                 owner.arguments = list(args)
             case "__init__" if owner.storage is None:

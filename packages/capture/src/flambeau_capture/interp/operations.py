@@ -264,6 +264,10 @@ class Operations(TensorOperations):
             found = self._special_binary(symbol, left, right, inplace=False)
             if found is not None:
                 return found
+            if symbol == "!=":
+                equal = self._special_binary("==", left, right, inplace=False)
+                if equal is not None:
+                    return self.negate(equal)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             other = right if isinstance(left, TensorValue) else left
             if (

@@ -78,6 +78,7 @@ class TracerState:
         self.pinned: dict[int, Value] = {}
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[Any] = []
+        self.instance_dicts: dict[int, Value] = {}
         self.real_cells: dict[int, CellValue] = {}
         self._stack_cache: tuple[tuple[Any, ...], tuple[tuple[str, int, str], ...]] | None = None
 

@@ -23,7 +23,7 @@ from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, SetValue
-from ..values.objects import ExceptionValue, ObjectValue
+from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
@@ -176,7 +176,8 @@ class Wrapping(TracerState):
             self.guards.type_is(source, kind)
             return ExceptionValue(kind, [self.from_python(a) for a in obj.args], obj, source)
         if kind.__module__ == "numpy":
-            raise GraphBreak("numpy", f"a NumPy {kind.__name__}")
+            self.guards.type_is(source, kind)
+            return OpaqueValue(obj, source, "numpy")
         if kind is types.MappingProxyType:
             self.guards.type_is(source, kind)
             return DictValue(

@@ -166,7 +166,7 @@ def make_enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         position[0] += 1
         return t.sequence([ConstantValue(position[0] - 1), item], tuple)
 
-    return ComputedIterator(enumerate, step)
+    return ComputedIterator(enumerate, step, lambda: (source, ConstantValue(position[0])))
 
 
 @replaces(builtins.zip)
@@ -185,7 +185,7 @@ def make_zip(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             items.append(item)
         return t.sequence(items, tuple) if items else None
 
-    return ComputedIterator(zip, step)
+    return ComputedIterator(zip, step, None if strict else lambda: sources)
 
 
 @replaces(builtins.map)
@@ -201,7 +201,7 @@ def make_map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             items.append(item)
         return t.call(function, items, {})
 
-    return ComputedIterator(map, step)
+    return ComputedIterator(map, step, lambda: (function, *sources))
 
 
 @replaces(builtins.filter)
@@ -215,7 +215,7 @@ def make_filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                 return item
         return None
 
-    return ComputedIterator(filter, step)
+    return ComputedIterator(filter, step, lambda: (function, source))
 
 
 @replaces(builtins.reversed)
@@ -456,10 +456,6 @@ class SuperValue(Value):
             if isinstance(found, classmethod):
                 return MethodValue(t.wrap_pinned(found.__func__), self.owner)
             return t.wrap_pinned(getattr(found, "__func__", found))
-        if name == "__setattr__" and where is torch.nn.Module:
-            return BoundBuiltin(self.owner, name)
-        if name == "__getattr__" and where is torch.nn.Module:
-            return BoundBuiltin(self.owner, "__module_getattr__")
         if isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return NativeSuperMethod(self.owner, found)
         return t.bind_class_attribute(self.owner, start, name, found, where)
@@ -480,6 +476,11 @@ class NativeSuperMethod(Value):
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return t.call_descriptor(self.function, [self.owner, *args], kwargs)
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(self.function.__get__, "bind")
+        e.value(self.owner)
+        e.call(1)
 
 
 @replaces(builtins.super)

@@ -49,6 +49,25 @@ def call_module(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.call(t.get_attribute(module, "forward"), args[1:], kwargs)
 
 
+@replaces(torch.nn.Module.__getattr__)
+def module_getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """Parameters, buffers and submodules."""
+    module, name = args
+    if not isinstance(module, ObjectValue):
+        raise GraphBreak("unsupported-call", "nn.Module.__getattr__ of something that is no module")
+    return t.module_getattr(module, t.concrete(name))
+
+
+@replaces(torch.nn.Module.__setattr__)
+def module_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """Stored by `nn.Module`'s rule, after the graph."""
+    module, name, value = args
+    if not isinstance(module, ObjectValue):
+        raise GraphBreak("unsupported-call", "nn.Module.__setattr__ of something that is no module")
+    t.plain_store(module, t.concrete(name), value)
+    return ConstantValue(None)
+
+
 def _has_hooks(t: Tracer, module: ObjectValue) -> bool:
     for name in _GLOBAL_HOOKS:
         table = _MODULE_NAMESPACE.get(name)

@@ -6,10 +6,9 @@ In: calls of them met while tracing. Out: the interpreter's own operators on val
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..interp.operations import BINARY, COMPARE, INPLACE, UNARY
-from ..interp.signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.symbolic import SymbolicValue
@@ -62,9 +61,63 @@ def operator_setitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(None)
 
 
-@replaces(operator.is_, operator.is_not)
+@replaces(operator.is_)
 def operator_is(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("unsupported-call", "operator.is_")
+    return ConstantValue(t.identical(args[0], args[1]))
+
+
+@replaces(operator.is_not)
+def operator_is_not(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return ConstantValue(not t.identical(args[0], args[1]))
+
+
+class GetterValue(Value):
+    """An `itemgetter`, `attrgetter` or `methodcaller` made while tracing."""
+
+    __slots__ = ("args", "cls", "kwargs")
+
+    def __init__(self, cls: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> None:
+        super().__init__()
+        self.cls = cls
+        self.args = list(args)
+        self.kwargs = dict(kwargs)
+
+    def python_type(self) -> type:
+        return self.cls  # type: ignore[no-any-return]
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        (subject,) = args
+        if self.cls is operator.methodcaller:
+            return t.call(t.get_attribute(subject, t.concrete(self.args[0])), self.args[1:], self.kwargs)
+        found = [self._get(t, subject, arg) for arg in self.args]
+        return found[0] if len(found) == 1 else t.sequence(found, tuple)
+
+    def _get(self, t: Tracer, subject: Value, key: Value) -> Value:
+        if self.cls is operator.itemgetter:
+            return t.get_item(subject, key)
+        for name in t.concrete(key).split("."):
+            subject = t.get_attribute(subject, name)
+        return subject
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(self.cls, self.cls.__name__)
+        for value in (*self.args, *self.kwargs.values()):
+            e.value(value)
+        e.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))
+
+
+def _getter(cls: Any) -> None:
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return GetterValue(cls, args, kwargs)
+
+    replaces(cls)(replacement)
+
+
+for _cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+    _getter(_cls)
 
 
 @replaces(operator.not_)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..values.base import Value
 
     Replacement = Callable[[Any, Sequence[Value], Mapping[str, Value]], Value]
+    WrapperReplacement = Callable[[Any, Value, Sequence[Value], Mapping[str, Value]], Value]
 
 DISABLE_MARK = "_flambeau_disable"
 """Attribute of a function that is never traced: calling it breaks the graph; the value is the user's reason or True."""
@@ -27,6 +28,7 @@ BREAK_MARK = "_flambeau_graph_break"
 """Attribute of the function that asks for a graph break."""
 
 _BY_ID: dict[int, tuple[Any, Replacement]] = {}
+_WRAPPERS: dict[types.CodeType, WrapperReplacement] = {}
 _ALLOWED: dict[int, Any] = {}
 _DISABLED: dict[int, Any] = {}
 _IMPURE: dict[int, Any] = {}
@@ -62,6 +64,23 @@ def find(function: Any) -> Replacement | None:
     """The replacement of a callable, or None."""
     found = _BY_ID.get(id(function))
     return None if found is None else found[1]
+
+
+def replaces_wrapper(code: types.CodeType) -> Callable[[WrapperReplacement], WrapperReplacement]:
+    """Register a replacement for every function a decorator makes, known by their code; it gets the function's value first."""
+
+    def register(replacement: WrapperReplacement) -> WrapperReplacement:
+        if code in _WRAPPERS:
+            raise ValueError(f"two replacements for {code!r}")
+        _WRAPPERS[code] = replacement
+        return replacement
+
+    return register
+
+
+def find_wrapper(code: types.CodeType) -> WrapperReplacement | None:
+    """The replacement of the functions with this code, or None."""
+    return _WRAPPERS.get(code)
 
 
 def impure(*targets: Any) -> None:

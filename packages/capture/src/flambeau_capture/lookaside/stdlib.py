@@ -14,7 +14,9 @@ import itertools
 import logging
 import math
 import random
+import reprlib
 import time
+import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,7 @@ from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, SequenceValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .registry import impure, replaces
+from .registry import impure, replaces, replaces_wrapper
 from .torch_state import call_later
 
 if TYPE_CHECKING:
@@ -86,6 +88,22 @@ def is_dataclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(dataclasses.is_dataclass(cls))
 
 
+def _recursion_guards() -> set[types.CodeType]:
+    """The code of the wrapper that dataclasses put around `__repr__`, under both names it has had."""
+    makers = (getattr(dataclasses, "_recursive_repr", None), reprlib.recursive_repr())
+    return {maker(repr).__code__ for maker in makers if maker is not None}
+
+
+def _repr_wrapper(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
+    """An object made while tracing has no id; one that contains itself would be traced without end, which breaks the graph."""
+    inner = dict(zip(function.real().__code__.co_freevars, function.real().__closure__, strict=True))
+    return t.call(t.wrap_pinned(inner["user_function"].cell_contents), args, kwargs)
+
+
+for _code in _recursion_guards():
+    replaces_wrapper(_code)(_repr_wrapper)
+
+
 @replaces(inspect.signature)
 def signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     target = args[0].function if isinstance(args[0], MethodValue) else args[0]
@@ -99,7 +117,10 @@ def signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(functools.partial)
 def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return PartialValue(args[0], list(args[1:]), dict(kwargs))
+    inner = args[0]
+    if isinstance(inner, PartialValue):
+        return PartialValue(inner.function, [*inner.args, *args[1:]], {**inner.kwargs, **kwargs})
+    return PartialValue(inner, list(args[1:]), dict(kwargs))
 
 
 @replaces(functools.reduce)
@@ -179,7 +200,9 @@ def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         state[0] += 1
         return args[0]
 
-    return ComputedIterator(itertools.repeat, step)
+    return ComputedIterator(
+        itertools.repeat, step, lambda: (args[0], *(() if times is None else (ConstantValue(max(times - state[0], 0)),)))
+    )
 
 
 @replaces(itertools.count)
@@ -192,7 +215,7 @@ def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         current[0] = t.binary("+", found, increment)
         return found
 
-    return ComputedIterator(itertools.count, step)
+    return ComputedIterator(itertools.count, step, lambda: (current[0], increment))
 
 
 @replaces(itertools.cycle)
@@ -259,16 +282,87 @@ def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     )
 
 
-@replaces(
-    itertools.takewhile,
-    itertools.dropwhile,
-    itertools.groupby,
-    itertools.tee,
-    itertools.compress,
-    itertools.filterfalse,
-)
-def rare_itertools(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("unsupported-call", "a rare function of itertools")
+@replaces(itertools.takewhile)
+def takewhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    predicate, source = args[0], t.iterate(args[1])
+    ended = [False]
+
+    def step(t: Tracer) -> Value | None:
+        item = None if ended[0] else source.next(t)
+        if item is None or not t.truth(t.call(predicate, [item], {})):
+            ended[0] = True
+            return None
+        return item
+
+    return ComputedIterator(
+        itertools.takewhile, step, lambda: (predicate, t.sequence([], list) if ended[0] else source)
+    )
+
+
+@replaces(itertools.dropwhile)
+def dropwhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    predicate, source = args[0], t.iterate(args[1])
+    dropping = [True]
+
+    def step(t: Tracer) -> Value | None:
+        item = source.next(t)
+        while dropping[0] and item is not None and t.truth(t.call(predicate, [item], {})):
+            item = source.next(t)
+        dropping[0] = False
+        return item
+
+    return ComputedIterator(itertools.dropwhile, step)
+
+
+@replaces(itertools.compress)
+def compress(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    source, chosen = (t.iterate(arg) for arg in args)
+
+    def step(t: Tracer) -> Value | None:
+        while (item := source.next(t)) is not None and (kept := chosen.next(t)) is not None:
+            if t.truth(kept):
+                return item
+        return None
+
+    return ComputedIterator(itertools.compress, step, lambda: (source, chosen))
+
+
+@replaces(itertools.filterfalse)
+def filterfalse(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    predicate, source = args[0], t.iterate(args[1])
+
+    def step(t: Tracer) -> Value | None:
+        while (item := source.next(t)) is not None:
+            kept = item if predicate.is_constant() else t.call(predicate, [item], {})
+            if not t.truth(kept):
+                return item
+        return None
+
+    return ComputedIterator(itertools.filterfalse, step, lambda: (predicate, source))
+
+
+@replaces(itertools.groupby)
+def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.iterate(t.call(t.wrap_pinned(_groups), args, kwargs))
+
+
+def _groups(iterable: Any, key: Any = None) -> list[tuple[Any, Any]]:
+    """Groups in full; that each group ends when the next one starts makes no difference to a loop that uses them in turn."""
+    groups: list[tuple[Any, list[Any]]] = []
+    for item in iterable:
+        found = item if key is None else key(item)
+        if groups and groups[-1][0] == found:
+            groups[-1][1].append(item)
+        else:
+            groups.append((found, [item]))
+    return [(found, iter(items)) for found, items in groups]
+
+
+@replaces(itertools.tee)
+def tee(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    count = t.concrete(args[1]) if len(args) > 1 else t.concrete(kwargs["n"]) if "n" in kwargs else 2
+    items = list(t.iterate_all(args[0]))
+    return t.sequence([t.iterate(t.sequence(items, list)) for _ in range(count)], tuple)
 
 
 @replaces(collections.namedtuple)

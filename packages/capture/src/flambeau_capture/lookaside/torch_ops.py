@@ -65,6 +65,8 @@ def _classify(function: Any) -> Decision:
                 if name in _INLINED or (name.startswith("_") and name not in _PUBLIC_PRIVATE)
                 else Decision.RECORD
             )
+        if "/torch/_functorch/" in function.__code__.co_filename and name != "functional_call":
+            return Decision.BREAK
         if module.startswith(_BROKEN_MODULES) and not module.startswith(_KEPT_AUTOGRAD):
             return Decision.BREAK
         if module == "torch._tensor" or (module.startswith("torch") and function is getattr(torch.Tensor, name, None)):

@@ -52,14 +52,15 @@ class IteratorValue(Value):
 
 
 class SequenceIterator(IteratorValue):
-    """Over a live Python list of values."""
+    """Over a live Python list of values; `owner` is the list or deque that they are the items of."""
 
-    __slots__ = ("items", "position")
+    __slots__ = ("items", "owner", "position")
 
-    def __init__(self, items: list[Value]) -> None:
+    def __init__(self, items: list[Value], owner: Value | None = None) -> None:
         super().__init__()
         self.items = items
         self.position = 0
+        self.owner = owner
 
     def python_type(self) -> type:
         return type(iter(()))
@@ -72,6 +73,12 @@ class SequenceIterator(IteratorValue):
         return found
 
     def rebuild(self, e: Any) -> None:
+        if self.owner is not None:
+            e.pinned(_iterator_at, "iterator_at")
+            e.value(self.owner)
+            e.const(self.position)
+            e.call(2)
+            return
         e.pinned(iter, "iter")
         rest = self.items[self.position :]
         for item in rest:
@@ -80,15 +87,41 @@ class SequenceIterator(IteratorValue):
         e.call(1)
 
 
+def _iterator_at(sequence: Any, position: int) -> Any:
+    """An iterator over a list that has given `position` elements."""
+    made = iter(sequence)
+    made.__setstate__(position)
+    return made
+
+
 class ComputedIterator(IteratorValue):
-    """Calls a Python function of ours for each element; it returns None at the end."""
+    """Calls a Python function of ours for each element; it returns None at the end.
 
-    __slots__ = ("cls", "drain_limit", "step")
+    `parts` gives what `cls` would be called with to go on from here; without it the iterator cannot outlive a graph break.
+    """
 
-    def __init__(self, cls: type, step: Callable[[Tracer], Value | None]) -> None:
+    __slots__ = ("cls", "parts", "step")
+
+    def __init__(
+        self,
+        cls: type,
+        step: Callable[[Tracer], Value | None],
+        parts: Callable[[], Sequence[Value]] | None = None,
+    ) -> None:
         super().__init__()
         self.cls = cls
         self.step = step
+        self.parts = parts
+
+    def rebuild(self, e: Any) -> None:
+        if self.parts is None:
+            super().rebuild(e)
+            return
+        parts = self.parts()
+        e.pinned(self.cls, self.cls.__name__)
+        for part in parts:
+            e.value(part)
+        e.call(len(parts))
 
     def python_type(self) -> type:
         return self.cls
@@ -100,13 +133,24 @@ class ComputedIterator(IteratorValue):
 class GeneratorValue(IteratorValue):
     """A suspended frame."""
 
-    __slots__ = ("done", "frame", "started")
+    __slots__ = ("done", "frame", "origin", "started")
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()
         self.frame = frame
         self.started = False
         self.done = False
+        self.origin: tuple[Value, Sequence[Value], Mapping[str, Value]] | None = None
+
+    def rebuild(self, e: Any) -> None:
+        if self.started or self.done or self.origin is None:
+            super().rebuild(e)
+            return
+        function, args, kwargs = self.origin
+        e.value(function)
+        for value in (*args, *kwargs.values()):
+            e.value(value)
+        e.call(len(args) + len(kwargs), tuple(kwargs))
 
     def python_type(self) -> type:
         from types import GeneratorType

@@ -8,12 +8,14 @@ instance, the class, `__getattr__`), every one guarded where it was found. What 
 from __future__ import annotations
 
 import inspect
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
-from ..sources.source import Attribute
+from ..sources.source import Attribute, CallResult
 from .base import MISSING, Value
 from .constants import ConstantValue
+from .mappings import DictValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,6 +103,8 @@ class ObjectValue(Value):
         raise t.raised(TypeError(f"'{self.cls.__name__}' object has no {name}"))
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if isinstance(self.object, weakref.ref) and not args and not kwargs and self.source is not None:
+            return t.wrap(self.object(), CallResult(self.source))
         method = self.special(t, "__call__")
         if method is None:
             if callable(self.object) and self.object is not MISSING:
@@ -176,6 +180,96 @@ class ObjectValue(Value):
             raise
 
 
+class OpaqueValue(Value):
+    """An object that is passed on and not looked into: whatever is done with it breaks the graph for the reason `code`."""
+
+    __slots__ = ("code", "object")
+
+    def __init__(self, object: Any, source: Source, code: str) -> None:
+        super().__init__(source)
+        self.object = object
+        self.code = code
+
+    def python_type(self) -> type:
+        return type(self.object)
+
+    def real(self) -> Any:
+        return self.object
+
+    def describe(self) -> str:
+        return f"a {type(self.object).__module__}.{type(self.object).__name__}"
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        if callable(getattr(type(self.object), name, None)):
+            return BoundBuiltin(self, name)
+        raise GraphBreak(self.code, f"attribute {name!r} of {self.describe()}")
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        raise GraphBreak(self.code, f"method {name!r} of {self.describe()}")
+
+
+class InstanceDictValue(DictValue):
+    """`owner.__dict__`, live both ways: it shows the attributes that the trace stored, and what is written to it becomes one.
+
+    `base` is the real object's dict, None for an object made while tracing.
+    """
+
+    __slots__ = ("base", "owner")
+
+    def __init__(self, owner: ObjectValue, base: Value | None) -> None:
+        super().__init__({})
+        self.owner = owner
+        self.base = base
+
+    def rebuild(self, e: Any) -> None:
+        e.value(self.owner)
+        e.attr("__dict__")
+
+    def fill(self, e: Any) -> None:
+        """Nothing: the owner holds the contents."""
+
+    def guard_all(self, t: Tracer) -> None:
+        if isinstance(self.base, DictValue):
+            self.base.guard_all(t)
+        self._refresh()
+
+    def guard_key(self, t: Tracer, key: Any) -> None:
+        if isinstance(self.base, DictValue) and key not in self.owner.attrs:
+            self.base.guard_key(t, key)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        items = dict(self.base.items) if isinstance(self.base, DictValue) else {}
+        for name, value in self.owner.attrs.items():
+            if value is None:
+                items.pop(name, None)
+            else:
+                items[name] = (ConstantValue(name), value)
+        self.items = items
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        name = self._name(t, key)
+        t.heap.store_attribute(self.owner, name, value)
+        self.owner.attrs[name] = value
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        name = self._name(t, key)
+        if self.lookup(t, key) is None:
+            raise t.raised(KeyError(name))
+        t.forget_attribute(self.owner, name)
+
+    def _name(self, t: Tracer, key: Value) -> str:
+        name = t.concrete(key)
+        if not isinstance(name, str) or hasattr(type(t.class_lookup(self.owner.cls, name)), "__set__"):
+            raise GraphBreak("unsupported-store", f"storing {name!r} in the __dict__ of {self.owner.describe()}")
+        return name
+
+    def changed(self, t: Tracer) -> None:
+        raise GraphBreak("unsupported-store", f"reordering or clearing the __dict__ of {self.owner.describe()}")
+
+
 class ExceptionValue(ObjectValue):
     """An exception; `arguments` are its `args`."""
 
@@ -248,7 +342,7 @@ def _is_native_field(found: Any) -> bool:
 
 
 def _mutable_storage() -> tuple[type, ...]:
-    from .mappings import DictValue, SetValue
+    from .mappings import SetValue
     from .sequences import ListValue
 
     return (DictValue, ListValue, SetValue)

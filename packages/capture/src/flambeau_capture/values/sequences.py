@@ -50,7 +50,7 @@ class SequenceValue(Value):
     def iterate(self, t: Tracer) -> Value:
         from .iterators import SequenceIterator
 
-        return SequenceIterator(self.items)
+        return SequenceIterator(self.items, self if self.cls is list else None)
 
     def contains(self, t: Tracer, item: Value) -> bool:
         return any(t.same_or_equal(other, item) for other in self.all(t))

@@ -1,0 +1,73 @@
+"""Every case does compiled what it does plainly: results, exceptions, prints, changes to arguments; and breaks where it says."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+import flambeau_capture
+
+from ..comparison import assert_same
+from .cases import calls, classes, containers, control_flow, modules, tensors
+from .cases.table import CASES, Case
+
+THEMES = (calls, classes, containers, control_flow, modules, tensors)
+
+
+def _eager(graph: Any, inputs: Any) -> Any:
+    return graph.forward
+
+
+def _outcome(function: Any, arguments: tuple[Any, ...]) -> Any:
+    try:
+        return "returned", _opened(function(*arguments))
+    except Exception as error:
+        return "raised", (type(error), str(error).partition("\n")[0])
+
+
+def _opened(result: Any) -> Any:
+    """Dataclasses as what they hold: comparing those with tensors in them raises."""
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        held = dict(result) if isinstance(result, dict) else None
+        return type(result), dict(vars(result)), held
+    if type(result) in (tuple, list):
+        return type(result)(_opened(item) for item in result)
+    return result
+
+
+def _state(program: Any) -> Any:
+    if isinstance(program, torch.nn.Module):
+        return {name: value for name, value in vars(program).items() if isinstance(value, (int, float, torch.Tensor))}, dict(
+            program.state_dict()
+        )
+    return None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_same_as_plain_python(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three calls each, so that cached entries behave like the first."""
+    plain, program = case.make(), case.make()
+    if isinstance(plain, torch.nn.Module):
+        program = copy.deepcopy(plain)
+    records: list[Any] = []
+    compiled = flambeau_capture.make_region(program, _eager, observer=records.append)
+    for call in range(3):
+        torch.manual_seed(call)
+        expected_arguments, arguments = case.arguments(), case.arguments()
+        expected = _outcome(plain, expected_arguments)
+        printed = capsys.readouterr().out
+        found = _outcome(compiled, arguments)
+        assert capsys.readouterr().out == printed
+        assert_same(found, expected)
+        assert_same(arguments, expected_arguments)
+        assert_same(_state(program), _state(plain))
+        if call == 0:
+            graphs = sum(record.graph is not None for record in records)
+            codes = {broken.code for record in records for broken in record.breaks}
+            assert (graphs, codes) == (graphs if case.graphs is None else case.graphs, set(case.breaks)), [
+                f"{b.file}:{b.line} {b.code} {b.reason}" for r in records for b in r.breaks
+            ]
