@@ -16,6 +16,7 @@ import torch
 from attrs import define, field, frozen
 
 from . import artifact as a
+from .devices import pinned, real_device
 from .errors import InputError
 from .inputs import check_count, check_scalar, check_tensor
 from .scalars import Number, compute, kernel_scalar
@@ -45,6 +46,7 @@ class _Frame:
 
     tensors: list[Any]
     scalars: list[Any]
+    devices: list[int | None]
 
     def scalar(self, index: int) -> Number:
         return self.scalars[index]
@@ -58,10 +60,18 @@ class _Frame:
             return self.tensors[value.index]
         if isinstance(value, tuple):
             return [self.argument(item) for item in value]
+        if isinstance(value, torch.device):
+            return real_device(value, self.devices)
         return self.operand(value)
 
     def sizes(self, values: a.Size1D) -> list[int]:
         return [int(self.operand(value)) for value in values]
+
+    def bind_device(self, spec: a.InputSpec) -> None:
+        """The slot of an input that was just checked is the device it lies on."""
+        device = self.tensors[spec.register].device
+        if spec.device is not None and spec.device.type == "cuda" == device.type and self.devices:
+            self.devices[spec.device.index or 0] = device.index
 
     def write(self, outs: Sequence[a.Reg | a.Scalar | None], values: Sequence[Any]) -> None:
         if len(values) != len(outs):
@@ -93,10 +103,17 @@ class PythonExecutor:
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the program on positional inputs. Raises ``InputError`` for inputs it was not compiled for."""
         with torch.no_grad(), torch._C._AutoDispatchBelowADInplaceOrView(), _without_autocast():
-            return self._run(self.artifact.program, inputs, self.constants)
+            devices = list(pinned(self.artifact, self.constants))
+            return self._run(self.artifact.program, inputs, self.constants, devices)
 
-    def _run(self, program: a.Program, inputs: tuple[Any, ...], constants: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        frame = _Frame([None] * program.tensor_registers, [None] * program.scalar_registers)
+    def _run(
+        self,
+        program: a.Program,
+        inputs: tuple[Any, ...],
+        constants: Sequence[torch.Tensor],
+        devices: list[int | None],
+    ) -> tuple[Any, ...]:
+        frame = _Frame([None] * program.tensor_registers, [None] * program.scalar_registers, devices)
         for constant, tensor in zip(self.artifact.constants if constants else (), constants):
             frame.tensors[constant.register] = tensor
         check_count(program.inputs, inputs)
@@ -107,7 +124,8 @@ class PythonExecutor:
                 if kind == "scalar":
                     frame.scalars[spec.register] = check_scalar(position, spec, value)
                 else:
-                    frame.tensors[spec.register] = check_tensor(position, spec, value, frame.scalar)
+                    frame.tensors[spec.register] = check_tensor(position, spec, value, frame.scalar, devices)
+                    frame.bind_device(spec)
         for position, instruction in enumerate(program.instructions):
             self._step(frame, position, instruction)
         for spec, value in zip(program.inputs, inputs):
@@ -135,7 +153,7 @@ class PythonExecutor:
     def alloc(self, frame: _Frame, i: a.Alloc) -> None:
         """A new tensor."""
         frame.tensors[i.out] = torch.empty_strided(
-            frame.sizes(i.sizes), frame.sizes(i.strides), dtype=i.dtype, device=i.device
+            frame.sizes(i.sizes), frame.sizes(i.strides), dtype=i.dtype, device=real_device(i.device, frame.devices)
         )
 
     def view(self, frame: _Frame, i: a.View) -> None:
@@ -205,11 +223,11 @@ class PythonExecutor:
         extra = [frame.argument(value) for value in i.extra]
         if i.kind == "cond":
             chosen = i.programs[0] if bool(values[0]) else i.programs[1]
-            results = self._run(chosen, (*values[1:], *extra), ())
+            results = self._run(chosen, (*values[1:], *extra), (), frame.devices)
         else:
             carried = tuple(values)
-            while bool(self._run(i.programs[0], (*carried, *extra), ())[0]):
-                carried = self._run(i.programs[1], (*carried, *extra), ())
+            while bool(self._run(i.programs[0], (*carried, *extra), (), frame.devices)[0]):
+                carried = self._run(i.programs[1], (*carried, *extra), (), frame.devices)
             results = carried
         frame.write(i.outs, results)
 
@@ -259,6 +277,10 @@ def bind_address(address: int, scalar_kinds: str = "", *, slices: int = 1) -> Ke
 def find_operator(name: str, overload: str) -> Any:
     """The ``OpOverload`` of ``"aten::mm"`` and an overload name; ``LookupError`` if the operator does not exist."""
     namespace, _, operator = name.partition("::")
+    if namespace == "flambeau":
+        from .philox import state_op
+
+        state_op()
     try:
         return getattr(getattr(getattr(torch.ops, namespace), operator), overload or "default")
     except (AttributeError, RuntimeError) as error:

@@ -130,7 +130,10 @@ class _Machine:
         results = list(result) if isinstance(result, tuple | list) else [result]
         for symbol, position, dim in operation.binds:
             value = results[position]
-            self.symbols[symbol.name] = int(value if dim is None else value.shape[dim])
+            if isinstance(symbol, str):
+                self.parameters[symbol] = value
+            else:
+                self.symbols[symbol.name] = int(value if dim is None else value.shape[dim])
         for buffer, value in zip(operation.outs, results, strict=False):
             if buffer is not None and not buffer.in_place:
                 self.memory[buffer.name] = self._as_planned(buffer, value)

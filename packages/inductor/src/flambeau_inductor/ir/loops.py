@@ -115,8 +115,8 @@ class Extern:
     ``mutates`` lists positions of ``args`` that are written; the op then has in ``outs`` the buffers that stand for
     the new
     contents (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols the results define:
-    ``(symbol, output position, dimension)``, or dimension None for a scalar result. ``reason`` says why this is a
-    library call.
+    ``(symbol, output position, dimension)``, or dimension None for a scalar result; a string in the symbol's place names
+    an integer parameter that loop bodies read. ``reason`` says why this is a library call.
     """
 
     op: Any
@@ -124,7 +124,7 @@ class Extern:
     kwargs: dict[str, ExternArg]
     outs: tuple[Buffer | None, ...]
     mutates: tuple[int, ...] = ()
-    binds: tuple[tuple[Expr, int, int | None], ...] = ()
+    binds: tuple[tuple[Expr | str, int, int | None], ...] = ()
     reason: str = ""
     origins: tuple[str, ...] = ()
 

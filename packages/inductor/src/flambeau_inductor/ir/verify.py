@@ -132,7 +132,7 @@ class _Checker:
         for name in reads_of(operation):
             self._read(name)
         if isinstance(operation, Extern):
-            self._note_symbols(*(symbol for symbol, _, _ in operation.binds))
+            self._note_symbols(*(symbol for symbol, _, _ in operation.binds if isinstance(symbol, Expr)))
         elif isinstance(operation, ReadItem):
             self.symbols.add(operation.name)
             if operation.symbol is not None:

@@ -172,6 +172,39 @@ for _name in ("atan2", "hypot", "copysign", "nextafter"):
 _define("pow", 2, torch.pow, "number", cheap=False)
 
 
+def _philox_uniform(seed: Any, offset: Any, base: Any, call: Any, thread: Any, lane: Any) -> Any:
+    """The reference knows values only (base -1): addresses exist on a device."""
+    counter = (offset.long() >> 2) + call.long()
+    words = [counter & _LOW, (counter >> 32) & _LOW, thread.long() & _LOW, thread.long() >> 32 & _LOW]
+    low, high = seed.long() & _LOW, (seed.long() >> 32) & _LOW
+    for _ in range(10):
+        first, second = _wide_product(words[0], 0xD2511F53), _wide_product(words[2], 0xCD9E8D57)
+        words = [second[0] ^ words[1] ^ low, second[1], first[0] ^ words[3] ^ high, first[1]]
+        low, high = (low + 0x9E3779B9) & _LOW, (high + 0xBB67AE85) & _LOW
+    word = torch.stack(torch.broadcast_tensors(*words)).gather(0, (lane.long() + words[0] * 0).unsqueeze(0) & 3)[0]
+    return word.float() * 2.0**-32 + 2.0**-33
+
+
+_LOW = 0xFFFFFFFF
+
+
+def _wide_product(a: Any, factor: int) -> tuple[Any, Any]:
+    """High and low 32 bits of a product of unsigned 32-bit numbers held in int64."""
+    lower, upper = (a & 0xFFFF) * factor, (a >> 16) * factor
+    middle = (lower >> 16) + (upper & 0xFFFF)
+    return (upper >> 16) + (middle >> 16), ((middle & 0xFFFF) << 16) | (lower & 0xFFFF)
+
+
+def _float32(operands: Dtypes, given: torch.dtype | None) -> torch.dtype:
+    return torch.float32
+
+
+# philox_uniform(seed, offset, base, call, thread, lane): word `lane` of the `call`-th draw of four that thread `thread` of an
+# eager CUDA kernel takes from the stream `seed`, started at `offset`, as a float in (0, 1]. Where base is not -1 the first two
+# are device addresses of int64, and base is added to the offset found there. All operands are int64. GPU only.
+register(ScalarOp("philox_uniform", 6, _float32, _keep(_philox_uniform), "philox", cheap=False))
+
+
 # Conversion: float to integer truncates, anything to bool is "!= 0", to float16/bfloat16 rounds half to even.
 def _to_dtype(a: Any, *, dtype: torch.dtype) -> Any:
     return a.to(dtype)

@@ -41,7 +41,7 @@ from ..codegen.kernel import GeneratedKernel
 from ..expr import Expr
 from ..ir.graph import Graph, ScalarInput, TensorInput
 from ..ir.kernel import KernelBody
-from ..ir.layout import Buffer, Ref
+from ..ir.layout import Buffer, Layout, Ref, strides_in_order
 from ..ir.loops import Assert, Extern, ReadItem
 from ..ir.scalar import Scalar as ScalarNode
 from ..schedule import Schedule
@@ -50,6 +50,8 @@ from .registers import Registers
 
 #: Constants up to this many bytes travel inside the artifact.
 MOST_CONSTANT_BYTES = 1 << 26
+#: Calls whose result's layout is up to the backend that runs them.
+_CHOOSES_LAYOUT = frozenset({"aten::convolution", "aten::convolution_backward"})
 
 
 @frozen
@@ -296,18 +298,36 @@ class _Builder:
                 outs.append(Reg(self.register_of[out.name]))
             elif position in binds:
                 scalar = self.registers.scalar()
-                self.registers.known[binds[position]] = scalar
+                bound = binds[position]
+                if isinstance(bound, str):
+                    self.registers.parameters[bound] = scalar
+                else:
+                    self.registers.known[bound] = scalar
                 outs.append(scalar)
             else:
                 outs.append(None)
         name, overload = step.op._schema.name, step.op._schema.overload_name
         self.instructions.append(Call(name, overload, args, kwargs, tuple(outs)))
+        if name in _CHOOSES_LAYOUT:
+            self._hold_layouts(step)
         for symbol, position, dim in step.binds:
             out = step.outs[position]
-            if dim is not None and out is not None:
+            if dim is not None and out is not None and not isinstance(symbol, str):
                 scalar = self.registers.scalar()
                 self.instructions.append(Size(scalar.index, self._register(out.name), dim))
                 self.registers.known[symbol] = scalar
+
+    def _hold_layouts(self, step: Extern) -> None:
+        """Channels-last results are what kernels were written for: the library may have answered row-major after all."""
+        for out in step.outs:
+            memory_format = None if out is None else _channels_last_format(out.layout)
+            if out is None or memory_format is None:
+                continue
+            given, held = self.register_of[out.name], self.registers.tensor()
+            kwargs = {"memory_format": memory_format}
+            self.instructions.append(Call("aten::contiguous", "", (Reg(given),), kwargs, (Reg(held),)))
+            self.instructions.append(Free((given,)))
+            self.register_of[out.name] = held
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Ref):
@@ -389,6 +409,17 @@ class _Builder:
                     else None
                 )
         return None
+
+
+def _channels_last_format(layout: Layout) -> torch.memory_format | None:
+    """The memory format of a dense channels-last image that is not row-major as well, else None."""
+    rank = len(layout.sizes)
+    if rank not in (4, 5) or layout.is_contiguous:
+        return None
+    wanted = strides_in_order(layout.sizes, (0, *range(2, rank), 1))
+    if any(a is not b and n is not ex.ONE for a, b, n in zip(layout.strides, wanted, layout.sizes, strict=True)):
+        return None
+    return torch.channels_last if rank == 4 else torch.channels_last_3d
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes | None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
+import torch
 from attrs import define, field
 
 from .. import expr as ex
 from ..ir.layout import Buffer
 from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, refs, written
+from ..ir.scalar import Scalar, walk
 from .merge import merge, too_serial
-from .nest import Nest, make_nest, read_indices, stores
+from .nest import Nest, make_nest, read_indices, stores, values
 
 #: How many groups that share a read (without a dependency) are tried, latest first.
 NEIGHBOURS = 6
@@ -53,7 +55,8 @@ class Fuser:
         self.groups: list[Group] = []
         self.writer: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
-        self.symbols: dict[ex.Expr, Group] = {}
+        self.symbols: dict[ex.Expr | str, Group] = {}
+        self.last_draw: Group | None = None
         self.storage_users: dict[str, list[Group]] = {}
 
     def run(self) -> list[Group]:
@@ -69,12 +72,19 @@ class Fuser:
         group = Group(len(self.groups), None, operation, 0, position)
         group.reads = operation_reads(operation)
         group.writes = {out.name for out in written(operation)}
-        self._insert(group, self._needs(group.reads, group.writes, _symbols_of(operation)))
+        needs = self._needs(group.reads, group.writes, _symbols_of(operation))
+        if _draws(operation):
+            # Draws advance one generator: they keep the order of the program.
+            needs |= 0 if self.last_draw is None else 1 << self.last_draw.number
+            self.last_draw = group
+        self._insert(group, needs)
         if isinstance(operation, Extern):
             for symbol, _, _ in operation.binds:
                 self.symbols[symbol] = group
-        elif isinstance(operation, ReadItem) and operation.symbol is not None:
-            self.symbols[operation.symbol] = group
+        elif isinstance(operation, ReadItem):
+            self.symbols[operation.name] = group
+            if operation.symbol is not None:
+                self.symbols[operation.symbol] = group
 
     def _add_loop(self, position: int, nest: Nest) -> None:
         reads, writes = set(read_indices(nest)), set(stores(nest))
@@ -111,7 +121,7 @@ class Fuser:
         layout = self.buffers[name].layout
         return ex.hint(layout.numel) * layout.dtype.itemsize
 
-    def _needs(self, reads: set[str], writes: set[str], symbols: frozenset[ex.Expr]) -> int:
+    def _needs(self, reads: set[str], writes: set[str], symbols: frozenset[ex.Expr | str]) -> int:
         """Group numbers that must run before: writers of what is read, users of memory that is overwritten, binders."""
         needs = 0
         for name in reads:
@@ -192,12 +202,19 @@ def _bits(mask: int) -> list[int]:
     return found
 
 
-def _symbols_of(operation: Operation) -> frozenset[ex.Expr]:
-    found: set[ex.Expr] = set()
+def _draws(operation: Operation) -> bool:
+    """True for a library call that draws random numbers."""
+    return isinstance(operation, Extern) and torch.Tag.nondeterministic_seeded in getattr(operation.op, "tags", ())
+
+
+def _symbols_of(operation: Operation) -> frozenset[ex.Expr | str]:
+    found: set[ex.Expr | str] = set()
 
     def visit(part: object) -> None:
         if isinstance(part, ex.Expr):
             found.update(ex.free_symbols(part))
+        elif isinstance(part, Scalar):
+            found.update(node.args[0] for node in walk(part) if node.kind == "parameter")
         elif isinstance(part, tuple | list):
             for item in part:
                 visit(item)
@@ -215,11 +232,17 @@ def _symbols_of(operation: Operation) -> frozenset[ex.Expr]:
     return frozenset(found)
 
 
-def _nest_symbols(nest: Nest) -> frozenset[ex.Expr]:
-    found: set[ex.Expr] = set()
+def _nest_symbols(nest: Nest) -> frozenset[ex.Expr | str]:
+    """Symbols and parameters that must have values before the nest runs."""
+    found: set[ex.Expr | str] = set()
     for axis in nest.axes:
         found |= ex.free_symbols(axis.size)
     for indices in read_indices(nest).values():
         for index in indices:
             found |= ex.free_symbols(index)
+    for node in walk(*(value for statement in nest.statements for value in values(statement))):
+        if node.kind == "parameter":
+            found.add(node.args[0])
+        elif node.kind == "index":
+            found |= ex.free_symbols(node.index)
     return frozenset(found)

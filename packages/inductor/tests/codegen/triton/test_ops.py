@@ -35,7 +35,7 @@ FLOATS = [
     float("nan"),
 ]
 INTEGERS = [0, 1, -1, 2, 3, -3, 7, -8, 63, 100]
-SEPARATE = ("to_dtype", "bitcast", "check_bounds", "where", "fma")
+SEPARATE = ("to_dtype", "bitcast", "check_bounds", "where", "fma", "philox_uniform")
 EXACT_DIVISION = ("floordiv", "truncdiv", "remainder", "fmod")
 
 

@@ -81,6 +81,14 @@ _register("pow", _by_kind("fb::pow({0}, {1})", "fb::ipow({0}, {1})"))
 _register("logical_not", _negation)
 _register("bitwise_not", _inversion)
 
+
+
+def _gpu_only(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
+    raise NotImplementedError("CUDA's random streams are drawn from by GPU kernels only")
+
+
+_register("philox_uniform", _gpu_only)
+
 #: Ops that the emitter writes itself, with more context than an operand's text.
 SPECIAL = ("to_dtype", "bitcast", "check_bounds")
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from . import philox
+
 #: name -> (helpers it calls, source)
 _HELPERS: dict[str, tuple[tuple[str, ...], str]] = {}
 
@@ -258,3 +260,4 @@ def argmin(a, i, b, j):
     return tl.where(first, a, b), tl.where(first, i, j)
 """,
 )
+_helper("philox_uniform", philox.SOURCE)

@@ -160,5 +160,6 @@ register("sqrt", lambda o: f"tl.sqrt{'' if o.dtype is torch.float64 else '_rn'}(
 register("sigmoid", _call("sigmoid"))
 register("digamma", _call("digamma"))
 register("pow", _by_kind(_library("pow"), _signed(_with_width("power_int"), _with_width("power_unsigned"))))
+register("philox_uniform", _call("philox_uniform"))
 register("to_dtype", lambda o: cast_text(o.args[0], o.dtypes[0], o.dtype))
 register("bitcast", lambda o: f"{o.args[0]}.to({type_text(o.dtype)}, bitcast=True)")
