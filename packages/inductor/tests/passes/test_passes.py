@@ -59,7 +59,7 @@ def test_an_unchanged_graph_is_handed_back():
 def test_a_pass_that_breaks_the_graph_is_caught():
     """Nodes without fake results are named with the pass."""
 
-    def careless(gm):
+    def careless(gm, context):
         next(n for n in gm.graph.nodes if n.op == "call_function").meta.clear()
         return True
 

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from ..rewrite.bias import split_bias
+from ..rewrite.channels_last import channels_last
+from ..rewrite.epilogues import activation_epilogues
 from .remove_dead import remove_dead
 from .remove_noops import remove_noops
 from .runner import Pass
 
-PASSES = (Pass("remove_noops", remove_noops), Pass("remove_dead", remove_dead))
+PASSES = (
+    Pass("remove_noops", remove_noops),
+    Pass("remove_dead", remove_dead),
+    Pass("split_bias", split_bias),
+    Pass("channels_last", channels_last),
+    Pass("activation_epilogues", activation_epilogues),
+)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from ..context import CompileContext
+
 
 def has_effect(node: fx.Node) -> bool:
     """True when removing the call could be noticed."""
@@ -20,7 +22,7 @@ def has_effect(node: fx.Node) -> bool:
     return schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in target.tags
 
 
-def remove_dead(gm: fx.GraphModule) -> bool:
+def remove_dead(gm: fx.GraphModule, context: CompileContext) -> bool:
     """Remove unused nodes, last first."""
     changed = False
     for node in reversed(list(gm.graph.nodes)):

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..context import CompileContext
+
 aten = torch.ops.aten
 
 _SAME = frozenset(
@@ -87,7 +89,7 @@ def _order(node: fx.Node) -> list[int] | None:
     return order
 
 
-def remove_noops(gm: fx.GraphModule) -> bool:
+def remove_noops(gm: fx.GraphModule, context: CompileContext) -> bool:
     """Replace each such call by its operand."""
     changed = False
     for node in list(gm.graph.nodes):

@@ -1,8 +1,8 @@
 """Runs graph passes: names, times, checks and dumps each one.
 
 In: a ``GraphModule`` and an ordered list of passes. Out: a rewritten copy; the caller's graph stays as it was. A pass is a function
-``(GraphModule) -> bool`` that edits the graph in place, keeps it valid, and says whether it changed anything. Passes never
-print.
+``(GraphModule, CompileContext) -> bool`` that edits the graph in place, keeps it valid, and says whether it changed anything.
+Passes never print.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Pass:
     """A named rewrite. ``run`` edits the graph in place and answers whether anything changed."""
 
     name: str
-    run: Callable[[fx.GraphModule], bool] = field(repr=False)
+    run: Callable[[fx.GraphModule, CompileContext], bool] = field(repr=False)
 
 
 def run_passes(gm: fx.GraphModule, passes: Sequence[Pass], context: CompileContext) -> fx.GraphModule:
@@ -32,7 +32,7 @@ def run_passes(gm: fx.GraphModule, passes: Sequence[Pass], context: CompileConte
     for item in passes:
         with context.stage(f"pass {item.name}"):
             try:
-                changed = item.run(work)
+                changed = item.run(work, context)
             except FlambeauInductorError as error:
                 error.add_context(f"running pass {item.name}")
                 raise

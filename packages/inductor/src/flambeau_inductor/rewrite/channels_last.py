@@ -1,0 +1,232 @@
+"""Run convolutions channels-last where that pays, and keep that layout through everything in between.
+
+In: a functional graph. Out: the same graph in which the inputs and weights of dense convolutions are made channels-last once, the
+fake results of all that follows say so, and results of the graph are put back into the layout that eager gives them.
+
+The plan is made on fake tensors first (nothing is edited), then weighed: bytes that the added copies move against bytes that the
+library would move to get the layout its kernels want.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from attrs import define, field
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..context import CompileContext
+from .fakes import bytes_of, fake_mode_of, hint_of, insert_call, quietly, values_of
+
+aten = torch.ops.aten
+
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+#: Convolutions of fewer channels than this gain nothing.
+FEWEST_CHANNELS = 8
+#: What must be moved for the layout, against what the library moves without it.
+WORTH = 0.75
+#: On a CPU the library packs its weights at every call whatever their layout is: only large activations pay for a copy of them.
+CPU_ACTIVATIONS_PER_WEIGHT = 16
+
+#: Results that depend on the strides of an operand, not only on its elements.
+_STRIDE_READERS = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "sym_stride", "sym_storage_offset", "view_as_real", "view_as_complex"})  # fmt: skip
+
+
+def channels_last(gm: fx.GraphModule, context: CompileContext) -> bool:
+    """Rewrite ``gm`` where the plan is worth it."""
+    if not context.config.layout_optimization:
+        return False
+    mode = fake_mode_of(gm.graph)
+    convolutions = [node for node in gm.graph.nodes if _eligible(node)]
+    if mode is None or not _pays(convolutions) or any(_is_grouped(node) for node in gm.graph.nodes):
+        return False
+    with quietly(mode):
+        plan = _Plan(gm.graph, frozenset(convolutions), mode)
+        if not plan.make() or not plan.is_worth_it(convolutions):
+            return False
+    plan.apply()
+    return True
+
+
+def _is_convolution(node: fx.Node) -> bool:
+    return node.op == "call_function" and node.target in (
+        aten.convolution.default,
+        aten.convolution_backward.default,
+    )
+
+
+def _operands(node: fx.Node) -> tuple[int, ...]:
+    """Positions of the tensors that share the layout: (input, weight), or (gradient, input, weight)."""
+    return (0, 1) if node.target is aten.convolution.default else (0, 1, 2)
+
+
+def _is_grouped(node: fx.Node) -> bool:
+    """Depthwise and grouped convolutions have kernels of their own for row-major images: such networks stay as they are."""
+    return _is_convolution(node) and node.args[8 if node.target is aten.convolution.default else 9] != 1
+
+
+def _eligible(node: fx.Node) -> bool:
+    if not _is_convolution(node) or _is_grouped(node):
+        return False
+    operands = [node.args[n] for n in _operands(node)]
+    vals = [operand.meta.get("val") if isinstance(operand, fx.Node) else None for operand in operands]
+    if any(not isinstance(val, torch.Tensor) or val.dim() not in FORMATS for val in vals):
+        return False
+    return _fast_channels_last(vals[0])
+
+
+def _fast_channels_last(val: Any) -> bool:
+    """Whether the library's channels-last kernels for this device and dtype are the fast ones, under the flags in force."""
+    if val.device.type == "cpu":
+        return bool(val.dtype is torch.float32 and torch.backends.mkldnn.enabled)  # type: ignore[attr-defined]
+    if val.device.type != "cuda" or not torch.backends.cudnn.enabled:
+        return False
+    if val.dtype in (torch.float16, torch.bfloat16):
+        return True
+    return bool(val.dtype is torch.float32 and torch.backends.cudnn.allow_tf32)
+
+
+def _pays(convolutions: list[fx.Node]) -> bool:
+    """Whether most of the arithmetic is in convolutions of many channels."""
+    total = wide = 0
+    for node in convolutions:
+        weight = node.args[_operands(node)[-1]].meta["val"]
+        work = bytes_of(weight) * bytes_of(node.args[_operands(node)[-2]].meta["val"])
+        total += work
+        if min(hint_of(weight.shape[0]), hint_of(weight.shape[1])) >= FEWEST_CHANNELS:
+            wide += work
+    return total > 0 and 2 * wide >= total
+
+
+def _is_last(val: torch.Tensor) -> bool:
+    return val.is_contiguous(memory_format=FORMATS[val.dim()])
+
+
+@define
+class _Plan:
+    """New fake results by node, and the copies to be made: (node, "last" or "kept") -> the copy's fake result."""
+
+    graph: fx.Graph
+    convolutions: frozenset[fx.Node]
+    mode: FakeTensorMode
+    values: dict[fx.Node, Any] = field(factory=dict)
+    copies: dict[tuple[fx.Node, str], torch.Tensor] = field(factory=dict)
+    uses: list[tuple[fx.Node, fx.Node, str]] = field(factory=list)
+
+    def make(self) -> bool:
+        """Fill in the plan; False where some result of the graph could not be given its layout back."""
+        for node in self.graph.nodes:
+            if node.op == "output":
+                return all(self._keep(node, result) for result in node.all_input_nodes)
+            if node.op != "call_function":
+                continue
+            if node in self.convolutions:
+                self._convolution(node)
+            elif any(source in self.values for source in node.all_input_nodes):
+                if not self._follow(node):
+                    return False
+        return True
+
+    def _convolution(self, node: fx.Node) -> None:
+        seen = dict(self.values)
+        for position in _operands(node):
+            source: Any = node.args[position]
+            val = seen.get(source, source.meta["val"])
+            if not _is_last(val):
+                self.uses.append((node, source, "last"))
+                val = self.copies.get((source, "last"))
+                if val is None:
+                    val = self._last(seen.get(source, source.meta["val"]))
+                    self.copies[(source, "last")] = val
+        # The library answers in the layout of its operands; ``program`` has that checked at run time.
+        val = node.meta["val"]
+        results = val if isinstance(val, list | tuple) else (val,)
+        changed = [
+            self._last(item)
+            if isinstance(item, torch.Tensor) and item.dim() in FORMATS and not _is_last(item)
+            else item
+            for item in results
+        ]
+        if any(new is not old for new, old in zip(changed, results, strict=True)):
+            self.values[node] = type(val)(changed) if isinstance(val, list | tuple) else changed[0]
+
+    def _last(self, val: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(val, memory_format=FORMATS[val.dim()])
+
+    def _follow(self, node: fx.Node) -> bool:
+        """Run ``node`` on the new layouts; where it will not have them, on the old ones."""
+        target: Any = node.target
+        if target is aten.copy_.default:
+            return True
+        if not self._reads_strides(target):
+            try:
+                result = target(*values_of(node.args, self.values), **values_of(node.kwargs, self.values))
+            except (RuntimeError, ValueError):
+                result = None
+            if result is not None:
+                if _differs(result, node.meta.get("val")):
+                    self.values[node] = result
+                return True
+        return all(self._keep(node, source) for source in node.all_input_nodes)
+
+    def _reads_strides(self, target: Any) -> bool:
+        schema = getattr(target, "_schema", None)
+        if schema is None:
+            return getattr(target, "__name__", "") != "getitem"
+        # Random numbers are dealt out in memory order.
+        seeded = torch.Tag.nondeterministic_seeded in target.tags
+        return seeded or schema.name.removeprefix("aten::") in _STRIDE_READERS
+
+    def _keep(self, user: fx.Node, source: fx.Node) -> bool:
+        """Let ``user`` see ``source`` in the layout it had before; False where a copy cannot give it that."""
+        if source not in self.values:
+            return True
+        old = source.meta["val"]
+        if not isinstance(old, torch.Tensor) or not (old.is_contiguous() or (old.dim() in FORMATS and _is_last(old))):
+            return False
+        self.copies.setdefault((source, "kept"), old)
+        self.uses.append((user, source, "kept"))
+        return True
+
+    def is_worth_it(self, convolutions: list[fx.Node]) -> bool:
+        """Weigh the copies against the library's own."""
+        cost = 2 * sum(bytes_of(val) for val in self.copies.values())
+        operands = {node.args[n] for node in convolutions for n in _operands(node)}
+        weights = {node.args[_operands(node)[-1]] for node in convolutions}
+        results = sum(_result_bytes(node) for node in convolutions)
+        activations = results + sum(bytes_of(n.meta["val"]) for n in operands - weights)
+        if next(iter(weights)).meta["val"].device.type == "cpu":
+            converted = sum(bytes_of(val) for (source, _), val in self.copies.items() if source in weights)
+            return cost < WORTH * 2 * activations and activations > CPU_ACTIVATIONS_PER_WEIGHT * converted
+        return cost < WORTH * 2 * (activations + sum(bytes_of(n.meta["val"]) for n in weights))
+
+    def apply(self) -> None:
+        """Edit the graph as planned."""
+        order = {node: number for number, node in enumerate(self.graph.nodes)}
+        made: dict[tuple[fx.Node, str], fx.Node] = {}
+        for user, source, kind in sorted(self.uses, key=lambda use: order[use[0]]):
+            copy = made.get((source, kind))
+            if copy is None:
+                val = self.copies[(source, kind)]
+                last = not val.is_contiguous() if kind == "kept" else True
+                memory_format = FORMATS[val.dim()] if last else torch.contiguous_format
+                copy = insert_call(self.graph, user, aten.clone.default, (source,), val, memory_format=memory_format)
+                made[(source, kind)] = copy
+            user.replace_input_with(source, copy)
+        for node, val in self.values.items():
+            node.meta["val"] = val
+
+
+def _result_bytes(node: fx.Node) -> int:
+    val = node.meta["val"]
+    return sum(bytes_of(item) for item in (val if isinstance(val, list | tuple) else (val,)))
+
+
+def _differs(new: Any, old: Any) -> bool:
+    """Whether any tensor of a result lies otherwise than before."""
+    if isinstance(new, list | tuple):
+        return any(_differs(a, b) for a, b in zip(new, old, strict=True))
+    if not isinstance(new, torch.Tensor) or not isinstance(old, torch.Tensor):
+        return False
+    return [str(s) for s in new.stride()] != [str(s) for s in old.stride()]

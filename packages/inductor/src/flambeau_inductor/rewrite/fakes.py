@@ -1,0 +1,66 @@
+"""What rewrites need to know about a graph's fake results, and how they make new nodes that carry some.
+
+In: nodes with ``meta["val"]``. Out: fake results of calls that are not in the graph yet, and nodes for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+
+def fake_mode_of(graph: fx.Graph) -> FakeTensorMode | None:
+    """The mode that the graph's fake tensors belong to; None where it has none."""
+    for node in graph.nodes:
+        val = node.meta.get("val")
+        if isinstance(val, FakeTensor):
+            return val.fake_mode
+    return None
+
+
+def quietly(mode: FakeTensorMode) -> AbstractContextManager[Any]:
+    """Inside, ops on fakes of ``mode`` add no guards: a layout is a preference, never an assumption."""
+    stack = ExitStack()
+    stack.enter_context(mode)
+    stack.enter_context(torch.no_grad())
+    if mode.shape_env is not None:
+        stack.enter_context(mode.shape_env.suppress_guards())
+    return stack
+
+
+def values_of(argument: Any, values: Mapping[fx.Node, Any]) -> Any:
+    """A call's (nested) argument with nodes replaced by their fake results."""
+    return fx.node.map_arg(argument, lambda node: values[node] if node in values else node.meta["val"])
+
+
+def insert_call(
+    graph: fx.Graph, before: fx.Node, target: Any, args: tuple[Any, ...], val: Any, **kwargs: Any
+) -> fx.Node:
+    """A new call in front of ``before``, with its fake result and the source position of ``before``."""
+    with graph.inserting_before(before):
+        node = graph.call_function(target, args, kwargs)
+    node.meta = {key: value for key, value in before.meta.items() if key in ("stack", "stack_trace")}
+    node.meta["val"] = val
+    return node
+
+
+def hint_of(size: Any) -> int:
+    """A size as a number: the hint of a symbolic one."""
+    if isinstance(size, torch.SymInt):
+        return int(size.node.hint) if size.node.has_hint() else 4096
+    return int(size)
+
+
+def bytes_of(val: Any) -> int:
+    """How large a fake tensor is, by its hints; 0 for anything else."""
+    if not isinstance(val, torch.Tensor):
+        return 0
+    total = val.dtype.itemsize
+    for size in val.shape:
+        total *= hint_of(size)
+    return total

@@ -1,0 +1,149 @@
+"""Rewrites keep meaning and strides, and happen only where they pay. CUDA graphs are traced on fakes; no device is needed."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import flambeau_inductor.rewrite.channels_last as module
+import flambeau_runtime
+from flambeau_inductor import CompileContext, compile_graph
+from flambeau_inductor.decompositions import decompositions
+from flambeau_inductor.passes.order import PASSES
+from flambeau_inductor.passes.runner import run_passes
+
+TABLE = {op: rule for op, rule in decompositions().items() if rule is not None}
+
+
+def traced(function, *inputs):
+    """An ATen graph in inductor's op set."""
+    return make_fx(function, tracing_mode="fake", decomposition_table=TABLE)(*inputs)
+
+
+def on_cuda(function, *inputs):
+    """The graph of ``function`` on fakes that claim to be on CUDA."""
+    with FakeTensorMode() as mode:
+        fakes = [torch.empty_strided(i.shape, i.stride(), dtype=i.dtype, device="cuda") for i in inputs]
+    with mode:
+        return make_fx(function, decomposition_table=TABLE)(*fakes)
+
+
+def targets(gm, **options):
+    """Names of the calls after all passes."""
+    after = run_passes(gm, PASSES, CompileContext(CompileContext().config.with_options(options)))
+    return [str(n.target).removeprefix("aten.") for n in after.graph.nodes if n.op == "call_function"]
+
+
+def network(x, w1, b1, w2, mean, var, scale):
+    """Two convolutions, a pool, a residual, and results of several shapes."""
+    y = F.relu(F.batch_norm(F.conv2d(x, w1, b1, padding=1), mean, var, scale))
+    z = F.max_pool2d(F.conv2d(y, w2, None, padding=1) + y, 2)
+    return z.mean((2, 3)), z.flatten(1), z, y.view(-1)
+
+
+NETWORK = (
+    torch.randn(2, 8, 16, 16),
+    torch.randn(16, 8, 3, 3),
+    torch.randn(16),
+    torch.randn(16, 16, 3, 3),
+    torch.randn(16),
+    torch.rand(16) + 0.5,
+    torch.randn(16),
+)
+
+
+@pytest.mark.parametrize("executor", ["python", "native"])
+def test_channels_last_results_and_strides_equal_eager(monkeypatch, executor):
+    """The layout inside changes, what comes out does not."""
+    monkeypatch.setattr(module, "CPU_ACTIVATIONS_PER_WEIGHT", 0)
+    monkeypatch.setattr(module, "WORTH", 100)
+    gm = traced(network, *NETWORK)
+    assert targets(gm).count("clone.default") >= 4
+    artifact = compile_graph(gm, NETWORK, {"verify": True})
+    run = flambeau_runtime.load(flambeau_runtime.build_libraries(artifact), executor=executor)
+    for got, want in zip(run(*NETWORK), network(*NETWORK), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        assert got.stride() == want.stride()
+
+
+def test_small_images_on_a_cpu_keep_their_layout():
+    """Their weights would cost more to convert than the layout gains."""
+    assert "clone.default" not in targets(traced(network, *NETWORK))
+
+
+def test_an_option_switches_the_layout_off(monkeypatch):
+    """``layout_optimization=False`` leaves the graph alone."""
+    monkeypatch.setattr(module, "CPU_ACTIVATIONS_PER_WEIGHT", 0)
+    monkeypatch.setattr(module, "WORTH", 100)
+    assert "clone.default" not in targets(traced(network, *NETWORK), layout_optimization=False)
+
+
+@pytest.mark.parametrize(("dtype", "tf32", "wanted"), [(torch.float16, False, True), (torch.float32, True, True), (torch.float32, False, False)])  # fmt: skip
+def test_cuda_layout_follows_dtype_and_precision_flags(monkeypatch, dtype, tf32, wanted):
+    """Full float32 has no channels-last kernels worth having."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", tf32)
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
+
+    def chain(x, w):
+        for _ in range(4):
+            x = F.relu(F.conv2d(x, w, padding=1))
+        return x
+
+    gm = on_cuda(chain, torch.randn(8, 32, 28, 28).to(dtype), torch.randn(32, 32, 3, 3).to(dtype))
+    assert targets(gm).count("clone.default") == (3 if wanted else 0)
+
+
+def test_one_convolution_is_not_worth_the_copies():
+    """Input, weight and result would all be moved by us instead of by the library."""
+    gm = on_cuda(lambda x, w: F.conv2d(x, w), torch.randn(8, 32, 28, 28).half(), torch.randn(32, 32, 3, 3).half())
+    assert "clone.default" not in targets(gm)
+
+
+def test_depthwise_networks_keep_their_layout():
+    """Their kernels are written for row-major images."""
+    gm = on_cuda(lambda x, w, v: F.conv2d(F.conv2d(x, w, groups=32), v), torch.randn(8, 32, 28, 28).half(), torch.randn(32, 1, 3, 3).half(), torch.randn(64, 32, 1, 1).half())  # fmt: skip
+    assert "clone.default" not in targets(gm)
+
+
+def test_random_masks_are_drawn_in_eager_order(monkeypatch):
+    """Random numbers are dealt in memory order, so a draw sees the old layout."""
+    monkeypatch.setattr(module, "CPU_ACTIVATIONS_PER_WEIGHT", 0)
+    monkeypatch.setattr(module, "WORTH", 100)
+    inputs = (torch.randn(2, 8, 6, 6), torch.randn(8, 8, 3, 3))
+
+    def function(x, w):
+        return torch.ops.aten.native_dropout(F.conv2d(x, w), 0.5, True)[0]
+
+    run = flambeau_runtime.load(flambeau_runtime.build_libraries(compile_graph(traced(function, *inputs), inputs)))
+    torch.manual_seed(0)
+    want = function(*inputs)
+    torch.manual_seed(0)
+    torch.testing.assert_close(run(*inputs)[0], want, rtol=1e-4, atol=1e-4)
+
+
+def test_convolution_bias_is_added_outside_on_cuda():
+    """cuDNN takes no bias: the addition joins the kernel that follows."""
+    found = targets(on_cuda(lambda x, w, b: F.relu(F.conv2d(x, w, b)), *NETWORK[:3]), layout_optimization=False)
+    assert found == ["convolution.default", "view.default", "add.Tensor", "relu.default"]
+
+
+@pytest.mark.parametrize(("function", "options", "fused"), [
+    (lambda x, w, b: F.relu(F.linear(x, w, b)), {}, True),
+    (lambda x, w, b: F.relu(F.linear(x, w, b)), {"epilogue_fusion": False}, False),
+    (lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh"), {}, False),
+    (lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh"), {"numerics": "fast"}, True),
+    (lambda x, w, b: F.gelu(F.linear(x, w, b)), {"numerics": "fast"}, False),
+])  # fmt: skip
+def test_activation_epilogues(function, options, fused):
+    """ReLU commutes with rounding; tanh-GELU needs leave to round once."""
+    gm = on_cuda(function, torch.randn(4, 8), torch.randn(16, 8), torch.randn(16))
+    assert ("_addmm_activation.default" in targets(gm, **options)) is fused
+
+
+def test_a_product_with_two_readers_keeps_its_value():
+    """The value before the activation is needed."""
+    gm = on_cuda(lambda x, w, b: (F.relu(F.linear(x, w, b)), F.linear(x, w, b).exp()), *(torch.randn(4, 8), torch.randn(16, 8), torch.randn(16)))  # fmt: skip
+    shared = on_cuda(lambda x, w, b: (lambda y: (F.relu(y), y.exp()))(F.linear(x, w, b)), torch.randn(4, 8), torch.randn(16, 8), torch.randn(16))  # fmt: skip
+    assert "_addmm_activation.default" in targets(gm)
+    assert "_addmm_activation.default" not in targets(shared)
