@@ -63,6 +63,9 @@ _DECISIONS: Final = {
 }
 
 
+_OPTIMIZER_ROOTS: Final = ("step", "wrapper", "_single_tensor", "_multi_tensor", "_fused", "zero_grad")
+"""The functions of torch.optim that may be captured by themselves. Its helpers ask whether they are being compiled: all of a step must
+get the same answer, so that they are never the only part that is captured."""
 _PARTS: Final = ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
 """Parts of functions with frames of their own, which loop over an iterator that exists already: the functions they call are captured."""
 
@@ -70,6 +73,8 @@ _PARTS: Final = ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>
 def decide(code: CodeType) -> Decision:
     """What to do with a frame of this code as a root."""
     if code.co_name in _PARTS:
+        return Decision.SKIP
+    if "/torch/optim/" in code.co_filename and not code.co_name.startswith(_OPTIMIZER_ROOTS):
         return Decision.SKIP
     return _DECISIONS[owner_of(code.co_filename)]
 

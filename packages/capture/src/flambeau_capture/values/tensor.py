@@ -141,6 +141,12 @@ class TensorValue(Value):
             return ConstantValue(None)
         if name in ("new", "new_tensor") and name == "new":
             raise GraphBreak("unsupported-call", "Tensor.new")
+        if kwargs:
+            from ..lookaside.optimizers import scalar_written_out
+
+            found = scalar_written_out(t, name, [self, *args], kwargs)
+            if found is not None:
+                return found
         return t.record("call_method", name, [self, *args], dict(kwargs))
 
     def get_item(self, t: Tracer, key: Value) -> Value:

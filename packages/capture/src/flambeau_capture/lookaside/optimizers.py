@@ -1,0 +1,172 @@
+"""torch.optim: the wrappers around `step`, and operators whose scalar is a tensor because a step counter is one.
+
+In: `optimizer.step()` inside a captured function, or as one. Out: one graph. While capturing, torch's optimizers keep step counters as
+tensors, so that what was computed from a Python number in eager is computed from a tensor here: operators that read their scalar
+out of such a tensor are written out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import _use_grad_for_differentiable
+
+from ..interp.signals import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.tensor import TensorValue
+from .registry import replaces, replaces_wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+
+    Args = Sequence[Value]
+    Kwargs = Mapping[str, Value]
+
+
+def _step(self: Any) -> None:
+    """What is wrapped to learn the wrapper's code."""
+
+
+_USE_GRAD = _use_grad_for_differentiable(_step).__code__
+"""The wrapper that sets the grad mode for a step; for torch's own compiler it also breaks the graph, which serves nothing here."""
+
+
+@replaces_wrapper(_USE_GRAD)
+def use_grad(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
+    """The step under the grad mode that the optimizer asks for."""
+    real = function.real()
+    cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
+    step = t.wrap_pinned(cells["func"].cell_contents)
+    return t.call(t.wrap_pinned(_under_its_grad_mode), [step, *args], kwargs)
+
+
+def _under_its_grad_mode(step: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    before = torch.is_grad_enabled()
+    try:
+        torch.set_grad_enabled(optimizer.defaults["differentiable"])
+        return step(optimizer, *args, **kwargs)
+    finally:
+        torch.set_grad_enabled(before)
+
+
+def _addcdiv(target: Any, first: Any, second: Any, value: Any) -> Any:
+    return target + first / second * value
+
+
+def _addcmul(target: Any, first: Any, second: Any, value: Any) -> Any:
+    return target + first * second * value
+
+
+def _addcdiv_(target: Any, first: Any, second: Any, value: Any) -> Any:
+    return target.add_(first / second * value)
+
+
+def _addcmul_(target: Any, first: Any, second: Any, value: Any) -> Any:
+    return target.add_(first * second * value)
+
+
+def _add(target: Any, other: Any, alpha: Any) -> Any:
+    return target + other * alpha
+
+
+def _add_(target: Any, other: Any, alpha: Any) -> Any:
+    return target.add_(other * alpha)
+
+
+def _sub(target: Any, other: Any, alpha: Any) -> Any:
+    return target - other * alpha
+
+
+def _sub_(target: Any, other: Any, alpha: Any) -> Any:
+    return target.sub_(other * alpha)
+
+
+_WRITTEN_OUT: dict[str, tuple[str, Any]] = {
+    "addcdiv": ("value", _addcdiv),
+    "addcdiv_": ("value", _addcdiv_),
+    "addcmul": ("value", _addcmul),
+    "addcmul_": ("value", _addcmul_),
+    "add": ("alpha", _add),
+    "add_": ("alpha", _add_),
+    "sub": ("alpha", _sub),
+    "sub_": ("alpha", _sub_),
+}
+
+
+def scalar_written_out(t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value | None:
+    """The result of a tensor method whose scalar argument is a tensor; None where it is none of these."""
+    found = _WRITTEN_OUT.get(name)
+    if found is None or set(kwargs) != {found[0]} or not isinstance(kwargs[found[0]], TensorValue):
+        return None
+    return t.call(t.wrap_pinned(found[1]), [*args, kwargs[found[0]]], {})
+
+
+def _foreach(name: str, written_out: Any) -> None:
+    target = getattr(torch, name)
+
+    @replaces(target)
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if len(args) == 4 and isinstance(args[3], TensorValue) and not kwargs:
+            return t.call(t.wrap_pinned(written_out), args, {})
+        return t.record("call_function", target, args, kwargs)
+
+
+def _each_addcdiv_(targets: Any, firsts: Any, seconds: Any, values: Any) -> None:
+    torch._foreach_add_(targets, [a / b * v for a, b, v in zip(firsts, seconds, values.unbind(), strict=True)])
+
+
+def _each_addcmul_(targets: Any, firsts: Any, seconds: Any, values: Any) -> None:
+    torch._foreach_add_(targets, [a * b * v for a, b, v in zip(firsts, seconds, values.unbind(), strict=True)])
+
+
+def _each_addcdiv(targets: Any, firsts: Any, seconds: Any, values: Any) -> Any:
+    return [x + a / b * v for x, a, b, v in zip(targets, firsts, seconds, values.unbind(), strict=True)]
+
+
+def _each_addcmul(targets: Any, firsts: Any, seconds: Any, values: Any) -> Any:
+    return [x + a * b * v for x, a, b, v in zip(targets, firsts, seconds, values.unbind(), strict=True)]
+
+
+_foreach("_foreach_addcdiv_", _each_addcdiv_)
+_foreach("_foreach_addcmul_", _each_addcmul_)
+_foreach("_foreach_addcdiv", _each_addcdiv)
+_foreach("_foreach_addcmul", _each_addcmul)
+
+
+class ProfilerRange(Value):
+    """`record_function(name)`: a range of the profiler, which has no place inside of a graph."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: Value) -> None:
+        super().__init__()
+        self.name = name
+
+    def python_type(self) -> type:
+        return torch.autograd.profiler.record_function
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from ..values.builtins import BoundBuiltin
+
+        if name in ("__enter__", "__exit__"):
+            return BoundBuiltin(self, name)
+        raise GraphBreak("unsupported-attribute", f"attribute {name!r} of a profiler range")
+
+    def call_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
+        return self if name == "__enter__" else ConstantValue(False)
+
+    def rebuild(self, e: Any) -> None:
+        """Cut in the middle, the range has no beginning: what leaves it does nothing."""
+        e.pinned(contextlib.nullcontext, "nullcontext")
+        e.call(0)
+
+
+@replaces(torch.autograd.profiler.record_function)
+def record_function(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """Ranges of the profiler end at the border of a graph."""
+    return ProfilerRange(args[0] if args else kwargs["name"])
