@@ -86,6 +86,52 @@ def gradient_errors(actual: Mapping[str, Tensor | None], expected: Mapping[str, 
     return errors
 
 
+def rms_error(actual: Tensor, exact: Tensor, floor: float = 0.0) -> float:
+    """Root of the mean squared difference, relative to that of the exact values, which counts as `floor` at least."""
+    if actual.shape != exact.shape:
+        return math.inf
+    if actual.numel() == 0:
+        return 0.0
+    ours, theirs = actual.detach().double(), exact.detach().double()
+    difference = float((ours - theirs).square().mean().sqrt())
+    scale = max(float(theirs.square().mean().sqrt()), floor, 1e-30)
+    return math.inf if math.isnan(difference) else difference / scale
+
+
+def assert_as_exact(
+    actual: Mapping[str, Tensor | None],
+    eager: Mapping[str, Tensor | None],
+    exact: Mapping[str, Tensor | None],
+    *,
+    tiny: float,
+) -> None:
+    """Ours is as near to the exact values as eager's, for each tensor of a group (the outputs, or the gradients, of one model).
+
+    Both are held against the same computation in a wider format: where two roundings of the same quality differ from one
+    another says nothing. A tensor of few elements can be right by luck in one of them; so the error allowed is twice eager's
+    own or twice eager's mean over the group, whichever is larger, and `tiny`. Tensors whose true value is zero are measured by
+    the group's scale, as in `gradient_errors`.
+    """
+    names = [name for name, tensor in exact.items() if tensor is not None]
+    assert [name for name in actual if actual[name] is not None] == [n for n in eager if eager[n] is not None]
+    largest_rms = max((float(_of(exact, name).double().square().mean().sqrt()) for name in names), default=0.0)
+    floor = NOISE_SHARE * largest_rms
+    theirs = {name: rms_error(_of(eager, name), _of(exact, name), floor) for name in names}
+    usual = sum(theirs.values()) / max(len(theirs), 1)
+    wrong = []
+    for name in names:
+        ours, allowed = rms_error(_of(actual, name), _of(exact, name), floor), 2 * max(theirs[name], usual) + tiny
+        if not ours <= allowed:
+            wrong.append(f"{name}: error {ours:.2e}, eager's {theirs[name]:.2e}, allowed {allowed:.2e}")
+    assert not wrong, f"{len(wrong)} of {len(names)} tensors: " + "; ".join(wrong[:8])
+
+
+def _of(tensors: Mapping[str, Tensor | None], name: str) -> Tensor:
+    tensor = tensors.get(name)
+    assert tensor is not None, f"{name} is missing"
+    return tensor
+
+
 def twin_of(model: nn.Module) -> nn.Module:
     """A deep copy with gradients cleared."""
     twin = copy.deepcopy(model)
