@@ -18,11 +18,10 @@ from . import log
 from .config import Config
 from .decompose.registry import merged
 from .errors import AutogradError, UnsupportedGraph
-from .functional.ops import is_random
 from .joint.build import Joint, build_joint
 from .partition.min_cut import min_cut
 from .partition.split import split
-from .passes.facts import alias_root
+from .passes.facts import alias_root, draws
 from .passes.runner import run_passes
 from .records import Prepared, Signature
 from .wrappers.assemble import assemble
@@ -137,7 +136,7 @@ class LazyCompiled:
 def _double_backward(joint: Joint) -> str:
     """Why the backward cannot be differentiated again by replaying the forward, or ""."""
     for node in joint.graph.nodes:
-        if node.op == "call_function" and is_random(node.target):
+        if draws(node):
             return f"the graph draws random numbers ({node.target})"
     written = {target for target, _ in joint.writes}
     written.update(joint.inputs[m.index].node for m in joint.analysis.mutations)

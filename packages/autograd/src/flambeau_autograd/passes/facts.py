@@ -14,11 +14,26 @@ from ..functional.ops import is_impure, is_random, is_view, short_name
 _FACTORIES = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
 
+#: Arguments that say how often an op draws: at a constant 0 it does not.
+_RATES = ("dropout_p", "dropout")
+
+
+def draws(node: Node) -> bool:
+    """True when the call draws random numbers; attention without dropout has an op that could and does not."""
+    if node.op != "call_function" or not is_random(node.target):
+        return False
+    for place, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.name in _RATES:
+            rate = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            return not (isinstance(rate, (int, float)) and rate == 0)
+    return True
+
+
 def is_pinned(node: Node) -> bool:
     """True when the node must stay although nobody reads it: it draws random numbers, writes or checks."""
     if node.op in ("placeholder", "output"):
         return True
-    return node.op == "call_function" and (is_random(node.target) or is_impure(node.target))
+    return node.op == "call_function" and (draws(node) or is_impure(node.target))
 
 
 def is_uninitialised(node: Node) -> bool:
