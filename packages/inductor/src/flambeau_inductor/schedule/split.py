@@ -1,75 +1,144 @@
-"""Split reductions that have few results and much to reduce, so that every core has work.
+"""Split reductions that have few results and much to reduce, so that every core or multiprocessor has work.
 
 In: one ``Reduction``. Out: the same, or two reductions over a buffer of partial results: the first runs over
-``axes + (chunk,)`` in parallel, the second adds the chunks up.
+``(chunk,) + axes`` in parallel, the second adds the chunks up. No atomics: the result does not depend on timing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from attrs import evolve
 
 from .. import expr as ex
+from ..device import LAUNCH_SECONDS, Device, device_facts
 from ..expr import Expr, Symbol
 from ..ir.layout import Buffer, Layout
 from ..ir.loops import Axis, Reduction
-from ..ir.scalar import Scalar, constant, index_value, load, masked, op, substitute
+from ..ir.scalar import Scalar, constant, index_value, load, loads, masked, op, substitute
 from .mapping import numel
 
-#: Fewer results than this, with at least ``ENOUGH_WORK`` elements each, are worth a second kernel.
+#: On a CPU, fewer results than this, with at least ``ENOUGH_WORK`` elements each, are worth a second kernel.
 FEW_RESULTS, ENOUGH_WORK = 8, 32768
+#: On a GPU, neighbouring results one program reduces where memory runs along them, and programs wanted on a multiprocessor.
+_COLUMNS, _PROGRAMS = 64, 4
+#: By how much a split must be quicker. Row by row it must be far quicker: two kernels fuse less with what is around them.
+_GAIN_COLUMNS, _GAIN_ROWS = 1.3, 4.0
+
+
+def _lowest(dtype: torch.dtype) -> float | int:
+    return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def _highest(dtype: torch.dtype) -> float | int:
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
 _IDENTITY: dict[str, Callable[[Scalar], Scalar]] = {
     "sum": lambda v: constant(0, v.dtype),
     "xor_sum": lambda v: constant(0, v.dtype),
     "prod": lambda v: constant(1, v.dtype),
     "any": lambda v: constant(False, v.dtype),
     "all": lambda v: constant(True, v.dtype),
+    "max": lambda v: constant(_lowest(v.dtype), v.dtype),
+    "min": lambda v: constant(_highest(v.dtype), v.dtype),
 }
 
 
 def split_reduction(operation: Reduction, fresh: Callable[[], str]) -> tuple[Reduction, Reduction] | None:
     """Two reductions equal to ``operation``, or None where one is as good; ``fresh`` names the buffer between them."""
-    if operation.kind not in (*_IDENTITY, "max", "min") or operation.out.layout.device.type != "cpu":
+    if operation.kind not in _IDENTITY:
         return None
-    if ex.hint(numel(operation.axes)) >= FEW_RESULTS or ex.hint(numel(operation.reduce_axes)) < ENOUGH_WORK:
+    wanted = _wanted_chunks(operation)
+    if wanted < 2:
         return None
     axes = tuple(axis for axis in operation.reduce_axes if axis.size is not ex.ONE)
     dropped: dict[Expr, Expr | int] = {axis.symbol: 0 for axis in operation.reduce_axes if axis.size is ex.ONE}
     value = substitute(operation.value, dropped) if dropped else operation.value
-    first = axes[0]
-    if len(axes) > 1 and ex.hint(first.size) >= FEW_RESULTS:
-        return _two(operation, value, first, axes[1:], fresh())
-    parts = _parts(first.size)
-    if parts is None and operation.kind not in _IDENTITY:
-        return None
-    count = parts or 32
-    length = ex.floor_div(first.size, ex.Int(count)) if parts else ex.floor_div(first.size + (count - 1), ex.Int(count))
+    sizes = [ex.hint(axis.size) for axis in axes]
+    at = next((n for n, size in enumerate(sizes) if size >= wanted // 2), sizes.index(max(sizes)))
+    first, others = axes[at], axes[:at] + axes[at + 1 :]
+    if others and wanted // 2 <= sizes[at] <= 4 * wanted:
+        return _two(operation, value, first, others, fresh())
+    count = _parts(first.size, wanted)
+    even = count is not None
+    if count is None:
+        count = min(wanted, max(sizes[at], 1))
+    length = ex.floor_div(first.size if even else first.size + (count - 1), ex.Int(count))
     chunk = Axis(Symbol("chunk", bound=ex.Int(count)), ex.Int(count))
     rest = Axis(Symbol("within", bound=length), length)
     position = chunk.symbol * length + rest.symbol
     value = substitute(value, {first.symbol: position})
-    if parts is None:
+    if not even:
         inside = op("lt", index_value(position), index_value(first.size))
         value = masked(inside, value, _IDENTITY[operation.kind](value))
-    return _two(operation, value, chunk, (rest, *axes[1:]), fresh())
+    return _two(operation, value, chunk, (*axes[:at], rest, *axes[at + 1 :]), fresh())
 
 
-def _parts(size: Expr) -> int | None:
-    """How many equal chunks the size divides into, between 4 and 256; the most even answer for small thread counts first."""
+def _wanted_chunks(operation: Reduction) -> int:
+    """How many partial results there should be for each result; 1 for none."""
+    device = operation.out.layout.device
+    results, work = ex.hint(numel(operation.axes)), ex.hint(numel(operation.reduce_axes))
+    if device.type == "cpu":
+        return 32 if results < FEW_RESULTS and work >= ENOUGH_WORK else 1
+    if results < 1 or work < 1024:
+        return 1
+    return _chunks_for(operation, device_facts(device), results, work)
+
+
+def _chunks_for(operation: Reduction, device: Device, results: int, work: int) -> int:
+    columns = _runs_along_results(operation)
+    programs = -(-results // _COLUMNS) if columns else results
+    read = _bytes_read(operation)
+    wanted = _PROGRAMS * device.multiprocessors
+    chunks = min(wanted // programs, work // (256 if columns else 4096))
+    if chunks < 2:
+        return 1
+    together, apart = device.seconds(read, programs), device.seconds(read, programs * chunks) + LAUNCH_SECONDS
+    return chunks if together > (_GAIN_COLUMNS if columns else _GAIN_ROWS) * apart else 1
+
+
+def _runs_along_results(operation: Reduction) -> bool:
+    """Whether neighbours in memory belong to different results; loads that vary along one side only do not count."""
+    votes = 0
+    outer = {axis.symbol for axis in operation.axes if axis.size is not ex.ONE}
+    inner = {axis.symbol for axis in operation.reduce_axes if axis.size is not ex.ONE}
+    for node in loads(operation.value):
+        symbols = ex.free_symbols(node.index)
+        if symbols & outer and symbols & inner:
+            unit = {s for s in symbols if ex.coefficient(node.index, s) is ex.ONE}
+            votes += bool(unit & outer) - bool(unit & inner)
+    return votes > 0
+
+
+def _bytes_read(operation: Reduction) -> int:
+    sizes = {axis.symbol: ex.hint(axis.size) for axis in operation.axes + operation.reduce_axes}
+    total = 0
+    for node in dict.fromkeys(loads(operation.value)):
+        points = 1
+        for symbol in ex.free_symbols(node.index):
+            points *= sizes.get(symbol, 1)
+        total += points * node.dtype.itemsize
+    return total
+
+
+def _parts(size: Expr, wanted: int) -> int | None:
+    """The divisor of a size that is nearest to ``wanted``, between a half and the double of it."""
     if not size.is_int:
         return None
-    n = int(size.args[0])
-    return next((p for p in (64, 32, 48, 16, 128, 256, *range(255, 3, -1)) if n % p == 0), None)
+    n = int(size)
+    found = [p for p in range(max(wanted // 2, 2), min(2 * wanted, n) + 1) if n % p == 0]
+    return min(found, key=lambda p: (abs(p - wanted), p), default=None)
 
 
 def _two(
     operation: Reduction, value: Scalar, chunk: Axis, rest: tuple[Axis, ...], name: str
 ) -> tuple[Reduction, Reduction]:
     layout = operation.out.layout
-    sizes = (*(axis.size for axis in operation.axes), chunk.size)
+    sizes = (chunk.size, *(axis.size for axis in operation.axes))
     partial = Buffer(name, Layout.contiguous(sizes, value.dtype, layout.device))
-    first = evolve(operation, out=partial, axes=(*operation.axes, chunk), reduce_axes=rest, value=value)
-    at = partial.layout.index([*(axis.symbol for axis in operation.axes), chunk.symbol])
+    first = evolve(operation, out=partial, axes=(chunk, *operation.axes), reduce_axes=rest, value=value)
+    at = partial.layout.index([chunk.symbol, *(axis.symbol for axis in operation.axes)])
     second = evolve(operation, reduce_axes=(chunk,), value=load(name, at, value.dtype))
     return first, second

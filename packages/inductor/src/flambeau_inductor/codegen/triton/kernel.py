@@ -18,6 +18,7 @@ import torch
 from attrs import evolve, frozen
 
 from ... import expr as ex
+from ...device import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.scalar import Scalar, loads, substitute, walk
@@ -27,6 +28,7 @@ from .errors import UnsupportedKernel
 from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan, is_inner, plan, values_of
+from .traffic import moved, traffic_of
 from .types import HALVES, signature_text, type_text
 from .values import NO_DIMS, Dims, Emitter, Scope, Value
 
@@ -109,24 +111,10 @@ class _Generator:
         return [index for statement in self.body.statements for index in tiling.statement_indices(statement)]
 
     def _configure(self) -> Config:
-        widest = max((buffer.layout.dtype.itemsize for buffer in self.body.buffers), default=4)
-        contiguous, rows, scans = True, 0, any(isinstance(s, ScanStep) for s in self.body.statements)
-        r, x = self.space.tile("r"), self.space.tile("x")
-        if r is not None and x is not None:
-            along_r = along_x = 0
-            for index in set(self._indices()):
-                along_r += ex.coefficient(index, r.symbol) is ONE
-                along_x += ex.coefficient(index, x.symbol) is ONE and r.symbol in ex.free_symbols(index)
-            contiguous = along_r >= along_x
-            rows = len(
-                {
-                    n.buffer
-                    for s in self.body.statements
-                    for n in loads(*values_of(s))
-                    if r.symbol in ex.free_symbols(n.index)
-                }
-            )
-        return options.choose(self.space, widest, contiguous or scans, rows, False)
+        traffic = traffic_of(self.body, self.space, self.plan, self.dtypes)
+        if any(isinstance(s, ScanStep) for s in self.body.statements):
+            traffic = evolve(traffic, along_r=True)
+        return options.choose(self.space, traffic, device_facts(self.body.device))
 
     def _fits_32_bits(self) -> bool:
         limit = _INT32 - 2 * max(self.config.blocks.values())
@@ -206,7 +194,7 @@ class _Generator:
             config=self.config,
             programs=self._programs(),
             asserts=emitter.asserts,
-            moved=self._moved(),
+            moved=moved(self.body, self.space, self.dtypes),
         )
 
     def _header(self) -> list[str]:
@@ -404,24 +392,6 @@ class _Generator:
             if tile.prefix != "r":
                 block = self.config.blocks[tile.prefix]
                 total = total * ((tile.numel + (block - 1)) // block)
-        return total
-
-    def _moved(self) -> Expr:
-        """About how many bytes one launch reads and writes."""
-        touched: dict[str, Expr] = {}
-        sizes = {tile.symbol: tile.numel for tile in self.space.tiles}
-        for statement in self.body.statements:
-            pairs = [(n.buffer, n.index) for n in loads(*values_of(statement))]
-            if isinstance(statement, Store):
-                pairs.append((statement.buffer, statement.index))
-            for buffer, index in pairs:
-                points: Expr = ONE
-                for symbol in sorted(ex.free_symbols(index), key=lambda s: s.key):
-                    points = points * sizes.get(symbol, ONE)
-                touched[buffer] = points * self.dtypes[buffer].itemsize
-        total: Expr = ex.ZERO
-        for part in touched.values():
-            total = total + part
         return total
 
 

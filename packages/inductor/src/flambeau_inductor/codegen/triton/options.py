@@ -1,8 +1,11 @@
-"""Block sizes, warps and pipeline stages of a kernel, from its sizes alone.
+"""Block sizes, warps and pipeline stages of a kernel, from its sizes and its device.
 
-In: the tiles of a kernel, the widest and total element widths it moves per point, and along which tile its memory is contiguous.
-Out: ``Launch`` facts. The model is analytic and deterministic: the same kernel gets the same numbers on every machine.
-Numbers are for sm_90 (132 multiprocessors, 64 warps each) and sound for every GPU since sm_80.
+In: the tiles of a kernel, ``Traffic`` (what one point of it moves) and a ``Device``. Out: a ``Config``. The model is analytic
+and deterministic. What it aims at:
+
+- sixteen bytes a load, and enough of them in flight on every multiprocessor to hide the latency of memory;
+- at least a few programs for each multiprocessor;
+- a row that is walked more than once stays in registers, or at least in the L2 cache.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from ... import expr as ex
+from ...device import Device
 from .. import tiling
 
-#: A row of at most this many elements is kept in registers from its first load to its last use.
-PERSISTENT_ELEMENTS = 8192
-_MULTIPROCESSORS = 132
-#: Enough programs to fill the machine: two waves.
-_WANTED_PROGRAMS = 2 * _MULTIPROCESSORS
+#: A row of at most this many elements (all rows together) is kept in registers from its first load to its last use.
+PERSISTENT_ELEMENTS = 16384
+#: Elements of a column that one program holds at once at most.
+_COLUMN_ELEMENTS = 64
+_MOST_WARPS = 32
 
 
 @frozen
@@ -31,67 +35,117 @@ class Config:
     persistent: bool = False
 
 
+@frozen
+class Traffic:
+    """What a kernel moves.
+
+    ``widest`` and ``narrowest``: bytes of an element among the accesses that run through memory. ``moved``: bytes that one point
+    of the whole space loads and stores. ``rows``: how many distinct rows a reduction loads, ``row_bytes`` their bytes per element, and ``walks``
+    how often it goes over them. ``along_r``: its memory is contiguous along ``r``, not ``x``.
+    """
+
+    widest: int = 4
+    narrowest: int = 4
+    moved: int = 8
+    rows: int = 1
+    row_bytes: int = 4
+    walks: int = 1
+    along_r: bool = True
+
+
 def next_power_of_two(n: int) -> int:
     """The smallest power of two that is at least ``max(n, 1)``."""
     return 1 << max(n - 1, 0).bit_length()
 
 
-def choose(space: tiling.Space, widest: int, reduced_contiguous: bool, rows_kept: int, looped_only: bool) -> Config:
-    """The configuration of a kernel.
-
-    ``widest``: bytes of its widest element. ``reduced_contiguous``: its memory is contiguous along ``r``, not ``x``.
-    ``rows_kept``: how many distinct rows it loads. ``looped_only``: the size of a row must not decide.
-    """
+def choose(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
+    """The configuration of a kernel."""
     if space.tile("r") is not None:
-        return _reduction(space, reduced_contiguous, rows_kept, looped_only)
+        return _reduction(space, traffic, device)
     if space.tile("y") is not None:
-        return _transpose(space, widest)
-    return _pointwise(space, widest)
+        return _transpose(space, traffic, device)
+    return _pointwise(space, traffic, device)
 
 
-def _pointwise(space: tiling.Space, widest: int) -> Config:
+def _pointwise(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     numel = max(ex.hint(space.tiles[0].numel), 1)
-    # Sixteen bytes a thread of the widest type is one load instruction; more of them in flight hide latency.
-    block = 1024 if widest <= 4 else 512
-    while block > 128 and numel < block * _WANTED_PROGRAMS:
+    # A thread moves about 64 bytes, by accesses of sixteen bytes where the narrowest type is not a byte.
+    each = next_power_of_two(64 // max(traffic.moved, 1))
+    each = max(4, min(each, 16), min(16 // traffic.narrowest, 8))
+    block = 128 * each
+    while block > 128 and numel < block * 2 * device.multiprocessors:
         block //= 2
     block = min(block, next_power_of_two(numel))
-    return Config({"x": block}, _warps(block, 256 if widest <= 4 else 128))
+    return Config({"x": block}, max(1, min(4, block // (32 * min(each, 8)))))
 
 
-def _transpose(space: tiling.Space, widest: int) -> Config:
+def _transpose(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     y, x = (max(ex.hint(tile.numel), 1) for tile in space.tiles)
-    side = 64 if widest <= 2 else 32
+    side = 64 if traffic.widest <= 4 else 32
+    while side > 32 and (y // side) * (x // side) < 2 * device.multiprocessors:
+        side //= 2
     blocks = {"y": min(side, next_power_of_two(y)), "x": min(side, next_power_of_two(x))}
-    return Config(blocks, _warps(blocks["x"] * blocks["y"], 256))
+    return Config(blocks, _warps(blocks["x"] * blocks["y"], 512 if traffic.widest <= 4 else 256))
 
 
-def _reduction(space: tiling.Space, contiguous: bool, rows_kept: int, looped_only: bool) -> Config:
+def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     x_tile, r_tile = space.tiles
     rows, columns = max(ex.hint(x_tile.numel), 1), max(ex.hint(r_tile.numel), 1)
+    if not traffic.along_r:
+        return _down_columns(rows, columns, r_tile.numel.is_int, traffic, device)
     width = next_power_of_two(columns)
-    static = r_tile.numel.is_int
-    limit = PERSISTENT_ELEMENTS // max(1, min(rows_kept, 4)) if rows_kept > 2 else PERSISTENT_ELEMENTS
-    if static and not looped_only and (width <= limit if contiguous else width <= 64):
-        return _persistent(rows, width, contiguous)
-    if not contiguous:
-        # Threads side by side read neighbouring rows; each walks down its own column.
-        x_block = min(64 if rows >= 64 * _MULTIPROCESSORS else 32, next_power_of_two(rows))
-        r_block = min(width, max(1, 2048 // x_block))
-        return Config({"x": x_block, "r": r_block}, _warps(x_block * r_block, 256))
-    x_block = 1 if rows < 4 * _WANTED_PROGRAMS or columns >= 2048 else 2
-    r_block = min(width, 4096 if rows < _MULTIPROCESSORS else 2048)
-    return Config({"x": x_block, "r": r_block}, _warps(x_block * r_block, 256))
+    if r_tile.numel.is_int and width <= _most_kept(traffic):
+        return _persistent(rows, width, device)
+    return _looped(rows, columns, traffic, device)
 
 
-def _persistent(rows: int, width: int, contiguous: bool) -> Config:
-    target = 1024 if contiguous else 2048
-    x_block = max(1, min(target // width, next_power_of_two(rows), 64))
-    # Fewer rows a program keep the machine full; down a column, neighbouring lanes must read neighbouring columns.
-    while x_block > (1 if contiguous else 16) and rows < x_block * _WANTED_PROGRAMS:
+def _most_kept(traffic: Traffic) -> int:
+    """The longest row worth keeping: one that is walked once gains nothing beyond a block."""
+    if traffic.walks < 2:
+        return 4096
+    return PERSISTENT_ELEMENTS // min(max(traffic.rows, 1), 4)
+
+
+def _persistent(rows: int, width: int, device: Device) -> Config:
+    x_block = max(1, min(1024 // width, next_power_of_two(rows), 64))
+    # Fewer rows a program keep the machine full.
+    while x_block > 1 and rows < x_block * 2 * device.multiprocessors:
         x_block //= 2
-    return Config({"x": x_block, "r": width}, _warps(x_block * width, 512 if width > 2048 else 256), persistent=True)
+    each = 8 if width <= 2048 else 16 if width <= 8192 else 32
+    return Config({"x": x_block, "r": width}, _warps(x_block * width, 32 * each), persistent=True)
+
+
+def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config:
+    if traffic.walks > 1:
+        # The rows being worked on at one time share half of the cache, so that a later walk finds its row there.
+        row = columns * max(traffic.row_bytes, 1)
+        resident = max(1, int(device.cache / 2 / (device.multiprocessors * row)))
+        warps = max(8, min(_MOST_WARPS, next_power_of_two(device.threads // 32 // resident)))
+    else:
+        warps = 16 if rows < 2 * device.multiprocessors else 8
+    each = 8 if traffic.row_bytes > 4 else 16 if traffic.walks < 2 else 8
+    width = next_power_of_two(columns)
+    r_block = min(width, 32 * warps * each)
+    warps = min(warps, max(1, r_block // 32))
+    x_block = 1
+    while x_block * r_block < 1024 and rows >= 4 * x_block * device.multiprocessors:
+        x_block *= 2
+    return Config({"x": x_block, "r": r_block}, warps)
+
+
+def _down_columns(rows: int, columns: int, static: bool, traffic: Traffic, device: Device) -> Config:
+    """Threads side by side read neighbouring ``x``, each walks down its own column."""
+    # A warp's load should cover at least a line of 128 bytes; narrow blocks where there would be too few programs.
+    x_block = min(max(256 // max(traffic.narrowest, 1), 32), 128, next_power_of_two(rows))
+    while x_block > 64 // max(traffic.narrowest, 1) and rows < x_block * device.multiprocessors:
+        x_block //= 2
+    height = next_power_of_two(columns)
+    kept = static and height <= _COLUMN_ELEMENTS
+    if kept:
+        return Config({"x": x_block, "r": height}, _warps(x_block * height, 256), persistent=True)
+    r_block = max(1, min(height, 4096 // x_block))
+    return Config({"x": x_block, "r": r_block}, _warps(x_block * r_block, 512 if traffic.walks < 2 else 256))
 
 
 def _warps(elements: int, per_warp: int) -> int:
-    return max(1, min(16, next_power_of_two(elements // per_warp)))
+    return max(1, min(_MOST_WARPS, next_power_of_two(elements // per_warp)))

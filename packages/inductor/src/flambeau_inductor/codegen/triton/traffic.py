@@ -1,0 +1,101 @@
+"""What a kernel moves: the facts that the block-size model decides on, and the bytes that a profile shows.
+
+In: a body over tiles and the plan of its walks. Out: ``Traffic``, and about how many bytes one launch reads and writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ... import expr as ex
+from ...expr import ONE, ZERO, Expr
+from ...ir.kernel import KernelBody, Store
+from ...ir.scalar import loads
+from .. import tiling
+from .options import Traffic
+from .passes import Plan, is_inner, values_of
+
+Dtypes = Mapping[str, torch.dtype]
+Access = tuple[str, Expr]
+
+
+def accesses(body: KernelBody) -> tuple[list[Access], list[Access]]:
+    """The distinct loads and stores of a body, as (buffer, index)."""
+    read: dict[Access, None] = {}
+    written: dict[Access, None] = {}
+    for statement in body.statements:
+        for node in loads(*values_of(statement)):
+            read[(node.buffer, node.index)] = None
+        if isinstance(statement, Store):
+            written[(statement.buffer, statement.index)] = None
+            if statement.mode != "set":
+                read[(statement.buffer, statement.index)] = None
+    return list(read), list(written)
+
+
+def step(index: Expr, symbol: Expr) -> int:
+    """How far apart in memory the first two points along ``symbol`` are."""
+
+    def at(position: int) -> int:
+        return ex.evaluate(index, lambda s: position if s is symbol else 0 if s.definition is not None else _first(s))
+
+    return at(1) - at(0)
+
+
+def _first(symbol: Expr) -> int:
+    """Tiles start at zero; a size has its hint."""
+    return 0 if symbol.name in ("xi", "yi", "ri") else ex.hint(symbol)
+
+
+def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes) -> Traffic:
+    """The traffic of a body whose indices are over the tiles of ``space``."""
+    read, written = accesses(body)
+    r, fast = space.tile("r"), space.tiles[-1].symbol
+    along_r = _contiguous_along_r(read + written, space, dtypes)
+    if r is not None and not along_r:
+        fast = space.tiles[0].symbol
+    streams = [dtypes[name].itemsize for name, index in read + written if step(index, fast)]
+    rows: list[Access] = []
+    if r is not None:
+        x = space.tiles[0]
+        wanted = {r.symbol} if x.numel is ONE else {r.symbol, x.symbol}
+        rows = [(name, index) for name, index in read if wanted <= ex.free_symbols(index)]
+    stages = {stage for stage, s in zip(plan.stages, body.statements, strict=True) if is_inner(s)}
+    return Traffic(
+        widest=max(streams, default=4),
+        narrowest=min(streams, default=4),
+        moved=sum(streams),
+        rows=len(rows),
+        row_bytes=sum(dtypes[name].itemsize for name, _ in rows),
+        walks=len(stages),
+        along_r=along_r,
+    )
+
+
+def _contiguous_along_r(found: list[Access], space: tiling.Space, dtypes: Dtypes) -> bool:
+    """Whether most of the bytes run through memory along ``r``; accesses that neighbours along a tile share do not count."""
+    r, x = space.tile("r"), space.tile("x")
+    if r is None or x is None:
+        return False
+    votes = 0
+    for name, index in found:
+        if {r.symbol, x.symbol} <= ex.free_symbols(index):
+            down, across = abs(step(index, r.symbol)), abs(step(index, x.symbol))
+            if down and across:
+                votes += dtypes[name].itemsize * ((down == 1) - (across == 1))
+    return votes >= 0
+
+
+def moved(body: KernelBody, space: tiling.Space, dtypes: Dtypes) -> Expr:
+    """About how many bytes one launch reads and writes."""
+    sizes = {tile.symbol: tile.numel for tile in space.tiles}
+    read, written = accesses(body)
+    total: Expr = ZERO
+    for name, index in dict.fromkeys(read + written):
+        points: Expr = ONE
+        for symbol in sorted(ex.free_symbols(index), key=lambda s: s.key):
+            points = points * sizes.get(symbol, ONE)
+        total = total + points * dtypes[name].itemsize
+    return total

@@ -1,0 +1,76 @@
+"""What the block-size model knows of a GPU.
+
+In: the device a kernel runs on. Out: a ``Device``: read from the driver where there is one, else the H200's facts, for which
+kernels are cross-compiled. The same device always gives the same kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from attrs import frozen
+
+#: Time from a load to its data under load; what one program of eight warps takes in, sixteen bytes a thread at a time; and
+#: how many such programs a multiprocessor runs at once.
+_LATENCY = 0.9e-6
+_PROGRAM_RATE = 25e9
+_RESIDENT = 4
+#: A launch and the idle ends of a kernel.
+LAUNCH_SECONDS = 3e-6
+
+
+@frozen
+class Device:
+    """``multiprocessors``; ``threads`` and ``registers`` of each; ``cache`` bytes of L2; ``bandwidth`` of a copy in bytes/s."""
+
+    name: str
+    multiprocessors: int
+    threads: int
+    registers: int
+    cache: int
+    bandwidth: float
+
+    @property
+    def in_flight(self) -> int:
+        """Bytes that each multiprocessor must have under way to use the whole bandwidth (Little's law)."""
+        return int(self.bandwidth * _LATENCY / self.multiprocessors)
+
+    def seconds(self, total: float, programs: int) -> float:
+        """About how long ``programs`` equal programs take to read ``total`` bytes."""
+        waves = -(-programs // (self.multiprocessors * _RESIDENT))
+        alone = waves * total / max(programs, 1) / _PROGRAM_RATE
+        return max(total / self.bandwidth, alone)
+
+
+H200 = Device("H200", 132, 2048, 65536, 60 << 20, 4.3e12)
+#: Compute capability -> facts that the driver does not tell, or tells only where there is a GPU.
+_KNOWN = {
+    (8, 0): Device("A100", 108, 2048, 65536, 40 << 20, 1.7e12),
+    (8, 6): Device("A10", 72, 1536, 65536, 6 << 20, 0.5e12),
+    (8, 9): Device("L40S", 142, 1536, 65536, 96 << 20, 0.75e12),
+    (9, 0): H200,
+    (10, 0): Device("B200", 148, 2048, 65536, 126 << 20, 6.5e12),
+    (12, 0): Device("RTX PRO 6000", 188, 1536, 65536, 128 << 20, 1.6e12),
+}
+
+
+def device_facts(device: torch.device) -> Device:
+    """The facts of ``device``; those of the H200 for any other than a CUDA device that is there."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return H200
+    return _present(device.index if device.index is not None else torch.cuda.current_device())
+
+
+@functools.cache
+def _present(index: int) -> Device:
+    found = torch.cuda.get_device_properties(index)
+    known = _KNOWN.get((found.major, found.minor)) or _KNOWN.get((found.major, 0), H200)
+    return Device(
+        found.name,
+        found.multi_processor_count,
+        getattr(found, "max_threads_per_multi_processor", known.threads),
+        getattr(found, "regs_per_multiprocessor", known.registers),
+        getattr(found, "L2_cache_size", known.cache) or known.cache,
+        known.bandwidth,
+    )
