@@ -137,3 +137,15 @@ def inductor(
     from .stack import compile_stack
 
     return compile_stack(gm, inputs, options or Options(), recorder)
+
+
+@register_backend(name="cudagraphs")
+@reads_fakes
+def cudagraphs(
+    gm: torch.fx.GraphModule, inputs: list[Any], *, options: Options | None = None, recorder: Recorder | None = None
+) -> CompiledFn:
+    """Torch's own kernels, recorded and replayed as CUDA graphs: no code is generated."""
+    from .stack import compile_stack
+
+    chosen = (options or Options()).with_(fallback_by_default=True, triton__cudagraphs=True)
+    return compile_stack(gm, inputs, chosen, recorder)

@@ -15,7 +15,7 @@ import torch
 import flambeau_capture
 
 from . import defaults
-from .backends import Backend, inductor, lookup_backend
+from .backends import Backend, cudagraphs, inductor, lookup_backend
 from .errors import InvalidOption
 from .module import compiled_module, original_of
 from .observe import observer_of
@@ -123,8 +123,8 @@ def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:
 def _configured_backend(arguments: Mapping[str, Any], options: Options, recorder: Recorder | None) -> Backend:
     """The backend with the options bound that it understands."""
     backend = lookup_backend(arguments["backend"])
-    if backend is inductor:
-        return functools.wraps(inductor)(functools.partial(inductor, options=options, recorder=recorder))
+    if backend in (inductor, cudagraphs):
+        return functools.wraps(backend)(functools.partial(backend, options=options, recorder=recorder))
     extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
     if extra and getattr(backend, "wants_real_inputs", True):
         return functools.wraps(backend)(functools.partial(backend, **extra))

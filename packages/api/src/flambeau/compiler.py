@@ -5,6 +5,8 @@ In: functions and tensors. Out: marks on them that capture reads, or answers abo
 
 from __future__ import annotations
 
+import sys
+
 from flambeau_capture import (
     allow_in_graph,
     disable,
@@ -27,6 +29,7 @@ __all__ = [
     "allow_in_graph",
     "compile",
     "config",
+    "cudagraph_mark_step_begin",
     "disable",
     "graph_break",
     "is_compiling",
@@ -46,8 +49,15 @@ __all__ = [
 
 
 def reset() -> None:
-    """Forget every compiled entry of this process; the disk cache stays."""
+    """Forget every compiled entry and every CUDA graph of this process; the disk cache stays."""
     _reset_capture()
+    recordings = sys.modules.get("flambeau_runtime.graphs")
+    if recordings is not None:  # nothing was recorded where it was never loaded
+        recordings.reset()
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Accepted for programs written for torch.compile; nothing needs it: results stay valid while they are referenced."""
 
 
 def is_compiling() -> bool:

@@ -36,6 +36,7 @@ def explain(function: Callable[..., Any], **compile_arguments: Any) -> Callable[
             dict(recorder.seconds),
             result,
             tuple(recorder.eager_graphs),
+            tuple(recorder.cuda_graphs),
         )
 
     return run

@@ -40,6 +40,7 @@ ARTIFACTS: Mapping[str, str] = {
     "output_code": "the program and the kernels of each artifact",
     "kernel_code": "the source of each generated kernel",
     "caching": "cache hits, misses and the reason of each miss",
+    "cudagraphs": "what is recorded as a CUDA graph and what is not, with the reason",
     "perf_hints": "missed optimisations",
     "timings": "seconds spent in each stage of a compilation",
 }

@@ -6,11 +6,15 @@ In: what the stages report while they work (`Recorder`). Out: `Explanation`, fro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, frozen
 
 from flambeau_runtime import Artifact
+
+if TYPE_CHECKING:
+    # Only a region with CUDA graphs loads what records them.
+    from flambeau_runtime.graphs import GraphDecision
 
 
 @frozen
@@ -81,6 +85,7 @@ class Recorder:
     guards: list[str] = Factory(list)
     seconds: dict[str, float] = Factory(dict)
     eager_graphs: list[str] = Factory(list)
+    cuda_graphs: list[GraphDecision] = Factory(list)
 
     def ran_in_eager(self, reason: str) -> None:
         """Count a graph that runs in eager because it holds something that is not modelled."""
@@ -100,6 +105,7 @@ class Explanation:
         seconds: stage -> seconds.
         result: what the call returned.
         eager_graphs: why each graph that could not be compiled runs in eager.
+        cuda_graphs: what CUDA graphs were recorded and what runs without one, each with its reason.
     """
 
     graphs: tuple[GraphRecord, ...]
@@ -109,6 +115,7 @@ class Explanation:
     seconds: Mapping[str, float]
     result: Any
     eager_graphs: tuple[str, ...] = ()
+    cuda_graphs: tuple[GraphDecision, ...] = ()
 
     @property
     def graph_count(self) -> int:
@@ -139,5 +146,6 @@ class Explanation:
         ]
         lines += [f"break {number}: {reason}" for number, reason in enumerate(self.breaks, 1)]
         lines += [f"runs in eager: {reason}" for reason in self.eager_graphs]
+        lines += [f"CUDA graph, {decision}" for decision in self.cuda_graphs]
         lines += [f"{stage}: {seconds:.3f} s" for stage, seconds in self.seconds.items()]
         return "\n".join(lines)

@@ -261,9 +261,27 @@ def _assemble(
         logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
-        loaded.append(runtime.load(artifact, constants=tensors, executor=options["executor"]))
+        loaded.append(_load(artifact, tensors, kind, options, recorder))
     backward = loaded[1] if len(loaded) > 1 else None
     return autograd.assemble(compiled.signature, loaded[0], backward, replay=gm, config=autograd_config(options))
+
+
+def _load(
+    artifact: runtime.Artifact, constants: list[torch.Tensor], kind: str, options: Options, recorder: Recorder
+) -> CompiledFn:
+    """The program as a callable, with CUDA graphs where the options ask for them."""
+    if not options["triton.cudagraphs"]:
+        return runtime.load(artifact, constants=constants, executor=options["executor"])
+    # Not at the top: most regions use no CUDA graphs.
+    from flambeau_runtime import graphs
+
+    return graphs.load_graphed(
+        artifact,
+        name=kind,
+        report=recorder.cuda_graphs.append,
+        constants=constants,
+        executor=options["executor"],
+    )
 
 
 def _constants(artifact: runtime.Artifact, graph: fx.GraphModule) -> list[torch.Tensor]:

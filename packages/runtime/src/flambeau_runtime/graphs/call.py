@@ -1,0 +1,324 @@
+"""One program that can be recorded as a whole: when it is recorded, and what happens where it is not.
+
+In: an executor of the program and a recorder. Out: a callable with the executor's convention. The table in front replays
+what is ready; every other call comes to ``RecordedProgram.miss``, which runs plainly, records, or says why not:
+
+- the first call of a size warms up: it runs plainly, where a recording would;
+- the next one records. Parameters, buffers, inputs that the program writes and results of other recordings are read in
+  place; every other input is copied into a placeholder;
+- an input read in place that moved makes a new recording, and after a few moves it is copied like the others;
+- results that are still referenced take their recording out of use: a second one takes turns with it, and when that is
+  taken too, a last one whose results are copied out (or, where those are large, the call runs plainly);
+- past the limit of sizes, calls of further sizes run plainly.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import define, field
+
+from .. import artifact as a
+from . import copying, memory
+from .recorder import Recorded, Recorder
+from .records import CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
+from .table import make_table
+from .table_py import is_plain, moved
+
+Executor = Callable[..., tuple[Any, ...]]
+Signature = tuple[Any, ...]
+
+
+class CannotRecord(Exception):
+    """This call's inputs cannot be recorded; the message says why."""
+
+
+@define
+class _Group:
+    """The calls of one signature: sizes, strides, dtypes and numbers."""
+
+    calls: int = 0
+    recordings: list[Recording] = field(factory=list)
+    told: set[str] = field(factory=set)
+
+
+class RecordedProgram:
+    """The state machine of one program. ``table`` is what callers call."""
+
+    def __init__(
+        self,
+        name: str,
+        specs: tuple[a.InputSpec, ...],
+        executor: Executor,
+        recorder: Recorder,
+        report: Report,
+        settings: GraphSettings,
+        *,
+        native: bool = True,
+    ) -> None:
+        self.name, self.specs, self.settings = name, specs, settings
+        self.closed = ""
+        self._executor, self._recorder, self._report = executor, recorder, report
+        self._groups: dict[Signature, _Group] = {}
+        self._copied: set[int] = set()
+        self._told: set[str] = set()
+        self._moves: Counter[int] = Counter()
+        self._lock = threading.Lock()
+        self.table = make_table(recorder, self.miss, len(specs), native=native)
+
+    def miss(self, *inputs: Any) -> tuple[Any, ...]:
+        """A call for which no recording is ready."""
+        if self.closed or not self._lock.acquire(blocking=False):
+            return self._executor(*inputs)
+        try:
+            recording = self._prepare(inputs)
+            if recording is None:
+                return self._executor(*inputs)
+            if isinstance(recording, tuple):
+                return recording
+            return tuple(self.table.play(recording, inputs))
+        finally:
+            self._lock.release()
+
+    def recordings(self) -> list[Recording]:
+        """Every recording that is kept."""
+        return [recording for group in self._groups.values() for recording in group.recordings]
+
+    def reserved_bytes(self) -> int:
+        """Device memory that the recordings took."""
+        return sum(recording.reserved_bytes for recording in self.recordings())
+
+    def reset(self) -> None:
+        """Forget every recording and give its memory back; later calls warm up and record again."""
+        with self._lock:
+            for group in self._groups.values():
+                for recording in tuple(group.recordings):
+                    self._drop(group, recording)
+            self._groups.clear()
+            self._moves.clear()
+            self._copied.clear()
+
+    def _prepare(self, inputs: tuple[Any, ...]) -> Recording | tuple[Any, ...] | None:
+        """A recording to play, the results of a warm-up, or None: run plainly."""
+        reason = "another thread replays it" if self.table.running else self._recorder.unavailable()
+        reason = reason or self._unusable(inputs)
+        if reason:
+            self._tell(self._told, "plain", reason)
+            return None
+        key = self._signature(inputs)
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= self.settings.sizes_limit:
+                self._over_limit()
+                return None
+            group = self._groups[key] = _Group()
+        group.calls += 1
+        if group.calls <= self.settings.warmups:
+            return self._recorder.warm(lambda: self._executor(*inputs))
+        try:
+            return self._next_recording(group, inputs)
+        except CannotRecord as error:
+            self._tell(group.told, "plain", str(error))
+        except Exception as error:
+            self._close(error)
+        return None
+
+    def _unusable(self, inputs: tuple[Any, ...]) -> str:
+        """Why these inputs are left to the executor, or ""."""
+        if len(inputs) != len(self.specs):
+            return "wrong number of inputs"
+        devices = set()
+        for position, (spec, value) in enumerate(zip(self.specs, inputs)):
+            if spec.kind == "scalar":
+                if type(value) not in (int, float, bool):
+                    return f"{self._label(position)} is no plain number"
+            elif not isinstance(value, torch.Tensor) or not is_plain(value):
+                return f"{self._label(position)} is not a plain strided tensor"
+            else:
+                devices.add(value.device)
+        if any(device.type != self._recorder.device for device in devices):
+            return f"an input is not on {self._recorder.device}"
+        return "the inputs are on several devices" if len(devices) > 1 else ""
+
+    def _signature(self, inputs: tuple[Any, ...]) -> Signature:
+        return tuple(
+            (type(value), value)
+            if spec.kind == "scalar"
+            else (value.dtype, value.device, tuple(value.shape), value.stride())
+            for spec, value in zip(self.specs, inputs)
+        )
+
+    def _next_recording(self, group: _Group, inputs: tuple[Any, ...]) -> Recording | None:
+        """What to play for a signature that is warm: none of its recordings was ready."""
+        if len(self.recordings()) >= self.settings.recordings_limit:
+            self._tell(self._told, "plain", f"{self.settings.recordings_limit} recordings exist: no more are made")
+            return None
+        fitting = [recording for recording in group.recordings if not moved(recording, inputs)]
+        if not fitting:
+            if group.recordings and not self._after_move(group, inputs):
+                return None
+            reason = (
+                "an input that is read in place moved"
+                if group.recordings
+                else "first call of these sizes after warm-up"
+            )
+            return self._record(group, inputs, reason, lends=True)
+        lenders = [recording for recording in fitting if recording.lends]
+        if not lenders or len(lenders) < self.settings.lenders:
+            return self._record(group, inputs, "earlier results are still referenced: another takes turns", lends=True)
+        large = lenders[0].output_bytes > self.settings.copy_out_limit_bytes
+        if large or any(not recording.lends for recording in fitting):
+            self._tell(group.told, "plain", f"earlier results ({lenders[0].output_bytes} bytes) are still referenced")
+            return None
+        return self._record(group, inputs, "earlier results are still referenced: these are copied out", lends=False)
+
+    def _after_move(self, group: _Group, inputs: tuple[Any, ...]) -> bool:
+        """Count the moves of inputs read in place; False: this call is not worth a recording."""
+        places = min((moved(recording, inputs) for recording in group.recordings), key=len)
+        passing = [p for p in places if not self._owned(p) and not memory.is_lent(inputs[p])]
+        self._moves.update(places)
+        often = {p for p in places if self._moves[p] > self.settings.moves_limit}
+        if passing and not often.intersection(passing):
+            self._tell(group.told, "plain", f"{self._label(passing[0])} is not the result of a recording this time")
+            return False
+        if often:
+            self._copied.update(often)
+            stale = {p for p in often if self._owned(p)}
+            for other in self._groups.values():
+                for recording in tuple(other.recordings):
+                    if any(position in stale for position, _ in recording.fixed):
+                        self._drop(other, recording)
+        return True
+
+    def _owned(self, position: int) -> bool:
+        """Whether the input is read in place for what it is, not for where it came from."""
+        return self.specs[position].static or self.specs[position].mutated
+
+    def _in_place(self, position: int, tensor: torch.Tensor) -> bool:
+        return position not in self._copied and (self._owned(position) or memory.is_lent(tensor))
+
+    def _record(self, group: _Group, inputs: tuple[Any, ...], reason: str, *, lends: bool) -> Recording:
+        tensors = [position for position, spec in enumerate(self.specs) if spec.kind == "tensor"]
+        in_place = [position for position in tensors if self._in_place(position, inputs[position])]
+        self._check_sharing(tensors, in_place, inputs)
+        copied = []
+        given = list(inputs)
+        for position in tensors:
+            if position in in_place:
+                continue
+            place = copying.placeholder_for(inputs[position])
+            copied.append(CopiedInput(position, place, self.specs[position].mutated))
+            given[position] = place
+        recorded = self._recorder.record(lambda: self._executor(*given))
+        try:
+            recording = self._finish(inputs, given, in_place, copied, recorded, lends)
+        except BaseException:
+            recorded.release()
+            raise
+        del recorded
+        self.table.add(recording)
+        group.recordings.append(recording)
+        memory.lend(recording)
+        self._tell(
+            group.told,
+            "recorded",
+            f"{reason} ({len(copied)} inputs copied, {len(in_place)} read in place)",
+            always=True,
+        )
+        return recording
+
+    def _check_sharing(self, tensors: list[int], in_place: list[int], inputs: tuple[Any, ...]) -> None:
+        """A write to one input must reach every other that shares its memory: only in place it does."""
+        owners: dict[int, int] = {}
+        for position in tensors:
+            storage = inputs[position].untyped_storage()._cdata
+            other = owners.setdefault(storage, position)
+            if other == position or (position in in_place and other in in_place):
+                continue
+            if self.specs[position].mutated or self.specs[other].mutated:
+                raise CannotRecord(f"{self._label(other)} and {self._label(position)} share memory and one is written")
+
+    def _finish(
+        self,
+        inputs: tuple[Any, ...],
+        given: list[Any],
+        in_place: list[int],
+        copied: list[CopiedInput],
+        recorded: Recorded,
+        lends: bool,
+    ) -> Recording:
+        tensors = [(i, v) for i, (spec, v) in enumerate(zip(self.specs, inputs)) if spec.kind == "tensor"]
+        results = tuple(_result_of(value, given, recorded.outputs) for value in recorded.outputs)
+        own = [result.sample for result in results if result.kind == "own"]
+        return Recording(
+            scalars=tuple((i, v) for i, (spec, v) in enumerate(zip(self.specs, inputs)) if spec.kind == "scalar"),
+            tensors=tuple(TensorFact(i, v.dtype, v.device, tuple(v.shape), v.stride()) for i, v in tensors),
+            fixed=tuple((position, inputs[position].data_ptr()) for position in in_place),
+            copied=tuple(copied),
+            mutated=tuple(i for i, _ in tensors if self.specs[i].mutated),
+            results=results,
+            lends=lends and bool(own),
+            replay=recorded.replay,
+            release=recorded.release,
+            reserved_bytes=recorded.reserved_bytes,
+            output_bytes=sum(sample.numel() * sample.element_size() for sample in own),
+        )
+
+    def _drop(self, group: _Group, recording: Recording) -> None:
+        """Forget a recording; its memory stays as long as somebody refers to its results."""
+        group.recordings.remove(recording)
+        self.table.remove(recording)
+        recording.release()
+
+    def _label(self, position: int) -> str:
+        name = self.specs[position].name
+        return f"input {position}" + (f" ({name})" if name else "")
+
+    def _tell(self, told: set[str], kind: str, reason: str, *, always: bool = False) -> None:
+        """Report a decision; one that recurs on every call is reported once."""
+        if always or reason not in told:
+            told.add(reason)
+            self._report(GraphDecision(kind, reason, self.name))
+
+    def _over_limit(self) -> None:
+        reason = f"more than {self.settings.sizes_limit} different sizes: further ones run without a CUDA graph"
+        if reason not in self._told:
+            warnings.warn(
+                f"flambeau: {self.name} was called with {reason}; pad the inputs to fewer sizes, or mark what changes",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._tell(self._told, "plain", reason)
+
+    def _close(self, error: Exception) -> None:
+        """Recording raised: the program stays plain for good."""
+        self.closed = f"recording raised {type(error).__name__}: {error}"
+        self._report(GraphDecision("failed", self.closed, self.name))
+        warnings.warn(f"flambeau: {self.name} runs without a CUDA graph: {self.closed}", RuntimeWarning, stacklevel=2)
+
+
+def _result_of(value: Any, given: list[Any], outputs: tuple[Any, ...]) -> Result:
+    """What an output of the recorded run is: an input, a window on one, memory of the recording, or a number."""
+    if not isinstance(value, torch.Tensor):
+        return Result("value", value)
+    for position, tensor in enumerate(given):
+        if value is tensor:
+            return Result("input", position=position)
+    storage = value.untyped_storage()._cdata
+    for position, tensor in enumerate(given):
+        if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata == storage:
+            start = tensor.storage_offset() * tensor.element_size()
+            if start % value.element_size():
+                raise CannotRecord("a result is a window on an input that starts between its elements")
+            return Result("alias", _layout_of(value), position, value.storage_offset() - start // value.element_size())
+    return Result("own", value)
+
+
+def _layout_of(value: torch.Tensor) -> torch.Tensor:
+    """Sizes, strides and dtype without the memory."""
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")

@@ -1,0 +1,204 @@
+"""Which instructions a CUDA graph can hold, and for every other one the reason.
+
+In: an artifact. Out: one ``Verdict`` an instruction. A register is *dynamic* when its size or value is decided by data
+on the device: whatever depends on it differs from call to call, so it is not recorded. A size that follows from the
+sizes of the inputs is not dynamic: recordings are kept apart by those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from attrs import define, field, frozen
+
+from .. import artifact as a
+from ..executor_py import find_operator
+from ..text import instruction_text, position_text
+from .operands import uses
+
+DEVICE, HOST, PLAIN = "device", "host", "plain"
+"""Kinds of verdict: work for a recording; arithmetic and views, which fit anywhere; what must run plainly."""
+
+_SYNCHRONISING = frozenset({
+    "aten::item", "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::nonzero", "aten::masked_select",
+    "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::bincount",
+    "aten::histc", "aten::repeat_interleave", "aten::multinomial", "aten::lift_fresh_copy", "aten::linalg_inv_ex",
+    "aten::_linalg_solve_ex", "aten::linalg_lu_factor_ex", "aten::linalg_cholesky_ex", "aten::_linalg_svd",
+    "aten::_linalg_eigh", "aten::linalg_eig", "aten::linalg_lstsq", "aten::_linalg_det", "aten::_linalg_slogdet",
+    "aten::linalg_ldl_factor_ex", "aten::linalg_qr", "aten::geqrf", "aten::_ctc_loss", "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
+})  # fmt: skip
+"""Operators whose CUDA implementations wait for the device, or may."""
+
+_MASK_INDEXED = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_unsafe_index"})
+"""Operators that look up the places of a boolean index on the host."""
+
+_SHAPED_AS_FIRST = frozenset({
+    "aten::index_put", "aten::index_add", "aten::index_copy", "aten::index_fill", "aten::scatter", "aten::scatter_add",
+    "aten::scatter_reduce", "aten::masked_scatter", "aten::slice_scatter", "aten::select_scatter",
+})  # fmt: skip
+"""Operators whose result has the sizes of their first argument, whatever the others are."""
+
+_DYNAMIC_TAGS = ("dynamic_output_shape", "data_dependent_output", "cudagraph_unsafe")
+
+
+@frozen
+class Verdict:
+    """What an instruction is to a recording; ``reason`` and ``position`` only where ``kind`` is ``plain``."""
+
+    kind: str
+    reason: str = ""
+    position: str = ""
+
+
+@define
+class _Known:
+    """What is known of the registers so far."""
+
+    devices: dict[int, str] = field(factory=dict)
+    dtypes: dict[int, torch.dtype] = field(factory=dict)
+    tensors: set[int] = field(factory=set)
+    scalars: set[int] = field(factory=set)
+
+    def on_host(self, registers: Iterable[int]) -> bool:
+        return any(self.devices.get(register) == "cpu" for register in registers)
+
+
+def classify(artifact: a.Artifact) -> tuple[Verdict, ...]:
+    """One verdict per instruction of the artifact's program."""
+    known = _Known()
+    for spec in artifact.program.inputs:
+        if spec.kind == "tensor":
+            known.devices[spec.register] = "cuda" if spec.device is None else spec.device.type
+            if spec.dtype is not None:
+                known.dtypes[spec.register] = spec.dtype
+    for constant in artifact.constants:
+        known.devices[constant.register] = constant.device.type
+        known.dtypes[constant.register] = constant.dtype
+    return tuple(_verdict(instruction, artifact, known) for instruction in artifact.program.instructions)
+
+
+def uses_device(artifact: a.Artifact) -> bool:
+    """Whether any input, constant or result of the program is on a CUDA device."""
+    devices = [spec.device.type for spec in artifact.program.inputs if spec.device is not None]
+    devices += [spec.device.type for spec in artifact.constants]
+    devices += [i.device.type for i in artifact.program.instructions if isinstance(i, a.Alloc)]
+    return "cuda" in devices or any(library.language == "triton" for library in artifact.libraries)
+
+
+def _verdict(instruction: a.Instruction, artifact: a.Artifact, known: _Known) -> Verdict:
+    touched = uses(instruction)
+    dynamic = bool(known.tensors.intersection(touched.tensors) or known.scalars.intersection(touched.scalars))
+    kind, reason = _kind(instruction, artifact, known, dynamic)
+    _remember(instruction, known, dynamic)
+    if kind != PLAIN:
+        return Verdict(kind)
+    return Verdict(kind, reason, _position(instruction, artifact))
+
+
+def _kind(instruction: a.Instruction, artifact: a.Artifact, known: _Known, dynamic: bool) -> tuple[str, str]:
+    match instruction:
+        case a.Free():
+            return HOST, ""
+        case a.View() | a.Size() | a.Compute():
+            return (PLAIN, "sizes depend on data") if dynamic else (HOST, "")
+        case a.Check():
+            return (PLAIN, "checks a number that was read from the device") if dynamic else (HOST, "")
+        case a.Item():
+            return PLAIN, "reads a number from a tensor"
+        case a.Python():
+            return PLAIN, "calls Python"
+        case a.Subprogram():
+            return PLAIN, "control flow is decided by data"
+    if dynamic:
+        return PLAIN, "sizes depend on data"
+    touched = uses(instruction)
+    match instruction:
+        case a.Alloc(device=device):
+            return (PLAIN, "makes a CPU tensor") if device.type == "cpu" else (DEVICE, "")
+        case a.Launch(kernel=kernel):
+            on_cpu = artifact.libraries[artifact.kernels[kernel].library].language == "cpp"
+            return (PLAIN, "runs a kernel on the CPU") if on_cpu else (DEVICE, "")
+        case a.Copy():
+            on_cpu = known.on_host(touched.tensors)
+            return (PLAIN, "copies from or to a CPU tensor") if on_cpu else (DEVICE, "")
+        case a.Call():
+            reason = _call_reason(instruction, known)
+            return (PLAIN, reason) if reason else (DEVICE, "")
+    return PLAIN, "is not known to be recordable"
+
+
+def _call_reason(call: a.Call, known: _Known) -> str:
+    """Why a library call cannot be recorded, or ""."""
+    operator = find_operator(call.op, call.overload)
+    if call.op in _SYNCHRONISING:
+        return "waits for the device"
+    tags = {str(tag).rpartition(".")[2] for tag in operator.tags}
+    if tags.intersection(_DYNAMIC_TAGS):
+        return "its result's size or value depends on data"
+    if call.op.startswith(("_c10d_functional::", "c10d::", "symm_mem::")):
+        return "communicates with other processes"
+    if any(ret.alias_info is not None for ret in operator._schema.returns) and any(call.outs):
+        return "its result shares memory with an argument"
+    touched = uses(call)
+    if known.on_host(touched.tensors):
+        return "takes a CPU tensor"
+    device = dict(call.kwargs).get("device")
+    if isinstance(device, torch.device | str) and torch.device(device).type == "cpu":
+        return "makes a CPU tensor"
+    if call.op in _MASK_INDEXED:
+        rest = [register for register in touched.tensors if call.args[0] != a.Reg(register)]
+        if any(known.dtypes.get(register, torch.bool) in (torch.bool, torch.uint8) for register in rest):
+            return "indexes with a mask, or with what may be one"
+    return ""
+
+
+def _remember(instruction: a.Instruction, known: _Known, dynamic: bool) -> None:
+    """Note where the results live and whether they are dynamic."""
+    touched = uses(instruction)
+    if isinstance(instruction, a.Item):
+        dynamic = True
+    if isinstance(instruction, a.Call):
+        dynamic = _gives_dynamic(instruction, known, dynamic)
+    for register in touched.tensor_outs:
+        known.devices[register] = _device_of(instruction, known)
+        known.dtypes.pop(register, None)
+        dtype = getattr(instruction, "dtype", None) or (
+            known.dtypes.get(instruction.source) if isinstance(instruction, a.View) else None
+        )
+        if dtype is not None:
+            known.dtypes[register] = dtype
+        (known.tensors.add if dynamic else known.tensors.discard)(register)
+    for register in touched.scalar_outs:
+        (known.scalars.add if dynamic else known.scalars.discard)(register)
+
+
+def _gives_dynamic(call: a.Call, known: _Known, dynamic: bool) -> bool:
+    first = call.args[0] if call.args else None
+    if call.op in _SHAPED_AS_FIRST and isinstance(first, a.Reg):
+        return first.index in known.tensors
+    tags = {str(tag).rpartition(".")[2] for tag in find_operator(call.op, call.overload).tags}
+    if call.op in _MASK_INDEXED:
+        return dynamic or bool(_call_reason(call, known))
+    return dynamic or bool(tags.intersection(_DYNAMIC_TAGS[:2]))
+
+
+def _device_of(instruction: a.Instruction, known: _Known) -> str:
+    if isinstance(instruction, a.Alloc):
+        return instruction.device.type
+    if isinstance(instruction, a.Call):
+        device = dict(instruction.kwargs).get("device")
+        if isinstance(device, torch.device | str):
+            return torch.device(device).type
+    read = [known.devices.get(register, "cuda") for register in uses(instruction).tensors]
+    return "cpu" if read and all(device == "cpu" for device in read) else "cuda"
+
+
+def _position(instruction: a.Instruction, artifact: a.Artifact) -> str:
+    if isinstance(instruction, a.Launch):
+        kernel = artifact.kernels[instruction.kernel]
+        return position_text(kernel.meta.get("stack")) or kernel.name
+    if isinstance(instruction, a.Call):
+        return instruction.op
+    return instruction_text(instruction, tuple(artifact.kernels)).splitlines()[0]

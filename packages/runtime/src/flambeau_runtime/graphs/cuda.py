@@ -1,0 +1,111 @@
+"""Recording on a CUDA device: torch's ``CUDAGraph`` and its private pools.
+
+In: a function that queues work. Out: a ``Recorded``. Each recording has a pool of its own: nothing else can take the
+memory of its results while it lives, whatever order recordings are made and replayed in.
+
+Warm-ups and recordings run on a stream of their own, one a device and thread: what a library keeps per stream (the
+workspaces of cuBLAS) is made by the warm-up, outside of any pool.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import torch
+
+from .recorder import Recorded, Run
+
+_STREAMS = threading.local()
+"""The recording stream of each device, for this thread."""
+
+
+class CudaRecorder:
+    """Records on the current device."""
+
+    device = "cuda"
+
+    def unavailable(self) -> str:
+        """Why nothing may be recorded or replayed: a capture is going on already."""
+        return "the caller records a CUDA graph of its own" if torch.cuda.is_current_stream_capturing() else ""
+
+    def warm(self, run: Run) -> tuple[Any, ...]:
+        """Run on the recording stream; results are ready for the current stream."""
+        current = torch.cuda.current_stream()
+        with torch.cuda.stream(_recording_stream()):
+            torch.cuda.current_stream().wait_stream(current)
+            results = run()
+            side = torch.cuda.current_stream()
+        current.wait_stream(side)
+        for value in results:
+            if isinstance(value, torch.Tensor) and value.is_cuda:
+                value.record_stream(current)
+        return results
+
+    def record(self, run: Run) -> Recorded:
+        """Record ``run`` in a new pool. An error ends the capture, leaves torch's generator usable, and is raised."""
+        before = torch.cuda.memory_reserved()
+        graph = torch.cuda.CUDAGraph()
+        current, side = torch.cuda.current_stream(), _recording_stream()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                outputs = run()
+            except BaseException:
+                _abandon(graph)
+                raise
+            try:
+                _end(graph)
+            except BaseException:
+                outputs = ()
+                _abandon(graph, ended=True)
+                raise
+        current.wait_stream(side)
+        # The base class's method: one call less on every replay.
+        native: Any = super(torch.cuda.CUDAGraph, graph)
+        return Recorded(outputs, native.replay, graph.reset, max(0, torch.cuda.memory_reserved() - before))
+
+    def stream(self) -> int:
+        """The handle of the current stream."""
+        return torch.cuda.current_stream().cuda_stream
+
+    def follow(self, stream: int) -> None:
+        """Let the current stream wait for what was queued on ``stream``."""
+        current = torch.cuda.current_stream()
+        current.wait_stream(torch.cuda.ExternalStream(stream, device=current.device))
+
+
+def _recording_stream() -> torch.cuda.Stream:
+    streams: dict[int, torch.cuda.Stream] | None = getattr(_STREAMS, "streams", None)
+    if streams is None:
+        streams = _STREAMS.streams = {}
+    device = torch.cuda.current_device()
+    if device not in streams:
+        streams[device] = torch.cuda.Stream()
+    return streams[device]
+
+
+def _end(graph: torch.cuda.CUDAGraph) -> None:
+    with warnings.catch_warnings():
+        # A program of nothing but empty tensors records nothing, which is fine here.
+        warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
+        graph.capture_end()
+
+
+def _abandon(graph: torch.cuda.CUDAGraph, *, ended: bool = False) -> None:
+    """End a capture that went wrong, and bring torch's generator out of its capturing state."""
+    if not ended:
+        try:
+            _end(graph)
+            graph.reset()
+            return
+        except RuntimeError:
+            pass  # the capture was invalidated; what follows cleans up after it
+    # A capture that fails to end leaves the generator as it is during one: a short good capture sets it right.
+    scratch = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        scratch.capture_begin(capture_error_mode="thread_local")
+        _end(scratch)
+    scratch.reset()

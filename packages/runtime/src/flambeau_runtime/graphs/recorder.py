@@ -1,0 +1,48 @@
+"""How a program is recorded: the interface that the state machine in ``call.py`` drives.
+
+In: a function that queues work. Out: ``Recorded``, whose ``replay`` queues the same work again on the same memory.
+``cuda.py`` implements it; tests have one for the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from attrs import frozen
+
+Run = Callable[[], tuple[Any, ...]]
+
+
+@frozen(eq=False)
+class Recorded:
+    """A recording: ``outputs`` are what the run returned, in memory that ``replay`` fills again."""
+
+    outputs: tuple[Any, ...]
+    replay: Callable[[], None]
+    release: Callable[[], None]
+    reserved_bytes: int = 0
+
+
+class Recorder(Protocol):
+    """Where recordings come from.
+
+    ``device`` is the type of the tensors that can be recorded.
+    """
+
+    device: str
+
+    def unavailable(self) -> str:
+        """Why nothing may be recorded or replayed right now (a capture of the user's is going on), or ""."""
+
+    def warm(self, run: Run) -> tuple[Any, ...]:
+        """Run for real, where a recording would run, so that lazy initialisation is over when one is made."""
+
+    def record(self, run: Run) -> Recorded:
+        """Record ``run`` without doing its work. Raises what ``run`` or the recording raises, leaving nothing behind."""
+
+    def stream(self) -> int:
+        """The queue that work goes to now."""
+
+    def follow(self, stream: int) -> None:
+        """Let the current queue wait for what was queued on ``stream``."""

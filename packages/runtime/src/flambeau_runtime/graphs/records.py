@@ -1,0 +1,111 @@
+"""What this stage decides, as records: limits, decisions, and one recorded program.
+
+In: nothing. Out: plain frozen types that the other modules of ``graphs`` share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attrs import field, frozen
+
+
+@frozen
+class GraphSettings:
+    """Limits of one recorded program.
+
+    ``warmups``: calls that run plainly before the first recording of a size. ``sizes_limit``: different sizes (and
+    numbers) that are recorded; further ones run plainly. ``moves_limit``: how often an input that is read in place may
+    move before it is copied instead. ``lenders``: recordings that hand out their own memory, used in turn while earlier
+    results are still referenced. ``copy_out_limit_bytes``: results up to this size are copied out when every lender is
+    taken; larger ones make the call run plainly. ``smallest_segment``: device steps that a segment of a split program
+    needs to be recorded. ``recordings_limit``: recordings of one program that are kept.
+    """
+
+    warmups: int = 1
+    sizes_limit: int = 16
+    moves_limit: int = 2
+    lenders: int = 2
+    copy_out_limit_bytes: int = 16 << 20
+    smallest_segment: int = 3
+    recordings_limit: int = 32
+
+
+@frozen
+class GraphDecision:
+    """One decision and its reason.
+
+    ``kind``: ``recorded`` (a recording was made), ``plain`` (this part, or this call, runs without one), ``split``
+    (the program is divided here), ``failed`` (recording raised; the part stays plain for good). ``program`` is the name
+    given to the program and the part of it; ``position`` the user's line or the instruction, where there is one.
+    """
+
+    kind: str
+    reason: str
+    program: str
+    position: str = ""
+
+    def __str__(self) -> str:
+        where = f" ({self.position})" if self.position else ""
+        return f"{self.program}: {self.kind}: {self.reason}{where}"
+
+
+Report = Callable[[GraphDecision], None]
+
+
+@frozen
+class TensorFact:
+    """What a tensor input must be for a recording to fit."""
+
+    position: int
+    dtype: torch.dtype
+    device: torch.device
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@frozen(eq=False)
+class CopiedInput:
+    """An input that is copied into ``placeholder`` before a replay, and back after it when the program writes to it."""
+
+    position: int
+    placeholder: torch.Tensor
+    back: bool
+
+
+@frozen(eq=False)
+class Result:
+    """One output of a recording.
+
+    ``kind``: ``own`` (memory of the recording: ``sample`` has its sizes and storage), ``alias`` (a window on the storage
+    of input ``position``, ``shift`` elements of the sample's dtype after the input's own offset), ``input`` (that very
+    object) or ``value`` (``sample`` itself).
+    """
+
+    kind: str
+    sample: Any = None
+    position: int = -1
+    shift: int = 0
+
+
+@frozen(eq=False)
+class Recording:
+    """A recorded program: when it fits, what moves in, what comes out.
+
+    ``fixed`` are (position, address) of the inputs that are read in place. ``lends``: results are the recording's own
+    memory; otherwise they are copied out. ``reserved_bytes`` is what recording it took from the device.
+    """
+
+    scalars: tuple[tuple[int, int | float | bool], ...]
+    tensors: tuple[TensorFact, ...]
+    fixed: tuple[tuple[int, int], ...]
+    copied: tuple[CopiedInput, ...]
+    mutated: tuple[int, ...]
+    results: tuple[Result, ...]
+    lends: bool
+    replay: Callable[[], None]
+    release: Callable[[], None]
+    reserved_bytes: int = 0
+    output_bytes: int = field(default=0)

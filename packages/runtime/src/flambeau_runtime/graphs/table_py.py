@@ -1,0 +1,160 @@
+"""The Python twin of the native table of recordings: which recording fits a call, and how it is played.
+
+In: recordings, and a call's inputs. Out: the outputs, from a replay, or from ``miss`` where no recording is ready.
+
+A recording is *ready* when sizes, strides, dtypes and numbers are those it was made with, every input that it reads in
+place is where it was, and nobody refers to the memory it would hand out: the storages are counted, and a count above the
+one at rest means that a tensor, a view of it, or something autograd saved, still looks at the last results.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from attrs import define
+
+from . import copying
+from .recorder import Recorder
+from .records import Recording, Result
+
+Miss = Callable[..., tuple[Any, ...]]
+
+
+def fits(recording: Recording, inputs: tuple[Any, ...]) -> bool:
+    """Whether numbers, sizes, strides, dtypes and devices are those of the recording."""
+    for position, value in recording.scalars:
+        if type(inputs[position]) is not type(value) or inputs[position] != value:
+            return False
+    for fact in recording.tensors:
+        tensor = inputs[fact.position]
+        if not isinstance(tensor, torch.Tensor) or not is_plain(tensor):
+            return False
+        if tensor.dtype != fact.dtype or tensor.device != fact.device:
+            return False
+        if tuple(tensor.shape) != fact.sizes or tensor.stride() != fact.strides:
+            return False
+    return True
+
+
+def moved(recording: Recording, inputs: tuple[Any, ...]) -> tuple[int, ...]:
+    """Positions of the inputs that are not where the recording reads them."""
+    return tuple(position for position, address in recording.fixed if inputs[position].data_ptr() != address)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is nothing but strided memory: no subclass that dispatches, no lazy conjugate or negative."""
+    keys = torch._C._dispatch_keys(tensor)
+    special = torch._C.DispatchKey.Python
+    return tensor.layout == torch.strided and not (
+        keys.has(special) or tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor()
+    )
+
+
+def storages_of(recording: Recording) -> tuple[torch.UntypedStorage, ...]:
+    """The distinct storages of a recording's own results."""
+    found = {
+        r.sample.untyped_storage()._cdata: r.sample.untyped_storage() for r in recording.results if r.kind == "own"
+    }
+    return tuple(found.values())
+
+
+@define(eq=False)
+class _Entry:
+    """A recording with the storages it hands out, their counts at rest, and the queue of its last replay."""
+
+    recording: Recording
+    storages: tuple[torch.UntypedStorage, ...]
+    resting: tuple[tuple[int, int], ...] = ()
+    stream: int = 0
+
+    def taken(self) -> bool:
+        """Whether somebody still refers to the results of the last replay."""
+        return self.counts() != self.resting
+
+    def counts(self) -> tuple[tuple[int, int], ...]:
+        """Of each storage, the references in C++ (tensors over it) and in Python (to the storage object itself)."""
+        return tuple(
+            (int(torch._C._storage_Use_Count(storage._cdata)), sys.getrefcount(storage)) for storage in self.storages
+        )
+
+
+class PyTable:
+    """Callable with a program's positional inputs."""
+
+    def __init__(self, recorder: Recorder, miss: Miss, count: int) -> None:
+        self._count = count
+        self._recorder = recorder
+        self._miss = miss
+        self._entries: list[_Entry] = []
+        self.running = False
+
+    def add(self, recording: Recording) -> None:
+        """Take a recording; its results must not be referenced by anything but the recording."""
+        entry = _Entry(recording, storages_of(recording), stream=self._recorder.stream())
+        entry.resting = entry.counts()
+        self._entries.append(entry)
+
+    def remove(self, recording: Recording) -> None:
+        """Forget a recording."""
+        self._entries = [entry for entry in self._entries if entry.recording is not recording]
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Replay what is ready, or leave the call to ``miss``."""
+        if len(inputs) == self._count and not self.running and not self._recorder.unavailable():
+            for entry in self._entries:
+                recording = entry.recording
+                if not fits(recording, inputs) or moved(recording, inputs):
+                    continue
+                if not (recording.lends and entry.taken()):
+                    return self._play(entry, inputs)
+        return self._miss(*inputs)
+
+    def play(self, recording: Recording, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Replay one recording that is known to be ready."""
+        (entry,) = (entry for entry in self._entries if entry.recording is recording)
+        return self._play(entry, inputs)
+
+    def _play(self, entry: _Entry, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        recording = entry.recording
+        self.running = True
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(torch.no_grad())
+                stack.enter_context(torch._C._AutoDispatchBelowADInplaceOrView())
+                stream = self._recorder.stream()
+                if stream != entry.stream:
+                    self._recorder.follow(entry.stream)
+                    entry.stream = stream
+                for item in recording.copied:
+                    copying.fill(item.placeholder, inputs[item.position])
+                recording.replay()
+                for item in recording.copied:
+                    if item.back:
+                        copying.write_back(inputs[item.position], item.placeholder)
+                results = tuple(_result(result, entry, inputs) for result in recording.results)
+        finally:
+            self.running = False
+        for position in recording.mutated:
+            if not inputs[position].is_inference():
+                torch.autograd.graph.increment_version(inputs[position])
+        return results
+
+
+def _result(result: Result, entry: _Entry, inputs: tuple[Any, ...]) -> Any:
+    if result.kind == "own":
+        tensor = copying.over(result.sample.untyped_storage(), result.sample)
+        return tensor if entry.recording.lends else copy_of(tensor)
+    if result.kind == "alias":
+        return copying.window(inputs[result.position], result.sample, result.shift)
+    return inputs[result.position] if result.kind == "input" else result.sample
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in memory of their own, in the same layout."""
+    made = copying.placeholder_for(tensor)
+    copying.fill(made, tensor)
+    return made

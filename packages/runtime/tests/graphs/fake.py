@@ -1,0 +1,76 @@
+"""A recorder for CPU tensors: recording keeps the function, replaying runs it again into the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from flambeau_runtime.graphs.recorder import Recorded, Run
+
+
+class FakeRecorder:
+    """As on a GPU, recording does none of the work: what ``protect`` gives is put back as it was.
+
+    ``busy`` stands for a capture of the caller's; ``fail`` makes the next recording raise.
+    """
+
+    device = "cpu"
+
+    def __init__(self) -> None:
+        self.warmed = self.recorded = self.replayed = self.released = 0
+        self.protect: list[torch.Tensor] = []
+        self.busy = ""
+        self.fail: Exception | None = None
+        self.queue = 0
+        self.followed: list[int] = []
+        self.during: Callable[[], None] | None = None
+
+    def unavailable(self) -> str:
+        return self.busy
+
+    def warm(self, run: Run) -> tuple[Any, ...]:
+        self.warmed += 1
+        return run()
+
+    def record(self, run: Run) -> Recorded:
+        if self.fail is not None:
+            raise self.fail
+        before = [tensor.clone() for tensor in self.protect]
+        outputs = run()
+        for tensor, value in zip(self.protect, before):
+            tensor.copy_(value)
+        self.recorded += 1
+        kept = [value for value in outputs if isinstance(value, torch.Tensor)]
+        memory = [value.detach().as_strided(value.shape, value.stride()).untyped_storage().data_ptr() for value in kept]
+        layouts = [(tuple(v.shape), v.stride(), v.storage_offset(), v.dtype) for v in kept]
+        sizes = [value.untyped_storage().nbytes() for value in kept]
+
+        def replay() -> None:
+            self.replayed += 1
+            if self.during is not None:
+                self.during()
+            fresh = [value for value in run() if isinstance(value, torch.Tensor)]
+            for address, size, _, value in zip(memory, sizes, layouts, fresh):
+                source = value.untyped_storage()
+                if source.data_ptr() != address:
+                    copy_bytes(address, source.data_ptr(), size)
+
+        def release() -> None:
+            self.released += 1
+
+        return Recorded(outputs, replay, release, 1024)
+
+    def stream(self) -> int:
+        return self.queue
+
+    def follow(self, stream: int) -> None:
+        self.followed.append(stream)
+
+
+def copy_bytes(target: int, source: int, size: int) -> None:
+    """``memmove``: the fake holds addresses, not tensors, so that it does not count as a user of the memory."""
+    import ctypes
+
+    ctypes.memmove(target, source, size)
