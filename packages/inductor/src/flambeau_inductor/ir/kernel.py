@@ -95,3 +95,11 @@ class KernelBody:
     serial: bool = False
     origins: tuple[str, ...] = ()
     stacks: tuple[str, ...] = field(default=(), repr=False)
+
+
+@frozen
+class Combined:
+    """Independent kernels that are launched as one: none reads or writes memory that another one writes."""
+
+    name: str
+    bodies: tuple[KernelBody, ...]

@@ -12,9 +12,11 @@ from flambeau_runtime.artifact import Library
 
 from ..codegen import cpp, triton
 from ..codegen.kernel import GeneratedKernel
+from ..codegen.triton.combine import generate_combined
 from ..ir.graph import Graph
-from ..ir.kernel import KernelBody
+from ..ir.kernel import Combined, KernelBody
 from ..schedule import schedule
+from ..schedule.combine import combine, target_of
 from .build import BuiltProgram, build
 from .memory import share_memory
 
@@ -29,10 +31,12 @@ def assemble(
     Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express.
     """
     plan = share_memory(graph, schedule(graph, fuse=fuse))
-    by_target: dict[str, list[KernelBody]] = {}
+    if fuse:
+        plan = combine(plan, cpu_target)
+    by_target: dict[str, list[KernelBody | Combined]] = {}
     for step in plan.steps:
-        if isinstance(step, KernelBody):
-            by_target.setdefault(cpu_target if step.device.type == "cpu" else "triton", []).append(step)
+        if isinstance(step, KernelBody | Combined):
+            by_target.setdefault(target_of(step, cpu_target), []).append(step)
     libraries: list[Library] = []
     kernels: dict[str, tuple[int, GeneratedKernel]] = {}
     for target, bodies in by_target.items():
@@ -44,5 +48,8 @@ def assemble(
     return build(graph, plan, kernels, libraries, meta)
 
 
-def _generate(target: str, bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
-    return _TARGETS[target].generate(bodies)
+def _generate(target: str, bodies: Sequence[KernelBody | Combined]) -> list[GeneratedKernel]:
+    """One generated kernel for each body, in order."""
+    single = iter(_TARGETS[target].generate([body for body in bodies if isinstance(body, KernelBody)]))
+    several = iter(generate_combined([body for body in bodies if isinstance(body, Combined)]))
+    return [next(several if isinstance(body, Combined) else single) for body in bodies]

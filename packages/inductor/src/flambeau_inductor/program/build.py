@@ -40,7 +40,7 @@ from .. import expr as ex
 from ..codegen.kernel import GeneratedKernel
 from ..expr import Expr
 from ..ir.graph import Graph, ScalarInput, TensorInput
-from ..ir.kernel import KernelBody
+from ..ir.kernel import Combined, KernelBody
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
 from ..ir.loops import Assert, Extern, ReadItem
 from ..ir.scalar import Scalar as ScalarNode
@@ -48,8 +48,6 @@ from ..schedule import Schedule
 from .memory import pinned_buffers, step_reads, step_writes
 from .registers import Registers
 
-#: Constants up to this many bytes travel inside the artifact.
-MOST_CONSTANT_BYTES = 1 << 26
 #: Calls whose result's layout is up to the backend that runs them.
 _CHOOSES_LAYOUT = frozenset({"aten::convolution", "aten::convolution_backward"})
 
@@ -69,7 +67,7 @@ def build(
     libraries: Sequence[Library] = (),
     meta: dict[str, Any] | None = None,
 ) -> BuiltProgram:
-    """Assemble the artifact. ``kernels`` maps a ``KernelBody`` name to (library, kernel)."""
+    """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody`` or ``Combined`` to (library, kernel)."""
     return _Builder(graph, schedule, kernels, libraries).run(meta or {})
 
 
@@ -105,7 +103,7 @@ class _Builder:
         constants = self._constants()
         deaths = self._deaths()
         for position, step in enumerate(self.schedule.steps):
-            if isinstance(step, KernelBody):
+            if isinstance(step, KernelBody | Combined):
                 self._launch(step)
             elif isinstance(step, Extern):
                 self._call(step)
@@ -260,7 +258,7 @@ class _Builder:
     def pending(self) -> set[str]:
         """Storages that kernels of the schedule write."""
         if not hasattr(self, "_pending"):
-            steps = [s for s in self.schedule.steps if isinstance(s, KernelBody)]
+            steps = [s for s in self.schedule.steps if isinstance(s, KernelBody | Combined)]
             self._pending = {self.buffers[name].storage for s in steps for name in step_writes(s)}
         return self._pending
 
@@ -270,7 +268,7 @@ class _Builder:
             self.instructions.append(Free(tuple(registers)))
 
     # ---- steps --------------------------------------------------------------------------------------------------------------------
-    def _launch(self, body: KernelBody) -> None:
+    def _launch(self, body: KernelBody | Combined) -> None:
         library, kernel = self.generated[body.name]
         buffers = tuple(self._register(name) for name in kernel.buffers)
         scalars = tuple(self._scalar(s) for s in kernel.scalars)
@@ -422,16 +420,6 @@ def _channels_last_format(layout: Layout) -> torch.memory_format | None:
     return torch.channels_last if rank == 4 else torch.channels_last_3d
 
 
-def _bytes_of(tensor: torch.Tensor) -> bytes | None:
-    """The bytes of a constant that the artifact may carry itself."""
-    if (
-        tensor.device.type != "cpu"
-        or not tensor.is_contiguous()
-        or tensor.numel() * tensor.itemsize > MOST_CONSTANT_BYTES
-    ):
-        return None
-    return tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-def _stack(body: KernelBody) -> list[Any]:
-    return list(body.stacks)
+def _stack(body: KernelBody | Combined) -> list[Any]:
+    bodies = body.bodies if isinstance(body, Combined) else (body,)
+    return list(dict.fromkeys(stack for part in bodies for stack in part.stacks))

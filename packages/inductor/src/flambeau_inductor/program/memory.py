@@ -12,7 +12,7 @@ from attrs import evolve
 
 from .. import expr as ex
 from ..ir.graph import Graph
-from ..ir.kernel import KernelBody, Store
+from ..ir.kernel import Combined, KernelBody, Store
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Extern, ReadItem, refs, written
 from ..ir.scalar import loads
@@ -22,6 +22,8 @@ from ..schedule.nest import values
 
 def step_reads(step: Step) -> set[str]:
     """Buffers a step reads."""
+    if isinstance(step, Combined):
+        return {name for body in step.bodies for name in step_reads(body)}
     if isinstance(step, KernelBody):
         return {node.buffer for node in loads(*(v for s in step.statements for v in values(s)))}
     if isinstance(step, Extern):
@@ -31,6 +33,8 @@ def step_reads(step: Step) -> set[str]:
 
 def step_writes(step: Step) -> set[str]:
     """Buffers a step fills."""
+    if isinstance(step, Combined):
+        return {name for body in step.bodies for name in step_writes(body)}
     if isinstance(step, KernelBody):
         return {s.buffer for s in step.statements if isinstance(s, Store)}
     return {out.name for out in written(step)} if isinstance(step, Extern) else set()

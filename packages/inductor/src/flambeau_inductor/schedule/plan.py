@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from .. import expr as ex
 from ..ir.graph import Graph
-from ..ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from ..ir.kernel import Combined, KernelBody, Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Assert, Extern, Operation, ReadItem, Reduction
 from ..ir.scalar import walk
@@ -23,7 +23,7 @@ from .loops import improve, index_expressions
 from .nest import Nest, read_indices, values
 from .split import split_reduction
 
-Step: TypeAlias = KernelBody | Extern | ReadItem | Assert
+Step: TypeAlias = KernelBody | Combined | Extern | ReadItem | Assert
 
 
 @frozen

@@ -1,0 +1,149 @@
+"""Horizontal fusion: independent small kernels become one launch, whatever their shapes are.
+
+In: a ``Schedule`` in running order. Out: the same, where groups of kernels that need nothing from each other are one ``Combined``
+step at the place of the first of them. Only for targets where a launch costs more than such a kernel's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, evolve, field
+
+from .. import expr as ex
+from ..ir.kernel import Combined, KernelBody, Store
+from ..ir.layout import Buffer
+from ..ir.loops import Extern, ReadItem, refs, written
+from ..ir.scalar import loads
+from .nest import values
+from .plan import Schedule, Step
+
+#: A kernel that moves more than this hides its launch.
+MOST_BYTES = 32 << 20
+#: Results that exist earlier than they would have, because their kernel moved ahead of another step, may take this much in all.
+EARLY_BYTES = 16 << 20
+MOST_BODIES, MOST_ARGUMENTS = 32, 160
+
+
+def target_of(step: KernelBody | Combined, cpu_target: str) -> str:
+    """The language a step is written in."""
+    device = (step.bodies[0] if isinstance(step, Combined) else step).device
+    return cpu_target if device.type == "cpu" else "triton"
+
+
+@define
+class _Group:
+    position: int
+    bodies: list[KernelBody]
+    buffers: set[str] = field(factory=set)
+
+
+@define
+class _Combiner:
+    """Where each storage was last read and written, and each symbol defined, in positions of the new order."""
+
+    buffers: Mapping[str, Buffer]
+    read_at: dict[str, int] = field(factory=dict)
+    written_at: dict[str, int] = field(factory=dict)
+    defined_at: dict[ex.Expr | str, int] = field(factory=dict)
+    groups: list[_Group] = field(factory=list)
+    early: int = 0
+
+    def root(self, name: str) -> str:
+        """The buffer whose memory ``name`` lies in."""
+        while name in self.buffers and self.buffers[name].storage != name:
+            name = self.buffers[name].storage
+        return name
+
+    def place(self, position: int, step: Step) -> _Group | None:
+        """The group that ``step`` joins or starts; None for a step that stays alone."""
+        reads, writes = _touched(step)
+        read, wrote = {self.root(n) for n in reads}, {self.root(n) for n in writes}
+        group = None
+        if isinstance(step, KernelBody) and _is_small(step):
+            after = max(
+                [self.written_at.get(n, -1) for n in read | wrote]
+                + [self.read_at.get(n, -1) for n in wrote]
+                + [self.defined_at.get(s, -1) for s in step.scalars],
+                default=-1,
+            )
+            group = self._join(step, after, position)
+        at = position if group is None else group.position
+        for name in read:
+            self.read_at[name] = max(at, self.read_at.get(name, -1))
+        for name in wrote:
+            self.written_at[name] = max(at, self.written_at.get(name, -1))
+        for symbol in _defined(step):
+            self.defined_at[symbol] = position
+        return group
+
+    def _join(self, step: KernelBody, after: int, position: int) -> _Group:
+        cost = sum(_bytes(self.buffers[s.buffer]) for s in step.statements if isinstance(s, Store))
+        for group in reversed(self.groups):
+            if group.position <= after:
+                break
+            names = group.buffers | {b.storage for b in step.buffers}
+            adjacent = group.position + len(group.bodies) == position
+            if (
+                group.bodies[0].device == step.device
+                and len(group.bodies) < MOST_BODIES
+                and len(names) <= MOST_ARGUMENTS
+                and (adjacent or self.early + cost <= EARLY_BYTES)
+            ):
+                self.early += 0 if adjacent else cost
+                group.bodies.append(step)
+                group.buffers = names
+                return group
+        group = _Group(position, [step], {b.storage for b in step.buffers})
+        self.groups.append(group)
+        return group
+
+
+def combine(plan: Schedule, cpu_target: str = "cpp") -> Schedule:
+    """``plan`` with kernels grouped where that is valid and worth it."""
+    combiner = _Combiner(plan.buffers)
+    placed: list[tuple[Step, _Group | None]] = []
+    for position, step in enumerate(plan.steps):
+        group = combiner.place(position, step)
+        if group is not None and target_of(group.bodies[0], cpu_target) != "triton":
+            combiner.groups.remove(group)
+            group = None
+        placed.append((step, group))
+    steps: list[Step] = []
+    for step, group in placed:
+        if group is None or len(group.bodies) == 1:
+            steps.append(step)
+        elif group.bodies[0] is step:
+            steps.append(Combined(f"combined_{len(group.bodies)}_{step.name}", tuple(group.bodies)))  # type: ignore[union-attr]
+    return evolve(plan, steps=tuple(steps))
+
+
+def _is_small(body: KernelBody) -> bool:
+    """Kernels over points only: a reduction shapes its blocks and warps by its row, and turns are taken by one program."""
+    if body.inner or body.serial or any(isinstance(s, Store) and s.mode != "set" for s in body.statements):
+        return False
+    return sum(_bytes(buffer) for buffer in body.buffers) <= MOST_BYTES
+
+
+def _bytes(buffer: Buffer) -> int:
+    return ex.hint(buffer.layout.numel) * buffer.layout.dtype.itemsize
+
+
+def _touched(step: Step) -> tuple[set[str], set[str]]:
+    """Buffers that a step reads and writes; what it keeps of memory that it overwrites counts as written only."""
+    if isinstance(step, KernelBody):
+        reads = {node.buffer for node in loads(*(v for s in step.statements for v in values(s)))}
+        return reads, {s.buffer for s in step.statements if isinstance(s, Store)}
+    if isinstance(step, Extern):
+        found = {r.buffer for r in refs((step.args, step.kwargs))}
+        return found, {out.name for out in written(step)} | {found_name for found_name in found if step.mutates}
+    return ({step.source.buffer} if isinstance(step, ReadItem) else set()), set()
+
+
+def _defined(step: Step) -> tuple[ex.Expr | str, ...]:
+    """Symbols and parameters that have a value after ``step`` only."""
+    if isinstance(step, Extern):
+        return tuple(symbol for symbol, _, _ in step.binds)
+    if isinstance(step, ReadItem):
+        return (step.name,) if step.symbol is None else (step.name, step.symbol)
+    return ()
