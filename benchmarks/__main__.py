@@ -32,6 +32,13 @@ def _common(args: argparse.Namespace, experiment: str) -> Record:
     return request
 
 
+def _model(args: argparse.Namespace, experiment: str, name: str, train: bool, suite: str) -> Record:
+    """A request for a model or op-level workload in steady state; `format` says in which number format it ran."""
+    written = workloads.format_of(name, args.scale or workloads.scale_for(args.device), args.dtype)
+    request = {"workload": name, "train": train, "suite": suite, "format": written}
+    return {**_common(args, experiment), **request}
+
+
 def _factor(args: argparse.Namespace, on_gpu: int) -> int:
     return args.factor or (on_gpu if args.device == "cuda" else 1)
 
@@ -82,7 +89,7 @@ def models(args: argparse.Namespace, runner: Runner) -> None:
     requests = []
     for suite, names in _suites(args).items():
         for name in names:
-            request = {**_common(args, "steady_state"), "workload": name, "train": args.train, "suite": suite}
+            request = _model(args, "steady_state", name, args.train, suite)
             if suite == "ops":
                 request |= {"factor": _factor(args, workloads.GPU_FACTOR)}
             requests.append(request)
@@ -110,8 +117,8 @@ def cudagraphs(args: argparse.Namespace, runner: Runner) -> None:
     chosen = [(name, train) for name, train in CUDA_GRAPHS if not args.only or name in args.only]
     engines = args.engines or REDUCE_OVERHEAD
     for experiment in ("steady_state", "varied"):
-        common = {**_common(args, experiment), "suite": "cuda graphs"}
-        records = runner.run([{**common, "workload": n, "train": t} for n, t in chosen], engines=engines)
+        requests = [_model(args, experiment, name, train, "cuda graphs") for name, train in chosen]
+        records = runner.run(requests, engines=engines)
         if experiment == "steady_state":
             tables.summary(records, args.figure)
         else:

@@ -35,8 +35,8 @@ def rows_of(records: Iterable[Record]) -> Rows:
     rows: Rows = {}
     for record in records:
         label = record["workload"]
-        if record.get("dtype"):
-            label += f" {record['dtype']}"
+        if record.get("format", "float32") != "float32" and "bf16" not in label:
+            label += f" {record['format']}"
         if record.get("train"):
             label += " (train)"
         rows.setdefault(label, {})[record["engine"]] = record
@@ -142,7 +142,7 @@ def _error_cell(record: Record | None) -> str:
         return "-"
     if "error" in record:
         return str(record["error"])
-    allowed = TOLERANCE[record.get("dtype") or "bfloat16"]
+    allowed = TOLERANCE[record.get("format", "bfloat16")]
     found = [record[key] for key in ("output_error", "gradient_error") if key in record]
     return " / ".join(f"{value:.1e}{'!' if value > allowed else ''}" for value in found)
 

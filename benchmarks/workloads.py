@@ -95,6 +95,13 @@ def scale_for(device: str) -> str:
     return "real" if device == "cuda" else "small"
 
 
+def format_of(name: str, scale: str, dtype: str = "") -> str:
+    """The number format of a model's workload: the one asked for, or its own."""
+    if dtype or name in ops.OPS:
+        return dtype or ("bfloat16" if name.endswith("bf16") or name == "dtype_mix" else "float32")
+    return NATURAL.get(name, "float32") if scale == "real" else "float32"
+
+
 def make(
     name: str, *, train: bool = False, scale: str = "small", device: str = "cpu", dtype: str = "", factor: int = 1
 ) -> Workload:
@@ -119,9 +126,7 @@ def make(
             positional = True
         else:
             case, positional = zoo.make(name, scale), False
-    if dtype == "":
-        dtype = NATURAL.get(name, "float32") if scale == "real" else "float32"
-    return _workload(case, train, device, dtype, positional)
+    return _workload(case, train, device, format_of(name, scale, dtype), positional)
 
 
 def _workload(case: zoo.Case, train: bool, device: str, dtype: str, positional: bool) -> Workload:

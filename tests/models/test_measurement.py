@@ -1,0 +1,123 @@
+"""What judges and times the others: error measures, the gate between compiling and timing, tables with holes."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+import pytest
+import torch
+from benchmarks import ops, tables, workloads
+from benchmarks.gate import Gate
+from benchmarks.runner import load
+
+from tests.comparison import NOISE_SHARE, assert_as_exact, gradient_errors, relative_error, rms_error
+
+
+def test_noise_of_a_zero_gradient_is_no_error() -> None:
+    """What is small beside the model's largest gradient is held against that one."""
+    expected = {"weight": torch.tensor([1.0, -2.0]), "key_bias": torch.tensor([1e-9, -3e-9])}
+    actual = {"weight": torch.tensor([1.0, -2.0]), "key_bias": torch.tensor([-2e-9, 4e-9])}
+    errors = gradient_errors(actual, expected)
+    assert errors["weight"] == 0.0
+    assert errors["key_bias"] == pytest.approx(7e-9 / (NOISE_SHARE * 2.0))
+
+
+def test_wrong_and_missing_gradients_are_errors() -> None:
+    """A sign, a missing gradient, a nan."""
+    expected = {"a": torch.tensor([1.0]), "b": torch.tensor([1.0]), "c": torch.tensor([1.0]), "d": None}
+    actual = {"a": torch.tensor([-1.0]), "b": None, "c": torch.tensor([float("nan")]), "d": None}
+    errors = gradient_errors(actual, expected)
+    assert errors["a"] == 2.0
+    assert errors["b"] == float("inf")
+    assert errors["c"] > 1e30
+    assert errors["d"] == 0.0
+
+
+def test_relative_error_takes_equal_infinities_as_equal() -> None:
+    """Masks are full of -inf."""
+    x = torch.tensor([float("-inf"), 2.0, float("nan")])
+    assert relative_error(x, x.clone()) == 0.0
+    assert relative_error(torch.tensor([0.0, 2.0, 0.0]), x) > 1e30
+    assert rms_error(torch.zeros(2), torch.zeros(3)) == float("inf")
+
+
+def test_as_exact_allows_twice_eagers_error() -> None:
+    """More than that is named."""
+    exact = {"x": torch.ones(1000, dtype=torch.float64)}
+    eager = {"x": torch.full((1000,), 1.01)}
+    assert_as_exact({"x": torch.full((1000,), 0.985)}, eager, exact, tiny=1e-6)
+    with pytest.raises(AssertionError, match="x: error"):
+        assert_as_exact({"x": torch.full((1000,), 1.03)}, eager, exact, tiny=1e-6)
+
+
+def test_gate_times_alone_and_after_compilation() -> None:
+    """A timed process waits for those that compile; those that want to compile wait for it."""
+    gate, timed, compiled = Gate(), Event(), Event()
+    gate.enter("a", "compile")
+    gate.enter("b", "compile")
+
+    def time() -> None:
+        gate.enter("a", "time")
+        timed.set()
+
+    def compile_later() -> None:
+        gate.enter("c", "compile")
+        compiled.set()
+
+    first = Thread(target=time)
+    first.start()
+    assert not timed.wait(0.05)
+    gate.leave("b")
+    assert timed.wait(5)
+    second = Thread(target=compile_later)
+    second.start()
+    assert not compiled.wait(0.05)
+    gate.leave("a")
+    assert compiled.wait(5)
+    first.join()
+    second.join()
+
+
+def test_table_without_eager_and_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ratios appear where both figures are there."""
+    records = [
+        {"workload": "a", "engine": "torch.compile", "first": 10.0},
+        {"workload": "a", "engine": "flambeau", "first": 2.0},
+        {"workload": "b", "engine": "torch.compile", "error": "raised"},
+        {"workload": "b", "engine": "flambeau", "first": 3.0},
+    ]
+    tables.table(records, "first", title="first call")
+    printed = capsys.readouterr().out
+    assert "5.00x" in printed
+    assert "5.000x of 1" in printed
+    assert "error" in printed
+    assert "nan" not in printed
+
+
+def test_a_file_keeps_the_last_good_record(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """A run that was resumed after a failure."""
+    path = tmp_path / "records.jsonl"
+    head = '{"experiment": "steady_state", "workload": "a", "engine": "eager"'
+    path.write_text(f'{head}, "error": "x"}}\n{head}, "median": 1.0}}\n{head}, "error": "y"}}\n')
+    assert [record.get("median") for record in load(path)] == [1.0]
+
+
+def test_bytes_moved_count_each_tensor_once() -> None:
+    """Inputs once, outputs once; a gathered table as its rows."""
+    program = ops.OPS["silu_mul"](1)
+    one = 1024 * 4096 * 4
+    assert program.bytes_moved(program.function(*program.args)) == 3 * one
+    gathered = ops.OPS["embedding_norm"](1)
+    ids, _, position = gathered.args
+    result = gathered.function(*gathered.args)
+    assert gathered.bytes_moved(result) == ids.nbytes + position.nbytes + 2 * result.nbytes
+
+
+@pytest.mark.parametrize("name", ["t5", "gpt2", "whisper", "moe"])
+def test_inference_workloads_take_no_labels(name: str) -> None:
+    """A served model computes no loss."""
+    workload = workloads.make(name, scale="tiny")
+    assert "labels" not in workload.kwargs
+    with torch.no_grad():
+        result = workload.function(*workload.args, **workload.kwargs)
+    assert getattr(result, "loss", None) is None
