@@ -188,6 +188,8 @@ class Recorder(TorchDispatchMode):
             if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
                 self.symbols.bind_tensor(out, node)
         elif isinstance(out, (list, tuple)):
+            if any(isinstance(item, (list, tuple)) for item in out):
+                raise UnsupportedGraph(f"{func} returns lists of tensors")
             for i, item in enumerate(out):
                 if isinstance(item, torch.Tensor):
                     self._fresh(item, self._node(operator.getitem, (node, i), {}, item))

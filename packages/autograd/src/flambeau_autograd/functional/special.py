@@ -1,6 +1,6 @@
 """Ops that the general rules would record wrongly: writes that their schema does not tell, and copies.
 
-A table overload -> `rule(recorder, func, args, kwargs)`; `register` refuses a second rule for the same overload.
+A table overload -> `rule(recorder, func, args, kwargs)`, those for lists of tensors included; `register` refuses a second rule for the same overload.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from .foreach import RULES
+
 aten = torch.ops.aten
 SpecialRule = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
-SPECIAL: dict[OpOverload, SpecialRule] = {}
+SPECIAL: dict[OpOverload, SpecialRule] = dict(RULES)
 
 
 def register(*ops: OpOverload) -> Callable[[SpecialRule], SpecialRule]:

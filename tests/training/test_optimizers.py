@@ -1,0 +1,72 @@
+"""Compiled optimizer steps equal eager's over many steps, in one graph where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from flambeau.compile import compile_recorded
+from flambeau.records import Recorder
+from tests.comparison import twin_of
+
+STEPS = 20
+Maker = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+OPTIMIZERS: dict[str, Maker] = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-2, weight_decay=0.1),
+    "adamw_foreach": lambda p: torch.optim.AdamW(p, lr=1e-2, foreach=True),
+    "adamw_single": lambda p: torch.optim.AdamW(p, lr=1e-2, foreach=False),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, lr=1e-2, fused=True),
+    "adamw_amsgrad": lambda p: torch.optim.AdamW(p, lr=1e-2, amsgrad=True),
+    "adamw_tensor_lr": lambda p: torch.optim.AdamW(p, lr=torch.tensor(1e-2), foreach=False),
+    "sgd": lambda p: torch.optim.SGD(p, lr=1e-2),
+    "sgd_momentum": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "sgd_fused": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, fused=True),
+}
+
+
+def make_model() -> nn.Module:
+    """A small model with weights of several shapes."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, step: Callable[[], Any], device: str) -> list[Tensor]:
+    """Losses of `STEPS` steps on fixed batches."""
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    for _ in range(STEPS):
+        x = torch.randn(6, 8, generator=generator).to(device)
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        step()
+        losses.append(loss.detach())
+    return losses
+
+
+def compare(maker: Maker, device: str = "cpu") -> Recorder:
+    """Train with a compiled and an eager step; the records of the compiled one."""
+    model = make_model().to(device)
+    eager = twin_of(model)
+    ours, theirs = maker(list(model.parameters())), maker(list(eager.parameters()))
+    recorder = Recorder()
+    step = compile_recorded(ours.step, recorder)
+    torch.testing.assert_close(train(model, ours, step, device), train(eager, theirs, theirs.step, device))
+    for a, b in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    for a, b in zip(model.parameters(), eager.parameters(), strict=True):
+        assert ours.state[a].keys() == theirs.state[b].keys()
+        for key, value in theirs.state[b].items():
+            torch.testing.assert_close(ours.state[a][key], value)
+    return recorder
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_compiled_step(name: str) -> None:
+    """Weights and optimizer state after twenty steps."""
+    compare(OPTIMIZERS[name])
