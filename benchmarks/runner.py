@@ -98,9 +98,12 @@ class Runner:
             if warm:
                 list(self._measure(request, cache))
             records = []
-            for record in self._measure(request, cache):
-                self._keep(record)
-                records.append(record)
+            try:
+                for record in self._measure(request, cache):
+                    self._keep(record)
+                    records.append(record)
+            except (OSError, ValueError) as error:
+                records.append({**request, "error": f"the runner: {error}"})
         return records
 
     def _keep(self, record: Record) -> None:
