@@ -111,22 +111,30 @@ class RecordedProgram:
             self._tell(self._told, "plain", reason)
             return None
         key = self._signature(inputs)
-        group = self._groups.get(key)
-        if group is None:
-            if len(self._groups) >= self.settings.sizes_limit:
-                self._over_limit()
-                return None
-            group = self._groups[key] = _Group()
+        group = self._groups.get(key) or self._new_group(key)
         group.calls += 1
         if group.calls <= self.settings.warmups:
             return self._recorder.warm(lambda: self._executor(*inputs))
         try:
+            if not group.recordings and self._sizes_recorded() >= self.settings.sizes_limit:
+                self._over_limit()
+                return None
             return self._next_recording(group, inputs)
         except CannotRecord as error:
             self._tell(group.told, "plain", str(error))
         except Exception as error:
             self._close(error)
         return None
+
+    def _new_group(self, key: Signature) -> _Group:
+        """Sizes that came once are forgotten for new ones: only those that come again are recorded."""
+        if len(self._groups) - self._sizes_recorded() > 4 * self.settings.sizes_limit:
+            del self._groups[next(key for key, group in self._groups.items() if not group.recordings)]
+        group = self._groups[key] = _Group()
+        return group
+
+    def _sizes_recorded(self) -> int:
+        return sum(bool(group.recordings) for group in self._groups.values())
 
     def _unusable(self, inputs: tuple[Any, ...]) -> str:
         """Why these inputs are left to the executor, or ""."""

@@ -13,9 +13,8 @@ import torch
 from attrs import define, field, frozen
 
 from .. import artifact as a
-from ..executor_py import find_operator
 from ..text import instruction_text, position_text
-from .operands import uses
+from .operands import RANDOM_STATE, operator_of, uses
 
 DEVICE, HOST, PLAIN = "device", "host", "plain"
 """Kinds of verdict: work for a recording; arithmetic and views, which fit anywhere; what must run plainly."""
@@ -60,14 +59,19 @@ class _Known:
     dtypes: dict[int, torch.dtype] = field(factory=dict)
     tensors: set[int] = field(factory=set)
     scalars: set[int] = field(factory=set)
+    plain_random: bool = False
 
     def on_host(self, registers: Iterable[int]) -> bool:
         return any(self.devices.get(register) == "cpu" for register in registers)
 
 
-def classify(artifact: a.Artifact) -> tuple[Verdict, ...]:
-    """One verdict per instruction of the artifact's program."""
-    known = _Known()
+def classify(artifact: a.Artifact, *, plain_random: bool = False) -> tuple[Verdict, ...]:
+    """One verdict per instruction of the artifact's program.
+
+    ``plain_random``: the state of the random generator is taken plainly, and so are the kernels that draw from it; for
+    programs whose division would separate the two.
+    """
+    known = _Known(plain_random=plain_random)
     for spec in artifact.program.inputs:
         if spec.kind == "tensor":
             known.devices[spec.register] = "cuda" if spec.device is None else spec.device.type
@@ -131,7 +135,9 @@ def _kind(instruction: a.Instruction, artifact: a.Artifact, known: _Known, dynam
 
 def _call_reason(call: a.Call, known: _Known) -> str:
     """Why a library call cannot be recorded, or ""."""
-    operator = find_operator(call.op, call.overload)
+    operator = operator_of(call)
+    if call.op == RANDOM_STATE and known.plain_random:
+        return "random numbers are drawn in another part"
     if call.op in _SYNCHRONISING:
         return "waits for the device"
     tags = {str(tag).rpartition(".")[2] for tag in operator.tags}
@@ -176,9 +182,11 @@ def _remember(instruction: a.Instruction, known: _Known, dynamic: bool) -> None:
 
 def _gives_dynamic(call: a.Call, known: _Known, dynamic: bool) -> bool:
     first = call.args[0] if call.args else None
+    if call.op == RANDOM_STATE:
+        return known.plain_random
     if call.op in _SHAPED_AS_FIRST and isinstance(first, a.Reg):
         return first.index in known.tensors
-    tags = {str(tag).rpartition(".")[2] for tag in find_operator(call.op, call.overload).tags}
+    tags = {str(tag).rpartition(".")[2] for tag in operator_of(call).tags}
     if call.op in _MASK_INDEXED:
         return dynamic or bool(_call_reason(call, known))
     return dynamic or bool(tags.intersection(_DYNAMIC_TAGS[:2]))

@@ -13,6 +13,10 @@ from attrs import frozen
 
 from .. import artifact as a
 from ..executor_py import find_operator
+from ..philox import state_op
+
+RANDOM_STATE = "flambeau::philox_state"
+"""Hands a piece of the generator's stream to kernels: numbers, or addresses while a graph is captured."""
 
 
 @frozen
@@ -56,9 +60,16 @@ def uses(instruction: a.Instruction) -> Uses:
             return Uses((dst, src), writes=(dst,))
 
 
+def operator_of(call: a.Call) -> Any:
+    """The overload that ``call`` names; our own operators are registered first. ``LookupError`` if there is none."""
+    if call.op == RANDOM_STATE:
+        state_op()
+    return find_operator(call.op, call.overload)
+
+
 def _written(call: a.Call) -> tuple[int, ...]:
     """The tensor arguments that the operator's schema says it writes."""
-    schema = find_operator(call.op, call.overload)._schema
+    schema = operator_of(call)._schema
     named = dict(call.kwargs)
     found: list[int] = []
     for place, argument in enumerate(schema.arguments):

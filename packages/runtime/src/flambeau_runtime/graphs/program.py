@@ -20,7 +20,7 @@ from .call import RecordedProgram
 from .classify import classify, uses_device
 from .recorder import Recorder
 from .records import GraphDecision, GraphSettings, Report
-from .split import Part, split
+from .split import Part, passes_random_state, split
 
 CompiledFn = Callable[..., tuple[Any, ...]]
 
@@ -53,7 +53,9 @@ def load_graphed(
         from .cuda import CudaRecorder
 
         recorder = CudaRecorder()
-    parts = split(artifact, classify(artifact), settings.smallest_segment)
+    parts = split(artifact, classify(artifact), settings)
+    if passes_random_state(parts):
+        parts = split(artifact, classify(artifact, plain_random=True), settings)
     make = _Maker(artifact, name, recorder, tell, settings, native, options)
     if len(parts) == 1:
         return make(parts[0], name)

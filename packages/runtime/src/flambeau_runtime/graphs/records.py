@@ -20,8 +20,9 @@ class GraphSettings:
     numbers) that are recorded; further ones run plainly. ``moves_limit``: how often an input that is read in place may
     move before it is copied instead. ``lenders``: recordings that hand out their own memory, used in turn while earlier
     results are still referenced. ``copy_out_limit_bytes``: results up to this size are copied out when every lender is
-    taken; larger ones make the call run plainly. ``smallest_segment``: device steps that a segment of a split program
-    needs to be recorded. ``recordings_limit``: recordings of one program that are kept.
+    taken; larger ones make the call run plainly. ``smallest_program``, ``smallest_segment``: device steps that a program,
+    or a segment of a split one, needs to be recorded: a single launch costs no more than a replay with its copies.
+    ``recordings_limit``: recordings of one program that are kept.
     """
 
     warmups: int = 1
@@ -29,6 +30,7 @@ class GraphSettings:
     moves_limit: int = 2
     lenders: int = 2
     copy_out_limit_bytes: int = 16 << 20
+    smallest_program: int = 2
     smallest_segment: int = 3
     recordings_limit: int = 32
 

@@ -16,7 +16,8 @@ from attrs import define, evolve, field, frozen
 
 from .. import artifact as a
 from .classify import DEVICE, HOST, PLAIN, Verdict
-from .operands import uses
+from .operands import RANDOM_STATE, uses
+from .records import GraphSettings
 
 
 @frozen
@@ -61,17 +62,13 @@ class _Wanted:
     scalars: set[int]
 
 
-def split(artifact: a.Artifact, verdicts: Sequence[Verdict], smallest: int) -> tuple[Part, ...]:
-    """The parts of ``artifact``'s program; a segment of fewer than ``smallest`` device steps joins its neighbours.
-
-    A program that can be recorded as a whole is one part, however small.
-    """
+def split(artifact: a.Artifact, verdicts: Sequence[Verdict], settings: GraphSettings) -> tuple[Part, ...]:
+    """The parts of ``artifact``'s program; a segment with too few device steps joins its neighbours."""
     instructions = artifact.program.instructions
     if all(verdict.kind != PLAIN for verdict in verdicts):
-        return (
-            Part(artifact.program, any(verdict.kind == DEVICE for verdict in verdicts), "runs nothing on the device"),
-        )
-    runs = _runs(instructions, verdicts, smallest)
+        steps = _device_steps(instructions)
+        return (Part(artifact.program, steps >= settings.smallest_program, _too_small(steps)),)
+    runs = _runs(instructions, verdicts, settings.smallest_segment)
     if len(runs) == 1:
         return (Part(artifact.program, False, runs[0].reason, runs[0].position),)
     inlined = _inlined_views(artifact.program)
@@ -92,6 +89,20 @@ def split(artifact: a.Artifact, verdicts: Sequence[Verdict], smallest: int) -> t
     return tuple(reversed(parts))
 
 
+def passes_random_state(parts: Sequence[Part]) -> bool:
+    """Whether one part takes the random state for kernels of another: a recording's is of no use outside of it."""
+    for part in parts if len(parts) > 1 else ():
+        drawn: set[int] = set()
+        for instruction in part.program.instructions:
+            touched = uses(instruction)
+            is_state = isinstance(instruction, a.Call) and instruction.op == RANDOM_STATE
+            if is_state or (isinstance(instruction, a.Compute) and drawn.intersection(touched.scalars)):
+                drawn.update(touched.scalar_outs)
+        if any(o.value.index in drawn for o in part.program.outputs if isinstance(o.value, a.Scalar)):
+            return True
+    return False
+
+
 def _runs(instructions: Sequence[a.Instruction], verdicts: Sequence[Verdict], smallest: int) -> list[_Run]:
     """Maximal stretches; host arithmetic joins what comes before it, small segments join the plain parts around."""
     fates: list[bool] = []
@@ -101,13 +112,13 @@ def _runs(instructions: Sequence[a.Instruction], verdicts: Sequence[Verdict], sm
     found: list[_Run] = []
     for recorded, group in groupby(range(len(fates)), key=fates.__getitem__):
         indices = tuple(group)
-        steps = sum(isinstance(instructions[i], a.Launch | a.Call | a.Copy) for i in indices)
+        steps = _device_steps([instructions[i] for i in indices])
         keep = recorded and steps >= smallest
         first = next((verdicts[i] for i in indices if verdicts[i].kind == PLAIN), None)
         if first is not None:
             reason, position = first.reason, first.position
         else:
-            reason, position = "" if keep else f"a segment of {steps} device steps is too small to pay", ""
+            reason, position = "" if keep else _too_small(steps), ""
         if found and not keep and not found[-1].recorded:
             before = found[-1]
             better = before if before.position or not position else _Run((), False, reason, position)
@@ -115,6 +126,17 @@ def _runs(instructions: Sequence[a.Instruction], verdicts: Sequence[Verdict], sm
         else:
             found.append(_Run(indices, keep, "" if keep else reason, position))
     return found
+
+
+def _device_steps(instructions: Sequence[a.Instruction]) -> int:
+    """Launches and calls that reach the device; taking a piece of the random stream does not."""
+    return sum(
+        isinstance(i, a.Launch | a.Copy) or (isinstance(i, a.Call) and i.op != RANDOM_STATE) for i in instructions
+    )
+
+
+def _too_small(steps: int) -> str:
+    return f"{steps} device steps are too few to pay"
 
 
 def _inlined_views(program: a.Program) -> dict[int, a.View]:
