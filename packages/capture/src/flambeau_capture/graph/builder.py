@@ -7,10 +7,12 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 from __future__ import annotations
 
 import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
+from attrs import frozen
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -23,13 +25,23 @@ from . import shapes
 from .fake_mode import new_fake_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..config import Config
     from ..sources.source import Source
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
+
+
+@frozen(eq=False)
+class Mark:
+    """How far a graph had come."""
+
+    last: torch.fx.Node | None
+    operations: int
+    inputs: int
+    constants: int
 
 
 class GraphBuilder:
@@ -50,6 +62,8 @@ class GraphBuilder:
         self.constants: dict[str, Any] = {}
         self.open_modes: list[Any] = []
         self.operations = 0
+        self.checkpoint: int | None = None
+        self._checkpoints = 0
         self._names: set[str] = set()
         self._position = position
         self._last_input: torch.fx.Node | None = None
@@ -117,10 +131,41 @@ class GraphBuilder:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
         result = self.run(kind, target, *fakes)
         node = self.graph.create_node(kind, target, tuple(args), kwargs)
-        node.meta["val"] = result
-        node.meta["stack"] = self._position()
+        self._describe(node, result)
         self.operations += 1
         return node, result
+
+    def _describe(self, node: torch.fx.Node, value: Any) -> None:
+        node.meta["val"] = value
+        node.meta["stack"] = self._position()
+        if self.checkpoint is not None:
+            node.meta["checkpoint"] = self.checkpoint
+
+    @contextmanager
+    def checkpointed(self) -> Iterator[None]:
+        """Nodes made inside belong to one more region of activation checkpointing; a region inside of another is part of that."""
+        outer = self.checkpoint
+        if outer is None:
+            self._checkpoints += 1
+            self.checkpoint = self._checkpoints
+        try:
+            yield
+        finally:
+            self.checkpoint = outer
+
+    def mark(self) -> Mark:
+        """A place to `rewind` to."""
+        return Mark(next(iter(reversed(self.graph.nodes)), None), self.operations, len(self.inputs), len(self.constants))
+
+    def rewind(self, mark: Mark) -> bool:
+        """Take away every node made since the mark; whether tensors from outside were met meanwhile (these stay)."""
+        for node in reversed(list(self.graph.nodes)):
+            if node is mark.last:
+                break
+            if node.op != "placeholder":
+                self.graph.erase_node(node)
+        self.operations = mark.operations
+        return len(self.inputs) > mark.inputs or len(self.constants) > mark.constants
 
     def run(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The operation on fakes alone; failures become graph breaks."""
@@ -155,8 +200,7 @@ class GraphBuilder:
     def derive(self, target: Any, args: tuple[Any, ...], value: Any, kind: str = "call_function") -> torch.fx.Node:
         """A node whose value is known already: an item of a tuple result, a size, integer arithmetic."""
         node = self.graph.create_node(kind, target, args, {})
-        node.meta["val"] = value
-        node.meta["stack"] = self._position()
+        self._describe(node, value)
         return node
 
     def constant(self, tensor: torch.Tensor) -> tuple[torch.fx.Node, FakeTensor]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _C_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
-    type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor),
+    type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor), torch._ops.HigherOrderOperator,
 )  # fmt: skip
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _SMALL_INT = (0, 1)

@@ -45,6 +45,8 @@ class Decision(enum.Enum):
     FOLD = 4
     """Computed for real on constants."""
     BREAK = 5
+    CONTROL_FLOW = 6
+    """A higher-order operator of torch: it breaks the graph, with a reason of its own."""
 
 
 def replaces(*targets: Any) -> Callable[[Replacement], Replacement]:

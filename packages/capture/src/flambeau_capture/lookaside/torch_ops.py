@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 
 from .registry import Decision
 
@@ -50,12 +51,20 @@ _BROKEN_MODULES = (
 _KEPT_AUTOGRAD = ("torch.autograd.grad_mode", "torch.autograd.function")
 
 
+def _is_control_flow(function: Any) -> bool:
+    if not isinstance(function, types.FunctionType):
+        return False
+    return "/torch/_higher_order_ops/" in function.__code__.co_filename or function.__name__ == "flex_attention"
+
+
 @lru_cache(maxsize=8192)
 def _classify(function: Any) -> Decision:
     if isinstance(function, _OPS):
         return Decision.ALWAYS_RECORD
     module = getattr(function, "__module__", None) or ""
     name = getattr(function, "__name__", "")
+    if isinstance(function, HigherOrderOperator) or _is_control_flow(function):
+        return Decision.CONTROL_FLOW
     if isinstance(function, types.BuiltinFunctionType):
         return _classify_native(function, module, name)
     if isinstance(function, types.FunctionType):

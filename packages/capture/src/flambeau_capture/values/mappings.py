@@ -10,8 +10,9 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
-from .base import Value
+from .base import MISSING, Value
 from .constants import NONE, TRUE, ConstantValue
+from .tensor import TensorValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,11 +75,15 @@ class DictValue(Value):
             t.guards.dict_keys(self.source, self.origin)
             self.origin = None
 
-    def guard_key(self, t: Tracer, key: Any) -> None:
-        """Assume that one key is there, or not."""
-        if self.origin is not None and self.source is not None and key not in self.guarded_keys:
-            self.guarded_keys.add(key)
+    def guard_key(self, t: Tracer, key: Any, value: Value) -> None:
+        """Assume that one key is there, or not; `key` is what `value` hashes to."""
+        if self.origin is None or self.source is None or key in self.guarded_keys:
+            return
+        self.guarded_keys.add(key)
+        if not isinstance(value, TensorValue):
             t.guards.contains(self.source, self.origin, key)
+        elif value.tensor is not MISSING:
+            t.guards.contains(self.source, self.origin, value.tensor)
 
     def changed(self, t: Tracer) -> None:
         """Tell the heap before a change."""
@@ -88,7 +93,7 @@ class DictValue(Value):
     def lookup(self, t: Tracer, key: Value) -> Value | None:
         """The value under `key`, or None."""
         hashed = t.hashable(key)
-        self.guard_key(t, hashed)
+        self.guard_key(t, hashed, t.realise(key))
         pair = self.items.get(hashed)
         return None if pair is None else t.realise(pair[1])
 
@@ -113,14 +118,14 @@ class DictValue(Value):
     def delete_item(self, t: Tracer, key: Value) -> None:
         hashed = t.hashable(key)
         if hashed not in self.items:
-            self.guard_key(t, hashed)
+            self.guard_key(t, hashed, t.realise(key))
             raise t.raised(KeyError(t.to_python(key)))
         self.changed(t)
         del self.items[hashed]
 
     def contains(self, t: Tracer, item: Value) -> bool:
         hashed = t.hashable(item)
-        self.guard_key(t, hashed)
+        self.guard_key(t, hashed, t.realise(item))
         return hashed in self.items
 
     def length(self, t: Tracer) -> Value:

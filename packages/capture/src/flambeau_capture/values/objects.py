@@ -235,9 +235,9 @@ class InstanceDictValue(DictValue):
             self.base.guard_all(t)
         self._refresh()
 
-    def guard_key(self, t: Tracer, key: Any) -> None:
+    def guard_key(self, t: Tracer, key: Any, value: Value) -> None:
         if isinstance(self.base, DictValue) and key not in self.owner.attrs:
-            self.base.guard_key(t, key)
+            self.base.guard_key(t, key, value)
         self._refresh()
 
     def _refresh(self) -> None:
