@@ -38,14 +38,14 @@ class Config:
         4, "a value reading more buffers than this is stored, not recomputed, for several users"
     )
     fuse: bool = _option(True, "fuse loops into kernels; False makes one kernel per operation")
-    max_fused_reads: int = _option(64, "the most buffers one kernel may touch")
+    max_fused_reads: int = _option(32, "the most buffers one kernel may touch")
     reuse_memory: bool = _option(True, "plan buffers into shared memory where lifetimes allow")
     max_autotune: bool = _option(False, "measure candidate kernels instead of trusting the cost model")
     epilogue_fusion: bool = _option(True, "fuse pointwise work into library calls and templates that can take it")
     shape_padding: bool = _option(False, "pad matrix sizes to multiples that the library likes")
     layout_optimization: bool = _option(True, "run convolutions channels-last where that pays")
     freezing: bool = _option(False, "treat parameters as constants and fold them")
-    deterministic: bool = _option(False, "never use an algorithm whose result depends on thread timing")
+    deterministic: bool = _option(False, "no choice depends on a measurement")
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")
     cpu_backend: str = _option(

@@ -51,7 +51,13 @@ def compile_graph(
             context.dump("loops", graph_text(graph))
         try:
             with context.stage("program"):
-                return assemble(graph, fuse=config.fuse, cpu_target=config.cpu_backend).artifact
+                return assemble(
+                    graph,
+                    fuse=config.fuse,
+                    cpu_target=config.cpu_backend,
+                    reuse=config.reuse_memory,
+                    most_buffers=config.max_fused_reads,
+                ).artifact
         except UnsupportedKernel as error:
             wider = widen(gm, library, error.origins)
             if wider == library:

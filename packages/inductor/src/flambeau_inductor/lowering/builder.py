@@ -19,6 +19,7 @@ from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_
 from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
 from ..ir.scalar import Scalar
 from ..ops.table import scalar_op
+from .registry import Decline
 from .values import HALF, Index, TensorValue, broadcast_index, canonical_index, compute_dtype
 
 
@@ -265,6 +266,8 @@ class Builder:
         mode: str,
     ) -> TensorValue:
         """A copy of ``initial`` into which, for every point of ``sizes``, ``value`` goes to ``position``."""
+        if initial.device.type != "cpu" and torch.are_deterministic_algorithms_enabled():
+            raise Decline("deterministic algorithms are asked for: colliding writes come in any order")
         start = Buffer("", Layout.contiguous(initial.sizes, initial.dtype, initial.device))
         base = self.new_buffer(start.layout)
         self.operations.append(Pointwise(base, make_axes(initial.sizes), initial.body(), self.origins))

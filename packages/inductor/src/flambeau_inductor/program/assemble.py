@@ -17,6 +17,7 @@ from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody
 from ..schedule import schedule
 from ..schedule.combine import combine, target_of
+from ..schedule.merge import MOST_BUFFERS
 from .build import BuiltProgram, build
 from .memory import share_memory
 
@@ -24,13 +25,22 @@ _TARGETS = {"cpp": cpp, "triton": triton}
 
 
 def assemble(
-    graph: Graph, *, fuse: bool = True, cpu_target: str = "cpp", meta: dict[str, Any] | None = None
+    graph: Graph,
+    *,
+    fuse: bool = True,
+    cpu_target: str = "cpp",
+    reuse: bool = True,
+    most_buffers: int = MOST_BUFFERS,
+    meta: dict[str, Any] | None = None,
 ) -> BuiltProgram:
     """Compile ``graph``. CPU kernels are written in ``cpu_target`` ("cpp", or "triton" for its interpreter), others in Triton.
 
+    ``reuse=False`` gives every result memory of its own; a fused kernel touches at most ``most_buffers`` buffers.
     Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express.
     """
-    plan = share_memory(graph, schedule(graph, fuse=fuse))
+    plan = schedule(graph, fuse=fuse, most_buffers=most_buffers)
+    if reuse:
+        plan = share_memory(graph, plan)
     if fuse:
         plan = combine(plan, cpu_target)
     by_target: dict[str, list[KernelBody | Combined]] = {}
@@ -45,7 +55,7 @@ def assemble(
         libraries.append(Library(f"kernels_{target}", target, unit.translation_unit(generated), unit.FLAGS))
         for body, kernel in zip(bodies, generated, strict=True):
             kernels[body.name] = (len(libraries) - 1, kernel)
-    return build(graph, plan, kernels, libraries, meta)
+    return build(graph, plan, kernels, libraries, meta, reuse=reuse)
 
 
 def _generate(target: str, bodies: Sequence[KernelBody | Combined]) -> list[GeneratedKernel]:

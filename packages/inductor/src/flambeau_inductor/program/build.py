@@ -45,7 +45,7 @@ from ..ir.layout import Buffer, Layout, Ref, strides_in_order
 from ..ir.loops import Assert, Extern, ReadItem
 from ..ir.scalar import Scalar as ScalarNode
 from ..schedule import Schedule
-from .memory import pinned_buffers, step_reads, step_writes
+from .memory import hand_overs, pinned_buffers, step_reads, step_writes
 from .registers import Registers
 
 #: Calls whose result's layout is up to the backend that runs them.
@@ -66,9 +66,11 @@ def build(
     kernels: Mapping[str, tuple[int, GeneratedKernel]],
     libraries: Sequence[Library] = (),
     meta: dict[str, Any] | None = None,
+    *,
+    reuse: bool = True,
 ) -> BuiltProgram:
     """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody`` or ``Combined`` to (library, kernel)."""
-    return _Builder(graph, schedule, kernels, libraries).run(meta or {})
+    return _Builder(graph, schedule, kernels, libraries, reuse).run(meta or {})
 
 
 class _Builder:
@@ -78,7 +80,9 @@ class _Builder:
         schedule: Schedule,
         kernels: Mapping[str, tuple[int, GeneratedKernel]],
         libraries: Sequence[Library],
+        reuse: bool,
     ) -> None:
+        self.reuse = reuse
         self.graph, self.schedule, self.generated, self.libraries = graph, schedule, kernels, libraries
         self.buffers = schedule.buffers
         self.registers = Registers()
@@ -91,7 +95,9 @@ class _Builder:
         self.offsets: dict[str, int | Scalar] = {}
         self.outer = {i.buffer.name for i in graph.inputs if isinstance(i, TensorInput)}
         self.outer |= {c.buffer.name for c in graph.constants}
-        self.idle: dict[tuple[Any, ...], list[str]] = {}
+        #: Storage -> the storage whose memory it takes on; and the storages that give theirs.
+        self.inherits: dict[str, str] = {}
+        self.handed_on: set[str] = set()
         self.owned: set[str] = set()
 
     @property
@@ -113,7 +119,6 @@ class _Builder:
                 self._check(step)
             self._release(deaths.get(position, []))
         outputs = [self._output(output) for output in self.graph.outputs]
-        self._drop_idle()
         program = Program(
             self.instructions, self.registers.tensors, self.registers.scalars, tuple(self.inputs), tuple(outputs)
         )
@@ -198,14 +203,13 @@ class _Builder:
         for storage, position in last.items():
             if storage not in kept:
                 found.setdefault(position, []).append(storage)
-        self.pinned = {
-            self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers
-        }
+        if self.reuse:
+            pinned = {
+                self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers
+            }
+            self.inherits = {new: old for old, new in hand_overs(self.schedule, kept | pinned).items()}
+            self.handed_on = set(self.inherits.values())
         return found
-
-    def _key(self, buffer: Buffer) -> tuple[Any, ...]:
-        layout = buffer.layout
-        return layout.dtype, layout.device, layout.sizes, layout.strides
 
     def _register(self, name: str) -> int:
         """The register of a buffer, allocated when it is new."""
@@ -213,9 +217,8 @@ class _Builder:
         storage = self.buffers.get(buffer.storage, buffer)
         found = self.register_of.get(storage.name)
         if found is None:
-            waiting = self.idle.get(self._key(storage))
-            if waiting:
-                found = self.register_of[waiting.pop()]
+            if storage.name in self.inherits:
+                found = self.register_of[self.inherits[storage.name]]
             else:
                 found = self.registers.tensor()
                 layout = storage.layout
@@ -230,7 +233,7 @@ class _Builder:
         return tuple(self.registers.operand(v) for v in values)
 
     def _release(self, storages: Sequence[str]) -> None:
-        """Keep the memory for a later result of the same shape, or give it back."""
+        """Give memory back, unless a later result of the same shape takes it on."""
         freed: list[int] = []
         for storage in sorted(storages):
             register = self.register_of.get(storage)
@@ -239,33 +242,10 @@ class _Builder:
             views = [r for ref, r in self.views.items() if self.buffers[ref.buffer].storage == storage]
             self.views = {ref: r for ref, r in self.views.items() if self.buffers[ref.buffer].storage != storage}
             freed += views
-            if storage in self.owned and storage not in self.pinned and self._wanted(storage):
-                self.idle.setdefault(self._key(self.buffers[storage]), []).append(storage)
-            else:
+            if storage not in self.handed_on:
                 freed.append(register)
         if freed:
             self.instructions.append(Free(tuple(dict.fromkeys(freed))))
-
-    def _wanted(self, storage: str) -> bool:
-        """True when some storage still to come has the same shape."""
-        key = self._key(self.buffers[storage])
-        return any(
-            n not in self.register_of and self.buffers[n].storage == n and self._key(self.buffers[n]) == key
-            for n in self.pending
-        )
-
-    @property
-    def pending(self) -> set[str]:
-        """Storages that kernels of the schedule write."""
-        if not hasattr(self, "_pending"):
-            steps = [s for s in self.schedule.steps if isinstance(s, KernelBody | Combined)]
-            self._pending = {self.buffers[name].storage for s in steps for name in step_writes(s)}
-        return self._pending
-
-    def _drop_idle(self) -> None:
-        registers = sorted({self.register_of[name] for names in self.idle.values() for name in names})
-        if registers:
-            self.instructions.append(Free(tuple(registers)))
 
     # ---- steps --------------------------------------------------------------------------------------------------------------------
     def _launch(self, body: KernelBody | Combined) -> None:

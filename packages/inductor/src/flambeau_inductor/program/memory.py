@@ -1,12 +1,13 @@
 """Which results take over memory that nobody needs any more.
 
 In: a ``Schedule``. Out: the same steps, where a kernel's result that is written exactly where a dying intermediate was read
-shares that intermediate's memory (``Buffer.storage``).
+shares that intermediate's memory (``Buffer.storage``); and which memory waits for a later result of the same shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from attrs import evolve
 
@@ -69,7 +70,7 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
     buffers = dict(schedule.buffers)
     steps: list[Step] = []
     for position, step in enumerate(schedule.steps):
-        if isinstance(step, KernelBody) and step.device.type == "cpu" and not step.serial:
+        if isinstance(step, KernelBody) and not step.serial and (step.device.type == "cpu" or not step.inner):
             for name, storage in _takeovers(step, position, last, pinned, buffers).items():
                 # Later in-place writers of the result (a scatter into a copy, say) live where it lives.
                 for other in [key for key, buffer in buffers.items() if buffer.storage == name]:
@@ -103,13 +104,68 @@ def _takeovers(
                 or indices != {store.index}
             ):
                 continue
+            if body.device.type != "cpu" and not _depends(store, storage, buffers):
+                continue
             if same_memory(buffers[storage], buffers[store.buffer]):
                 found[store.buffer] = storage
                 break
     return found
 
 
+def _depends(store: Store, storage: str, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether the stored value is computed from what it overwrites: on a GPU only that orders the read before the write."""
+    return any(buffers[node.buffer].storage == storage for node in loads(store.value))
+
+
+def hand_overs(schedule: Schedule, kept: set[str]) -> dict[str, str]:
+    """Dying storage -> the later storage of the same shape that takes its memory on, where holding it does not raise the peak.
+
+    ``kept`` are storages that stay to the end or whose memory is not ours to give. Sizes count by their hints.
+    """
+    buffers, steps = schedule.buffers, schedule.steps
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    made: set[str] = set()
+    for position, step in enumerate(steps):
+        for name in step_reads(step) | step_writes(step):
+            storage = buffers[name].storage
+            first.setdefault(storage, position)
+            last[storage] = len(steps) if storage in kept else position
+        if isinstance(step, KernelBody | Combined):
+            made |= {buffers[n].storage for n in step_writes(step) if first[buffers[n].storage] == position}
+    use = [0] * (len(steps) + 1)
+    for storage, position in first.items():
+        for at in range(position, last[storage] + 1):
+            use[at] += _bytes(buffers[storage])
+    peak = max(use)
+    waiting: dict[tuple[Any, ...], list[str]] = {}
+    for storage in sorted(made, key=lambda name: first[name]):
+        waiting.setdefault(memory_key(buffers[storage]), []).append(storage)
+    found: dict[str, str] = {}
+    for storage in sorted(made - kept, key=lambda name: last[name]):
+        later = [n for n in waiting[memory_key(buffers[storage])] if first[n] > last[storage]]
+        size = _bytes(buffers[storage])
+        if not later:
+            continue
+        between = range(last[storage] + 1, first[later[0]])
+        if all(use[at] + size <= peak for at in between):
+            for at in between:
+                use[at] += size
+            found[storage] = later[0]
+            waiting[memory_key(buffers[storage])].remove(later[0])
+    return found
+
+
+def memory_key(buffer: Buffer) -> tuple[Any, ...]:
+    """What two buffers must agree in for one to use the other's memory as it is."""
+    layout = buffer.layout
+    return layout.dtype, layout.device, layout.sizes, layout.strides
+
+
+def _bytes(buffer: Buffer) -> int:
+    return ex.hint(buffer.layout.numel) * buffer.layout.dtype.itemsize
+
+
 def same_memory(a: Buffer, b: Buffer) -> bool:
     """True when both take the same bytes."""
-    x, y = a.layout, b.layout
-    return x.device == y.device and x.dtype is y.dtype and x.sizes == y.sizes and x.strides == y.strides
+    return memory_key(a) == memory_key(b)

@@ -38,13 +38,13 @@ def shared_pairs(first: Nest, second: Nest) -> list[tuple[Expr, Expr]]:
     return pairs[:6]
 
 
-def merge(first: Nest, second: Nest, buffers: Mapping[str, Buffer]) -> Nest | None:
+def merge(first: Nest, second: Nest, buffers: Mapping[str, Buffer], most_buffers: int = MOST_BUFFERS) -> Nest | None:
     """One nest that does ``first`` then ``second`` at every point; None when that would not give the same results."""
     if first.device != second.device or first.serial or second.serial:
         return None
     if len(first.statements) + len(second.statements) > MOST_STATEMENTS:
         return None
-    if len(_touched(first) | _touched(second)) > MOST_BUFFERS:
+    if len(_touched(first) | _touched(second)) > most_buffers:
         return None
     for a, b, outer, inner in _aligned(first, second):
         joined = _join(a, b, buffers)

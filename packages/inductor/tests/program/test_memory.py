@@ -1,0 +1,83 @@
+"""Which memory is reused, in place and later, and that this never raises the peak."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import flambeau_runtime
+from flambeau_inductor import compile_graph
+from flambeau_inductor.lowering.run import lower_graph
+from flambeau_inductor.program import share_memory
+from flambeau_inductor.program.memory import hand_overs
+from flambeau_inductor.schedule import schedule
+from flambeau_runtime.artifact import Alloc, Free
+
+
+def chain(x, w):
+    """Products with pointwise work between: every intermediate has one shape."""
+    for _ in range(4):
+        x = torch.relu(x @ w) * 2 + 1
+    return x
+
+
+def wide_middle(x, w):
+    """A small result dies before a large one is made and a second small one after it."""
+    a = torch.relu(x + 1)
+    b = a @ w
+    c = torch.tanh(b).sum(1)
+    return torch.relu(x + c[:, None]) @ w
+
+
+def programs(function, inputs, **options):
+    """The artifact's instructions."""
+    gm = make_fx(function, tracing_mode="fake")(*inputs)
+    return compile_graph(gm, inputs, options)
+
+
+@pytest.mark.parametrize("function", [chain, wide_middle])
+@pytest.mark.parametrize("reuse", [True, False])
+def test_results_do_not_depend_on_reuse(function, reuse):
+    """With memory of its own for every result, and without."""
+    inputs = (torch.randn(16, 16), torch.randn(16, 16))
+    artifact = programs(function, inputs, reuse_memory=reuse)
+    run = flambeau_runtime.load(flambeau_runtime.build_libraries(artifact))
+    torch.testing.assert_close(run(*inputs)[0], function(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_the_option_gives_every_result_its_own_memory():
+    """One allocation for each kernel's result."""
+    inputs = (torch.randn(16, 16), torch.randn(16, 16))
+    count = {
+        reuse: sum(isinstance(i, Alloc) for i in programs(chain, inputs, reuse_memory=reuse).program.instructions)
+        for reuse in (True, False)
+    }
+    assert count[False] == 4 > count[True]
+
+
+def test_memory_is_not_held_over_a_peak():
+    """What would wait beside the largest results is given back."""
+
+    def function(x, w):
+        a = torch.relu(x + 1)
+        b = (a @ w).relu()
+        c = torch.relu(b @ w.t() + 1)
+        return torch.relu(c @ w)
+
+    inputs = (torch.randn(64, 64), torch.randn(64, 4096))
+    graph = lower_graph(make_fx(function, tracing_mode="fake")(*inputs), inputs)
+    plan = share_memory(graph, schedule(graph))
+    kept = {plan.buffers[o.buffer].storage for o in graph.outputs} | {"x_1", "w_1"}
+    assert hand_overs(plan, kept) == {}
+    freed = [i for i in programs(function, inputs).program.instructions if isinstance(i, Free)]
+    assert len(freed) >= 3
+
+
+def test_gpu_results_overwrite_what_they_are_computed_from_only():
+    """There only the data orders a read before a write."""
+    with FakeTensorMode():
+        inputs = tuple(torch.empty(64, 64, device="cuda") for _ in range(2))
+    dependent = make_fx(lambda x, w: (x @ w).relu() @ w)(*inputs)
+    graph = lower_graph(dependent, inputs)
+    plan = share_memory(graph, schedule(graph))
+    assert any(buffer.in_place for buffer in plan.buffers.values())
