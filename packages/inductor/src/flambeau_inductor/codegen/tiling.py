@@ -80,6 +80,33 @@ def flatten(axes: Sequence[Axis], prefix: str) -> tuple[Tile, dict[Expr, Expr]]:
     return Tile(prefix, symbol, numel), values
 
 
+@frozen
+class Segments:
+    """A tile whose blocks never cross a multiple of ``length``: its symbol is ``number * length + within``, and ``number`` is one
+    value for a whole block."""
+
+    tile: Tile
+    length: int
+    number: Expr
+    within: Expr
+
+
+def segments_of(tile: Tile, block: int, indices: Iterable[Expr]) -> Segments | None:
+    """The shortest segments that the indices divide ``tile`` into, if blocks of ``block`` fit them."""
+    lengths: set[int] = set()
+    for index in indices:
+        for node in ex.walk(index):
+            if node.op in ("floordiv", "mod") and node.args[0] is tile.symbol and node.args[1].is_int:
+                lengths.add(int(node.args[1]))
+    fitting = [n for n in lengths if n % block == 0 and n > 1]
+    if not fitting or not tile.numel.is_int:
+        return None
+    length = min(fitting)
+    count = ex.floor_div(tile.numel + (length - 1), ex.Int(length))
+    number = Symbol(f"{tile.prefix}n", bound=count)
+    return Segments(tile, length, number, Symbol(f"{tile.prefix}w", bound=ex.Int(length)))
+
+
 def statement_indices(statement: Statement) -> Iterable[Expr]:
     """Every memory index of a statement: what it stores to and what it loads."""
     if isinstance(statement, Store):

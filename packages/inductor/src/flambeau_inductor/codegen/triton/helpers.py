@@ -73,6 +73,15 @@ def divide(a, b):
         return tl.div_rn(a, b)
 """,
 )
+# The same rounding as ``divide`` for 0 <= a <= 1 <= b, from the reciprocal of b: the remainder of the estimate is exact.
+_helper(
+    "divide_part",
+    """
+def divide_part(a, b, inverse):
+    estimate = a * inverse
+    return tl.fma(tl.fma(estimate, b * -1.0, a), inverse, estimate)
+""",
+)
 _helper(
     "truncate",
     """
@@ -196,14 +205,14 @@ _helper(
     "maximum",
     """
 def maximum(a, b):
-    return tl.where((a > b) | (a != a), a, b)
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 """,
 )
 _helper(
     "minimum",
     """
 def minimum(a, b):
-    return tl.where((a < b) | (a != a), a, b)
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 """,
 )
 _helper(
@@ -261,3 +270,54 @@ def argmin(a, i, b, j):
 """,
 )
 _helper("philox_uniform", philox.SOURCE)
+# The sum of exp(v - largest so far), rescaled when the largest grows; nothing but -inf so far adds up to zero.
+_helper(
+    "add_exponential",
+    """
+def add_exponential(high, total, v):
+    higher = maximum(high, v)
+    base = tl.where(higher == float('-inf'), 0.0, higher)
+    return higher, total * libdevice.exp(high - base) + libdevice.exp(v - base)
+""",
+    "maximum",
+)
+_helper(
+    "join_exponentials",
+    """
+def join_exponentials(high, total):
+    highest = tl.reduce(high, 1, maximum)[:, None]
+    return highest, tl.sum(total * libdevice.exp(high - highest), 1)[:, None]
+""",
+    "maximum",
+)
+# Welford: ``n`` values were seen by each lane, this one included.
+_helper(
+    "add_moment",
+    """
+def add_moment(mean, spread, v, n):
+    distance = v - mean
+    mean = mean + distance * divide(tl.full([], 1.0, n.dtype), n)
+    return mean, spread + distance * (v - mean)
+""",
+    "divide",
+)
+_helper(
+    "add_moment_inside",
+    """
+def add_moment_inside(mean, spread, v, n, inside):
+    new_mean, new_spread = add_moment(mean, spread, v, n)
+    return tl.where(inside, new_mean, mean), tl.where(inside, new_spread, spread)
+""",
+    "add_moment",
+)
+# Lanes that saw ``counts`` values each become (sum, sum of squared distances from the mean) of all ``n``.
+_helper(
+    "join_moments",
+    """
+def join_moments(mean, spread, counts, n):
+    total = tl.sum(mean * counts, 1)[:, None]
+    distance = mean - divide(total, tl.full([], n, mean.dtype))
+    return total, tl.sum(spread + counts * distance * distance, 1)[:, None]
+""",
+    "divide",
+)

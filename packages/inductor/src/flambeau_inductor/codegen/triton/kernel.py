@@ -21,9 +21,9 @@ from ... import expr as ex
 from ...device import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
-from ...ir.scalar import Scalar, loads, substitute, walk
+from ...ir.scalar import Scalar, load, loads, substitute, walk
 from .. import tiling
-from . import options, reduction
+from . import options, pairs, reduction
 from .errors import UnsupportedKernel
 from .ops import Operation, op_text
 from .options import Config
@@ -73,11 +73,16 @@ class _Generator:
                 raise UnsupportedKernel("a combining store without an atomic, next to a reduction")
             self.space = tiling.flat_space(body)
         self.plan: Plan = plan(body)
-        self.body = evolve(body, statements=tuple(self._on_tiles(s) for s in body.statements))
+        self.body = evolve(body, statements=tuple(_replaced(s, self.space.values) for s in body.statements))
         self.storage = {buffer.name: buffer.storage for buffer in body.buffers}
         #: One program takes the points in turn: the stores combine with memory in ways that no atomic does.
         self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
         self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
+        self.moved = moved(self.body, self.space, self.dtypes)
+        self.segments = () if self.serial else self._segments()
+        for part in self.segments:
+            values = {part.tile.symbol: part.number * part.length + part.within}
+            self.body = evolve(self.body, statements=tuple(_replaced(s, values) for s in self.body.statements))
         self.stage = 0
         self.late = {id(self.body.statements[number]) for number in self.plan.deferred}
         self.deferred: list[tuple[str, Dims]] = []
@@ -91,21 +96,28 @@ class _Generator:
                 tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0
             )
         }
+        positions = {tile.symbol: tile.prefix for tile in self.space.tiles}
+        for part in self.segments:
+            positions |= {part.number: "", part.within: part.tile.prefix}
         self.emitter = Emitter(
-            self.space, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
+            self.space, positions, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
         )
+
+        for number, pair in self.plan.pairs.items():
+            statement = self.body.statements[number]
+            if pair.kind == "exponentials" and number == pair.second and isinstance(statement, Reduce):
+                self.emitter.totals[statement.name] = statement.value
 
     # -- facts -----------------------------------------------------------------------------------------------------------
 
-    def _on_tiles(self, statement: Statement) -> Statement:
-        """The statement with axes replaced by expressions of the tiles."""
-        values = self.space.values
-        changed = evolve(statement, value=substitute(statement.value, values))
-        if isinstance(changed, Store):
-            condition = None if changed.condition is None else substitute(changed.condition, values)
-            index = _substitute_index(changed.index, values)
-            changed = evolve(changed, index=index, condition=condition)
-        return changed
+    def _segments(self) -> tuple[tiling.Segments, ...]:
+        """Where a division of a tile's symbol is one number for each block."""
+        found = (
+            tiling.segments_of(tile, self.config.blocks[tile.prefix], self._indices())
+            for tile in self.space.tiles
+            if tile.prefix != "r"
+        )
+        return tuple(part for part in found if part is not None)
 
     def _indices(self) -> list[Expr]:
         return [index for statement in self.body.statements for index in tiling.statement_indices(statement)]
@@ -194,7 +206,7 @@ class _Generator:
             config=self.config,
             programs=self._programs(),
             asserts=emitter.asserts,
-            moved=moved(self.body, self.space, self.dtypes),
+            moved=self.moved,
         )
 
     def _header(self) -> list[str]:
@@ -210,6 +222,10 @@ class _Generator:
         for tile in tiles:
             p = tile.prefix
             lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self._range(p)}")
+        for part in self.segments:
+            p = part.tile.prefix
+            lines.append(f"{p}n = {programs[p]} * {p.upper()}BLOCK // {part.length}")
+            lines.append(f"{p}w = ({programs[p]} * {p.upper()}BLOCK - {p}n * {part.length}) + {self._range(p)}")
         if self.space.tile("r") is not None and self.config.persistent:
             lines.append(f"ri = {self._range('r')}{wide}")
         looped = "r" if not self.config.persistent else ""
@@ -286,11 +302,16 @@ class _Generator:
         if not inner:
             return
         emitter = self.emitter
-        accumulators = {s.name: reduction.start(emitter, s) for s in inner if isinstance(s, Reduce)}
+        pairs_here = self._open_pairs(stage)
+        single = [s for s in inner if id(s) not in pairs_here]
+        accumulators = {s.name: reduction.start(emitter, s) for s in single if isinstance(s, Reduce)}
         carries = {s.name: reduction.scan_carry(emitter, s) for s in inner if isinstance(s, ScanStep)}
         emitter.scopes.append(Scope())
         for statement in inner:
-            if isinstance(statement, Reduce):
+            if id(statement) in pairs_here:
+                if statement is pairs_here[id(statement)].first:
+                    pairs.step(emitter, pairs_here[id(statement)])
+            elif isinstance(statement, Reduce):
                 reduction.step(emitter, accumulators[statement.name])
             elif isinstance(statement, ScanStep):
                 self._check_scan()
@@ -301,6 +322,18 @@ class _Generator:
         self._close_loop(emitter.scopes.pop())
         for name, accumulator in accumulators.items():
             emitter.reduced[name] = reduction.finish(emitter, accumulator)
+        for state in {state.pair: state for state in pairs_here.values()}.values():
+            pairs.finish(emitter, state)
+
+    def _open_pairs(self, stage: int) -> dict[int, pairs.PairState]:
+        """The states of the pairs that are reduced in ``stage``, by the identities of both statements."""
+        found: dict[int, pairs.PairState] = {}
+        for number, pair in self.plan.pairs.items():
+            if number == pair.first and self.plan.stages[number] == stage:
+                first, second = self.body.statements[pair.first], self.body.statements[pair.second]
+                assert isinstance(first, Reduce) and isinstance(second, Reduce)
+                found[id(first)] = found[id(second)] = pairs.start(self.emitter, pair, first, second)
+        return found
 
     def _close_loop(self, scope: Scope) -> None:
         r = self.space.tile("r")
@@ -395,8 +428,11 @@ class _Generator:
         return total
 
 
-def _substitute_index(index: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """An index expression with axes replaced, inside the definitions of indirect symbols too."""
-    from ...ir.scalar import load
-
-    return substitute(load("", index, torch.float32), values).index
+def _replaced(statement: Statement, values: Mapping[Expr, Expr]) -> Statement:
+    """The statement with symbols replaced, inside the definitions of indirect symbols too."""
+    changed = evolve(statement, value=substitute(statement.value, values))
+    if not isinstance(changed, Store):
+        return changed
+    condition = None if changed.condition is None else substitute(changed.condition, values)
+    index = substitute(load("", changed.index, torch.float32), values).index
+    return evolve(changed, index=index, condition=condition)

@@ -41,7 +41,7 @@ class Traffic:
 
     ``widest`` and ``narrowest``: bytes of an element among the accesses that run through memory. ``moved``: bytes that one point
     of the whole space loads and stores. ``rows``: how many distinct rows a reduction loads, ``row_bytes`` their bytes per element, and ``walks``
-    how often it goes over them. ``along_r``: its memory is contiguous along ``r``, not ``x``.
+    how often it goes over them; ``accumulators`` it keeps while it does. ``along_r``: its memory is contiguous along ``r``, not ``x``.
     """
 
     widest: int = 4
@@ -50,6 +50,7 @@ class Traffic:
     rows: int = 1
     row_bytes: int = 4
     walks: int = 1
+    accumulators: int = 1
     along_r: bool = True
 
 
@@ -123,9 +124,11 @@ def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config
         warps = max(8, min(_MOST_WARPS, next_power_of_two(device.threads // 32 // resident)))
     else:
         warps = 16 if rows < 2 * device.multiprocessors else 8
-    each = 8 if traffic.row_bytes > 4 else 16 if traffic.walks < 2 else 8
+    each = 16 if traffic.walks < 2 and traffic.row_bytes <= 4 and traffic.accumulators < 2 else 8
     width = next_power_of_two(columns)
     r_block = min(width, 32 * warps * each)
+    # No mask is needed where blocks fill the row.
+    r_block = next((part for part in (r_block, r_block // 2) if part and columns % part == 0), r_block)
     warps = min(warps, max(1, r_block // 32))
     x_block = 1
     while x_block * r_block < 1024 and rows >= 4 * x_block * device.multiprocessors:

@@ -7,11 +7,15 @@ reductions it uses, and never overtakes a statement that touches the same memory
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Mapping
+
+from attrs import field, frozen
 
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from ...ir.layout import product
 from ...ir.scalar import Scalar, loads, walk
 from .errors import UnsupportedKernel
+from .pairs import Pair, find_pairs
 
 
 @frozen
@@ -19,12 +23,13 @@ class Plan:
     """``stages[i]`` belongs to statement ``i``; ``last_use`` is the last stage that loads a buffer along the row.
 
     ``deferred`` are stores over memory whose old contents a later statement of the kernel still reads: they are written at the
-    end of their stage.
+    end of their stage. ``pairs`` are reductions done in one walk, by the positions of both.
     """
 
     stages: tuple[int, ...]
     last_use: dict[str, int]
     deferred: frozenset[int] = frozenset()
+    pairs: Mapping[int, Pair] = field(factory=dict)
 
     @property
     def count(self) -> int:
@@ -50,12 +55,21 @@ def plan(body: KernelBody) -> Plan:
     ready: dict[str, int] = {}
     stages: list[int] = []
     last_use: dict[str, int] = {}
+    pairs = find_pairs(body.statements, product([axis.size for axis in body.inner])) if body.inner else {}
     for number, statement in enumerate(body.statements):
-        stage = max((ready[r.args[0]] for r in walk(*values_of(statement)) if r.kind == "reduced"), default=0)
+        known = {body.statements[pairs[number].first].name} if _is_second(pairs, number) else set()  # type: ignore[union-attr]
+        used = {r.args[0] for r in walk(*values_of(statement)) if r.kind == "reduced"}
+        stage = max((ready[name] for name in used - known), default=0)
         for earlier_number, earlier in enumerate(body.statements[:number]):
             if _conflict(earlier, statement, storage):
                 settled = stages[earlier_number] + (is_inner(earlier) and not is_inner(statement))
                 stage = max(stage, settled)
+        if _is_second(pairs, number):
+            if stage <= stages[pairs[number].first]:
+                stage = stages[pairs[number].first]
+            else:
+                stage = max(stage, stages[pairs[number].first] + 1)
+                del pairs[pairs[number].first], pairs[number]
         stages.append(stage)
         if isinstance(statement, Reduce):
             ready[statement.name] = stage + 1
@@ -67,7 +81,13 @@ def plan(body: KernelBody) -> Plan:
             for node in loads(*values_of(statement)):
                 last_use[node.buffer] = max(last_use.get(node.buffer, 0), stage)
     _refuse_read_back(body)
-    return Plan(tuple(stages), last_use, deferred)
+    if any(stages[pair.first] != stages[pair.second] for pair in pairs.values()):
+        raise AssertionError("a store was moved into a pair of reductions")
+    return Plan(tuple(stages), last_use, deferred, pairs)
+
+
+def _is_second(pairs: Mapping[int, Pair], number: int) -> bool:
+    return number in pairs and pairs[number].second == number
 
 
 def _after_old_readers(body: KernelBody, storage: dict[str, str], stages: list[int]) -> frozenset[int]:

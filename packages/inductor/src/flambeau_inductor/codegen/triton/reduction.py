@@ -55,7 +55,7 @@ class Accumulator:
 _LAST_POSITION = 2**31 - 1
 
 
-def _block_value(emitter: Emitter, statement: Reduce | ScanStep) -> Value:
+def block_value(emitter: Emitter, statement: Reduce | ScanStep) -> Value:
     """The statement's value over a whole block, the identity in lanes outside."""
     dtype = accumulator_dtype(statement.kind, statement.value.dtype)
     r = emitter.space.tile("r")
@@ -96,7 +96,7 @@ def start(emitter: Emitter, statement: Reduce) -> Accumulator:
 def step(emitter: Emitter, accumulator: Accumulator) -> None:
     """Add this block inside the loop."""
     statement, names = accumulator.statement, accumulator.names
-    value = _block_value(emitter, statement)
+    value = block_value(emitter, statement)
     lines = emitter.scopes[-1].lines
     if len(names) == 2:
         helper, place = emitter.need(statement.kind), _positions(emitter)
@@ -116,7 +116,7 @@ def finish(emitter: Emitter, accumulator: Accumulator) -> Value:
 
 def reduce_block(emitter: Emitter, statement: Reduce) -> Value:
     """One value a row of the one block of a persistent kernel."""
-    value = _block_value(emitter, statement)
+    value = block_value(emitter, statement)
     names: tuple[str, ...] = (value.text,)
     if statement.kind in ("argmax", "argmin"):
         names = (value.text, _positions(emitter))
@@ -162,7 +162,7 @@ def scan_block(emitter: Emitter, statement: ScanStep, carry: str | None) -> Valu
     """The running values over one block, continued from ``carry``, which is moved on."""
     if statement.kind not in _COMBINE:
         raise UnsupportedKernel(f"a scan of kind {statement.kind}")
-    value = _block_value(emitter, statement)
+    value = block_value(emitter, statement)
     combine = _COMBINE[statement.kind]
     if statement.kind == "sum":
         text, last = f"tl.cumsum({value.text}, 1)", f"tl.sum({value.text}, 1)[:, None]"

@@ -11,7 +11,7 @@ import torch
 
 from ... import expr as ex
 from ...expr import ONE, ZERO, Expr
-from ...ir.kernel import KernelBody, Store
+from ...ir.kernel import KernelBody, Reduce, Store
 from ...ir.scalar import loads
 from .. import tiling
 from .options import Traffic
@@ -70,6 +70,7 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         rows=len(rows),
         row_bytes=sum(dtypes[name].itemsize for name, _ in rows),
         walks=len(stages),
+        accumulators=sum(isinstance(statement, Reduce) for statement in body.statements),
         along_r=along_r,
     )
 

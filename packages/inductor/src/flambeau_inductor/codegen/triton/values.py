@@ -7,6 +7,7 @@ reduction is computed before the loop over it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,6 +46,7 @@ class Scope:
 class Emitter:
     """Writes the values of one kernel.
 
+    ``positions`` maps each symbol that counts through a tile to the tile's prefix ("" where one value serves a whole block);
     ``pointers`` and ``scalars`` give the argument that holds a buffer or a size; ``masks`` the name of each tile's mask where
     one is needed; ``blocks`` the block size of each tile.
     """
@@ -52,6 +54,7 @@ class Emitter:
     def __init__(
         self,
         space: Space,
+        positions: Mapping[Expr, str],
         pointers: Mapping[str, str],
         scalars: Mapping[str, str],
         masks: Mapping[str, str],
@@ -70,9 +73,12 @@ class Emitter:
         #: Results of reductions and scans, and what was stored where.
         self.reduced: dict[str, Value] = {}
         self.stored: dict[tuple[str, Expr], Value] = {}
+        #: Sums of exponentials of distances from the maximum, by the reduction's name, and the reciprocals of such sums.
+        self.totals: dict[str, Scalar] = {}
+        self.inverses: dict[str, Value] = {}
         self._count = 0
         self._memory: dict[Scalar, bool] = {}
-        self._tiles = {tile.symbol: tile.prefix for tile in space.tiles}
+        self._tiles = positions
         self._order = [tile.prefix for tile in space.tiles]
 
     # -- names, scopes, shapes -------------------------------------------------------------------------------------------
@@ -121,7 +127,7 @@ class Emitter:
         for symbol in ex.free_symbols(e):
             prefix = self._tiles.get(symbol)
             if prefix is not None:
-                dims.add(prefix)
+                dims |= {prefix} - {""}
                 names[symbol] = symbol.name
             elif symbol.definition is not None:
                 value = self.emit(symbol.definition, mask)
@@ -210,8 +216,27 @@ class Emitter:
         dims = frozenset().union(*(value.dims for value in operands))
         if node.op == "check_bounds":
             return self._check_bounds(operands[0], operands[1], dims, mask)
+        if node.op == "truediv":
+            quotient = self._cheap_quotient(node, operands)
+            if quotient:
+                return self.define(quotient, dims, node.dtype)
         operation = Operation(node.op, [v.text for v in operands], [v.dtype for v in operands], node.dtype, self.need)
         return self.define(op_text(operation), dims, node.dtype)
+
+    def _cheap_quotient(self, node: Scalar, operands: list[Value]) -> str:
+        """A division that rounds as one but costs less, "" where there is none."""
+        part, whole = node.children
+        if whole.kind == "constant" and _is_power_of_two(float(whole.args[0])):
+            return f"({operands[0].text} * {1.0 / float(whole.args[0])!r})"
+        if whole.kind == "reduced" and self.totals.get(whole.args[0]) is part and node.dtype is torch.float32:
+            total = operands[1]
+            inverse = self.inverses.get(total.text)
+            if inverse is None:
+                one = literal(1.0, total.dtype)
+                inverse = self.define(f"{self.need('divide')}({one}, {total.text})", total.dims, total.dtype)
+                self.inverses[total.text] = inverse
+            return f"{self.need('divide_part')}({operands[0].text}, {total.text}, {inverse.text})"
+        return ""
 
     def _masked(self, node: Scalar, mask: Value | None) -> Value:
         condition = self.emit(node.args[0], mask)
@@ -260,6 +285,11 @@ class Emitter:
         if value.dtype is dtype:
             return value
         return self.define(cast_text(value.text, value.dtype, dtype), value.dims, dtype)
+
+
+def _is_power_of_two(value: float) -> bool:
+    """Whether the reciprocal of ``value`` is exact in float32."""
+    return value > 0 and math.isfinite(value) and math.frexp(value)[0] == 0.5 and -100 < math.frexp(value)[1] < 100
 
 
 def literal_of_argument(name: str, dtype: torch.dtype) -> str:
