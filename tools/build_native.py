@@ -5,6 +5,7 @@ another path when a wheel is built (`hatch_build.py` of each package uses `build
 
     python tools/build_native.py --inplace                  # every package that has C++ sources
     python tools/build_native.py --inplace capture runtime  # some of them
+    python tools/build_native.py --inplace --jobs 1         # one compiler at a time; by default one a core
 
 A module is rebuilt only where the content of its sources, the flags, the compiler, Python or torch changed; object files are kept
 in `packages/<name>/build/native`. torch is found without importing it.
@@ -21,6 +22,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,11 +139,22 @@ def run(command: list[str], verbose: bool) -> None:
         print(done.stderr, file=sys.stderr)
 
 
-def build(package: Path, output: Path | None = None, *, verbose: bool = False) -> Path | None:
+def cores() -> int:
+    """How many compilers may run at once."""
+    return len(os.sched_getaffinity(0))
+
+
+def build(
+    package: Path, output: Path | None = None, *, verbose: bool = False, compilers: Executor | None = None
+) -> Path | None:
     """Build the module of the package folder `package` and return its path; None where the package has no C++ sources.
 
-    `output` defaults to the place beside the Python sources. Raises BuildError.
+    `output` defaults to the place beside the Python sources. `compilers` runs the compile commands, by default one a core.
+    Raises BuildError.
     """
+    if compilers is None:
+        with ThreadPoolExecutor(cores()) as own:
+            return build(package, output, verbose=verbose, compilers=own)
     package = package.resolve()
     sources = sorted((package / "csrc").rglob("*.cpp"))
     if not sources:
@@ -154,7 +168,9 @@ def build(package: Path, output: Path | None = None, *, verbose: bool = False) -
     headers = sorted([*(package / "csrc").rglob("*.hpp"), *shared_include(package).rglob("*.hpp")])
     version = subprocess.run([job.compiler, "--version"], capture_output=True, text=True, check=True).stdout
     common = digest(*(h.read_bytes() for h in headers), repr(job[2:]).encode(), version.encode())
-    objects = [compile_one(job, source, keep, common, verbose) for source in sources]
+    # The longest files first, so that no core waits for one that started last.
+    sources.sort(key=lambda source: -source.stat().st_size)
+    objects = sorted(compilers.map(lambda source: compile_one(job, source, keep, common, verbose), sources))
 
     stamp = keep / "linked"
     wanted = digest(*(o.name.encode() for o in objects), str(target).encode())
@@ -195,6 +211,12 @@ def compile_one(job: Job, source: Path, keep: Path, common: str, verbose: bool) 
     return made
 
 
+def build_all(packages: Sequence[Path], *, jobs: int, verbose: bool) -> list[Path | None]:
+    """Build the modules of several packages side by side, with at most `jobs` compilers at once. Raises BuildError."""
+    with ThreadPoolExecutor(jobs) as compilers, ThreadPoolExecutor(max(1, min(jobs, len(packages)))) as linkers:
+        return list(linkers.map(lambda package: build(package, verbose=verbose, compilers=compilers), packages))
+
+
 def package_name(package: Path) -> str:
     """`capture` for `packages/capture`, and for an unpacked sdist, whatever its folder is called."""
     (found,) = (p.name.removeprefix("flambeau_") for p in (package / "src").glob("flambeau_*") if p.is_dir())
@@ -205,6 +227,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build flambeau's native modules.")
     parser.add_argument("packages", nargs="*", help=f"any of {', '.join(NATIVE_PACKAGES)}; all by default")
     parser.add_argument("--inplace", action="store_true", help="put each module beside its Python sources")
+    parser.add_argument("--jobs", type=int, default=cores(), help="compilers at once; one a core by default")
     parser.add_argument("--verbose", action="store_true", help="print the commands")
     options = parser.parse_args()
     unknown = set(options.packages) - set(NATIVE_PACKAGES)
@@ -212,11 +235,14 @@ def main() -> int:
         parser.error(f"unknown packages: {', '.join(sorted(unknown))}")
     if not options.inplace:
         parser.error("only --inplace builds run from here; wheels are built by pip or hatch")
+    if options.jobs < 1:
+        parser.error("--jobs must be at least 1")
     root = Path(__file__).resolve().parent.parent
+    names = options.packages or NATIVE_PACKAGES
     try:
-        for name in options.packages or NATIVE_PACKAGES:
-            built = build(root / "packages" / name, verbose=options.verbose)
-            print(f"{name}: {built.relative_to(root) if built else 'no C++ sources'}")
+        built = build_all([root / "packages" / name for name in names], jobs=options.jobs, verbose=options.verbose)
+        for name, path in zip(names, built, strict=True):
+            print(f"{name}: {path.relative_to(root) if path else 'no C++ sources'}")
     except BuildError as error:
         print(f"build failed: {error}", file=sys.stderr)
         return 1

@@ -83,6 +83,18 @@ IValue constant_of(PyObject* object, Want want) {
   cannot(object, "an argument of an operator");
 }
 
+// A CUDA device is named by its slot: the inputs of a call decide which one it is.
+bool is_slot(PyObject* object) {
+  return THPDevice_Check(object) && reinterpret_cast<THPDevice*>(object)->device.is_cuda();
+}
+
+Argument slot_of(PyObject* device) {
+  Argument result;
+  result.kind = Argument::Kind::Device;
+  result.reg = reinterpret_cast<THPDevice*>(device)->device.index();
+  return result;
+}
+
 Argument plan(PyObject* encoded, const Wanted& wanted) {
   Argument result;
   result.want = wanted.want;
@@ -123,6 +135,7 @@ Argument plan(PyObject* encoded, const Wanted& wanted) {
     result.reg = register_of(encoded);
     return result;
   }
+  if (is_slot(encoded)) return slot_of(encoded);
   result.constant = constant_of(encoded, wanted.want);
   return result;
 }
@@ -211,6 +224,8 @@ Argument plan_any(PyObject* encoded) {
     result.kind = Argument::Kind::List;
     PyObject* tuple = PyTuple_GET_ITEM(encoded, 1);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) result.items.push_back(plan_any(PyTuple_GET_ITEM(tuple, i)));
+  } else if (is_slot(encoded)) {
+    return slot_of(encoded);
   } else {
     result.object = Ref::share(encoded);
     if (PyLong_Check(encoded) || PyFloat_Check(encoded)) result.literal = value_of(encoded);

@@ -3,6 +3,7 @@
 #include <torch/csrc/Dtype.h>
 
 #include "arguments.hpp"
+#include "devices.hpp"
 #include "program.hpp"
 
 namespace flambeau {
@@ -177,7 +178,7 @@ Instruction decode_alloc(Fields& f, Program& p) {
   const c10::Device device = device_of(f.next());
   const bool fixed = sizes.dynamic.empty() && strides.dynamic.empty();
   const int64_t bytes = fixed ? storage_bytes(sizes, strides, dtype.itemsize()) : -1;
-  p.calls_library = p.calls_library || !device.is_cpu();
+  p.calls_library = p.calls_library || !(device.is_cpu() || device.is_cuda());
   return append(Op::Alloc, p.allocs, Alloc{out, std::move(sizes), std::move(strides), dtype, device, bytes});
 }
 
@@ -193,7 +194,7 @@ Instruction decode_launch(Fields& f, Program& p, const Kernels& kernels) {
   Launch launch{kernel, registers(f.tuple()), operands(f.tuple()), operand_of(f.next()), f.integer(), {}};
   PyObject* grid = f.next();
   if (grid != Py_None) launch.grid = operands(Fields(grid));
-  p.calls_library = p.calls_library || kernel->entry == nullptr;
+  p.calls_library = p.calls_library || kernel->function;
   return append(Op::Launch, p.launches, std::move(launch));
 }
 
@@ -250,6 +251,10 @@ std::vector<std::unique_ptr<Kernel>> decode_kernels(PyObject* kernels) {
     if (PyLong_Check(target)) {
       kernel->entry = reinterpret_cast<KernelEntry>(PyLong_AsVoidPtr(target));
       if (kernel->entry == nullptr) raise(PyExc_ValueError, "kernel " + kernel->name + " has no address");
+    } else if (PyTuple_Check(target)) {
+      Fields cuda(target);
+      PyObject *types = cuda.next(), *divisible = cuda.next();
+      kernel->cuda = std::make_unique<CudaKernel>(types, divisible, cuda.next());
     } else {
       kernel->function = Ref::share(target);
     }
@@ -266,6 +271,11 @@ std::shared_ptr<Program> decode_program(PyObject* encoded, const Kernels& kernel
   program->number = fields.reg();
   program->tensor_registers = static_cast<uint32_t>(fields.integer());
   program->scalar_registers = static_cast<uint32_t>(fields.integer());
+  for (Fields devices = fields.tuple(); !devices.done();) {
+    PyObject* ordinal = devices.next();
+    program->devices.push_back(
+        ordinal == Py_None ? Devices::kUnknown : static_cast<c10::DeviceIndex>(PyLong_AsLong(ordinal)));
+  }
   for (Fields inputs = fields.tuple(); !inputs.done();) {
     program->inputs.push_back(input_of(inputs.tuple()));
     program->has_scalar_inputs = program->has_scalar_inputs || program->inputs.back().is_scalar;

@@ -4,14 +4,20 @@
 #include <c10/util/SmallVector.h>
 
 #include "arguments.hpp"
+#include "devices.hpp"
 #include "program.hpp"
 
 namespace flambeau {
 
 class Frame {
  public:
-  explicit Frame(const Program& program)
-      : tensors_(program.tensor_registers), borrowed_(program.tensor_registers, 0), scalars_(program.scalar_registers) {}
+  explicit Frame(const Program& program) : Frame(program, Devices(program.devices)) {}
+  // A nested program runs on the devices of the outer one.
+  Frame(const Program& program, const Devices& outer)
+      : devices(outer),
+        tensors_(program.tensor_registers),
+        borrowed_(program.tensor_registers, 0),
+        scalars_(program.scalar_registers) {}
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
   ~Frame() {
@@ -38,6 +44,8 @@ class Frame {
   void free(int32_t reg) { set(reg, at::Tensor()); }
 
   size_t scalar_count() const { return scalars_.size(); }
+
+  Devices devices;
 
  private:
   void give_back(size_t index) {

@@ -19,15 +19,22 @@ int64_t wanted(const InputDim& dim, const Frame& frame) {
   return dim.kind == InputDim::Kind::Register ? frame.scalar(static_cast<int32_t>(dim.value)).as_int() : dim.value;
 }
 
-bool fits(const Input& input, const at::Tensor& tensor, const Frame& frame) {
+// A one-element tensor on the CPU may stand for one on a CUDA device: what reads it there copies it (see launch_cuda).
+bool stands_for_cuda(const Input& input, const c10::TensorImpl& impl) {
+  return !input.mutated && input.device.is_cuda() && impl.device().is_cpu() && impl.dim() == 0;
+}
+
+bool fits_device(const Input& input, const c10::TensorImpl& impl, Frame& frame) {
+  const c10::Device device = impl.device();
+  if (device.type() != input.device.type()) return stands_for_cuda(input, impl);
+  return !device.is_cuda() || frame.devices.bind(static_cast<size_t>(input.device.index()), device.index());
+}
+
+bool fits(const Input& input, const at::Tensor& tensor, Frame& frame) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (impl.key_set().has_any(special_keys())) return false;
   if (input.checks_dtype && impl.dtype() != c10::scalarTypeToTypeMeta(input.dtype)) return false;
-  if (input.checks_device) {
-    const c10::Device device = impl.device();
-    if (device.type() != input.device.type()) return false;
-    if (input.device.has_index() && device.index() != input.device.index()) return false;
-  }
+  if (input.checks_device && !fits_device(input, impl, frame)) return false;
   if (!input.checks_sizes) return true;
   const c10::IntArrayRef sizes = impl.sizes();
   if (sizes.size() != input.sizes.size()) return false;
@@ -44,10 +51,16 @@ bool fits(const Input& input, const at::Tensor& tensor, const Frame& frame) {
   return true;
 }
 
-Ref replacement(PyObject* misfit, Py_ssize_t position, PyObject* value, const Frame& frame) {
+Ref replacement(const Program& program, PyObject* misfit, Py_ssize_t position, PyObject* value, const Frame& frame) {
   Ref index = checked(PyLong_FromSsize_t(position));
   Ref scalars = scalars_tuple(frame);
-  return checked(PyObject_CallFunctionObjArgs(misfit, index.get(), value, scalars.get(), nullptr));
+  Ref devices = checked(PyTuple_New(static_cast<Py_ssize_t>(program.devices.size())));
+  for (size_t slot = 0; slot < program.devices.size(); ++slot) {
+    const c10::DeviceIndex ordinal = frame.devices[slot];
+    Ref known = ordinal == Devices::kUnknown ? Ref::share(Py_None) : checked(PyLong_FromLong(ordinal));
+    PyTuple_SET_ITEM(devices.get(), static_cast<Py_ssize_t>(slot), known.release());
+  }
+  return checked(PyObject_CallFunctionObjArgs(misfit, index.get(), value, scalars.get(), devices.get(), nullptr));
 }
 
 void bind_scalar(const Program& program, Frame& frame, size_t i, PyObject* value, PyObject* misfit) {
@@ -55,7 +68,7 @@ void bind_scalar(const Program& program, Frame& frame, size_t i, PyObject* value
   if (PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBool_Check(value)) {
     frame.set(reg, value_of(value));
   } else {
-    frame.set(reg, value_of(replacement(misfit, static_cast<Py_ssize_t>(i), value, frame).get()));
+    frame.set(reg, value_of(replacement(program, misfit, static_cast<Py_ssize_t>(i), value, frame).get()));
   }
 }
 
@@ -68,8 +81,9 @@ void bind_tensor(const Program& program, Frame& frame, size_t i, PyObject* value
       return;
     }
   }
-  Ref used = replacement(misfit, static_cast<Py_ssize_t>(i), value, frame);
+  Ref used = replacement(program, misfit, static_cast<Py_ssize_t>(i), value, frame);
   if (!THPVariable_Check(used.get())) raise(PyExc_TypeError, "a replaced input must be a tensor");
+  if (input.checks_device) fits_device(input, *THPVariable_Unpack(used.get()).unsafeGetTensorImpl(), frame);
   frame.set(input.reg, at::Tensor(THPVariable_Unpack(used.get())));
 }
 

@@ -17,7 +17,7 @@ struct State {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::shared_ptr<Program> program;
   std::vector<std::pair<int32_t, at::Tensor>> constants;
-  Ref misfit;    // (position, value, scalars) -> replacement
+  Ref misfit;    // (position, value, scalars, devices) -> replacement
   Ref describe;  // (program, instruction) -> text
   Ref count;     // (inputs) -> raises: the number of inputs is wrong
 };
@@ -33,6 +33,16 @@ struct Guards {
   at::AutoDispatchBelowADInplaceOrView below;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
   c10::AutoGradMode no_grad{false};
+};
+
+// While a program runs, the first of its CUDA devices is the current one.
+struct OnDevices {
+  explicit OnDevices(Devices& devices) : devices(devices) { devices.begin(); }
+  OnDevices(const OnDevices&) = delete;
+  OnDevices& operator=(const OnDevices&) = delete;
+  ~OnDevices() { devices.end(); }
+
+  Devices& devices;
 };
 
 PyObject* exception_of(ProgramError::Type type) {
@@ -80,6 +90,7 @@ PyObject* run(const State& state, PyObject* const* inputs, Position& position) {
   bind_inputs(program, frame, inputs, state.misfit.get());
   {
     Gil gil;
+    const OnDevices on_devices(frame.devices);
     if (program.calls_library) {
       const Guards guards;
       run_program(program, frame, gil, position);
@@ -183,7 +194,10 @@ int executor_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(state->misfit.get());
   Py_VISIT(state->describe.get());
   Py_VISIT(state->count.get());
-  for (const auto& kernel : state->kernels) Py_VISIT(kernel->function.get());
+  for (const auto& kernel : state->kernels) {
+    Py_VISIT(kernel->function.get());
+    if (kernel->cuda != nullptr) Py_VISIT(kernel->cuda->provide());
+  }
   return visit_program(*state->program, visit, arg);
 }
 
@@ -204,6 +218,7 @@ int executor_clear(PyObject* self) {
   if (state == nullptr) return 0;
   for (const auto& kernel : state->kernels) {
     if (kernel->function) kernel->function = Ref::share(Py_None);
+    if (kernel->cuda != nullptr) kernel->cuda->forget();
   }
   clear_program(*state->program);
   state->misfit = Ref::share(Py_None);
@@ -251,10 +266,20 @@ PyObject* set_idle_memory_limit(PyObject*, PyObject* bytes) {
   Py_RETURN_NONE;
 }
 
+PyObject* set_cuda_driver(PyObject*, PyObject* path) {
+  const char* text = PyUnicode_AsUTF8(path);
+  if (text == nullptr) return nullptr;
+  return translated([&]() -> PyObject* {
+    cuda::set_library(text);
+    Py_RETURN_NONE;
+  });
+}
+
 PyMethodDef module_methods[] = {
     {"release_idle_memory", release_idle_memory, METH_NOARGS, "Give idle blocks back to the system; returns their bytes."},
     {"idle_memory_bytes", idle_memory_bytes, METH_NOARGS, "Bytes of the blocks kept for the next call."},
     {"set_idle_memory_limit", set_idle_memory_limit, METH_O, "Keep at most this many idle bytes; 0 keeps none."},
+    {"set_cuda_driver", set_cuda_driver, METH_O, "Use the CUDA driver library of this name or path."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -10,6 +10,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "compat.hpp"
+#include "cuda_kernel.hpp"
 #include "scalar.hpp"
 
 namespace flambeau {
@@ -18,8 +19,10 @@ using KernelEntry = int64_t (*)(void* const* buffers, const int64_t* scalars, in
 
 struct Kernel {
   std::string name;
-  KernelEntry entry = nullptr;  // null: `function` runs it
-  Ref function;                 // (tensors, scalars, grid, extent) -> status
+  // One of these three runs it.
+  KernelEntry entry = nullptr;
+  std::unique_ptr<CudaKernel> cuda;
+  Ref function;  // (tensors, scalars, grid, extent) -> status
   std::string scalar_kinds;
   std::vector<std::string> checks;
 };
@@ -37,13 +40,13 @@ struct Out {
 
 // An argument of a call: constant, register, or a list of arguments.
 struct Argument {
-  enum class Kind : uint8_t { Constant, Tensor, Scalar, List } kind = Kind::Constant;
+  enum class Kind : uint8_t { Constant, Tensor, Scalar, List, Device } kind = Kind::Constant;
   // What the operator's schema wants here; `Any` for Python functions and subprograms.
   enum class Want : uint8_t { Any, Tensor, OptionalTensor, Int, Float, Bool, Number, String, Device } want = Want::Any;
   c10::IValue constant;
   Ref object;  // the constant of a Python call
-  int32_t reg = -1;
-  Value literal;  // a constant scalar of a subprogram
+  int32_t reg = -1;  // for a device: its slot
+  Value literal;     // a constant scalar of a subprogram
   std::vector<Argument> items;
 };
 
@@ -51,7 +54,7 @@ struct Alloc {
   int32_t out;
   Dims sizes, strides;
   caffe2::TypeMeta dtype;
-  c10::Device device;
+  c10::Device device;  // its index is a slot where it is a CUDA device
   int64_t bytes;  // -1 where sizes are dynamic
 };
 
@@ -134,7 +137,7 @@ struct Input {
   int32_t reg = -1;
   bool checks_dtype = false, checks_device = false, checks_sizes = false, checks_strides = false, mutated = false;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
-  c10::Device device{c10::kCPU};
+  c10::Device device{c10::kCPU};  // its index is a slot where it is a CUDA device
   std::vector<InputDim> sizes, strides;
 };
 
@@ -149,6 +152,7 @@ struct Program {
   uint32_t tensor_registers = 0, scalar_registers = 0;
   bool calls_library = false;
   bool has_scalar_inputs = false, has_mutated_inputs = false;
+  std::vector<c10::DeviceIndex> devices;  // one a slot of a CUDA device: its ordinal, or Devices::kUnknown for the inputs'
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<Instruction> code;

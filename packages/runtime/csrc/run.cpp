@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
+#include <torch/csrc/Device.h>
 
 #include <atomic>
 
@@ -14,16 +15,7 @@
 namespace flambeau {
 namespace {
 
-using Sizes = c10::SmallVector<int64_t, 6>;
 using c10::IValue;
-
-// Sizes or strides for this run; `room` holds them where they are not fixed.
-c10::IntArrayRef resolve(const Dims& dims, const Frame& frame, Sizes& room) {
-  if (dims.dynamic.empty()) return dims.fixed;
-  room.assign(dims.fixed.begin(), dims.fixed.end());
-  for (const auto& [position, operand] : dims.dynamic) room[position] = frame.operand(operand).as_int();
-  return room;
-}
 
 // Elements from the first to the last that sizes and strides reach; 0 for an empty tensor.
 int64_t reach(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
@@ -39,7 +31,11 @@ int64_t reach(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return last + 1;
 }
 
-void alloc(const Alloc& alloc, Frame& frame) {
+void alloc(const Alloc& alloc, Frame& frame, Gil& gil) {
+  if (alloc.device.is_cuda()) {
+    alloc_cuda(alloc, frame, gil);
+    return;
+  }
   Sizes size_room, stride_room;
   const c10::IntArrayRef sizes = resolve(alloc.sizes, frame, size_room);
   const c10::IntArrayRef strides = resolve(alloc.strides, frame, stride_room);
@@ -47,13 +43,8 @@ void alloc(const Alloc& alloc, Frame& frame) {
     frame.set(alloc.out, at::empty_strided(sizes, strides, at::TensorOptions().dtype(alloc.dtype).device(alloc.device)));
     return;
   }
-  int64_t bytes = alloc.bytes;
-  if (bytes < 0 &&
-      __builtin_mul_overflow(reach(sizes, strides), static_cast<int64_t>(alloc.dtype.itemsize()), &bytes)) {
-    throw ProgramError(ProgramError::Type::Runtime, "a tensor is too large");
-  }
   c10::Allocator* allocator = c10::GetCPUAllocator();
-  const auto size = static_cast<size_t>(bytes);
+  const auto size = static_cast<size_t>(bytes_of(alloc, sizes, strides));
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), size,
       size >= BlockCache::kSmallest ? BlockCache::instance().allocate(size) : allocator->allocate(size), allocator,
@@ -124,9 +115,13 @@ void launch_function(const Launch& launch, const Frame& frame, Gil& gil) {
   if (status != 0) fail_status(*launch.kernel, status);
 }
 
-void launch(const Launch& launch, const Frame& frame, Gil& gil) {
+void launch(const Launch& launch, Frame& frame, Gil& gil) {
   const Kernel& kernel = *launch.kernel;
   RECORD_USER_SCOPE(kernel.name.c_str());
+  if (kernel.cuda != nullptr) {
+    launch_cuda(launch, frame, gil);
+    return;
+  }
   if (kernel.entry == nullptr) {
     launch_function(launch, frame, gil);
     return;
@@ -144,10 +139,15 @@ void launch(const Launch& launch, const Frame& frame, Gil& gil) {
   if (status != 0) fail_status(kernel, status);
 }
 
+c10::Device device_of(const Argument& argument, const Frame& frame) {
+  return c10::Device(c10::kCUDA, frame.devices[static_cast<size_t>(argument.reg)]);
+}
+
 IValue boxed(const Argument& argument, const Frame& frame) {
   switch (argument.kind) {
     case Argument::Kind::Constant: return argument.constant;
     case Argument::Kind::Scalar: return boxed_scalar(frame.scalar(argument.reg), argument.want);
+    case Argument::Kind::Device: return IValue(device_of(argument, frame));
     case Argument::Kind::Tensor: {
       const at::Tensor& tensor = frame.tensor(argument.reg);
       return tensor.defined() ? IValue(tensor) : IValue();
@@ -248,6 +248,7 @@ Ref python_argument(const Argument& argument, const Frame& frame) {
   switch (argument.kind) {
     case Argument::Kind::Constant: return argument.object;
     case Argument::Kind::Scalar: return python_scalar(frame.scalar(argument.reg));
+    case Argument::Kind::Device: return checked(THPDevice_New(device_of(argument, frame)));
     case Argument::Kind::Tensor: {
       const at::Tensor& tensor = frame.tensor(argument.reg);
       return tensor.defined() ? checked(THPVariable_Wrap(tensor)) : Ref::share(Py_None);
@@ -282,6 +283,7 @@ void python_call(const PythonCall& python, Frame& frame, Gil& gil) {
     PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i), python_argument(python.args[i], frame).release());
   }
   Ref result = checked(PyObject_Call(python.function.get(), args.get(), nullptr));
+  frame.devices.refresh();
   if (python.outs.empty()) return;
   const bool many = PyTuple_Check(result.get()) || PyList_Check(result.get());
   Ref values = many ? checked(PySequence_Tuple(result.get())) : checked(PyTuple_Pack(1, result.get()));
@@ -312,8 +314,9 @@ Passed pass(const Argument& argument, const Frame& frame) {
 
 bool truth(const Passed& passed) { return passed.is_tensor ? passed.tensor.item().toBool() : passed.scalar.truth(); }
 
-std::vector<Passed> run_nested(const Program& program, const std::vector<Passed>& inputs, Gil& gil, Position& position) {
-  Frame frame(program);
+std::vector<Passed> run_nested(const Program& program, const std::vector<Passed>& inputs, Frame& outer_frame, Gil& gil,
+                               Position& position) {
+  Frame frame(program, outer_frame.devices);
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     if (inputs[i].is_tensor == program.inputs[i].is_scalar) {
       throw ProgramError(ProgramError::Type::TypeMismatch, "a nested program got a tensor for a number, or the reverse");
@@ -323,6 +326,7 @@ std::vector<Passed> run_nested(const Program& program, const std::vector<Passed>
   }
   const Position outer = position;
   run_program(program, frame, gil, position);
+  outer_frame.devices = frame.devices;
   position = outer;
   std::vector<Passed> results;
   for (const Output& output : program.outputs) {
@@ -347,13 +351,13 @@ void subprogram(const Subprogram& sub, Frame& frame, Gil& gil, Position& positio
   std::vector<Passed> results;
   if (sub.is_while) {
     results = std::move(values);
-    while (truth(run_nested(*sub.first, with_extra(results), gil, position).at(0))) {
-      results = run_nested(*sub.second, with_extra(results), gil, position);
+    while (truth(run_nested(*sub.first, with_extra(results), frame, gil, position).at(0))) {
+      results = run_nested(*sub.second, with_extra(results), frame, gil, position);
     }
   } else {
     const Program& chosen = truth(values.at(0)) ? *sub.first : *sub.second;
     values.erase(values.begin());
-    results = run_nested(chosen, with_extra(std::move(values)), gil, position);
+    results = run_nested(chosen, with_extra(std::move(values)), frame, gil, position);
   }
   if (results.size() != sub.outs.size()) {
     throw ProgramError(ProgramError::Type::Runtime, std::to_string(results.size()) + " values were returned, " +
@@ -372,6 +376,22 @@ void subprogram(const Subprogram& sub, Frame& frame, Gil& gil, Position& positio
 
 }  // namespace
 
+c10::IntArrayRef resolve(const Dims& dims, const Frame& frame, Sizes& room) {
+  if (dims.dynamic.empty()) return dims.fixed;
+  room.assign(dims.fixed.begin(), dims.fixed.end());
+  for (const auto& [position, operand] : dims.dynamic) room[position] = frame.operand(operand).as_int();
+  return room;
+}
+
+int64_t bytes_of(const Alloc& alloc, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  int64_t bytes = alloc.bytes;
+  if (bytes < 0 &&
+      __builtin_mul_overflow(reach(sizes, strides), static_cast<int64_t>(alloc.dtype.itemsize()), &bytes)) {
+    throw ProgramError(ProgramError::Type::Runtime, "a tensor is too large");
+  }
+  return bytes;
+}
+
 void run_program(const Program& program, Frame& frame, Gil& gil, Position& position) {
   position.program = program.number;
   const size_t count = program.code.size();
@@ -379,7 +399,7 @@ void run_program(const Program& program, Frame& frame, Gil& gil, Position& posit
     position.instruction = static_cast<int64_t>(i);
     const uint32_t index = program.code[i].index;
     switch (program.code[i].op) {
-      case Op::Alloc: alloc(program.allocs[index], frame); break;
+      case Op::Alloc: alloc(program.allocs[index], frame, gil); break;
       case Op::View: view(program.views[index], frame); break;
       case Op::Launch: launch(program.launches[index], frame, gil); break;
       case Op::Call: call(program.calls[index], frame, gil); break;

@@ -32,6 +32,17 @@ struct Position {
   int64_t instruction = -1;
 };
 
+// Sizes or strides of one instruction for this run; `room` holds them where they are not fixed.
+using Sizes = c10::SmallVector<int64_t, 6>;
+c10::IntArrayRef resolve(const Dims& dims, const Frame& frame, Sizes& room);
+
+// Bytes of a tensor to allocate. Throws ProgramError for sizes that no tensor can have.
+int64_t bytes_of(const Alloc& alloc, c10::IntArrayRef sizes, c10::IntArrayRef strides);
+
+// The instructions of CUDA devices (cuda_run.cpp): memory from torch's allocator, a kernel on the current stream.
+void alloc_cuda(const Alloc& alloc, Frame& frame, Gil& gil);
+void launch_cuda(const Launch& launch, Frame& frame, Gil& gil);
+
 // Run all instructions of `program` on a frame whose inputs are bound.
 void run_program(const Program& program, Frame& frame, Gil& gil, Position& position);
 

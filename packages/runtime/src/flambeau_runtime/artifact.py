@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from attrs import evolve, field, frozen
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Written into every artifact; a reader refuses any other."""
 
 
@@ -49,8 +49,18 @@ def _optional_tuple(values: Any) -> tuple[Any, ...] | None:
 
 
 def _device(value: str | torch.device) -> torch.device:
-    """A device without an ordinal where it names an accelerator: artifacts must not depend on the rank."""
     return torch.device(value)
+
+
+def _plain_device(value: str | torch.device) -> torch.device:
+    """The device's type: a constant lies where the caller put it."""
+    return torch.device(torch.device(value).type)
+
+
+def _without_ordinals(program: Program) -> Program:
+    from .devices import without_ordinals
+
+    return without_ordinals(program)
 
 
 def _optional_device(value: str | torch.device | None) -> torch.device | None:
@@ -300,7 +310,7 @@ class ConstantSpec:
     register: int
     dtype: torch.dtype
     sizes: tuple[int, ...] = field(converter=_tuple)
-    device: torch.device = field(default="cpu", converter=_device)
+    device: torch.device = field(default="cpu", converter=_plain_device)
     data: bytes | None = field(default=None, repr=False)
     name: str = ""
 
@@ -316,23 +326,29 @@ class Symbol:
 
 @frozen
 class Program:
-    """Straight-line code over ``tensor_registers`` tensor and ``scalar_registers`` scalar registers."""
+    """Straight-line code over ``tensor_registers`` tensor and ``scalar_registers`` scalar registers.
+
+    Inside an artifact the index of a CUDA device is a slot (``devices.py`` puts it there), and ``devices`` has one entry a
+    slot: None (the device of the inputs that name the slot) or a fixed ordinal.
+    """
 
     instructions: tuple[Instruction, ...] = field(converter=_tuple)
     tensor_registers: int
     scalar_registers: int
     inputs: tuple[InputSpec, ...] = field(converter=_tuple)
     outputs: tuple[OutputSpec, ...] = field(converter=_tuple)
+    devices: tuple[int | None, ...] = field(default=(), converter=_tuple)
 
 
 @frozen
 class Artifact:
     """Everything needed to run one compiled graph except the large constants.
 
-    ``meta`` holds JSON-able facts for people and tools; it is part of the digest.
+    It names no CUDA ordinal that an input carries: the same artifact runs on any device. ``meta`` holds JSON-able facts for
+    people and tools; it is part of the digest.
     """
 
-    program: Program
+    program: Program = field(converter=_without_ordinals)
     libraries: tuple[Library, ...] = field(default=(), converter=_tuple)
     kernels: tuple[Kernel, ...] = field(default=(), converter=_tuple)
     constants: tuple[ConstantSpec, ...] = field(default=(), converter=_tuple)

@@ -27,6 +27,7 @@ class Config:
     compile_jobs: int = _option(0, "FLAMBEAU_COMPILE_JOBS")
     idle_memory_bytes: int = _option(256 << 20, "FLAMBEAU_IDLE_MEMORY_BYTES")
     executor: str = _option("native", "FLAMBEAU_EXECUTOR")
+    cuda_driver: str = _option("libcuda.so.1", "FLAMBEAU_CUDA_DRIVER")
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None) -> Config:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,19 +27,24 @@ def check_scalar(position: int, spec: InputSpec, value: Any) -> int | float | bo
 
 
 def check_tensor(
-    position: int, spec: InputSpec, value: Any, scalar: Callable[[int], int | float | bool]
+    position: int,
+    spec: InputSpec,
+    value: Any,
+    scalar: Callable[[int], int | float | bool],
+    devices: Sequence[int | None] = (),
 ) -> torch.Tensor:
     """The tensor to use for this input: ``value``, or a copy with the strides that the program assumes.
 
-    ``scalar`` reads a scalar register. Raises ``InputError`` for anything that the program was not compiled for.
+    ``scalar`` reads a scalar register; ``devices`` are the ordinals of the CUDA slots, as far as inputs before this one
+    have said. Raises ``InputError`` for anything that the program was not compiled for.
     """
     label = _label(position, spec)
     if not isinstance(value, torch.Tensor):
         raise InputError(f"{label} must be a tensor, got {type(value).__name__}")
     if spec.dtype is not None and value.dtype != spec.dtype:
         raise InputError(f"{label} must have dtype {spec.dtype}, got {value.dtype}")
-    if spec.device is not None and not _same_device(spec.device, value.device):
-        raise InputError(f"{label} must be on {spec.device}, got {value.device}")
+    if spec.device is not None:
+        _check_device(label, spec, value, devices)
     if torch._C._dispatch_keys(value).has(torch._C.DispatchKey.Python) or value.layout != torch.strided:
         raise InputError(f"{label} must be a plain strided tensor, got {type(value).__name__} ({value.layout})")
     lazy = any(getattr(value, bit)() for bit in _LAZY_BITS)
@@ -52,6 +57,20 @@ def check_tensor(
         return value
     _check_sizes(label, spec, value, scalar)
     return value if spec.strides is None else _with_strides(label, spec, value, scalar)
+
+
+def _check_device(label: str, spec: InputSpec, value: torch.Tensor, devices: Sequence[int | None]) -> None:
+    wanted, got = spec.device, value.device
+    assert wanted is not None
+    if wanted.type == got.type:
+        slot = wanted.index or 0
+        ordinal = devices[slot] if wanted.type == "cuda" and slot < len(devices) else None
+        if ordinal is not None and ordinal != got.index:
+            raise InputError(f"{label} must be on cuda:{ordinal} as what it is used with, got {got}")
+        return
+    # A library call may leave a one-element result on the CPU; what reads it on a GPU copies it.
+    if wanted.type != "cuda" or got.type != "cpu" or value.dim() != 0 or spec.mutated:
+        raise InputError(f"{label} must be on {wanted.type}, got {got}")
 
 
 def _check_sizes(label: str, spec: InputSpec, value: torch.Tensor, scalar: Callable[[int], Any]) -> None:
@@ -81,10 +100,6 @@ def _with_strides(label: str, spec: InputSpec, value: torch.Tensor, scalar: Call
 
 def _resolve(size: int | Scalar | None, scalar: Callable[[int], Any]) -> Any:
     return scalar(size.index) if isinstance(size, Scalar) else size
-
-
-def _same_device(wanted: torch.device, got: torch.device) -> bool:
-    return wanted.type == got.type and (wanted.index is None or wanted.index == got.index)
 
 
 def _label(position: int, spec: InputSpec) -> str:

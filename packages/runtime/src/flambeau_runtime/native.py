@@ -15,6 +15,7 @@ import torch
 from . import artifact as a
 from .build.library import entry_address, load_library
 from .config import Config
+from .devices import pinned
 from .errors import ExtensionError
 from .executor_py import KernelFunction, instruction_context
 from .inputs import check_count, check_scalar, check_tensor
@@ -29,7 +30,10 @@ def extension() -> Any:
         raise ExtensionError(f"flambeau_runtime._C cannot be imported: {error}") from error
     if torch.__version__ != _C.TORCH_VERSION:
         raise ExtensionError(f"flambeau_runtime._C was built for torch {_C.TORCH_VERSION}, this is {torch.__version__}")
-    _C.set_idle_memory_limit(Config.from_environment().idle_memory_bytes)
+    config = Config.from_environment()
+    _C.set_idle_memory_limit(config.idle_memory_bytes)
+    if hasattr(_C, "set_cuda_driver"):
+        _C.set_cuda_driver(config.cuda_driver)
     return _C
 
 
@@ -40,13 +44,14 @@ class _Encoder:
         self.functions = functions
         self.programs: list[a.Program] = []
 
-    def program(self, program: a.Program) -> tuple[Any, ...]:
+    def program(self, program: a.Program, devices: tuple[int | None, ...]) -> tuple[Any, ...]:
         number = len(self.programs)
         self.programs.append(program)
         return (
             number,
             program.tensor_registers,
             program.scalar_registers,
+            *((devices,) if hasattr(extension(), "set_cuda_driver") else ()),
             tuple(_input(spec) for spec in program.inputs),
             tuple(self.instruction(instruction) for instruction in program.instructions),
             tuple((spec.kind, encode_argument(spec.value)) for spec in program.outputs),
@@ -80,7 +85,7 @@ class _Encoder:
             case a.Python():
                 return ("python", self.functions[i.key], _operands(i.args), _operands(i.outs))
             case a.Subprogram():
-                nested = tuple(self.program(program) for program in i.programs)
+                nested = tuple(self.program(program, ()) for program in i.programs)
                 return ("subprogram", i.kind, *nested, _operands(i.inputs), _operands(i.outs), _operands(i.extra))
         raise TypeError(f"not an instruction: {i!r}")
 
@@ -114,15 +119,15 @@ def make_executor(
 ) -> Callable[..., tuple[Any, ...]]:
     """The native executor of a built artifact. ``others`` are the kernels that are not C++, by number."""
     encoder = _Encoder(functions)
-    program = encoder.program(artifact.program)
+    program = encoder.program(artifact.program, pinned(artifact, constants))
     kernels = tuple(_kernel(artifact, number, others) for number in range(len(artifact.kernels)))
     specs = artifact.program.inputs
 
-    def misfit(position: int, value: Any, scalars: tuple[Any, ...]) -> Any:
+    def misfit(position: int, value: Any, scalars: tuple[Any, ...], devices: tuple[int | None, ...] = ()) -> Any:
         spec = specs[position]
         if spec.kind == "scalar":
             return check_scalar(position, spec, value)
-        return check_tensor(position, spec, value, scalars.__getitem__)
+        return check_tensor(position, spec, value, scalars.__getitem__, devices)
 
     def describe(number: int, position: int) -> str:
         return instruction_context(position, encoder.programs[number].instructions[position], artifact.kernels)
@@ -130,12 +135,18 @@ def make_executor(
     def count(given: int) -> None:
         check_count(specs, (None,) * given)
 
+    if artifact.program.devices and torch.cuda.is_available():
+        # A program without inputs on the GPU may be what uses it first; the allocator must be ready then.
+        torch.cuda.init()
     pairs = tuple((spec.register, tensor) for spec, tensor in zip(artifact.constants, constants))
     return extension().Executor(program, kernels, pairs, misfit, describe, count)
 
 
 def _kernel(artifact: a.Artifact, number: int, others: Mapping[int, KernelFunction]) -> tuple[Any, ...]:
     kernel = artifact.kernels[number]
-    library = artifact.libraries[kernel.library]
-    target: Any = others[number] if number in others else entry_address(load_library(library), kernel.entry)
+    if number in others:
+        # A kernel for a GPU is launched by the extension, an interpreted one is called.
+        target = getattr(others[number], "native", others[number])
+    else:
+        target = entry_address(load_library(artifact.libraries[kernel.library]), kernel.entry)
     return (kernel.name, target, kernel.scalar_kinds, kernel.checks)

@@ -22,20 +22,16 @@ def bind_triton(artifact: a.Artifact, store: Store) -> dict[int, KernelFunction]
     numbers = [n for n, k in enumerate(artifact.kernels) if artifact.libraries[k.library].language == "triton"]
     if numbers and _uses_gpu(artifact):
         # Only a program on a GPU imports what talks to the driver.
-        from .device.cuda import bind_kernels
+        from .device.kernels import bind_kernels
 
-        by_entry = bind_kernels(artifact, store)
-        return {n: by_entry[artifact.kernels[n].entry] for n in numbers}
+        return dict(bind_kernels(artifact, store))
     return {
         n: _Interpreted(artifact.libraries[artifact.kernels[n].library].source, artifact.kernels[n]) for n in numbers
     }
 
 
 def _uses_gpu(artifact: a.Artifact) -> bool:
-    devices = {torch.device(spec.device).type for spec in artifact.program.inputs if spec.device is not None}
-    devices |= {torch.device(spec.device).type for spec in artifact.constants}
-    devices |= {torch.device(i.device).type for i in artifact.program.instructions if isinstance(i, a.Alloc)}
-    return "cuda" in devices
+    return bool(artifact.program.devices) or any(spec.device.type == "cuda" for spec in artifact.constants)
 
 
 @frozen

@@ -3,9 +3,9 @@
 In: the source of a ``Library`` whose language is ``"triton"`` and the ``meta`` of its kernels (``signature``,
 ``constexprs``, ``divisible``, ``num_warps``, ``num_stages``). Out: ``Cubin`` records, or changed tensors.
 
-Triton is imported only when a kernel is compiled or run. Compiling several kernels is done by worker processes that are
-started for the batch and joined after it; so is compiling where this process has Triton loaded as an interpreter (one
-process holds either the compiler or the interpreter).
+Triton is imported only when a kernel is compiled or run. Several kernels are compiled by the worker processes of
+``workers/compilers.py``; so is one where this process has Triton loaded as an interpreter (one process holds either the
+compiler or the interpreter), or where workers are running anyway.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib.metadata
+import importlib.util
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +24,7 @@ from attrs import Factory, asdict, frozen
 from flambeau_runtime.artifact import Artifact
 from flambeau_runtime.cache import CacheKey, Store
 from flambeau_runtime.workers import Pool, Request, WorkerFailed, triton_task
+from flambeau_runtime.workers.compilers import shared
 
 #: Compute capability that kernels are compiled for when no GPU says otherwise (sm_90).
 DEFAULT_ARCH = 90
@@ -121,25 +122,32 @@ def compile_kernel(
 
 
 def compile_kernels(requests: Sequence[CompileRequest], *, pool: Pool | None = None) -> list[Cubin]:
-    """Compile many kernels, in worker processes; one alone is compiled here when Triton's compiler is already loaded.
+    """Compile many kernels, in worker processes; one alone is compiled here where that is faster.
 
     Raises ``TritonCompileError`` for the first kernel that fails.
     """
     if not requests:
         return []
-    if pool is None and len(requests) == 1 and triton_task.interpreter_loaded() is False:
+    if pool is None and len(requests) == 1 and _compiles_here() and not shared().ready():
         return [_compile_here(requests[0])]
     work = [Request("compile", {"arguments": r.arguments()}, (r.source.encode(),)) for r in requests]
-    if pool is not None:
-        answers = pool.run(work)
-    else:
-        # Triton's own on-disk cache is not wanted: the store of artifacts keeps the binaries.
-        with (
-            tempfile.TemporaryDirectory(prefix="flambeau-triton-") as folder,
-            Pool(environment={"TRITON_CACHE_DIR": folder, triton_task.INTERPRET_VARIABLE: "0"}) as own,
-        ):
-            answers = own.run(work)
+    answers = (pool or shared()).run(work)
     return [_cubin(request, answer) for request, answer in zip(requests, answers, strict=True)]
+
+
+def warm_up() -> None:
+    """Start worker processes that get Triton ready while this process traces. Call it when kernels will be compiled soon.
+
+    Returns at once; without Triton it does nothing.
+    """
+    if importlib.util.find_spec("triton") is not None:
+        shared().warm_up()
+
+
+def _compiles_here() -> bool:
+    """Whether Triton's compiler is loaded, or may be: a process without a GPU may want to interpret kernels later."""
+    interprets = triton_task.interpreter_loaded()
+    return torch.cuda.is_available() if interprets is None else not interprets
 
 
 def _compile_here(request: CompileRequest) -> Cubin:

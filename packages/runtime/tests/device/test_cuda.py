@@ -17,14 +17,14 @@ from flambeau_runtime.device import cuda
 ])  # fmt: skip
 def test_scalars_are_packed_as_the_kernel_reads_them(value: float, kind: str, expected: bytes) -> None:
     """Each type of Triton's signature has its width and representation."""
-    packed = cuda._pack(value, kind)
+    packed = cuda.pack(value, kind)
     assert ctypes.string_at(ctypes.addressof(packed), ctypes.sizeof(packed)) == expected
 
 
 def test_a_tensor_is_its_address() -> None:
     """A pointer parameter is the data pointer, storage offset included."""
     tensor = torch.zeros(8)[3:]
-    assert cuda._pack(tensor, "*fp32").value == tensor.data_ptr()
+    assert cuda.pack(tensor, "*fp32").value == tensor.data_ptr()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")

@@ -1,4 +1,4 @@
-"""The CUDA driver, through ctypes: load a cubin, launch a kernel. The Python twin of the native launcher.
+"""The CUDA driver, through ctypes: load a cubin, launch a kernel. The Python twin of ``csrc/cuda.cpp``.
 
 In: a ``Cubin``, a grid, tensors and scalars. Out: a kernel on the current stream.
 Nothing is loaded at import; ``Driver.get()`` opens ``libcuda.so.1`` when a kernel is first loaded.
@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
-from attrs import evolve, frozen
+from attrs import frozen
 
-from flambeau_runtime.artifact import Artifact
-from flambeau_runtime.cache import Store
-from flambeau_runtime.triton_kernels import CompileRequest, Cubin, compile_stored, kernel_requests
+from flambeau_runtime.config import Config
+from flambeau_runtime.triton_kernels import Cubin
 
-#: ``(tensors, scalars, grid, extent) -> status``.
-KernelFunction = Callable[[list[torch.Tensor], list[Any], Any, int], int]
-_ALIGNMENT = 16
+#: What a pointer or number promised as divisible is a multiple of.
+ALIGNMENT = 16
+#: Kernels may use this much dynamic shared memory without asking for more.
+DEFAULT_SHARED = 48 * 1024
+THREADS_PER_WARP = 32
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-#: Kernels may use this much dynamic shared memory without asking for more.
-_DEFAULT_SHARED = 48 * 1024
 
-#: Triton's type text of a scalar parameter -> struct format.
-_FORMATS = {
+#: Triton's type text of a scalar parameter -> struct format. ``CudaKernel::pack`` has the same table.
+FORMATS = {
     "i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
     "fp32": "f", "f32": "f", "fp64": "d", "f64": "d",
@@ -50,7 +49,7 @@ class Driver:
     def get() -> Driver:
         """The driver of this process. Raises ``CudaError`` where there is none."""
         try:
-            return Driver(ctypes.CDLL("libcuda.so.1"))
+            return Driver(ctypes.CDLL(Config.from_environment().cuda_driver))
         except OSError as error:
             raise CudaError(f"the CUDA driver library could not be opened: {error}") from error
 
@@ -78,49 +77,16 @@ class Function:
         """Queue the kernel; ``args`` are tensors and numbers in signature order. An empty grid launches nothing."""
         if 0 in grid:
             return
-        packed = [_pack(value, kind) for value, kind in zip(args, self.types, strict=True)]
+        packed = [pack(value, kind) for value, kind in zip(args, self.types, strict=True)]
         scratch = [_scratch(self.cubin.global_scratch, grid), _scratch(self.cubin.profile_scratch, grid)]
-        packed += [_pack(0 if s is None else s.data_ptr(), "i64") for s in scratch]
+        packed += [pack(0 if s is None else s.data_ptr(), "u64") for s in scratch]
         pointers = (ctypes.c_void_p * len(packed))(*(ctypes.addressof(p) for p in packed))
         queue = torch.cuda.current_stream().cuda_stream if stream is None else stream
-        threads = 32 * self.cubin.num_warps
+        threads = THREADS_PER_WARP * self.cubin.num_warps
         Driver.get().call(
             "cuLaunchKernel", self.handle, *grid, threads, 1, 1, self.cubin.shared,
             ctypes.c_void_p(queue), pointers, None,
         )  # fmt: skip
-
-
-def bind_kernels(artifact: Artifact, store: Store) -> dict[str, KernelFunction]:
-    """Every Triton kernel of ``artifact``, compiled together for the current device and loaded, by entry.
-
-    A function takes ``(tensors, scalars, grid, extent)`` and gives status 0. A tensor that does not start at a multiple of 16
-    bytes, where the kernel was promised that, goes to a second version of the kernel without the promise.
-    """
-    major, minor = torch.cuda.get_device_capability()
-    requests = kernel_requests(artifact, 10 * major + minor)
-    cubins = compile_stored(requests, store)
-    return {
-        r.entry: _bind(r, load_cubin(c, list(r.signature.values())), store)
-        for r, c in zip(requests, cubins, strict=True)
-    }
-
-
-def _bind(request: CompileRequest, function: Function, store: Store) -> KernelFunction:
-    promised = [n for n, name in enumerate(request.signature) if name in request.divisible]
-    plain: list[Function] = []
-
-    def unaligned() -> Function:
-        if not plain:
-            (cubin,) = compile_stored([evolve(request, divisible=())], store)
-            plain.append(load_cubin(cubin, function.types))
-        return plain[0]
-
-    def run(tensors: list[torch.Tensor], scalars: list[Any], grid: Any, extent: int) -> int:
-        aligned = all(tensors[n].data_ptr() % _ALIGNMENT == 0 for n in promised)
-        (function if aligned else unaligned()).launch(grid or (extent, 1, 1), [*tensors, *scalars])
-        return 0
-
-    return run
 
 
 def load_cubin(cubin: Cubin, types: Sequence[str]) -> Function:
@@ -130,17 +96,22 @@ def load_cubin(cubin: Cubin, types: Sequence[str]) -> Function:
     module, handle = ctypes.c_void_p(), ctypes.c_void_p()
     driver.call("cuModuleLoadData", ctypes.byref(module), cubin.binary)
     driver.call("cuModuleGetFunction", ctypes.byref(handle), module, cubin.name.encode())
-    if cubin.shared > _DEFAULT_SHARED:
+    if cubin.shared > DEFAULT_SHARED:
         driver.call("cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, cubin.shared)
     return Function(handle, module, cubin, tuple(types))
 
 
-def _pack(value: Any, kind: str) -> Any:
+def pack(value: Any, kind: str) -> Any:
+    """One argument as the bytes that a kernel reads. Raises ``OverflowError`` where its type cannot hold it."""
     if isinstance(value, torch.Tensor):
         return ctypes.c_uint64(value.data_ptr())
     if kind.startswith("*"):
         return ctypes.c_uint64(int(value))
-    data = struct.pack(_FORMATS[kind], value)
+    letter = FORMATS[kind]
+    try:
+        data = struct.pack(letter, float(value) if letter in "fd" else int(value))
+    except struct.error:
+        raise OverflowError("a kernel argument does not fit into its type") from None
     return ctypes.create_string_buffer(data, len(data))
 
 

@@ -1,6 +1,7 @@
-"""The body of a worker process: frames in on stdin, frames out on stdout, until stdin closes.
+"""The body of a worker process: frames in on stdin, frames out on stdout, until it is told to stop or stdin closes.
 
-It is run by path, not as a module of the package, so that it starts without importing torch.
+It is run by path, not as a module of the package, so that it starts without importing torch. With the argument
+``compiler`` it makes Triton's compiler ready before it reads the first request.
 Requests carry ``method`` (``"compile"`` or ``"interpret"``); answers carry ``ok`` and either the result or ``error``.
 """
 
@@ -66,8 +67,12 @@ def serve() -> None:
     # Whatever a library prints must not end up between frames.
     os.dup2(2, 1)
     requests = sys.stdin.buffer
+    if sys.argv[1:] == ["compiler"]:
+        triton_task.preload()
     while (frame := protocol.read_frame(requests)) is not None:
         header, blobs = frame
+        if header["method"] == protocol.STOP:
+            return
         try:
             result, out = _METHODS[header["method"]](header, blobs)
             answer: tuple[dict[str, Any], list[bytes]] = ({"ok": True, "result": result}, out)

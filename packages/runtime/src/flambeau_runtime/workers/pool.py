@@ -18,8 +18,10 @@ from typing import Any
 
 from attrs import Factory, frozen
 
-from flambeau_runtime.workers.protocol import read_frame, write_frame
+from flambeau_runtime.workers.protocol import STOP, read_frame, write_frame
 
+#: Kernels that a running worker compiles while another one starts.
+_ANSWERS_PER_START = 5
 _MAIN = Path(__file__).with_name("main.py")
 
 
@@ -43,11 +45,14 @@ class Request:
 class _Worker:
     """One process and its two pipes."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], preload: str) -> None:
         settings = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         # -P: the folder of main.py must not become importable, its file names are common words.
         self.process = subprocess.Popen(
-            [sys.executable, "-P", str(_MAIN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=settings
+            [sys.executable, "-P", str(_MAIN), *([preload] if preload else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=settings,
         )
 
     def ask(self, request: Request) -> tuple[dict[str, Any], list[bytes]]:
@@ -67,13 +72,23 @@ class _Worker:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def close(self) -> None:
+    def close_pipes(self) -> None:
+        """Let the process end by itself: it is told to, since children of a fork may hold the pipes open."""
+        try:
+            assert self.process.stdin is not None
+            write_frame(self.process.stdin, {"method": STOP})  # type: ignore[arg-type]
+        except (OSError, ValueError):
+            pass
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 try:
                     stream.close()
                 except OSError:
                     pass
+
+    def close(self) -> None:
+        """Wait for the process to end."""
+        self.close_pipes()
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -84,12 +99,15 @@ class _Worker:
 class Pool:
     """At most ``limit`` workers (default: the CPUs this process may use), each started on demand.
 
-    ``environment`` is added to the workers' environment.
+    ``environment`` is added to the workers' environment; ``preload`` is what a worker loads before its first request.
     """
 
-    def __init__(self, limit: int | None = None, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, limit: int | None = None, environment: Mapping[str, str] | None = None, *, preload: str = ""
+    ) -> None:
         self.limit = limit if limit is not None else max(1, len(os.sched_getaffinity(0)))
         self._environment = dict(environment or {})
+        self._preload = preload
         self._idle: list[_Worker] = []
         self._all: list[_Worker] = []
         self._lock = threading.Lock()
@@ -99,8 +117,20 @@ class Pool:
         if not requests:
             return []
         threads = min(self.limit, len(requests))
+        with self._lock:
+            running = len(self._all)
+        if running:
+            # By the time a new worker is ready, one that runs has answered several requests.
+            threads = min(threads, max(running, len(requests) // _ANSWERS_PER_START))
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="flambeau-worker") as executor:
             return list(executor.map(self._one, requests))
+
+    def start(self, count: int) -> None:
+        """Have at least ``count`` workers, as far as the limit allows; they get ready while the caller goes on."""
+        with self._lock:
+            missing = min(count, self.limit) - len(self._all)
+        for _ in range(missing):
+            self._give(self._new())
 
     def _one(self, request: Request) -> tuple[dict[str, Any], list[bytes]] | WorkerFailed:
         worker = self._take()
@@ -115,7 +145,10 @@ class Pool:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        worker = _Worker(self._environment)
+        return self._new()
+
+    def _new(self) -> _Worker:
+        worker = _Worker(self._environment, self._preload)
         with self._lock:
             self._all.append(worker)
         return worker
@@ -132,6 +165,8 @@ class Pool:
         """Close every pipe and wait for every process."""
         with self._lock:
             workers, self._all, self._idle = self._all, [], []
+        for worker in workers:
+            worker.close_pipes()
         for worker in workers:
             worker.close()
 

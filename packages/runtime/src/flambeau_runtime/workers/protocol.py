@@ -12,6 +12,9 @@ import json
 import struct
 from typing import Any, BinaryIO
 
+#: The method that ends a worker.
+STOP = "stop"
+
 _HEAD = struct.Struct("<IQ")
 _LENGTH = struct.Struct("<Q")
 

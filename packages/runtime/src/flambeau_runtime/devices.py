@@ -1,0 +1,106 @@
+"""Programs without device ordinals: the same artifact runs on whichever CUDA devices its inputs lie on.
+
+In: a program whose records name the devices seen while compiling (``cuda:1``). Out: the same program where the index of a CUDA
+device is a *slot*, numbered by first appearance among the inputs, and ``Program.devices`` says for each slot which
+ordinal it is: None where the inputs of a call decide, a number where no input carries it (a graph that names a device).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import torch
+
+from . import artifact as a
+
+
+def without_ordinals(program: a.Program) -> a.Program:
+    """``program`` with slots for CUDA ordinals; a program that has slots already, or no CUDA device, is returned as it is."""
+    if program.devices:
+        return program
+    carried = [spec.device for spec in program.inputs if spec.device is not None and spec.device.type == "cuda"]
+    named = [device for device in _devices(program) if device.type == "cuda"]
+    if not carried and not named:
+        return program
+    slots: dict[int | None, int] = {}
+    ordinals: list[int | None] = []
+    for device in carried:
+        if device.index not in slots:
+            slots[device.index] = len(ordinals)
+            ordinals.append(None)
+    for device in named:
+        if device.index in slots:
+            continue
+        if device.index is None and ordinals:
+            slots[None] = 0  # plain "cuda" is the device of the first input
+            continue
+        slots[device.index] = len(ordinals)
+        ordinals.append(device.index)
+    return attrs.evolve(_renamed(program, slots), devices=tuple(ordinals))
+
+
+def real_device(device: torch.device, ordinals: Sequence[int | None]) -> torch.device:
+    """The device that a record of a program names: its slot looked up in ``ordinals``, the current device where that is open."""
+    if device.type != "cuda":
+        return device
+    slot = device.index or 0
+    ordinal = ordinals[slot] if slot < len(ordinals) else None
+    return torch.device("cuda", torch.cuda.current_device() if ordinal is None else ordinal)
+
+
+def pinned(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> tuple[int | None, ...]:
+    """``Program.devices`` as the constants of a loaded artifact narrow it: they do not move with the inputs."""
+    devices = artifact.program.devices
+    ordinals = {tensor.device.index for tensor in constants if tensor.device.type == "cuda"}
+    if devices == (None,) and len(ordinals) == 1:
+        return tuple(ordinals)
+    return devices
+
+
+def _devices(program: a.Program) -> Iterator[torch.device]:
+    for instruction in program.instructions:
+        match instruction:
+            case a.Alloc():
+                yield instruction.device
+            case a.Call():
+                yield from _devices_in((instruction.args, tuple(value for _, value in instruction.kwargs)))
+            case a.Python():
+                yield from _devices_in(instruction.args)
+            case a.Subprogram():
+                for nested in instruction.programs:
+                    yield from (spec.device for spec in nested.inputs if spec.device is not None)
+                    yield from _devices(nested)
+
+
+def _devices_in(value: Any) -> Iterator[torch.device]:
+    if isinstance(value, torch.device):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _devices_in(item)
+
+
+def _renamed(program: a.Program, slots: dict[int | None, int]) -> a.Program:
+    def rename(value: Any) -> Any:
+        if isinstance(value, torch.device) and value.type == "cuda":
+            return torch.device("cuda", slots[value.index])
+        if isinstance(value, tuple):
+            return tuple(rename(item) for item in value)
+        return value
+
+    def instruction(i: a.Instruction) -> a.Instruction:
+        match i:
+            case a.Alloc():
+                return attrs.evolve(i, device=rename(i.device))
+            case a.Call():
+                return attrs.evolve(i, args=rename(i.args), kwargs=tuple((k, rename(v)) for k, v in i.kwargs))
+            case a.Python():
+                return attrs.evolve(i, args=rename(i.args))
+            case a.Subprogram():
+                return attrs.evolve(i, programs=tuple(_renamed(nested, slots) for nested in i.programs))
+        return i
+
+    inputs = tuple(attrs.evolve(spec, device=rename(spec.device)) for spec in program.inputs)
+    return attrs.evolve(program, inputs=inputs, instructions=tuple(instruction(i) for i in program.instructions))
