@@ -29,11 +29,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def precision() -> Iterator[None]:
-    """float32 means float32, unless a test says otherwise."""
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """float32 means float32, unless a test says otherwise; a fault of the device stops the run at the test that caused it."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     yield
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
     if torch.cuda.is_available():
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            pytest.exit(f"no CUDA call works after {request.node.nodeid}: {error}", returncode=1)
         torch.cuda.empty_cache()

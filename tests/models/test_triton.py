@@ -24,7 +24,7 @@ OPTIONS = {"cpu_backend": "triton"}
 SM_90 = 90
 SAMPLE = 15
 #: Whole steps that take long under the interpreter; their forward is always tested.
-SLOW = frozenset({"swin", "t5", "resnet50"})
+SLOW = frozenset({"swin", "t5", "resnet50", "mobilenet_v2"})
 STEPS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in zoo.ZOO]
 
 

@@ -197,6 +197,7 @@ def _mobilenet_v2(scale: Scale) -> Case:
     multiplier, side, batch = {"tiny": (0.1, 32, 2), "small": (0.5, 96, 2), "real": (1.0, 224, 32)}[scale]
     config = MobileNetV2Config(
         depth_multiplier=multiplier, min_depth=4 if scale == "tiny" else 8, image_size=side,
+        output_stride=8 if scale == "tiny" else 32,
         finegrained_output=scale != "tiny", classifier_dropout_prob=0.0, num_labels=10,
     )  # fmt: skip
     return _case(MobileNetV2ForImageClassification(config), **_image_batch(batch, side, 10))
