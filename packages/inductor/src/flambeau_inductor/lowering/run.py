@@ -27,6 +27,7 @@ from ..log import LOWERED, logger
 from . import RULES_LOADED, symbolic
 from .builder import Builder
 from .fallback import call_library
+from .host_scalars import HostScalars
 from .registry import Decline, rule_for
 from .target import is_library
 from .values import TensorValue
@@ -69,6 +70,7 @@ class _Lowering:
         self.context = context
         self.examples = list(inputs)
         self.builder = Builder(context, SymbolTable())
+        self.host_scalars = HostScalars(self.builder)
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.constants: list[ConstantInput] = []
@@ -189,6 +191,8 @@ class _Lowering:
         if target is aten.copy_.default and node.args[0].op == "placeholder":
             self.copies.append((node.args[0], node.args[1]))
             return args[1]
+        if rule_for(target) is not None:
+            args = self.host_scalars.replace(args, val)
         result = self._lower(node, target, args, kwargs)
         self._settle(node, result)
         return result
