@@ -221,3 +221,69 @@ def del_and_redefine(x: Tensor) -> Any:
     except UnboundLocalError:
         y = x + 2
     return y
+
+
+@case(graphs=2, breaks=("input-output",))
+def break_in_autocast(x: Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.T
+        print("inside")
+        z = x @ x.T
+    return y.dtype, z.dtype, x @ x.T, torch.is_autocast_enabled("cpu")
+
+
+@case(graphs=2, breaks=("input-output",))
+def break_in_nested_autocast_and_no_grad(x: Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            y = x @ x.T
+            print("inside")
+            z = y @ y
+        w = x @ x.T
+    return y, z, w, torch.is_autocast_enabled("cpu"), torch.is_grad_enabled()
+
+
+@case(graphs=2, breaks=("input-output",), factory=True)
+def break_in_an_autocast_from_outside() -> Callable[[Tensor], Any]:
+    context = torch.autocast("cpu", dtype=torch.bfloat16)
+
+    def run(x: Tensor) -> Any:
+        with context:
+            y = x @ x.T
+            print("inside")
+            z = x @ x.T
+        with context:
+            w = y @ y.T
+        return z, w, x @ x.T, torch.is_autocast_enabled("cpu")
+
+    return run
+
+
+@case(graphs=2, breaks=("input-output",))
+def exception_leaves_an_autocast_after_a_break(x: Tensor) -> Any:
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x.T
+            print("inside")
+            raise KeyError
+    except KeyError:
+        pass
+    return y, x @ x.T
+
+
+@case(graphs=2, breaks=("input-output",))
+def break_in_a_profiler_range(x: Tensor) -> Any:
+    with torch.autograd.profiler.record_function("range"):
+        y = x + 1
+        print("inside")
+        return y * 2
+
+
+@case(graphs=None, breaks=("input-output", "unsupported-operation"))
+def list_grows_while_its_iterator_lives(x: Tensor) -> Any:
+    items = [x, x + 1]
+    rest = iter(items)
+    next(rest)
+    print("here")
+    items.append(x + 5)
+    return [item * 1 for item in rest]

@@ -30,8 +30,7 @@ Region = _C.Region
 Disabled = _C.Disabled
 MODULE_CALL = torch.nn.Module._wrapped_call_impl.__code__
 """The code of a module's call: compiled for a region's own module; for modules called by what broke, `forward` is what gets compiled."""
-if hasattr(_C, "set_module_call"):
-    _C.set_module_call(torch.nn.Module, MODULE_CALL, torch.nn.Module._call_impl.__code__)
+_C.set_module_call(torch.nn.Module, MODULE_CALL, torch.nn.Module._call_impl.__code__)
 
 _TOLD = 16
 """How many entries a miss is explained for: code shared by many modules may have hundreds."""

@@ -29,6 +29,7 @@ from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
+from .lookaside.context_managers import autocast_effects
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
@@ -229,10 +230,11 @@ def _live_values(exit: Return | Break, effects: Sequence[Effect]) -> Iterator[Va
 
 
 def _mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
+    entered = autocast_effects(tracer)
     enabled = torch.is_grad_enabled()
     if enabled == tracer.initial_grad:
-        return ()
-    return (CallFunction(tracer.wrap_pinned(torch._C._set_grad_enabled), (ConstantValue(enabled),)),)
+        return entered
+    return (*entered, CallFunction(tracer.wrap_pinned(torch._C._set_grad_enabled), (ConstantValue(enabled),)))
 
 
 def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
@@ -287,7 +289,7 @@ def _restored_modes(tracer: Tracer) -> Iterator[None]:
         yield
     finally:
         for mode in reversed(tracer.graph.open_modes):
-            torch.amp.autocast_mode._exit_autocast(mode)
+            torch.amp.autocast_mode._exit_autocast(mode.real)
         tracer.graph.open_modes.clear()
         torch._C._set_grad_enabled(tracer.initial_grad)
 

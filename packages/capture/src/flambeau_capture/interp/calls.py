@@ -169,6 +169,8 @@ class Calls(Attributes):
             return self.fold(function, args, kwargs)
         if decision is registry.Decision.CONTROL_FLOW:
             raise GraphBreak("control-flow-operator", f"calling {value.describe()}")
+        if decision is registry.Decision.BREAK:
+            raise GraphBreak("unsupported-call", f"calling {value.describe()}")
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             return self.call_bound(self.wrap_pinned(owner), function.__name__, args, kwargs)

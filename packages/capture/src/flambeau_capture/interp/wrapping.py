@@ -189,6 +189,11 @@ class Wrapping(TracerState):
                 dict,
                 source,
             )
+        if kind is torch.autocast:
+            from ..lookaside.context_managers import wrap_autocast
+
+            self.guards.type_is(source, kind)
+            return wrap_autocast(self, obj, source)  # type: ignore[arg-type]
         storage: Value | None = None
         if isinstance(obj, dict):
             storage = self._wrap_dict(obj, source)

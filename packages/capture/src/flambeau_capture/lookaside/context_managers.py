@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.amp.autocast_mode
+from attrs import frozen
 
+from ..graph.captured import CallFunction
 from ..interp.signals import GraphBreak
 from ..sources.source import InstanceDict, Item, Pinned
 from ..values.base import MISSING, Value
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..interp.tracer import Tracer
+    from ..sources.source import Source
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -86,17 +89,30 @@ def _has_hooks(t: Tracer, module: ObjectValue) -> bool:
 
 
 class AutocastValue(ObjectValue):
-    """A `torch.autocast` made while tracing: entered for real and as graph nodes."""
+    """A `torch.autocast`: entered and left for real while tracing, and as graph nodes.
 
-    __slots__ = ("entered", "node", "settings")
+    `entered` holds, for each time it was entered by the traced program, the mode in force and its node. One from outside that was
+    entered before the frame is left by going into the state it found: `outer` are the settings of that.
+    """
 
-    def __init__(self, settings: tuple[Any, ...]) -> None:
-        super().__init__(torch.autocast)
+    __slots__ = ("entered", "outer", "settings")
+
+    def __init__(
+        self,
+        settings: tuple[Any, ...],
+        object: Any = MISSING,
+        source: Source | None = None,
+        outer: tuple[Any, ...] | None = None,
+    ) -> None:
+        super().__init__(torch.autocast, object, source)
         self.settings = settings
-        self.entered: list[Any] = []
-        self.node: Any = None
+        self.outer = outer
+        self.entered: list[Mode] = []
 
     def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
         e.pinned(_make_autocast, "autocast")
         for setting in self.settings:
             e.const(setting) if not isinstance(setting, torch.dtype) else e.pinned(setting, "dtype")
@@ -110,20 +126,106 @@ class AutocastValue(ObjectValue):
 
         if name in ("__enter__", "__exit__"):
             return BoundBuiltin(self, name)
+        if name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
+            return ConstantValue(self.settings[("device", "fast_dtype", "_enabled", "_cache_enabled").index(name)])
+        if name in ("prev", "prev_fastdtype", "prev_cache_enabled"):
+            raise GraphBreak("unsupported-attribute", f"{name!r} of an autocast")
         return super().get_attribute(t, name)
+
+    def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        raise GraphBreak("unsupported-store", f"storing {name!r} of an autocast")
 
     def enter(self, t: Tracer) -> None:
         """Enter, now and in the graph."""
-        mode = torch.amp.autocast_mode._enter_autocast(*self.settings)
-        self.entered.append((mode, t.graph.derive(torch.amp.autocast_mode._enter_autocast, self.settings, None)))
-        t.graph.open_modes.append(mode)
+        self.entered.append(_open(t, self, self.settings, "enter"))
 
     def leave(self, t: Tracer) -> None:
         """Leave, now and in the graph."""
-        mode, node = self.entered.pop()
-        torch.amp.autocast_mode._exit_autocast(mode)
-        t.graph.open_modes.remove(mode)
-        t.graph.derive(torch.amp.autocast_mode._exit_autocast, (node,), None)
+        if self.entered:
+            _close(t, self.entered.pop())
+        elif self.outer is not None:
+            _open(t, self, self.outer, "leave")
+            self.outer = None
+        else:
+            raise GraphBreak("unsupported-call", "an autocast is left that was not entered")
+
+
+@frozen(eq=False)
+class Mode:
+    """A state of autocast in force while tracing; `how` says what the program did to get there."""
+
+    value: AutocastValue
+    real: Any
+    node: Any
+    how: str
+
+
+def _open(t: Tracer, value: AutocastValue, settings: tuple[Any, ...], how: str) -> Mode:
+    real = torch.amp.autocast_mode._enter_autocast(*settings)
+    mode = Mode(value, real, t.graph.derive(torch.amp.autocast_mode._enter_autocast, settings, None), how)
+    t.graph.open_modes.append(mode)
+    return mode
+
+
+def _close(t: Tracer, mode: Mode) -> None:
+    if t.graph.open_modes[-1] is not mode:
+        raise GraphBreak("unsupported-call", "autocasts are not left in the order in which they were entered")
+    t.graph.open_modes.pop()
+    torch.amp.autocast_mode._exit_autocast(mode.real)
+    t.graph.derive(torch.amp.autocast_mode._exit_autocast, (mode.node,), None)
+
+
+def autocast_effects(t: Tracer) -> tuple[CallFunction, ...]:
+    """Close in the graph what is still in force at its end, and have it done for real after the graph."""
+    for mode in reversed(t.graph.open_modes):
+        t.graph.derive(torch.amp.autocast_mode._exit_autocast, (mode.node,), None)
+    return tuple(
+        CallFunction(t.wrap_pinned(_enter_autocast if mode.how == "enter" else _leave_autocast), (mode.value,))
+        for mode in t.graph.open_modes
+    )
+
+
+def _enter_autocast(context: Any) -> None:
+    context.__enter__()
+
+
+def _leave_autocast(context: Any) -> None:
+    context.__exit__(None, None, None)
+
+
+def wrap_autocast(t: Tracer, obj: torch.autocast, source: Source) -> AutocastValue:
+    """An autocast from outside, its settings guarded; those of the state around it too, where it has been entered."""
+    names = ("device", "fast_dtype", "_enabled", "_cache_enabled")
+    found = _read(t, obj, source, names)
+    before = ("prev_fastdtype", "prev", "prev_cache_enabled")
+    outer = (obj.device, *_read(t, obj, source, before)) if "prev" in vars(obj) else None
+    if outer is None:
+        t.guards.absent(InstanceDict(source), "prev")
+    return AutocastValue(found, obj, source, outer)
+
+
+def _read(t: Tracer, obj: Any, source: Source, names: Sequence[str]) -> tuple[Any, ...]:
+    for name in names:
+        t.guards.constant(Item(InstanceDict(source), name), getattr(obj, name))
+    return tuple(getattr(obj, name) for name in names)
+
+
+@replaces(torch.autocast.__enter__)
+def enter_autocast(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`torch.autocast.__enter__(context)`."""
+    return enter_or_leave(t, _known(args[0]), "__enter__")
+
+
+@replaces(torch.autocast.__exit__)
+def exit_autocast(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`torch.autocast.__exit__(context, ...)`."""
+    return enter_or_leave(t, _known(args[0]), "__exit__")
+
+
+def _known(value: Value) -> AutocastValue:
+    if not isinstance(value, AutocastValue):
+        raise GraphBreak("unsupported-call", f"entering or leaving {value.describe()}")
+    return value
 
 
 def _make_autocast(device: str, dtype: Any, enabled: bool, cache_enabled: bool) -> Any:

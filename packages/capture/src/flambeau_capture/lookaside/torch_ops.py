@@ -104,7 +104,13 @@ _FOLDED_CLASSES = (
 )
 
 
+_SETTERS = ("set_", "_set_", "clear_", "autocast_increment", "autocast_decrement", "_push_", "_pop_", "_increment_", "_decrement_")
+"""How names of functions begin that change torch's state: doing that while tracing would change the state of the program itself."""
+
+
 def _classify_native(function: Any, module: str, name: str) -> Decision:
+    if module.startswith("torch") and name.startswith(_SETTERS):
+        return Decision.BREAK
     owner = getattr(function, "__self__", None)
     if module in _NATIVE_OP_MODULES and (
         owner is None or module != "torch" or getattr(owner, "__name__", "") != "torch._C"

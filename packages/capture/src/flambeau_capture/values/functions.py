@@ -223,7 +223,7 @@ class MethodValue(Value):
         return True
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call(self.function, [self.owner, *args], kwargs)
+        return t.call(self.function, [t.realise(self.owner), *args], kwargs)
 
     def rebuild(self, e: Any) -> None:
         if self.source is not None:
