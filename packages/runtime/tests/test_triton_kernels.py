@@ -73,7 +73,7 @@ def test_stored_cubins_are_not_compiled_again(tmp_path: Path, monkeypatch: pytes
     store = Store(tmp_path)
     request = CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256})
     first = triton_kernels.compile_stored([request, request], store)
-    monkeypatch.setattr(triton_kernels, "compile_kernels", lambda requests: [1 / 0 for _ in requests])
+    monkeypatch.setattr(triton_kernels, "submit_kernels", lambda requests: [1 / 0 for _ in requests])
     assert triton_kernels.compile_stored([request], Store(tmp_path)) == first[:1] == first[1:]
     with pytest.raises(ZeroDivisionError):
         triton_kernels.compile_stored([evolve(request, num_warps=2)], store)

@@ -36,7 +36,8 @@ def load(
 
     ``constants`` supplies the ``ConstantSpec``s without data, in order. ``python_functions`` is the table of ``Python``
     instructions. ``executor`` is ``"native"`` (default) or ``"python"``. C++ libraries without a binary are built
-    through ``store`` with headers from ``include_dirs``. Raises ``ArtifactError`` for a malformed artifact or missing
+    through ``store`` with headers from ``include_dirs``; Triton kernels are compiled in the background, the first launch
+    of each waits for it (and raises ``TritonCompileError``). Raises ``ArtifactError`` for a malformed artifact or missing
     constants or functions, ``CompilerUnavailable`` and ``BuildError`` from the build.
     """
     executor = executor or Config.from_environment().executor

@@ -15,7 +15,9 @@ import functools
 import importlib.metadata
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ from attrs import Factory, asdict, frozen
 
 from flambeau_runtime.artifact import Artifact
 from flambeau_runtime.cache import CacheKey, Store
-from flambeau_runtime.workers import Pool, Request, WorkerFailed, triton_task
+from flambeau_runtime.workers import Answer, Pool, Request, WorkerFailed, triton_task
 from flambeau_runtime.workers.compilers import shared
 
 #: Compute capability that kernels are compiled for when no GPU says otherwise (sm_90).
@@ -126,13 +128,39 @@ def compile_kernels(requests: Sequence[CompileRequest], *, pool: Pool | None = N
 
     Raises ``TritonCompileError`` for the first kernel that fails.
     """
-    if not requests:
-        return []
+    return [cubin.result() for cubin in submit_kernels(requests, pool=pool)]
+
+
+def submit_kernels(requests: Sequence[CompileRequest], *, pool: Pool | None = None) -> list[Future[Cubin]]:
+    """``compile_kernels`` while the caller goes on; the futures raise ``TritonCompileError``."""
     if pool is None and len(requests) == 1 and _compiles_here() and not shared().ready():
-        return [_compile_here(requests[0])]
+        return [_settled(partial(_compile_here, requests[0]))]
     work = [Request("compile", {"arguments": r.arguments()}, (r.source.encode(),)) for r in requests]
-    answers = (pool or shared()).run(work)
-    return [_cubin(request, answer) for request, answer in zip(requests, answers, strict=True)]
+    answers = (pool or shared()).submit(work) if work else []
+    cubins: list[Future[Cubin]] = []
+    for request, answer in zip(requests, answers, strict=True):
+        cubin: Future[Cubin] = Future()
+        answer.add_done_callback(partial(_hand_on, request, cubin))
+        cubins.append(cubin)
+    return cubins
+
+
+def _hand_on(request: CompileRequest, cubin: Future[Cubin], answer: Future[Answer | WorkerFailed]) -> None:
+    try:
+        made = _cubin(request, answer.result())
+    except BaseException as error:
+        cubin.set_exception(error)
+    else:
+        cubin.set_result(made)
+
+
+def _settled(compile: Callable[[], Cubin]) -> Future[Cubin]:
+    cubin: Future[Cubin] = Future()
+    try:
+        cubin.set_result(compile())
+    except TritonCompileError as error:
+        cubin.set_exception(error)
+    return cubin
 
 
 def warm_up() -> None:
@@ -158,7 +186,7 @@ def _compile_here(request: CompileRequest) -> Cubin:
     return Cubin(arch=request.arch, binary=binary, **facts)
 
 
-def _cubin(request: CompileRequest, answer: tuple[dict[str, Any], list[bytes]] | WorkerFailed) -> Cubin:
+def _cubin(request: CompileRequest, answer: Answer | WorkerFailed) -> Cubin:
     if isinstance(answer, WorkerFailed):
         raise TritonCompileError(request.entry, str(answer), request.source, answer.trace) from answer
     facts, blobs = answer
@@ -167,17 +195,38 @@ def _cubin(request: CompileRequest, answer: tuple[dict[str, Any], list[bytes]] |
 
 def compile_stored(requests: Sequence[CompileRequest], store: Store) -> list[Cubin]:
     """``compile_kernels``, taking from ``store`` what it holds and putting there what it lacked."""
+    return [cubin.result() for cubin in submit_stored(requests, store)]
+
+
+def submit_stored(requests: Sequence[CompileRequest], store: Store) -> list[Future[Cubin]]:
+    """``compile_stored`` while the caller goes on; what is made goes to ``store`` whether or not anybody asks for it."""
     keys = [_cache_key(request) for request in requests]
-    found = [_unpack(store.get(key)) for key in keys]
-    missing = {key.digest: n for n, key in enumerate(keys) if found[n] is None}
-    fresh = compile_kernels([requests[n] for n in missing.values()])
-    made = dict(zip(missing, fresh, strict=True))
-    for n, key in enumerate(keys):
-        if found[n] is None:
-            found[n] = made[key.digest]
-    for digest, n in missing.items():
-        store.put(keys[n], _pack(made[digest]))
-    return [cubin for cubin in found if cubin is not None]
+    cubins: dict[str, Future[Cubin]] = {}
+    missing: dict[str, tuple[CompileRequest, CacheKey]] = {}
+    for request, key in zip(requests, keys, strict=True):
+        if key.digest in cubins or key.digest in missing:
+            continue
+        found = _unpack(store.get(key))
+        if found is None:
+            missing[key.digest] = (request, key)
+        else:
+            cubins[key.digest] = Future()
+            cubins[key.digest].set_result(found)
+    fresh = submit_kernels([request for request, _ in missing.values()])
+    for (digest, (_, key)), cubin in zip(missing.items(), fresh, strict=True):
+        cubins[digest] = Future()
+        cubin.add_done_callback(partial(_keep, store, key, cubins[digest]))
+    return [cubins[key.digest] for key in keys]
+
+
+def _keep(store: Store, key: CacheKey, kept: Future[Cubin], cubin: Future[Cubin]) -> None:
+    try:
+        made = cubin.result()
+        store.put(key, _pack(made))
+    except BaseException as error:
+        kept.set_exception(error)
+    else:
+        kept.set_result(made)
 
 
 def kernel_requests(artifact: Artifact, arch: int) -> list[CompileRequest]:

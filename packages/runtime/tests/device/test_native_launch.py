@@ -6,6 +6,7 @@ import itertools
 import re
 import struct
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 from flambeau_runtime import InputError, load
 from flambeau_runtime import artifact as a
 from flambeau_runtime.device import kernels
-from flambeau_runtime.triton_kernels import CompileRequest, Cubin
+from flambeau_runtime.triton_kernels import CompileRequest, Cubin, TritonCompileError
 
 WIDTHS = {"i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "fp32": 4}
 NUMBERS = itertools.count()
@@ -28,9 +29,12 @@ class Compiler:
         self.requests: list[CompileRequest] = []
         self.facts: dict[str, Any] = {}
 
-    def __call__(self, requests: list[CompileRequest], store: Any) -> list[Cubin]:
+    def __call__(self, requests: list[CompileRequest], store: Any) -> list[Future[Cubin]]:
         self.requests += requests
-        return [self.compile(request) for request in requests]
+        made: list[Future[Cubin]] = [Future() for _ in requests]
+        for future, request in zip(made, requests):
+            future.set_result(self.compile(request))
+        return made
 
     def compile(self, request: CompileRequest) -> Cubin:
         widths = [WIDTHS.get(kind, 8) for kind in request.signature.values()] + [8, 8]
@@ -44,7 +48,7 @@ class Compiler:
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     made = Compiler()
-    monkeypatch.setattr(kernels, "compile_stored", made)
+    monkeypatch.setattr(kernels, "submit_stored", made)
     monkeypatch.setattr(kernels, "capability", lambda ordinal=None: 90)
     return made
 
@@ -262,9 +266,28 @@ def test_a_failing_compilation_reaches_the_caller(
 ) -> None:
     """What Python raises while a kernel is bound is what the call raises."""
     run = load(program(divisible=("x",)))
-    monkeypatch.setattr(kernels, "compile_stored", lambda requests, store: 1 / 0)
+    monkeypatch.setattr(kernels, "submit_stored", lambda requests, store: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(fake.to(torch.ones(9)[1:]))
+
+
+def test_a_launch_waits_for_its_kernel(fake: Any, compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading does not wait for the compiler; the first launch does, and raises what the compiler says."""
+    pending: list[Future[Cubin]] = []
+
+    def submit(requests: list[CompileRequest], store: Any) -> list[Future[Cubin]]:
+        pending.append(Future())
+        return pending[-1:]
+
+    monkeypatch.setattr(kernels, "submit_stored", submit)
+    late, broken = load(program()), load(program())
+    request = CompileRequest("", "scale", SCALE, num_warps=2, arch=90)
+    threading.Timer(0.05, lambda: pending[0].set_result(compiler.compile(request))).start()
+    x = fake.to(torch.ones(8))
+    assert torch.equal(fake.back(late(x)[0]), torch.full((8,), 2.0))
+    pending[1].set_exception(TritonCompileError("scale", "no such thing", ""))
+    with pytest.raises(TritonCompileError, match="no such thing"):
+        broken(x)
 
 
 def test_inputs_on_the_wrong_kind_of_device(fake: Any, compiler: Compiler) -> None:

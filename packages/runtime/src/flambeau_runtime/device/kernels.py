@@ -1,4 +1,4 @@
-"""The Triton kernels of a program on a GPU: compiled together, loaded where and when one is first launched.
+"""The Triton kernels of a program on a GPU: compiled together while the program is made, loaded where one is first launched.
 
 In: an artifact. Out: ``GpuKernel``s by number. The native executor takes what ``native`` and ``image`` of one give and launches
 by itself; the Python executor calls it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from attrs import evolve, field, frozen
 from flambeau_runtime.artifact import Artifact
 from flambeau_runtime.cache import Store
 from flambeau_runtime.device.cuda import ALIGNMENT, THREADS_PER_WARP, Function, load_cubin
-from flambeau_runtime.triton_kernels import CompileRequest, Cubin, compile_stored, kernel_requests
+from flambeau_runtime.triton_kernels import CompileRequest, Cubin, kernel_requests, submit_stored
 
 #: What the native executor needs to load a kernel: key, cubin, name, threads, shared memory, the two kinds of scratch memory.
 Image = tuple[str, bytes, str, int, int, int, int]
@@ -34,7 +35,7 @@ class GpuKernel:
 
     request: CompileRequest
     store: Store
-    _cubins: dict[tuple[bool, int], Cubin] = field(factory=dict)
+    _cubins: dict[tuple[bool, int], Future[Cubin]] = field(factory=dict)
     _loaded: dict[tuple[bool, int], Function] = field(factory=dict)
     _lock: threading.Lock = field(factory=threading.Lock)
 
@@ -53,19 +54,19 @@ class GpuKernel:
         """The kernel as the extension decodes it."""
         return (self.types, self.divisible, self.image)
 
-    def keep(self, cubin: Cubin) -> None:
-        """``cubin`` is what compiling ``request`` gave."""
-        self._cubins[True, cubin.arch] = cubin
+    def expect(self, cubin: Future[Cubin]) -> None:
+        """``cubin`` is what compiling ``request`` gives."""
+        self._cubins[True, self.request.arch] = cubin
 
     def cubin(self, divisible: bool, arch: int) -> Cubin:
-        """The compiled kernel for an architecture. Raises ``TritonCompileError``."""
+        """The compiled kernel for an architecture; waits for it. Raises ``TritonCompileError``."""
         with self._lock:
             found = self._cubins.get((divisible, arch))
             if found is None:
                 promises = self.request.divisible if divisible else ()
-                (found,) = compile_stored([evolve(self.request, arch=arch, divisible=promises)], self.store)
+                (found,) = submit_stored([evolve(self.request, arch=arch, divisible=promises)], self.store)
                 self._cubins[divisible, arch] = found
-            return found
+        return found.result()
 
     def image(self, divisible: bool, ordinal: int) -> Image:
         """What the extension loads on the device ``ordinal``."""
@@ -94,11 +95,11 @@ class GpuKernel:
 
 
 def bind_kernels(artifact: Artifact, store: Store) -> dict[int, GpuKernel]:
-    """Every Triton kernel of ``artifact`` by number, compiled for the current device, all at once."""
+    """Every Triton kernel of ``artifact`` by number. All are being compiled for the current device; a launch waits for its own."""
     numbers = [n for n, k in enumerate(artifact.kernels) if artifact.libraries[k.library].language == "triton"]
     requests = kernel_requests(artifact, capability())
     kernels = {}
-    for number, request, cubin in zip(numbers, requests, compile_stored(requests, store), strict=True):
+    for number, request, cubin in zip(numbers, requests, submit_stored(requests, store), strict=True):
         kernels[number] = GpuKernel(request, store)
-        kernels[number].keep(cubin)
+        kernels[number].expect(cubin)
     return kernels

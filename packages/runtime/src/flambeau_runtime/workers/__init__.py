@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from flambeau_runtime.workers.pool import Pool, Request, WorkerFailed
+from flambeau_runtime.workers.pool import Answer, Pool, Request, WorkerFailed
 
-__all__ = ["Pool", "Request", "WorkerFailed"]
+__all__ = ["Answer", "Pool", "Request", "WorkerFailed"]

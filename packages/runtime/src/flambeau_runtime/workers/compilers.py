@@ -13,10 +13,10 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
-from typing import Any
+from concurrent.futures import Future
 
 from flambeau_runtime.workers import triton_task
-from flambeau_runtime.workers.pool import Pool, Request, WorkerFailed
+from flambeau_runtime.workers.pool import Answer, Pool, Request, WorkerFailed
 
 LINGER_SECONDS = 30.0
 #: Workers started ahead of the first batch: the process that starts them is busy tracing meanwhile.
@@ -34,13 +34,17 @@ class Compilers:
         self._users = 0
         self._timer: threading.Timer | None = None
 
-    def run(self, requests: Sequence[Request]) -> list[tuple[dict[str, Any], list[bytes]] | WorkerFailed]:
+    def run(self, requests: Sequence[Request]) -> list[Answer | WorkerFailed]:
         """``Pool.run`` with the shared workers."""
-        pool = self._enter()
-        try:
-            return pool.run(requests)
-        finally:
-            self._leave()
+        return [answer.result() for answer in self.submit(requests)]
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Answer | WorkerFailed]]:
+        """``Pool.submit`` with the shared workers, which stay until all is answered."""
+        pool = self._enter(len(requests))
+        answers = pool.submit(requests)
+        for answer in answers:
+            answer.add_done_callback(lambda _: self._leave())
+        return answers
 
     def warm_up(self, count: int = _AHEAD) -> None:
         """Start ``count`` workers, which import Triton while this process goes on. Returns at once."""
@@ -64,10 +68,10 @@ class Compilers:
             pool.close()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _enter(self) -> Pool:
+    def _enter(self, users: int = 1) -> Pool:
         with self._lock:
             self._stop_timer()
-            self._users += 1
+            self._users += users
             if self._pool is None:
                 # Triton's own on-disk cache is not wanted: the store of artifacts keeps the binaries.
                 self._folder = tempfile.mkdtemp(prefix="flambeau-triton-")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,10 @@ from flambeau_runtime.workers.protocol import STOP, read_frame, write_frame
 #: Kernels that a running worker compiles while another one starts.
 _ANSWERS_PER_START = 5
 _MAIN = Path(__file__).with_name("main.py")
+
+
+#: A header and byte strings.
+Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class WorkerFailed(RuntimeError):
@@ -55,7 +59,7 @@ class _Worker:
             env=settings,
         )
 
-    def ask(self, request: Request) -> tuple[dict[str, Any], list[bytes]]:
+    def ask(self, request: Request) -> Answer:
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             write_frame(self.process.stdin, {"method": request.method, **request.fields}, request.blobs)  # type: ignore[arg-type]
@@ -112,8 +116,12 @@ class Pool:
         self._all: list[_Worker] = []
         self._lock = threading.Lock()
 
-    def run(self, requests: Sequence[Request]) -> list[tuple[dict[str, Any], list[bytes]] | WorkerFailed]:
+    def run(self, requests: Sequence[Request]) -> list[Answer | WorkerFailed]:
         """Answer every request; one that failed has its ``WorkerFailed`` in its place."""
+        return [answer.result() for answer in self.submit(requests)]
+
+    def submit(self, requests: Sequence[Request]) -> list[Future[Answer | WorkerFailed]]:
+        """Have every request answered while the caller goes on."""
         if not requests:
             return []
         threads = min(self.limit, len(requests))
@@ -122,8 +130,10 @@ class Pool:
         if running:
             # By the time a new worker is ready, one that runs has answered several requests.
             threads = min(threads, max(running, len(requests) // _ANSWERS_PER_START))
-        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="flambeau-worker") as executor:
-            return list(executor.map(self._one, requests))
+        executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="flambeau-worker")
+        answers = [executor.submit(self._one, request) for request in requests]
+        executor.shutdown(wait=False)
+        return answers
 
     def start(self, count: int) -> None:
         """Have at least ``count`` workers, as far as the limit allows; they get ready while the caller goes on."""
@@ -132,7 +142,7 @@ class Pool:
         for _ in range(missing):
             self._give(self._new())
 
-    def _one(self, request: Request) -> tuple[dict[str, Any], list[bytes]] | WorkerFailed:
+    def _one(self, request: Request) -> Answer | WorkerFailed:
         worker = self._take()
         try:
             return worker.ask(request)
