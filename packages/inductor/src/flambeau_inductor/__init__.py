@@ -1,6 +1,7 @@
 """Lowering, fusion and code generation: an ATen graph goes in, a ``flambeau_runtime`` artifact comes out.
 
-``compile_graph(gm, inputs, options)`` compiles; ``decompositions()`` is the table to trace graphs with. Read ``pipeline.py`` first.
+``compile_graph(gm, inputs, options)`` compiles; ``decompositions()`` is the table to trace graphs with; ``rewrite_joint`` may be called on a
+joint graph of forward and backward before it is cut in two. Read ``pipeline.py`` first.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from .config import Config
 from .context import CompileContext
 from .decompositions import decompositions
 from .errors import CompileError, FlambeauInductorError, InternalError, OptionError, UnsupportedGraphError
-from .pipeline import compile_graph
+from .pipeline import compile_graph, rewrite_joint
 
 __version__ = "0.1.0"
 
@@ -24,4 +25,5 @@ __all__ = [
     "__version__",
     "compile_graph",
     "decompositions",
+    "rewrite_joint",
 ]

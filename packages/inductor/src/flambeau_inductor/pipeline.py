@@ -23,6 +23,24 @@ from .lowering.run import lower_graph
 from .passes.order import PASSES
 from .passes.runner import run_passes
 from .program.assemble import assemble
+from .rewrite.channels_last import make_channels_last
+
+
+def rewrite_joint(
+    graph: fx.Graph,
+    results: Sequence[fx.Node],
+    options: Mapping[str, Any] | Config | None = None,
+    *,
+    context: CompileContext | None = None,
+) -> dict[fx.Node, fx.Node]:
+    """Rewrites that have to see forward and backward at once: to be called on the joint graph before it is cut in two.
+
+    ``results`` are the nodes whose layout the caller will see. Edits ``graph`` in place and returns what stands for results that
+    were replaced.
+    """
+    context = context or CompileContext(_config(options))
+    with context.stage("joint"):
+        return make_channels_last(graph, results, context) or {}
 
 
 def compile_graph(
@@ -37,7 +55,7 @@ def compile_graph(
     ``options`` are fields of ``Config`` (laid over the environment's). ``context`` collects seconds per stage and the reasons of
     library calls. Raises OptionError, UnsupportedGraphError; an InternalError is a fault of ours.
     """
-    config = options if isinstance(options, Config) else Config.from_environment().with_options(options)
+    config = _config(options)
     context = context or CompileContext(config)
     with context.stage("passes"):
         gm = run_passes(gm, PASSES, context)
@@ -63,3 +81,7 @@ def compile_graph(
             if wider == library:
                 raise
             library = wider
+
+
+def _config(options: Mapping[str, Any] | Config | None) -> Config:
+    return options if isinstance(options, Config) else Config.from_environment().with_options(options)

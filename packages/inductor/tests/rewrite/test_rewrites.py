@@ -8,7 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import flambeau_inductor.rewrite.channels_last as module
 import flambeau_runtime
-from flambeau_inductor import CompileContext, compile_graph
+from flambeau_inductor import CompileContext, compile_graph, rewrite_joint
 from flambeau_inductor.decompositions import decompositions
 from flambeau_inductor.passes.order import PASSES
 from flambeau_inductor.passes.runner import run_passes
@@ -147,3 +147,32 @@ def test_a_product_with_two_readers_keeps_its_value():
     shared = on_cuda(lambda x, w, b: (lambda y: (F.relu(y), y.exp()))(F.linear(x, w, b)), torch.randn(4, 8), torch.randn(16, 8), torch.randn(16))  # fmt: skip
     assert "_addmm_activation.default" in targets(gm)
     assert "_addmm_activation.default" not in targets(shared)
+
+
+def test_a_joint_graph_keeps_the_layout_in_its_backward(monkeypatch):
+    """Forward and backward in one graph: no copies between, gradients in the layout of their parameters."""
+    monkeypatch.setattr(module, "CPU_ACTIVATIONS_PER_WEIGHT", 0)
+    monkeypatch.setattr(module, "WORTH", 100)
+    inputs = (torch.randn(2, 8, 12, 12), torch.randn(16, 8, 3, 3), torch.randn(16, 16, 3, 3))
+
+    def step(*values):
+        x, w, v = (value.detach().requires_grad_() for value in values)
+        with torch.enable_grad():
+            loss = F.conv2d(torch.relu(F.conv2d(x, w)), v).square().sum()
+            return torch.autograd.grad(loss, (x, w, v))
+
+    gm = traced(step, *inputs)
+    (output,) = (n for n in gm.graph.nodes if n.op == "output")
+    kept = rewrite_joint(gm.graph, list(output.args[0]), {})
+    assert len(kept) == 3
+    for result, copy in kept.items():
+        output.replace_input_with(result, copy)
+    backwards = [n for n in gm.graph.nodes if n.target is torch.ops.aten.convolution_backward.default]
+    for node in backwards:
+        assert all(n.meta["val"].is_contiguous(memory_format=torch.channels_last) for n in node.args[:3])
+    gm.recompile()
+    artifact = compile_graph(gm, inputs, {"verify": True})
+    run = flambeau_runtime.load(flambeau_runtime.build_libraries(artifact))
+    for got, want in zip(run(*inputs), step(*inputs), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+        assert got.stride() == want.stride()

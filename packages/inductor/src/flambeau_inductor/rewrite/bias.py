@@ -31,7 +31,7 @@ def split_bias(gm: fx.GraphModule, context: CompileContext) -> bool:
         with quietly(mode):
             wide = insert_call(gm.graph, following, aten.view.default, (bias, shape), bias.meta["val"].view(shape))
             total = insert_call(gm.graph, following, aten.add.Tensor, (node, wide), node.meta["val"])
-        node.replace_all_uses_with(total, lambda user, own=total: user is not own)  # type: ignore[misc]
+        node.replace_all_uses_with(total, lambda user, own=total: user is not own)
         node.args = (*node.args[:2], None, *node.args[3:])
     return True
 

@@ -9,12 +9,12 @@ library would move to get the layout its kernels want.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from attrs import define, field
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
 from .fakes import bytes_of, fake_mode_of, hint_of, insert_call, quietly, values_of
@@ -35,18 +35,33 @@ _STRIDE_READERS = frozenset({"as_strided", "as_strided_scatter", "as_strided_cop
 
 def channels_last(gm: fx.GraphModule, context: CompileContext) -> bool:
     """Rewrite ``gm`` where the plan is worth it."""
+    (output,) = [node for node in gm.graph.nodes if node.op == "output"]
+    results = output.all_input_nodes
+    kept = make_channels_last(gm.graph, results, context)
+    for result, copy in (kept or {}).items():
+        output.replace_input_with(result, copy)
+    return kept is not None
+
+
+def make_channels_last(
+    graph: fx.Graph, results: Sequence[fx.Node], context: CompileContext
+) -> dict[fx.Node, fx.Node] | None:
+    """Rewrite ``graph`` (with or without an output node) where that is worth it; None where nothing was changed.
+
+    Returns copies of those ``results`` whose layout changed, in the layout they had: the caller puts them in the results' place.
+    Given a joint graph of forward and backward before it is cut in two, saved activations and gradients stay channels-last.
+    """
     if not context.config.layout_optimization:
-        return False
-    mode = fake_mode_of(gm.graph)
-    convolutions = [node for node in gm.graph.nodes if _eligible(node)]
-    if mode is None or not _pays(convolutions) or any(_is_grouped(node) for node in gm.graph.nodes):
-        return False
+        return None
+    mode = fake_mode_of(graph)
+    convolutions = [node for node in graph.nodes if _eligible(node)]
+    if mode is None or not _pays(convolutions) or any(_is_grouped(node) for node in graph.nodes):
+        return None
     with quietly(mode):
-        plan = _Plan(gm.graph, frozenset(convolutions), mode)
-        if not plan.make() or not plan.is_worth_it(convolutions):
-            return False
-    plan.apply()
-    return True
+        plan = _Plan(graph, frozenset(convolutions))
+        if not plan.make(results) or not plan.is_worth_it(convolutions):
+            return None
+    return plan.apply(results)
 
 
 def _is_convolution(node: fx.Node) -> bool:
@@ -79,7 +94,7 @@ def _eligible(node: fx.Node) -> bool:
 def _fast_channels_last(val: Any) -> bool:
     """Whether the library's channels-last kernels for this device and dtype are the fast ones, under the flags in force."""
     if val.device.type == "cpu":
-        return bool(val.dtype is torch.float32 and torch.backends.mkldnn.enabled)  # type: ignore[attr-defined]
+        return bool(val.dtype is torch.float32 and torch.backends.mkldnn.enabled)
     if val.device.type != "cuda" or not torch.backends.cudnn.enabled:
         return False
     if val.dtype in (torch.float16, torch.bfloat16):
@@ -109,16 +124,14 @@ class _Plan:
 
     graph: fx.Graph
     convolutions: frozenset[fx.Node]
-    mode: FakeTensorMode
     values: dict[fx.Node, Any] = field(factory=dict)
     copies: dict[tuple[fx.Node, str], torch.Tensor] = field(factory=dict)
-    uses: list[tuple[fx.Node, fx.Node, str]] = field(factory=list)
+    #: (user, operand, "last" or "kept"); no user for a result of the graph.
+    uses: list[tuple[fx.Node | None, fx.Node, str]] = field(factory=list)
 
-    def make(self) -> bool:
-        """Fill in the plan; False where some result of the graph could not be given its layout back."""
+    def make(self, results: Sequence[fx.Node]) -> bool:
+        """Fill in the plan; False where it changes nothing, or some result could not be given its layout back."""
         for node in self.graph.nodes:
-            if node.op == "output":
-                return all(self._keep(node, result) for result in node.all_input_nodes)
             if node.op != "call_function":
                 continue
             if node in self.convolutions:
@@ -126,7 +139,7 @@ class _Plan:
             elif any(source in self.values for source in node.all_input_nodes):
                 if not self._follow(node):
                     return False
-        return True
+        return bool(self.uses) and all(self._keep(None, result) for result in results)
 
     def _convolution(self, node: fx.Node) -> None:
         seen = dict(self.values)
@@ -163,11 +176,10 @@ class _Plan:
             try:
                 result = target(*values_of(node.args, self.values), **values_of(node.kwargs, self.values))
             except (RuntimeError, ValueError):
-                result = None
-            if result is not None:
-                if _differs(result, node.meta.get("val")):
-                    self.values[node] = result
-                return True
+                return all(self._keep(node, source) for source in node.all_input_nodes)
+            if _differs(result, node.meta.get("val")):
+                self.values[node] = result
+            return True
         return all(self._keep(node, source) for source in node.all_input_nodes)
 
     def _reads_strides(self, target: Any) -> bool:
@@ -178,7 +190,7 @@ class _Plan:
         seeded = torch.Tag.nondeterministic_seeded in target.tags
         return seeded or schema.name.removeprefix("aten::") in _STRIDE_READERS
 
-    def _keep(self, user: fx.Node, source: fx.Node) -> bool:
+    def _keep(self, user: fx.Node | None, source: fx.Node) -> bool:
         """Let ``user`` see ``source`` in the layout it had before; False where a copy cannot give it that."""
         if source not in self.values:
             return True
@@ -201,21 +213,29 @@ class _Plan:
             return cost < WORTH * 2 * activations and activations > CPU_ACTIVATIONS_PER_WEIGHT * converted
         return cost < WORTH * 2 * (activations + sum(bytes_of(n.meta["val"]) for n in weights))
 
-    def apply(self) -> None:
-        """Edit the graph as planned."""
+    def apply(self, results: Sequence[fx.Node]) -> dict[fx.Node, fx.Node]:
+        """Edit the graph as planned; the copies that stand for ``results``."""
         order = {node: number for number, node in enumerate(self.graph.nodes)}
         made: dict[tuple[fx.Node, str], fx.Node] = {}
-        for user, source, kind in sorted(self.uses, key=lambda use: order[use[0]]):
+        for user, source, kind in sorted(self.uses, key=lambda use: order[use[0]] if use[0] else len(order)):
             copy = made.get((source, kind))
             if copy is None:
-                val = self.copies[(source, kind)]
-                last = not val.is_contiguous() if kind == "kept" else True
-                memory_format = FORMATS[val.dim()] if last else torch.contiguous_format
-                copy = insert_call(self.graph, user, aten.clone.default, (source,), val, memory_format=memory_format)
-                made[(source, kind)] = copy
-            user.replace_input_with(source, copy)
+                copy = made[(source, kind)] = self._copy(user or source.next, source, kind)
+            if user is not None:
+                user.replace_input_with(source, copy)
         for node, val in self.values.items():
             node.meta["val"] = val
+        return {result: made[(result, "kept")] for result in results if (result, "kept") in made}
+
+    def _copy(self, before: fx.Node, source: fx.Node, kind: str) -> fx.Node:
+        val = self.copies[(source, kind)]
+        last = kind == "last" or not val.is_contiguous()
+        memory_format = FORMATS[val.dim()] if last else torch.contiguous_format
+        copy = insert_call(self.graph, before, aten.clone.default, (source,), val, memory_format=memory_format)
+        # In the joint graph a node knows which half it belongs to, and what region of the user's.
+        origin = before if kind == "last" else source
+        copy.meta = {**{key: value for key, value in origin.meta.items() if key not in ("val", "static")}, "val": val}
+        return copy
 
 
 def _result_bytes(node: fx.Node) -> int:

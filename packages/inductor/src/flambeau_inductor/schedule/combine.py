@@ -114,7 +114,7 @@ def combine(plan: Schedule, cpu_target: str = "cpp") -> Schedule:
         if group is None or len(group.bodies) == 1:
             steps.append(step)
         elif group.bodies[0] is step:
-            steps.append(Combined(f"combined_{len(group.bodies)}_{step.name}", tuple(group.bodies)))  # type: ignore[union-attr]
+            steps.append(Combined(f"combined_{len(group.bodies)}_{step.name}", tuple(group.bodies)))
     return evolve(plan, steps=tuple(steps))
 
 

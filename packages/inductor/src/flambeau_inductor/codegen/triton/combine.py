@@ -102,7 +102,7 @@ class _Writer:
             name=self.entry,
             source="\n\n".join([*parts, "\n".join(lines) + "\n"]),
             buffers=tuple(self.buffers),
-            dtypes=tuple(self.dtypes[name] for name in self.buffers),  # type: ignore[misc]
+            dtypes=tuple(self.dtypes[name] for name in self.buffers),
             scalars=tuple(self.scalars),
             scalar_kinds="".join("f" if self.types[name] == "fp64" else "i" for name in self.scalars.values()),
             extent=self.programs,
