@@ -1,5 +1,6 @@
 // flambeau_runtime._C: the type Executor and the facts of the build.
 #include "blocks.hpp"
+#include "graphs.hpp"
 #include "inputs.hpp"
 #include "run.hpp"
 
@@ -286,6 +287,7 @@ PyMethodDef module_methods[] = {
 int module_exec(PyObject* module) {
   Ref type = Ref::steal(PyType_FromModuleAndSpec(module, &executor_spec, nullptr));
   if (!type || PyModule_AddObjectRef(module, "Executor", type.get()) < 0) return -1;
+  if (!add_recording_table(module)) return -1;
   return PyModule_AddStringConstant(module, "TORCH_VERSION", FLAMBEAU_TORCH_VERSION);
 }
 

@@ -30,6 +30,9 @@ class FakeRecorder:
     def unavailable(self) -> str:
         return self.busy
 
+    def is_current(self, device: torch.device) -> bool:
+        return True
+
     def warm(self, run: Run) -> tuple[Any, ...]:
         self.warmed += 1
         return run()

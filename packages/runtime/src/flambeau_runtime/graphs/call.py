@@ -15,6 +15,7 @@ what is ready; every other call comes to ``RecordedProgram.miss``, which runs pl
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -96,6 +97,8 @@ class RecordedProgram:
     def reset(self) -> None:
         """Forget every recording and give its memory back; later calls warm up and record again."""
         with self._lock:
+            while self.table.running:  # a replay of another thread: microseconds
+                time.sleep(0)
             for group in self._groups.values():
                 for recording in tuple(group.recordings):
                     self._drop(group, recording)
@@ -149,9 +152,13 @@ class RecordedProgram:
                 return f"{self._label(position)} is not a plain strided tensor"
             else:
                 devices.add(value.device)
+        if not devices:
+            return "there are no tensor inputs"
         if any(device.type != self._recorder.device for device in devices):
             return f"an input is not on {self._recorder.device}"
-        return "the inputs are on several devices" if len(devices) > 1 else ""
+        if len(devices) > 1:
+            return "the inputs are on several devices"
+        return "" if self._recorder.is_current(devices.pop()) else "another device is the current one"
 
     def _signature(self, inputs: tuple[Any, ...]) -> Signature:
         return tuple(
@@ -274,7 +281,7 @@ class RecordedProgram:
             replay=recorded.replay,
             release=recorded.release,
             reserved_bytes=recorded.reserved_bytes,
-            output_bytes=sum(sample.numel() * sample.element_size() for sample in own),
+            output_bytes=sum({s._cdata: s.nbytes() for s in map(torch.Tensor.untyped_storage, own)}.values()),
         )
 
     def _drop(self, group: _Group, recording: Recording) -> None:

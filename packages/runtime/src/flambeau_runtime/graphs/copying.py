@@ -53,3 +53,10 @@ def over(storage: torch.UntypedStorage, sample: torch.Tensor) -> torch.Tensor:
     """A new tensor with ``sample``'s layout over ``storage``."""
     made = torch.empty(0, dtype=sample.dtype, device=storage.device)
     return made.set_(storage, sample.storage_offset(), sample.shape, sample.stride())
+
+
+def copy_of(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """The same bytes in memory of their own."""
+    source = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    source.set_(storage, 0, (storage.nbytes(),), (1,))
+    return source.clone().untyped_storage()

@@ -30,6 +30,10 @@ class CudaRecorder:
         """Why nothing may be recorded or replayed: a capture is going on already."""
         return "the caller records a CUDA graph of its own" if torch.cuda.is_current_stream_capturing() else ""
 
+    def is_current(self, device: torch.device) -> bool:
+        """Whether ``device`` is the current one."""
+        return device.index == torch.cuda.current_device()
+
     def warm(self, run: Run) -> tuple[Any, ...]:
         """Run on the recording stream; results are ready for the current stream."""
         current = torch.cuda.current_stream()

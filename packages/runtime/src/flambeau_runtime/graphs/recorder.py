@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
 from attrs import frozen
 
 Run = Callable[[], tuple[Any, ...]]
@@ -34,6 +35,9 @@ class Recorder(Protocol):
 
     def unavailable(self) -> str:
         """Why nothing may be recorded or replayed right now (a capture of the user's is going on), or ""."""
+
+    def is_current(self, device: torch.device) -> bool:
+        """Whether work queued now goes to ``device``."""
 
     def warm(self, run: Run) -> tuple[Any, ...]:
         """Run for real, where a recording would run, so that lazy initialisation is over when one is made."""

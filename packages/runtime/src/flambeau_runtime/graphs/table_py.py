@@ -135,7 +135,8 @@ class PyTable:
                 for item in recording.copied:
                     if item.back:
                         copying.write_back(inputs[item.position], item.placeholder)
-                results = tuple(_result(result, entry, inputs) for result in recording.results)
+                made = {s._cdata: s if recording.lends else copying.copy_of(s) for s in entry.storages}
+                results = tuple(_result(result, made, inputs) for result in recording.results)
         finally:
             self.running = False
         for position in recording.mutated:
@@ -144,17 +145,9 @@ class PyTable:
         return results
 
 
-def _result(result: Result, entry: _Entry, inputs: tuple[Any, ...]) -> Any:
+def _result(result: Result, storages: dict[int, torch.UntypedStorage], inputs: tuple[Any, ...]) -> Any:
     if result.kind == "own":
-        tensor = copying.over(result.sample.untyped_storage(), result.sample)
-        return tensor if entry.recording.lends else copy_of(tensor)
+        return copying.over(storages[result.sample.untyped_storage()._cdata], result.sample)
     if result.kind == "alias":
         return copying.window(inputs[result.position], result.sample, result.shift)
     return inputs[result.position] if result.kind == "input" else result.sample
-
-
-def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values in memory of their own, in the same layout."""
-    made = copying.placeholder_for(tensor)
-    copying.fill(made, tensor)
-    return made

@@ -1,0 +1,587 @@
+#include "graphs.hpp"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <structmember.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "copy_kernel.hpp"
+#include "cuda.hpp"
+#include "devices.hpp"
+#include "scalar.hpp"
+
+namespace flambeau {
+namespace {
+
+using c10::DispatchKey;
+
+// What a tensor input must be.
+struct Fact {
+  size_t position;
+  c10::ScalarType dtype;
+  c10::Device device;
+  std::vector<int64_t> sizes, strides;
+};
+
+struct Number {
+  size_t position;
+  Ref value;
+};
+
+struct Fixed {
+  size_t position;
+  const void* address;
+};
+
+// An input that goes through a placeholder.
+struct Copied {
+  size_t position;
+  at::Tensor placeholder;
+  void* memory;
+  size_t bytes;
+  bool back, dense;
+};
+
+struct Layout {
+  std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;
+  caffe2::TypeMeta dtype;
+};
+
+struct Result {
+  enum class Kind : uint8_t { Own, Alias, Input, Value } kind = Kind::Value;
+  size_t index = 0;  // of the storage, or of the input
+  int64_t shift = 0;
+  Layout layout;
+  Ref value;
+};
+
+struct Counts {
+  size_t tensors;
+  Py_ssize_t objects;
+  bool operator==(const Counts& other) const { return tensors == other.tensors && objects == other.objects; }
+};
+
+struct Entry {
+  Ref recording, replay;
+  std::vector<Number> numbers;
+  std::vector<Fact> facts;
+  std::vector<Fixed> fixed;
+  std::vector<Copied> copied;
+  std::vector<size_t> mutated;
+  std::vector<Result> results;
+  std::vector<c10::Storage> storages;
+  std::vector<Ref> wrappers;  // Python's objects for the storages: a user may hold one of those alone
+  std::vector<Counts> resting;
+  bool lends = true;
+  void* stream = nullptr;
+
+  Counts counts(size_t i) const { return {storages[i].use_count(), Py_REFCNT(wrappers[i].get())}; }
+  bool taken() const {
+    for (size_t i = 0; i < storages.size(); ++i) {
+      if (!(counts(i) == resting[i])) return true;
+    }
+    return false;
+  }
+};
+
+struct State {
+  Py_ssize_t count = 0;
+  Ref miss, blocked, stream, follow;
+  std::vector<std::shared_ptr<Entry>> entries;  // shared: one may be removed while it is played
+  bool running = false;
+};
+
+struct Table {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  State* state;
+};
+
+// Run `body`; what it throws becomes a Python exception.
+template <typename Body>
+PyObject* guarded(Body&& body) {
+  HANDLE_TH_ERRORS
+  try {
+    return body();
+  } catch (const PythonError&) {
+    return nullptr;
+  } catch (const ProgramError& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+  END_HANDLE_TH_ERRORS
+}
+
+// ---- reading a Recording ---------------------------------------------------------------------------------------------
+
+Ref attribute(PyObject* object, const char* name) { return checked(PyObject_GetAttrString(object, name)); }
+
+int64_t integer(PyObject* object) {
+  const long long value = PyLong_AsLongLong(object);
+  if (value == -1 && PyErr_Occurred()) throw PythonError();
+  return value;
+}
+
+bool truth(PyObject* object) {
+  const int value = PyObject_IsTrue(object);
+  if (value < 0) throw PythonError();
+  return value == 1;
+}
+
+const at::Tensor& tensor_of(PyObject* object) {
+  if (!THPVariable_Check(object)) raise(PyExc_TypeError, "a recording names a tensor that is none");
+  return THPVariable_Unpack(object);
+}
+
+// Call `body` with every item of a tuple.
+template <typename Body>
+void each(const Ref& tuple, Body&& body) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(tuple.get()); ++i) body(PyTuple_GET_ITEM(tuple.get(), i));
+  if (PyErr_Occurred()) throw PythonError();
+}
+
+int64_t span(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return last + 1;
+}
+
+std::vector<int64_t> integers(const Ref& tuple) {
+  std::vector<int64_t> values;
+  each(tuple, [&values](PyObject* item) { values.push_back(integer(item)); });
+  return values;
+}
+
+Fact read_fact(PyObject* item) {
+  Ref dtype = attribute(item, "dtype"), device = attribute(item, "device");
+  if (!THPDtype_Check(dtype.get()) || !THPDevice_Check(device.get())) raise(PyExc_TypeError, "a fact without a dtype or device");
+  return {static_cast<size_t>(integer(attribute(item, "position").get())),
+          reinterpret_cast<THPDtype*>(dtype.get())->scalar_type, reinterpret_cast<THPDevice*>(device.get())->device,
+          integers(attribute(item, "sizes")), integers(attribute(item, "strides"))};
+}
+
+Copied read_copied(PyObject* item) {
+  Ref placeholder = attribute(item, "placeholder");
+  const at::Tensor& tensor = tensor_of(placeholder.get());
+  const int64_t elements = span(tensor.sizes(), tensor.strides());
+  return {static_cast<size_t>(integer(attribute(item, "position").get())),
+          tensor,
+          tensor.data_ptr(),
+          static_cast<size_t>(elements) * tensor.itemsize(),
+          truth(attribute(item, "back").get()),
+          elements == tensor.numel()};
+}
+
+// The place of a storage among those of the entry; a new one is added with Python's object for it.
+size_t storage_index(Entry& entry, const at::Tensor& tensor, PyObject* object) {
+  for (size_t i = 0; i < entry.storages.size(); ++i) {
+    if (entry.storages[i].is_alias_of(tensor.storage())) return i;
+  }
+  entry.wrappers.push_back(checked(PyObject_CallMethod(object, "untyped_storage", nullptr)));
+  entry.storages.push_back(tensor.storage());
+  return entry.storages.size() - 1;
+}
+
+Result read_result(Entry& entry, PyObject* item) {
+  Ref kind = attribute(item, "kind"), sample = attribute(item, "sample");
+  Result result;
+  result.index = static_cast<size_t>(std::max<int64_t>(0, integer(attribute(item, "position").get())));
+  result.shift = integer(attribute(item, "shift").get());
+  const auto is = [&kind](const char* name) { return PyUnicode_CompareWithASCIIString(kind.get(), name) == 0; };
+  if (is("own") || is("alias")) {
+    const at::Tensor& tensor = tensor_of(sample.get());
+    result.kind = is("own") ? Result::Kind::Own : Result::Kind::Alias;
+    result.layout = {tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), tensor.dtype()};
+    if (result.kind == Result::Kind::Own) result.index = storage_index(entry, tensor, sample.get());
+  } else if (is("input")) {
+    result.kind = Result::Kind::Input;
+  } else {
+    result.value = sample;
+  }
+  return result;
+}
+
+std::unique_ptr<Entry> read_recording(PyObject* recording) {
+  auto entry = std::make_unique<Entry>();
+  entry->recording = Ref::share(recording);
+  entry->replay = attribute(recording, "replay");
+  entry->lends = truth(attribute(recording, "lends").get());
+  each(attribute(recording, "scalars"), [&](PyObject* pair) {
+    entry->numbers.push_back({static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), Ref::share(PyTuple_GetItem(pair, 1))});
+  });
+  each(attribute(recording, "fixed"), [&](PyObject* pair) {
+    const void* address = PyLong_AsVoidPtr(PyTuple_GetItem(pair, 1));
+    entry->fixed.push_back({static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), address});
+  });
+  each(attribute(recording, "tensors"), [&](PyObject* item) { entry->facts.push_back(read_fact(item)); });
+  each(attribute(recording, "copied"), [&](PyObject* item) { entry->copied.push_back(read_copied(item)); });
+  each(attribute(recording, "mutated"), [&](PyObject* item) { entry->mutated.push_back(static_cast<size_t>(integer(item))); });
+  each(attribute(recording, "results"), [&](PyObject* item) { entry->results.push_back(read_result(*entry, item)); });
+  return entry;
+}
+
+// ---- does it fit? ----------------------------------------------------------------------------------------------------
+
+const c10::DispatchKeySet& special_keys() {
+  static const c10::DispatchKeySet keys({
+      DispatchKey::Python, DispatchKey::Functionalize, DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper,
+      DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor, DispatchKey::Batched, DispatchKey::Sparse,
+      DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU,
+  });
+  return keys;
+}
+
+bool same_number(PyObject* given, PyObject* recorded) {
+  if (given == recorded) return true;
+  if (Py_TYPE(given) != Py_TYPE(recorded)) return false;
+  const int equal = PyObject_RichCompareBool(given, recorded, Py_EQ);
+  if (equal < 0) throw PythonError();
+  return equal == 1;
+}
+
+bool fits(const Entry& entry, PyObject* const* inputs) {
+  for (const Fact& fact : entry.facts) {
+    PyObject* object = inputs[fact.position];
+    if (!THPVariable_Check(object)) return false;
+    const c10::TensorImpl& impl = *THPVariable_Unpack(object).unsafeGetTensorImpl();
+    if (impl.key_set().has_any(special_keys())) return false;
+    if (impl.dtype() != c10::scalarTypeToTypeMeta(fact.dtype) || impl.device() != fact.device) return false;
+    if (impl.sizes() != c10::IntArrayRef(fact.sizes) || impl.strides() != c10::IntArrayRef(fact.strides)) return false;
+  }
+  for (const Fixed& fixed : entry.fixed) {
+    if (THPVariable_Unpack(inputs[fixed.position]).data_ptr() != fixed.address) return false;
+  }
+  for (const Number& number : entry.numbers) {
+    if (!same_number(inputs[number.position], number.value.get())) return false;
+  }
+  return true;
+}
+
+// ---- copies ----------------------------------------------------------------------------------------------------------
+
+struct Run {
+  const void* source;
+  void* target;
+  uint64_t bytes;
+};
+
+struct Runs {
+  Run runs[kCopies];
+};
+
+// Copies of runs of bytes that go out together.
+class Copies {
+ public:
+  Copies(c10::Device device, void* stream) : device_(device), stream_(stream) {}
+
+  void add(const void* source, void* target, size_t bytes) {
+    if (bytes == 0 || source == target) return;
+    if (!device_.is_cuda()) {
+      std::memcpy(target, source, bytes);
+      return;
+    }
+    table_.runs[count_++] = {source, target, bytes};
+    longest_ = std::max(longest_, bytes);
+    if (count_ == kCopies) flush();
+  }
+
+  void flush() {
+    if (count_ == 0) return;
+    static const cuda::Image image = [] {
+      cuda::Image made;
+      made.key = "flambeau_copy";
+      made.binary = kCopyKernel;
+      made.name = "flambeau_copy";
+      made.threads = 256;
+      return made;
+    }();
+    constexpr uint64_t block_bytes = 256 * 16, most_blocks = 1056;
+    const uint64_t blocks = std::clamp<uint64_t>((longest_ + block_bytes - 1) / block_bytes, 1, most_blocks);
+    const uint32_t grid[3] = {static_cast<uint32_t>(blocks), count_, 1};
+    void* parameters[] = {&table_};
+    cuda::launch(cuda::load(image, device_.index()), grid, stream_, parameters);
+    count_ = 0;
+    longest_ = 0;
+  }
+
+ private:
+  c10::Device device_;
+  void* stream_;
+  Runs table_;
+  uint32_t count_ = 0;
+  size_t longest_ = 0;
+};
+
+// ---- playing ---------------------------------------------------------------------------------------------------------
+
+at::Tensor over(const c10::Storage& storage, const Layout& layout, int64_t offset) {
+  const auto key = storage.device().is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU;
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key), layout.dtype);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(layout.sizes, layout.strides, offset);
+  return tensor;
+}
+
+c10::Storage copy_of(const c10::Storage& storage, Copies& copies) {
+  const size_t bytes = storage.nbytes();
+  c10::Allocator* allocator = storage.device().is_cuda() ? cuda_allocator() : c10::GetAllocator(storage.device().type());
+  c10::Storage made(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                          allocator->allocate(bytes), allocator, /*resizable=*/true));
+  copies.add(storage.data(), made.mutable_data(), bytes);
+  return made;
+}
+
+Ref result_of(const Result& result, const std::vector<c10::Storage>& storages, PyObject* const* inputs) {
+  switch (result.kind) {
+    case Result::Kind::Own: return checked(THPVariable_Wrap(over(storages[result.index], result.layout, result.layout.offset)));
+    case Result::Kind::Alias: {
+      const at::Tensor& base = THPVariable_Unpack(inputs[result.index]);
+      const auto bytes = base.storage_offset() * static_cast<int64_t>(base.itemsize());
+      const int64_t offset = bytes / static_cast<int64_t>(result.layout.dtype.itemsize()) + result.shift;
+      return checked(THPVariable_Wrap(over(base.storage(), result.layout, offset)));
+    }
+    case Result::Kind::Input: return Ref::share(inputs[result.index]);
+    default: return result.value;
+  }
+}
+
+void* current_stream(const State& state, const Entry& entry) {
+  if (state.stream.get() == Py_None) {
+    const c10::Device device = entry.facts.empty() ? c10::Device(c10::kCUDA, 0) : entry.facts[0].device;
+    const auto* guard = c10::impl::getDeviceGuardImpl(c10::kCUDA);
+    return guard->getStreamNativeHandle(guard->getStream(device));
+  }
+  Ref handle = checked(PyObject_CallNoArgs(state.stream.get()));
+  return PyLong_AsVoidPtr(handle.get());
+}
+
+void write_back(const Entry& entry, PyObject* const* inputs, Copies& copies) {
+  for (const Copied& item : entry.copied) {
+    if (!item.back) continue;
+    const at::Tensor& tensor = THPVariable_Unpack(inputs[item.position]);
+    if (item.dense) {
+      copies.add(item.memory, tensor.data_ptr(), item.bytes);
+    } else {
+      // The gaps between its elements may belong to someone else.
+      const at::AutoDispatchBelowADInplaceOrView below;
+      const c10::AutoGradMode no_grad{false};
+      tensor.copy_(item.placeholder);
+    }
+  }
+}
+
+PyObject* play(State& state, Entry& entry, PyObject* const* inputs) {
+  struct Running {
+    explicit Running(bool& flag) : flag(flag) { flag = true; }
+    ~Running() { flag = false; }
+    bool& flag;
+  } running(state.running);
+  void* stream = current_stream(state, entry);
+  if (stream != entry.stream) {
+    Ref last = checked(PyLong_FromVoidPtr(entry.stream));
+    checked(PyObject_CallOneArg(state.follow.get(), last.get()));
+    entry.stream = stream;
+  }
+  const c10::Device device = entry.facts.empty() ? c10::Device(c10::kCPU) : entry.facts[0].device;
+  Copies copies(device, stream);
+  for (const Copied& item : entry.copied) {
+    copies.add(THPVariable_Unpack(inputs[item.position]).const_data_ptr(), item.memory, item.bytes);
+  }
+  copies.flush();
+  checked(PyObject_CallNoArgs(entry.replay.get()));
+  std::vector<c10::Storage> made;
+  if (!entry.lends) {
+    for (const c10::Storage& storage : entry.storages) made.push_back(copy_of(storage, copies));
+  }
+  write_back(entry, inputs, copies);
+  copies.flush();
+  const std::vector<c10::Storage>& storages = entry.lends ? entry.storages : made;
+  Ref results = checked(PyTuple_New(static_cast<Py_ssize_t>(entry.results.size())));
+  for (size_t i = 0; i < entry.results.size(); ++i) {
+    Ref value = result_of(entry.results[i], storages, inputs);
+    PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), value.release());
+  }
+  for (const size_t position : entry.mutated) {
+    const at::Tensor& tensor = THPVariable_Unpack(inputs[position]);
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+  return results.release();
+}
+
+// A device that is not the current one is left to Python: launching there takes switching to it.
+bool on_current_device(const State& state, const Entry& entry) {
+  if (state.stream.get() != Py_None || entry.facts.empty()) return true;
+  return c10::impl::getDeviceGuardImpl(c10::kCUDA)->getDevice() == entry.facts[0].device;
+}
+
+std::shared_ptr<Entry> ready(State& state, PyObject* const* inputs, Py_ssize_t count) {
+  if (state.running || count != state.count || state.entries.empty()) return nullptr;
+  Ref blocked = checked(PyObject_CallNoArgs(state.blocked.get()));
+  if (truth(blocked.get())) return nullptr;
+  for (const std::shared_ptr<Entry>& entry : state.entries) {
+    if (fits(*entry, inputs) && on_current_device(state, *entry) && !(entry->lends && entry->taken())) return entry;
+  }
+  return nullptr;
+}
+
+PyObject* table_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) {
+  State& state = *reinterpret_cast<Table*>(self)->state;
+  const Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+  if (names != nullptr && PyTuple_GET_SIZE(names) != 0) {
+    PyErr_SetString(PyExc_TypeError, "a compiled program takes positional arguments only");
+    return nullptr;
+  }
+  Ref alive = Ref::share(self);
+  return guarded([&]() -> PyObject* {
+    const std::shared_ptr<Entry> entry = ready(state, args, count);
+    if (entry != nullptr) return play(state, *entry, args);
+    return PyObject_Vectorcall(state.miss.get(), args, static_cast<size_t>(count), nullptr);
+  });
+}
+
+// ---- the type --------------------------------------------------------------------------------------------------------
+
+// RecordingTable(inputs, miss, blocked, stream, follow)
+PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  Py_ssize_t count = 0;
+  PyObject *miss, *blocked, *stream, *follow;
+  if (!PyArg_ParseTuple(args, "nOOOO", &count, &miss, &blocked, &stream, &follow)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    auto state = std::make_unique<State>();
+    state->count = count;
+    state->miss = Ref::share(miss);
+    state->blocked = Ref::share(blocked);
+    state->stream = Ref::share(stream);
+    state->follow = Ref::share(follow);
+    Ref self = checked(type->tp_alloc(type, 0));
+    auto* table = reinterpret_cast<Table*>(self.get());
+    table->vectorcall = table_call;
+    table->state = state.release();
+    return self.release();
+  });
+}
+
+PyObject* table_add(PyObject* self, PyObject* recording) {
+  State& state = *reinterpret_cast<Table*>(self)->state;
+  return guarded([&]() -> PyObject* {
+    std::unique_ptr<Entry> entry = read_recording(recording);
+    entry->stream = current_stream(state, *entry);
+    for (size_t i = 0; i < entry->storages.size(); ++i) entry->resting.push_back(entry->counts(i));
+    state.entries.push_back(std::move(entry));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* table_remove(PyObject* self, PyObject* recording) {
+  State& state = *reinterpret_cast<Table*>(self)->state;
+  for (size_t i = 0; i < state.entries.size(); ++i) {
+    if (state.entries[i]->recording.get() != recording) continue;
+    // Taken out first: what dies with it may run Python code.
+    const std::shared_ptr<Entry> gone = std::move(state.entries[i]);
+    state.entries.erase(state.entries.begin() + static_cast<std::ptrdiff_t>(i));
+    break;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* table_play(PyObject* self, PyObject* args) {
+  State& state = *reinterpret_cast<Table*>(self)->state;
+  PyObject *recording, *inputs;
+  if (!PyArg_ParseTuple(args, "OO!", &recording, &PyTuple_Type, &inputs)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    for (size_t i = 0; i < state.entries.size(); ++i) {
+      const std::shared_ptr<Entry> entry = state.entries[i];
+      if (entry->recording.get() == recording) return play(state, *entry, &PyTuple_GET_ITEM(inputs, 0));
+    }
+    raise(PyExc_LookupError, "the table has no such recording");
+  });
+}
+
+PyObject* table_running(PyObject* self, void*) {
+  return PyBool_FromLong(reinterpret_cast<Table*>(self)->state->running ? 1 : 0);
+}
+
+int table_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  const State* state = reinterpret_cast<Table*>(self)->state;
+  if (state == nullptr) return 0;
+  for (const Ref* ref : {&state->miss, &state->blocked, &state->stream, &state->follow}) Py_VISIT(ref->get());
+  for (const std::shared_ptr<Entry>& entry : state->entries) {
+    Py_VISIT(entry->recording.get());
+    Py_VISIT(entry->replay.get());
+  }
+  return 0;
+}
+
+// Breaks cycles through `miss`. The object is unreachable then: nobody calls it any more.
+int table_clear(PyObject* self) {
+  State* state = reinterpret_cast<Table*>(self)->state;
+  if (state == nullptr) return 0;
+  const std::vector<std::shared_ptr<Entry>> gone = std::exchange(state->entries, {});
+  for (Ref* ref : {&state->miss, &state->blocked, &state->stream, &state->follow}) *ref = Ref::share(Py_None);
+  return 0;
+}
+
+void table_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  delete std::exchange(reinterpret_cast<Table*>(self)->state, nullptr);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef table_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Table, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyMethodDef table_methods[] = {
+    {"add", table_add, METH_O, "Take a recording; its results must not be referenced by anything but the recording."},
+    {"remove", table_remove, METH_O, "Forget a recording."},
+    {"play", table_play, METH_VARARGS, "play(recording, inputs): replay one recording that is known to be ready."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef table_properties[] = {
+    {"running", table_running, nullptr, "Whether a replay is going on.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot table_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(table_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(table_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(table_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(table_clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_members, table_members},
+    {Py_tp_methods, table_methods},
+    {Py_tp_getset, table_properties},
+    {Py_tp_doc, const_cast<char*>("The recordings of one program: call it with positional tensors and numbers.")},
+    {0, nullptr},
+};
+
+PyType_Spec table_spec = {
+    "flambeau_runtime._C.RecordingTable", sizeof(Table), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, table_slots};
+
+}  // namespace
+
+bool add_recording_table(PyObject* module) {
+  Ref type = Ref::steal(PyType_FromModuleAndSpec(module, &table_spec, nullptr));
+  return type && PyModule_AddObjectRef(module, "RecordingTable", type.get()) == 0;
+}
+
+}  // namespace flambeau
