@@ -86,6 +86,24 @@ def step(subject: Subject, call: Callable[..., Any], context: AbstractContextMan
     return {"loss": loss.detach()}, gradients(subject.model)
 
 
+def exact_forward(case: zoo.Case) -> Named:
+    """`forward` in float64; its model is gone afterwards."""
+    one = subject(case, torch.float64)
+    result = forward(one, one.model, nullcontext())
+    del one
+    torch.cuda.empty_cache()
+    return result
+
+
+def exact_step(case: zoo.Case) -> tuple[Named, Named]:
+    """`step` in float64; its model is gone afterwards."""
+    one = subject(case, torch.float64)
+    result = step(one, one.model, nullcontext())
+    del one
+    torch.cuda.empty_cache()
+    return result
+
+
 def on_gpu(name: str) -> zoo.Case:
     """The case at real size, made on the GPU."""
     with torch.device("cuda"):
@@ -107,8 +125,7 @@ def use_tf32(on: bool) -> None:
 def test_inference(name: str, precision: str) -> None:
     """Every output, twice: the second call runs the cached entry."""
     how, case = PRECISIONS[precision], on_gpu(name)
-    exact = subject(case, torch.float64)
-    right = forward(exact, exact.model, nullcontext())
+    right = exact_forward(case)
     use_tf32(how.tf32)
     eager = subject(case, how.dtype)
     theirs = forward(eager, eager.model, context_of(how))
@@ -122,8 +139,7 @@ def test_inference(name: str, precision: str) -> None:
 def test_training_step(name: str, precision: str) -> None:
     """Loss and every parameter's gradient."""
     how, case = PRECISIONS[precision], on_gpu(name)
-    exact = subject(case, torch.float64)
-    right = step(exact, exact.model, nullcontext())
+    right = exact_step(case)
     use_tf32(how.tf32)
     eager, ours = subject(case, how.dtype), subject(case, how.dtype)
     theirs = step(eager, eager.model, context_of(how))
