@@ -126,3 +126,24 @@ def test_validate_names_the_instruction(name: str) -> None:
     made = a.Artifact(program, [a.Library("l", "cpp", "")], kernels)
     with pytest.raises(ArtifactError, match=message.replace("(", r"\(")):
         made.validate()
+
+
+def test_ordinals_become_slots() -> None:
+    """Devices are numbered by the inputs; one that no input carries keeps its ordinal; doing it twice changes nothing."""
+    code = [
+        a.Alloc(2, (1,), (1,), torch.int8, "cuda:3"), a.Alloc(3, (1,), (1,), torch.int8, "cuda:2"),
+        a.Call("aten::zeros", "", ((1,),), {"device": torch.device("cuda:5")}, (3,)),
+        a.Alloc(3, (1,), (1,), torch.int8, "cuda"),
+    ]  # fmt: skip
+    inputs = [a.InputSpec("tensor", 0, device="cuda:3"), a.InputSpec("tensor", 1, device="cuda:2")]
+    program = a.Artifact(a.Program(code, 4, 0, inputs, [])).validate().program
+    assert program.devices == (None, None, 5)
+    assert [str(spec.device) for spec in program.inputs] == ["cuda:0", "cuda:1"]
+    assert [str(i.device) for i in program.instructions if isinstance(i, a.Alloc)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert a.Artifact(program).program is program
+
+
+def test_a_device_without_a_slot_is_refused() -> None:
+    program = a.Program([a.Alloc(0, (1,), (1,), torch.int8, "cuda:1")], 1, 0, [], [], devices=(None,))
+    with pytest.raises(ArtifactError, match="cuda:1 is none of its 1 CUDA devices"):
+        a.Artifact(program).validate()

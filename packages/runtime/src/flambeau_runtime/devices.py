@@ -21,7 +21,7 @@ def without_ordinals(program: a.Program) -> a.Program:
     if program.devices:
         return program
     carried = [spec.device for spec in program.inputs if spec.device is not None and spec.device.type == "cuda"]
-    named = [device for device in _devices(program) if device.type == "cuda"]
+    named = [device for device in devices_of(program) if device.type == "cuda"]
     if not carried and not named:
         return program
     slots: dict[int | None, int] = {}
@@ -59,7 +59,8 @@ def pinned(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> tuple[int
     return devices
 
 
-def _devices(program: a.Program) -> Iterator[torch.device]:
+def devices_of(program: a.Program) -> Iterator[torch.device]:
+    """Every device that an instruction of ``program`` names, nested programs included."""
     for instruction in program.instructions:
         match instruction:
             case a.Alloc():
@@ -71,7 +72,7 @@ def _devices(program: a.Program) -> Iterator[torch.device]:
             case a.Subprogram():
                 for nested in instruction.programs:
                     yield from (spec.device for spec in nested.inputs if spec.device is not None)
-                    yield from _devices(nested)
+                    yield from devices_of(nested)
 
 
 def _devices_in(value: Any) -> Iterator[torch.device]:

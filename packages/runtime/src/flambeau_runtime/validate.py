@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import attrs
 
 from . import artifact as a
+from .devices import devices_of
 from .errors import ArtifactError
 from .text import instruction_text
 
@@ -187,6 +188,13 @@ def _check_program(program: a.Program, artifact: a.Artifact, where: str, *, cons
     _check_outputs(scope)
 
 
+def _check_devices(program: a.Program) -> None:
+    given = [spec.device for spec in program.inputs if spec.device is not None]
+    for device in (*given, *devices_of(program)):
+        if device.type == "cuda" and (device.index is None or device.index >= len(program.devices)):
+            raise ArtifactError(f"program: {device} is none of its {len(program.devices)} CUDA devices")
+
+
 def validate(artifact: a.Artifact) -> None:
     """Raise ``ArtifactError`` naming the first thing that does not make sense."""
     if artifact.version != a.FORMAT_VERSION:
@@ -205,4 +213,5 @@ def validate(artifact: a.Artifact) -> None:
             raise ArtifactError(
                 f"kernel {kernel.name}: scalar kinds {kernel.scalar_kinds!r} for {kernel.scalars} scalars"
             )
+    _check_devices(artifact.program)
     _check_program(artifact.program, artifact, "program", constants=True)
