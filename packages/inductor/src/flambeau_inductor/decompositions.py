@@ -44,7 +44,7 @@ DECOMPOSED = (
     "special_bessel_j0", "special_entr", "special_erfcx", "special_log_ndtr", "special_xlog1py", "special_ndtr", "special_sinc",
     "special_expit", "special_logit", "special_round", "mvlgamma", "trace", "vander", "take", "cumprod_backward", "count_nonzero",
     # Shapes, views and factories.
-    "affine_grid_generator", "block_diag", "channel_shuffle", "col2im", "diag_embed", "diagonal_backward", "diagonal_scatter",
+    "affine_grid_generator", "block_diag", "channel_shuffle", "col2im", "diag_embed", "diagonal_backward",
     "diff", "eye", "hann_window", "im2col", "index_copy", "index_fill", "linspace", "logspace", "narrow_copy", "new_empty", "new_full",
     "new_ones", "new_zeros", "norm", "ones", "ones_like", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
     "reflection_pad2d", "reflection_pad3d", "reflection_pad1d_backward", "reflection_pad2d_backward",

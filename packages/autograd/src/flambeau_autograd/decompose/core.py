@@ -47,4 +47,20 @@ def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
     return NotImplemented
 
 
-EXTRA: dict[OpOverload, Callable[..., Any]] = {aten.copy.default: _copy}
+def _diagonal_scatter(base: torch.Tensor, new: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """A choice at every point; torch's own writes through a view, whose inverse is this very op."""
+    moved = base.movedim((dim1, dim2), (-2, -1))
+    rows = torch.arange(moved.shape[-2], device=base.device).unsqueeze(-1)
+    columns = torch.arange(moved.shape[-1], device=base.device)
+    if new.shape[-1] == 0:
+        return base.clone()
+    along = (rows.squeeze(-1) + min(offset, 0)).clamp(0, new.shape[-1] - 1)
+    values = new.index_select(-1, along).unsqueeze(-1)
+    chosen = torch.where(columns - rows == offset, values.to(base.dtype), moved).movedim((-2, -1), (dim1, dim2))
+    return chosen.contiguous() if base.is_contiguous() else chosen.clone(memory_format=torch.preserve_format)
+
+
+EXTRA: dict[OpOverload, Callable[..., Any]] = {
+    aten.copy.default: _copy,
+    aten.diagonal_scatter.default: _diagonal_scatter,
+}

@@ -46,6 +46,7 @@ class Recorder(TorchDispatchMode):
         self.checkpoint: int | None = None
         self.backward = False
         self._rules: dict[Any, Rule] = {}
+        self._open: set[OpOverload] = set()
         self._kind_rules: dict[Kind, Rule] = {
             Kind.PURE: self._pure,
             Kind.VIEW: self._view,
@@ -264,8 +265,15 @@ class Recorder(TorchDispatchMode):
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._adopt(args, kwargs)
-        with self:
-            out = self.table[func](*args, **kwargs)
+        if func in self._open:
+            # A decomposition that comes back to its own op (by a write through a view, say) has not made it simpler.
+            return self._kind_rules[kind_of(func)](func, args, kwargs)
+        self._open.add(func)
+        try:
+            with self:
+                out = self.table[func](*args, **kwargs)
+        finally:
+            self._open.discard(func)
         if out is NotImplemented:
             return self._kind_rules[kind_of(func)](func, args, kwargs)
         if kind_of(func) is Kind.COMPOSITE or kind_of(func) is Kind.VIEW:

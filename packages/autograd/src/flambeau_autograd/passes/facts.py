@@ -24,7 +24,9 @@ def draws(node: Node) -> bool:
         return False
     for place, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if argument.name in _RATES:
-            rate = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            rate = (
+                node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
+            )
             return not (isinstance(rate, (int, float)) and rate == 0)
     return True
 
