@@ -144,7 +144,11 @@ class Attributes(Operations):
             return self.sequence([self.wrap_pinned(base) for base in getattr(cls, name)], tuple)
         if name == "__dict__":
             return self.wrap(cls.__dict__, Attribute(Pinned(cls), "__dict__"))
-        found, _ = mro_lookup(cls, name)
+        found, where = mro_lookup(cls, name)
+        if name == "apply" and issubclass(cls, torch.autograd.Function) and where in torch.autograd.Function.__mro__:
+            from ..lookaside.autograd import function_apply
+
+            return MethodValue(self.wrap_pinned(function_apply), value)
         if found is MISSING:
             found, _ = mro_lookup(meta, name)
             if found is MISSING:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
 
-_APPLY: Any = torch.autograd.Function.apply
 _NO_SETUP: Any = torch.autograd.Function.setup_context
 
 
@@ -59,7 +58,15 @@ class Context:
         """As of a real context; the node's own run sees it."""
 
 
-@replaces(_APPLY.__func__)
+def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands for `Function.apply`, which is written in Python or in C, as torch's version has it."""
+    return cls.apply(*args, **kwargs)
+
+
+_NATIVE_APPLY: Any = torch.autograd.Function.apply
+
+
+@replaces(function_apply, getattr(_NATIVE_APPLY, "__func__", _NATIVE_APPLY))
 def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`Function.apply(...)`: one node."""
     cls, *inputs = args

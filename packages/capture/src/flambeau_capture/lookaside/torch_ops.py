@@ -104,6 +104,7 @@ _FOLDED_CLASSES = (
 )
 
 
+_QUESTIONS = ("_get_", "get_", "is_", "_is_", "has_", "_has_", "_len_", "_are_", "_cuda_is", "_cuda_get")
 _SETTERS = ("set_", "_set_", "clear_", "autocast_increment", "autocast_decrement", "_push_", "_pop_", "_increment_", "_decrement_")
 """How names of functions begin that change torch's state: doing that while tracing would change the state of the program itself."""
 
@@ -121,7 +122,7 @@ def _classify_native(function: Any, module: str, name: str) -> Decision:
     if module == "_operator":
         return Decision.RECORD
     if isinstance(owner, types.ModuleType) and owner.__name__ == "torch._C":
-        return Decision.FOLD if name in _PURE_C else Decision.BREAK
+        return Decision.FOLD if name in _PURE_C or name.startswith(_QUESTIONS) else Decision.BREAK
     if isinstance(owner, type) and issubclass(owner, torch.Tensor):
         return Decision.BREAK
     return Decision.INLINE
