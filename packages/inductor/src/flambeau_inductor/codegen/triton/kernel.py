@@ -23,14 +23,15 @@ from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.scalar import Scalar, load, loads, substitute, walk
 from .. import tiling
-from . import options, pairs, reduction
+from . import options, reduction
 from .errors import UnsupportedKernel
+from .looped import Loops
 from .ops import Operation, op_text
 from .options import Config
-from .passes import Plan, is_inner, plan, values_of
+from .passes import Plan, plan, values_of
 from .traffic import moved, traffic_of
 from .types import HALVES, signature_text, type_text
-from .values import NO_DIMS, Dims, Emitter, Scope, Value
+from .values import NO_DIMS, Dims, Emitter, Value
 
 _INT32 = 2**31 - 1
 
@@ -59,10 +60,10 @@ class KernelText:
 
 def kernel_text(body: KernelBody, name: str | None = None, config: Config | None = None) -> KernelText:
     """Generate ``body``; ``config`` overrides the analytic choice. Raises UnsupportedKernel, with the reason."""
-    return _Generator(body, config).generate(name)
+    return Generator(body, config).generate(name)
 
 
-class _Generator:
+class Generator:
     """The state of generating one kernel."""
 
     def __init__(self, body: KernelBody, config: Config | None) -> None:
@@ -93,7 +94,10 @@ class _Generator:
             tile.prefix: f"{tile.prefix}mask"
             for tile in (() if self.serial else self.space.tiles)
             if not (
-                tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0
+                (tile.prefix != "r" and self.config.blocks[tile.prefix] == 1)
+                or (
+                    tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0
+                )
             )
         }
         positions = {tile.symbol: tile.prefix for tile in self.space.tiles}
@@ -182,10 +186,11 @@ class _Generator:
         if self.space.tile("r") is None or self.config.persistent:
             for statement in self.body.statements:
                 self._straight(statement)
-            self._flush()
+            self.flush()
         else:
+            loops = Loops(self)
             for stage in range(self.plan.count):
-                self._walk(stage)
+                loops.walk(stage)
         body = [*self._header(), *emitter.scopes[0].lines]
         if self.serial:
             body = self._in_turn(emitter.scopes[0].lines)
@@ -221,13 +226,13 @@ class _Generator:
             programs = {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
         for tile in tiles:
             p = tile.prefix
-            lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self._range(p)}")
+            lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self.range(p)}")
         for part in self.segments:
             p = part.tile.prefix
             lines.append(f"{p}n = {programs[p]} * {p.upper()}BLOCK // {part.length}")
-            lines.append(f"{p}w = ({programs[p]} * {p.upper()}BLOCK - {p}n * {part.length}) + {self._range(p)}")
+            lines.append(f"{p}w = ({programs[p]} * {p.upper()}BLOCK - {p}n * {part.length}) + {self.range(p)}")
         if self.space.tile("r") is not None and self.config.persistent:
-            lines.append(f"ri = {self._range('r')}{wide}")
+            lines.append(f"ri = {self.range('r')}{wide}")
         looped = "r" if not self.config.persistent else ""
         lines += [f"{mask} = {p}i < {numels[p]}" for p, mask in self.masks.items() if p != looped]
         return lines
@@ -269,7 +274,7 @@ class _Generator:
         lines.append(f"{tile.prefix}numel = {text}")
         return f"{tile.prefix}numel"
 
-    def _range(self, prefix: str) -> str:
+    def range(self, prefix: str) -> str:
         """``arange`` over a tile, laid along its dimension of the block."""
         text = f"tl.arange(0, {prefix.upper()}BLOCK)"
         if len(self.space.tiles) == 1:
@@ -278,76 +283,20 @@ class _Generator:
 
     def _straight(self, statement: Statement) -> None:
         if isinstance(statement, Store):
-            self._store(statement)
+            self.store(statement)
         elif isinstance(statement, Reduce):
             self.emitter.reduced[statement.name] = reduction.reduce_block(self.emitter, statement)
         else:
-            self._check_scan()
+            self.check_scan()
             self.emitter.reduced[statement.name] = reduction.scan_block(self.emitter, statement, None)
 
-    def _check_scan(self) -> None:
+    def check_scan(self) -> None:
+        """Refuse a scan whose running value would start anew inside the row."""
         if sum(axis.size is not ONE for axis in self.body.inner) > 1:
             raise UnsupportedKernel("a scan inside a space of several axes")
 
-    def _walk(self, stage: int) -> None:
-        """The outer statements of ``stage``, then one loop for its inner ones."""
-        self.stage = stage
-        chosen = [s for s, at in zip(self.body.statements, self.plan.stages, strict=True) if at == stage]
-        for statement in chosen:
-            if not is_inner(statement):
-                assert isinstance(statement, Store)
-                self._store(statement)
-        self._flush()
-        inner = [s for s in chosen if is_inner(s)]
-        if not inner:
-            return
-        emitter = self.emitter
-        pairs_here = self._open_pairs(stage)
-        single = [s for s in inner if id(s) not in pairs_here]
-        accumulators = {s.name: reduction.start(emitter, s) for s in single if isinstance(s, Reduce)}
-        carries = {s.name: reduction.scan_carry(emitter, s) for s in inner if isinstance(s, ScanStep)}
-        emitter.scopes.append(Scope())
-        for statement in inner:
-            if id(statement) in pairs_here:
-                if statement is pairs_here[id(statement)].first:
-                    pairs.step(emitter, pairs_here[id(statement)])
-            elif isinstance(statement, Reduce):
-                reduction.step(emitter, accumulators[statement.name])
-            elif isinstance(statement, ScanStep):
-                self._check_scan()
-                emitter.reduced[statement.name] = reduction.scan_block(emitter, statement, carries[statement.name])
-            else:
-                self._store(statement)
-        self._flush()
-        self._close_loop(emitter.scopes.pop())
-        for name, accumulator in accumulators.items():
-            emitter.reduced[name] = reduction.finish(emitter, accumulator)
-        for state in {state.pair: state for state in pairs_here.values()}.values():
-            pairs.finish(emitter, state)
-
-    def _open_pairs(self, stage: int) -> dict[int, pairs.PairState]:
-        """The states of the pairs that are reduced in ``stage``, by the identities of both statements."""
-        found: dict[int, pairs.PairState] = {}
-        for number, pair in self.plan.pairs.items():
-            if number == pair.first and self.plan.stages[number] == stage:
-                first, second = self.body.statements[pair.first], self.body.statements[pair.second]
-                assert isinstance(first, Reduce) and isinstance(second, Reduce)
-                found[id(first)] = found[id(second)] = pairs.start(self.emitter, pair, first, second)
-        return found
-
-    def _close_loop(self, scope: Scope) -> None:
-        r = self.space.tile("r")
-        assert r is not None
-        numel = str(int(r.numel)) if r.numel.is_int else "rnumel"
-        wide = ".to(tl.int64)" if self.index_bits == 64 else ""
-        lines = [f"for start in tl.range(0, {numel}, RBLOCK):", f"    ri = start + {self._range('r')}{wide}"]
-        if "r" in self.masks:
-            lines.append(f"    {self.masks['r']} = ri < {numel}")
-        self.emitter.scopes[0].lines.extend([*lines, *("    " + text for text in scope.lines)])
-        # What a loop stored cannot be forwarded to another loop: its variables hold the last block only.
-        self.emitter.stored = {key: value for key, value in self.emitter.stored.items() if "r" not in value.dims}
-
-    def _store(self, statement: Store) -> None:
+    def store(self, statement: Store) -> None:
+        """Write one store, or keep it until ``flush``."""
         emitter = self.emitter
         level = {tile.prefix for tile in self.space.tiles}
         if statement.level == "outer" and self.space.tile("r") is not None:
@@ -372,7 +321,7 @@ class _Generator:
         else:
             emitter.line(text, dims if dims else NO_DIMS)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write the stores that waited for reads of what they overwrite."""
         for text, dims in self.deferred:
             self.emitter.line(text, dims)

@@ -57,7 +57,7 @@ class Emitter:
         positions: Mapping[Expr, str],
         pointers: Mapping[str, str],
         scalars: Mapping[str, str],
-        masks: Mapping[str, str],
+        masks: dict[str, str],
         index_bits: int,
         eviction: Callable[[Scalar], str],
     ) -> None:
@@ -76,6 +76,8 @@ class Emitter:
         #: Sums of exponentials of distances from the maximum, by the reduction's name, and the reciprocals of such sums.
         self.totals: dict[str, Scalar] = {}
         self.inverses: dict[str, Value] = {}
+        #: Starts of rows that whole vectors are read of just now, and the first vector of each.
+        self.aligned: Mapping[Expr, str] = {}
         self._count = 0
         self._memory: dict[Scalar, bool] = {}
         self._tiles = positions
@@ -124,6 +126,9 @@ class Emitter:
         """An index expression (over tile symbols) as text, and the dimensions it varies along."""
         dims: set[str] = set()
         names: dict[Expr, str] = {}
+        for row, base in self.aligned.items():
+            if e - row is self.space.tiles[-1].symbol:
+                return f"{base} + at", frozenset({"r"} | {self._tiles.get(s, "") for s in ex.free_symbols(row)}) - {""}
         for symbol in ex.free_symbols(e):
             prefix = self._tiles.get(symbol)
             if prefix is not None:

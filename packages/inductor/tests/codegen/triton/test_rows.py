@@ -1,0 +1,67 @@
+"""Reductions along rows of every length, by every shape of kernel, equal eager: interpreted on generated sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("triton")
+
+import test_graphs  # noqa: E402
+
+from flambeau_inductor.codegen.triton import Config, options  # noqa: E402
+
+#: Loops of one row a program (vectors inside, masks at the edges), of several rows, and whole rows in a block.
+SHAPES: dict[str, Callable[[int], Config]] = {
+    "one row": lambda width: Config({"x": 1, "r": 16}, 1),
+    "two rows": lambda width: Config({"x": 2, "r": 16}, 1),
+    "whole rows": lambda width: Config({"x": 2, "r": options.next_power_of_two(width)}, 1, persistent=True),
+}
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "softmax": lambda a: a.softmax(-1),
+    "log_softmax": lambda a: a.log_softmax(-1),
+    "logsumexp": lambda a: a.logsumexp(-1),
+    "layer_norm": lambda a: F.layer_norm(a, (a.shape[-1],)),
+    "variance": lambda a: a.var(-1, correction=0),
+    "sum": lambda a: (a * 2).sum(-1),
+    "largest": lambda a: (a.amax(-1), a.argmax(-1)),
+    "scaled": lambda a: a / (a.abs().amax(-1, keepdim=True) + 1),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(
+    rows=st.integers(1, 5),
+    columns=st.one_of(st.integers(1, 20), st.integers(30, 70)),
+    half=st.booleans(),
+    offset=st.sampled_from([0, 0, 40.0]),
+)
+def test_row_reductions_equal_eager(name: str, shape: str, rows: int, columns: int, half: bool, offset: float) -> None:
+    """Rows shorter and longer than a block, of odd lengths too, far from zero too."""
+    a = (torch.randn(rows, columns) + offset).to(torch.bfloat16 if half else torch.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "choose", lambda space, traffic, device: SHAPES[shape](int(space.tiles[-1].numel)))
+        test_graphs.check(FUNCTIONS[name], a, tolerance=1e-2 if half else 2e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_extremes_of_softmax(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minus infinity everywhere but in one place, everywhere, infinity, NaN, and rows whose maximum grows block by block."""
+    inf = float("inf")
+    a = torch.full((5, 50), -inf)
+    a[0, 33] = 2.0
+    a[2] = torch.arange(50.0) * 40
+    a[3] = torch.randn(50)
+    a[3, 20] = float("nan")
+    a[4] = torch.randn(50)
+    a[4, 49] = inf
+    monkeypatch.setattr(options, "choose", lambda space, traffic, device: SHAPES[shape](50))
+    test_graphs.check(lambda a: a.softmax(-1), a)
+    test_graphs.check(lambda a: a.log_softmax(-1), a)
