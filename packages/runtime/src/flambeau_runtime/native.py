@@ -32,8 +32,7 @@ def extension() -> Any:
         raise ExtensionError(f"flambeau_runtime._C was built for torch {_C.TORCH_VERSION}, this is {torch.__version__}")
     config = Config.from_environment()
     _C.set_idle_memory_limit(config.idle_memory_bytes)
-    if hasattr(_C, "set_cuda_driver"):
-        _C.set_cuda_driver(config.cuda_driver)
+    _C.set_cuda_driver(config.cuda_driver)
     return _C
 
 
@@ -51,7 +50,7 @@ class _Encoder:
             number,
             program.tensor_registers,
             program.scalar_registers,
-            *((devices,) if hasattr(extension(), "set_cuda_driver") else ()),
+            devices,
             tuple(_input(spec) for spec in program.inputs),
             tuple(self.instruction(instruction) for instruction in program.instructions),
             tuple((spec.kind, encode_argument(spec.value)) for spec in program.outputs),
@@ -123,7 +122,7 @@ def make_executor(
     kernels = tuple(_kernel(artifact, number, others) for number in range(len(artifact.kernels)))
     specs = artifact.program.inputs
 
-    def misfit(position: int, value: Any, scalars: tuple[Any, ...], devices: tuple[int | None, ...] = ()) -> Any:
+    def misfit(position: int, value: Any, scalars: tuple[Any, ...], devices: tuple[int | None, ...]) -> Any:
         spec = specs[position]
         if spec.kind == "scalar":
             return check_scalar(position, spec, value)
