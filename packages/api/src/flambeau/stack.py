@@ -140,6 +140,7 @@ def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recor
         prepared = autograd.prepare(
             gm, inputs, decompositions=inductor.decompositions(), config=autograd_config(options)
         )
+    mark_static(gm, prepared)
     _log_graphs(prepared)
     settings = inductor_options(options)
     graphs = [(prepared.forward, prepared.forward_inputs)]
@@ -191,6 +192,17 @@ def inductor_options(options: Options) -> dict[str, Any]:
         "triton_kernels": not library_only,
         "cpu_backend": options["cpu_backend"],
     }
+
+
+def mark_static(gm: fx.GraphModule, prepared: autograd.Prepared) -> None:
+    """Carry capture's mark of parameters and buffers over to both halves: a CUDA graph reads those where they are."""
+    marks = [bool(node.meta.get("static")) for node in gm.graph.find_nodes(op="placeholder")]
+    for place, node in enumerate(prepared.forward.graph.find_nodes(op="placeholder")):
+        node.meta["static"] = place < len(marks) and marks[place]
+    if prepared.backward is not None:
+        saved = prepared.signature.saved
+        for node, value in zip(prepared.backward.graph.find_nodes(op="placeholder"), saved, strict=False):
+            node.meta["static"] = value.kind == "input" and marks[value.index]
 
 
 def _log_graphs(prepared: autograd.Prepared) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ from flambeau_runtime.graphs.recorder import Recorded, Run
 
 
 class FakeRecorder:
-    """As on a GPU, recording does none of the work: what ``protect`` gives is put back as it was.
+    """As on a GPU, recording does none of the work: inputs and the random stream are put back as they were.
 
     ``busy`` stands for a capture of the caller's; ``fail`` makes the next recording raise.
     """
@@ -20,7 +22,6 @@ class FakeRecorder:
 
     def __init__(self) -> None:
         self.warmed = self.recorded = self.replayed = self.released = 0
-        self.protect: list[torch.Tensor] = []
         self.busy = ""
         self.fail: Exception | None = None
         self.queue = 0
@@ -40,10 +41,15 @@ class FakeRecorder:
     def record(self, run: Run) -> Recorded:
         if self.fail is not None:
             raise self.fail
-        before = [tensor.clone() for tensor in self.protect]
+        given = inspect.getclosurevars(run).nonlocals["given"]
+        tensors = [value for value in given if isinstance(value, torch.Tensor)]
+        before, state = [tensor.detach().clone() for tensor in tensors], torch.get_rng_state()
         outputs = run()
-        for tensor, value in zip(self.protect, before):
-            tensor.copy_(value)
+        torch.set_rng_state(state)
+        with torch.no_grad():
+            for tensor, value in zip(tensors, before):
+                if not torch.equal(tensor.detach(), value):
+                    tensor.copy_(value)
         self.recorded += 1
         kept = [value for value in outputs if isinstance(value, torch.Tensor)]
         memory = [value.detach().as_strided(value.shape, value.stride()).untyped_storage().data_ptr() for value in kept]
@@ -74,6 +80,4 @@ class FakeRecorder:
 
 def copy_bytes(target: int, source: int, size: int) -> None:
     """``memmove``: the fake holds addresses, not tensors, so that it does not count as a user of the memory."""
-    import ctypes
-
     ctypes.memmove(target, source, size)

@@ -8,6 +8,7 @@ sizes of the inputs is not dynamic: recordings are kept apart by those.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from attrs import define, field, frozen
@@ -60,21 +61,25 @@ class _Known:
     tensors: set[int] = field(factory=set)
     scalars: set[int] = field(factory=set)
     plain_random: bool = False
+    device: str = "cuda"
 
-    def on_host(self, registers: Iterable[int]) -> bool:
-        return any(self.devices.get(register) == "cpu" for register in registers)
+    def elsewhere(self, registers: Iterable[int]) -> bool:
+        return any(self.devices.get(register, self.device) != self.device for register in registers)
+
+    def is_elsewhere(self, device: Any) -> bool:
+        return isinstance(device, torch.device | str) and torch.device(device).type != self.device
 
 
-def classify(artifact: a.Artifact, *, plain_random: bool = False) -> tuple[Verdict, ...]:
+def classify(artifact: a.Artifact, device: str = "cuda", *, plain_random: bool = False) -> tuple[Verdict, ...]:
     """One verdict per instruction of the artifact's program.
 
-    ``plain_random``: the state of the random generator is taken plainly, and so are the kernels that draw from it; for
+    ``device`` is the type of the tensors that can be recorded. ``plain_random``: the state of the random generator is taken plainly, and so are the kernels that draw from it; for
     programs whose division would separate the two.
     """
-    known = _Known(plain_random=plain_random)
+    known = _Known(plain_random=plain_random, device=device)
     for spec in artifact.program.inputs:
         if spec.kind == "tensor":
-            known.devices[spec.register] = "cuda" if spec.device is None else spec.device.type
+            known.devices[spec.register] = device if spec.device is None else spec.device.type
             if spec.dtype is not None:
                 known.dtypes[spec.register] = spec.dtype
     for constant in artifact.constants:
@@ -120,13 +125,13 @@ def _kind(instruction: a.Instruction, artifact: a.Artifact, known: _Known, dynam
     touched = uses(instruction)
     match instruction:
         case a.Alloc(device=device):
-            return (PLAIN, "makes a CPU tensor") if device.type == "cpu" else (DEVICE, "")
-        case a.Launch(kernel=kernel):
-            on_cpu = artifact.libraries[artifact.kernels[kernel].library].language == "cpp"
-            return (PLAIN, "runs a kernel on the CPU") if on_cpu else (DEVICE, "")
+            return (PLAIN, f"makes a tensor on {device.type}") if known.is_elsewhere(device) else (DEVICE, "")
+        case a.Launch():
+            elsewhere = known.elsewhere(touched.tensors)
+            return (PLAIN, "runs a kernel on another device") if elsewhere else (DEVICE, "")
         case a.Copy():
-            on_cpu = known.on_host(touched.tensors)
-            return (PLAIN, "copies from or to a CPU tensor") if on_cpu else (DEVICE, "")
+            elsewhere = known.elsewhere(touched.tensors)
+            return (PLAIN, "copies from or to another device") if elsewhere else (DEVICE, "")
         case a.Call():
             reason = _call_reason(instruction, known)
             return (PLAIN, reason) if reason else (DEVICE, "")
@@ -148,11 +153,10 @@ def _call_reason(call: a.Call, known: _Known) -> str:
     if any(ret.alias_info is not None for ret in operator._schema.returns) and any(call.outs):
         return "its result shares memory with an argument"
     touched = uses(call)
-    if known.on_host(touched.tensors):
-        return "takes a CPU tensor"
-    device = dict(call.kwargs).get("device")
-    if isinstance(device, torch.device | str) and torch.device(device).type == "cpu":
-        return "makes a CPU tensor"
+    if known.elsewhere(touched.tensors):
+        return "takes a tensor of another device"
+    if known.is_elsewhere(dict(call.kwargs).get("device")):
+        return "makes a tensor on another device"
     if call.op in _MASK_INDEXED:
         rest = [register for register in touched.tensors if call.args[0] != a.Reg(register)]
         if any(known.dtypes.get(register, torch.bool) in (torch.bool, torch.uint8) for register in rest):
@@ -199,8 +203,8 @@ def _device_of(instruction: a.Instruction, known: _Known) -> str:
         device = dict(instruction.kwargs).get("device")
         if isinstance(device, torch.device | str):
             return torch.device(device).type
-    read = [known.devices.get(register, "cuda") for register in uses(instruction).tensors]
-    return "cpu" if read and all(device == "cpu" for device in read) else "cuda"
+    read = [known.devices.get(register, known.device) for register in uses(instruction).tensors]
+    return next((device for device in read if device != "cpu"), read[0] if read else known.device)
 
 
 def _position(instruction: a.Instruction, artifact: a.Artifact) -> str:

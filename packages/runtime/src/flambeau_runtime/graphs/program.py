@@ -53,9 +53,9 @@ def load_graphed(
         from .cuda import CudaRecorder
 
         recorder = CudaRecorder()
-    parts = split(artifact, classify(artifact), settings)
+    parts = split(artifact, classify(artifact, recorder.device), settings)
     if passes_random_state(parts):
-        parts = split(artifact, classify(artifact, plain_random=True), settings)
+        parts = split(artifact, classify(artifact, recorder.device, plain_random=True), settings)
     make = _Maker(artifact, name, recorder, tell, settings, native, options)
     if len(parts) == 1:
         return make(parts[0], name)
