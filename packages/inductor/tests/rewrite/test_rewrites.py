@@ -100,10 +100,20 @@ def test_one_convolution_is_not_worth_the_copies():
     assert "clone.default" not in targets(gm)
 
 
-def test_depthwise_networks_keep_their_layout():
-    """Their kernels are written for row-major images."""
-    gm = on_cuda(lambda x, w, v: F.conv2d(F.conv2d(x, w, groups=32), v), torch.randn(8, 32, 28, 28).half(), torch.randn(32, 1, 3, 3).half(), torch.randn(64, 32, 1, 1).half())  # fmt: skip
-    assert "clone.default" not in targets(gm)
+@pytest.mark.parametrize(("dtype", "groups", "wanted"), [(torch.float16, 1, True), (torch.float16, 4, False), (torch.float16, 32, True), (torch.float32, 32, False)])  # fmt: skip
+def test_grouped_networks(monkeypatch, dtype, groups, wanted):
+    """Grouped kernels are slower channels-last, depthwise ones of full width much slower."""
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+
+    def mixed(x, w, v):
+        for _ in range(3):
+            x = F.relu(F.conv2d(F.conv2d(x, w, groups=groups, padding=1), v))
+        return x
+
+    shapes = ((8, 32, 28, 28), (32, 32 // groups, 3, 3), (32, 32, 1, 1))
+    gm = on_cuda(mixed, *(torch.randn(shape).to(dtype) for shape in shapes))
+    assert ("clone.default" in targets(gm)) is wanted
 
 
 def test_random_masks_are_drawn_in_eager_order(monkeypatch):

@@ -1,6 +1,6 @@
 """Run convolutions channels-last where that pays, and keep that layout through everything in between.
 
-In: a functional graph. Out: the same graph in which the inputs and weights of dense convolutions are made channels-last once, the
+In: a functional graph. Out: the same graph in which the inputs and weights of convolutions are made channels-last once, the
 fake results of all that follows say so, and results of the graph are put back into the layout that eager gives them.
 
 The plan is made on fake tensors first (nothing is edited), then weighed: bytes that the added copies move against bytes that the
@@ -24,6 +24,8 @@ aten = torch.ops.aten
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 #: Convolutions of fewer channels than this gain nothing.
 FEWEST_CHANNELS = 8
+#: The time of a convolution channels-last, as a share of its time row-major, by kind; and how much must be gained over all.
+DENSE, GROUPED, UNCHANGED, WORTHWHILE = 0.8, 1.36, 1.0, 0.9
 #: What must be moved for the layout, against what the library moves without it.
 WORTH = 0.75
 #: On a CPU the library packs its weights at every call whatever their layout is: only large activations pay for a copy of them.
@@ -55,7 +57,7 @@ def make_channels_last(
         return None
     mode = fake_mode_of(graph)
     convolutions = [node for node in graph.nodes if _eligible(node)]
-    if mode is None or not _pays(convolutions) or any(_is_grouped(node) for node in graph.nodes):
+    if mode is None or not _pays(convolutions):
         return None
     with quietly(mode):
         plan = _Plan(graph, frozenset(convolutions))
@@ -76,13 +78,12 @@ def _operands(node: fx.Node) -> tuple[int, ...]:
     return (0, 1) if node.target is aten.convolution.default else (0, 1, 2)
 
 
-def _is_grouped(node: fx.Node) -> bool:
-    """Depthwise and grouped convolutions have kernels of their own for row-major images: such networks stay as they are."""
-    return _is_convolution(node) and node.args[8 if node.target is aten.convolution.default else 9] != 1
+def _groups(node: fx.Node) -> Any:
+    return node.args[8 if node.target is aten.convolution.default else 9]
 
 
 def _eligible(node: fx.Node) -> bool:
-    if not _is_convolution(node) or _is_grouped(node):
+    if not _is_convolution(node):
         return False
     operands = [node.args[n] for n in _operands(node)]
     vals = [operand.meta.get("val") if isinstance(operand, fx.Node) else None for operand in operands]
@@ -103,15 +104,19 @@ def _fast_channels_last(val: Any) -> bool:
 
 
 def _pays(convolutions: list[fx.Node]) -> bool:
-    """Whether most of the arithmetic is in convolutions of many channels."""
-    total = wide = 0
+    """Whether the convolutions together gain: each counts by its arithmetic, times what the layout does to its kind."""
+    total = weighted = 0.0
     for node in convolutions:
-        weight = node.args[_operands(node)[-1]].meta["val"]
-        work = bytes_of(weight) * bytes_of(node.args[_operands(node)[-2]].meta["val"])
+        image, weight = (node.args[n].meta["val"] for n in _operands(node)[-2:])
+        per_group, groups = hint_of(weight.shape[1]), _groups(node)
+        if groups != 1 and per_group == 1 and image.dtype is torch.float32:
+            # Depthwise convolutions of this type have good kernels for row-major images only.
+            return False
+        work = float(bytes_of(weight) * bytes_of(image))
         total += work
-        if min(hint_of(weight.shape[0]), hint_of(weight.shape[1])) >= FEWEST_CHANNELS:
-            wide += work
-    return total > 0 and 2 * wide >= total
+        narrow = min(hint_of(weight.shape[0]), per_group * groups) < FEWEST_CHANNELS
+        weighted += work * (UNCHANGED if narrow or per_group == 1 else GROUPED if groups != 1 else DENSE)
+    return weighted < WORTHWHILE * total
 
 
 def _is_last(val: torch.Tensor) -> bool:
