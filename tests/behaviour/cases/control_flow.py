@@ -287,3 +287,26 @@ def list_grows_while_its_iterator_lives(x: Tensor) -> Any:
     print("here")
     items.append(x + 5)
     return [item * 1 for item in rest]
+
+
+@case(graphs=2, arguments=lambda: (torch.arange(6.0), torch.tensor([1, 9])))
+def handler_catches_what_a_graph_raises(x: Tensor, index: Tensor) -> Any:
+    caught = 0
+
+    def pick(v: Tensor) -> Tensor:
+        nonlocal caught
+        try:
+            return v.take(index) * 2
+        except (IndexError, RuntimeError):
+            caught += 1
+            return v[:2]
+
+    return pick(x + 1), caught
+
+
+@case(graphs=1, arguments=lambda: (torch.arange(6.0), torch.tensor([1, 9]), []))
+def finally_runs_when_a_graph_raises(x: Tensor, index: Tensor, seen: list[int]) -> Any:
+    try:
+        return x.take(index)
+    finally:
+        seen.append(1)

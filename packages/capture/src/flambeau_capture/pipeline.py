@@ -34,6 +34,7 @@ from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
 from .rewrite.assemble import assemble
+from .rewrite.break_point import needed_locals
 from .rewrite.resume import CannotResume
 from .sources.source import Pinned
 from .values.base import Value
@@ -42,7 +43,7 @@ from .values.sequences import ListValue, TupleValue
 from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import CodeType
 
 Backend = Callable[..., Any]
@@ -115,7 +116,7 @@ def capture_frame(
         return SkipAlways()
     _report(observer, _record(info, traced, traced.broken, started, backend_seconds=backend_seconds))
     shape = _direct_outputs(result)
-    if compiled is not None and shape is not None and not getattr(compiled, "_boxed_call", False):
+    if compiled is not None and shape is not None:
         return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.keep))
     return RunCode(code, traced.guards, tuple(traced.tracer.keep))
 
@@ -197,7 +198,7 @@ def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
 def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, state: GuardSpec) -> Traced:
     effects: tuple[Effect, ...] = tracer.heap.effects()
     effects += _mode_effects(tracer)
-    outputs = needed_outputs(_live_values(exit, effects))
+    outputs = needed_outputs(_live_values(tracer.info.code, exit, effects))
     graph = None
     nodes = [tracer.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
     if tracer.graph.operations or outputs:
@@ -211,11 +212,12 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         effects,
         exit,
         tuple(tracer.graph.input_values),
+        tracer.caught and not any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference()),
     )
     return Traced(tracer, result, guards, broken)
 
 
-def _live_values(exit: Return | Break, effects: Sequence[Effect]) -> Iterator[Value]:
+def _live_values(code: CodeType, exit: Return | Break, effects: Sequence[Effect]) -> Iterator[Value]:
     from .effects.replay import values_of
     from .values.base import NullValue
 
@@ -223,10 +225,18 @@ def _live_values(exit: Return | Break, effects: Sequence[Effect]) -> Iterator[Va
         yield exit.value
     else:
         yield from (value for value in exit.stack if not isinstance(value, NullValue))
-        yield from exit.locals.values()
+        yield from (exit.locals[name] for name in _needed_locals(code, exit) if name in exit.locals)
         yield from exit.handled
     for effect in effects:
         yield from values_of(effect)
+
+
+def _needed_locals(code: CodeType, exit: Break) -> Iterable[str]:
+    """The locals that the rest of the frame may read; all of them where the frame cannot be cut, which is found out later."""
+    try:
+        return needed_locals(code, exit)
+    except CannotResume:
+        return exit.locals
 
 
 def _mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
@@ -315,12 +325,15 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             f"the backend returned {type(compiled).__name__}, which cannot be called",
             hint="a backend returns a callable that takes the graph's inputs",
         )
-    return hook.call_disabled(compiled, recursive=True)
+    disabled = hook.call_disabled(compiled, recursive=True)
+    if getattr(compiled, "_boxed_call", False):
+        disabled._boxed_call = True
+    return disabled
 
 
 def _direct_outputs(result: FrameResult) -> tuple[Any] | None:
     """What the frame returns in terms of the graph's outputs alone, `(spec,)`, or None when there is more to do."""
-    if result.effects or not isinstance(result.exit, Return) or result.graph is None:
+    if result.effects or not isinstance(result.exit, Return) or result.graph is None or result.caught:
         return None
     index = {id(value): i for i, value in enumerate(result.outputs)}
     value = result.exit.value

@@ -142,3 +142,5 @@ class FrameResult:
     effects: tuple[Effect, ...]
     exit: Return | Break
     example_inputs: tuple[Any, ...] = field(default=())
+    caught: bool = False
+    """Whether an exception of the graph may belong to a handler of the program: the frame is run in plain Python then."""

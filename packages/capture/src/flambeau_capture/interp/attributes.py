@@ -62,7 +62,9 @@ class Attributes(Operations):
         target.set_attribute(self, name, value)  # type: ignore[arg-type]
 
     def missing_attribute(self, value: Value, name: str, check: Source | None = None) -> Any:
-        """Raise the traced AttributeError."""
+        """Raise the traced AttributeError; `check` is the path to an object that may get the attribute later."""
+        if check is not None:
+            self.guards.absent(InstanceDict(check), name)
         raise self.raised(AttributeError(f"'{value.python_type().__name__}' object has no attribute '{name}'"))
 
     def class_lookup(self, cls: type, name: str) -> Any:

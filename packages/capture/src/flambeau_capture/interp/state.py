@@ -14,6 +14,7 @@ from ..guards.collect import GuardCollector
 from ..values.base import Value
 from ..values.lazy import LazyValue
 from .signals import GraphBreak
+from .tried import tried_instructions
 from .trust import is_trusted_namespace
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class TracerState:
         self.frame: Frame = None  # type: ignore[assignment]
         self.root: Frame = None  # type: ignore[assignment]
         self.initial_grad = True
+        self.caught = False
         self.graph = GraphBuilder(config, self.user_stack)
         self.guards = GuardCollector(self.user_position, is_trusted_namespace)
         self.heap = Heap(info.globals)
@@ -93,6 +95,13 @@ class TracerState:
             self.root_steps += 1
             if self.root_steps == self.break_at:
                 raise ReachedBreak
+
+    def note_handlers(self) -> None:
+        """Called for every operation of the graph: whether a handler of the program covers it."""
+        frame = self.frame
+        while frame is not None and not self.caught:
+            self.caught = frame.index in tried_instructions(frame.code)
+            frame = frame.caller  # type: ignore[assignment]
 
     def user_stack(self) -> tuple[tuple[str, int, str], ...]:
         """`(file, line, function)` of every frame being traced, innermost last."""

@@ -39,6 +39,8 @@ class TensorOperations(Wrapping):
         nodes, fakes = self._arguments(args)
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
         before = self._grad_state()
+        if not self.caught:
+            self.note_handlers()
         node, result = self.graph.call(
             kind,
             target,

@@ -17,13 +17,14 @@ from typing import Any
 from attrs import evolve
 
 from ..bytecode.encode import spec_of
-from ..bytecode.model import Position
+from ..bytecode.model import Label, Position, Protect
 from ..effects.replay import replay, values_of
 from ..frame import FrameInfo
 from ..graph.captured import Break, FrameResult
+from ..native import _C
 from .break_point import BreakPoint, analyse, emit_break
 from .emitter import Emitter
-from .resume import CannotResume
+from .resume import FIRST_ARGUMENT, CannotResume, resume_code
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -38,9 +39,13 @@ def assemble(frame: FrameInfo, result: FrameResult, compiled: Callable[..., Any]
         raise CannotResume("generators and coroutines are not rewritten")
     point = analyse(code, result.exit) if isinstance(result.exit, Break) else None
     e = Emitter(evolve(spec_of(code), names=(), constants=code.co_consts[:1]), _first_position(code), frame.builtins)
+    failed: Label | None = None
     if result.graph is not None:
         assert compiled is not None, "a graph was traced but no compiled callable given"
+        failed = Label("failed") if result.caught else None
+        e.protect = Protect(failed, 0, False) if failed is not None else None
         _call_graph(e, result, compiled)
+        e.protect = None
     _prepare(e, result, point)
     if result.effects or point is not None:
         e.seal()
@@ -52,6 +57,9 @@ def assemble(frame: FrameInfo, result: FrameResult, compiled: Callable[..., Any]
         assert not isinstance(result.exit, Break)
         e.value(result.exit.value)
         e.ret()
+    if failed is not None:
+        e.place(failed)
+        _run_plainly(e, code)
     return e.finish()
 
 
@@ -78,6 +86,31 @@ def _call_graph(e: Emitter, result: FrameResult, compiled: Callable[..., Any]) -
         name = e.temp()
         e.store_local(name)
         e.bind(output, name)
+
+
+def _run_plainly(e: Emitter, code: CodeType) -> None:
+    """The whole frame in plain Python. On the stack is the exception that the graph raised: nothing was changed, and the program will
+    come to the operation that raises it, inside of its own handlers."""
+    e.pop()
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    boxed = (*code.co_cellvars, *code.co_freevars)
+    made = resume_code(code, 0, (), tuple(name for name in code.co_varnames[:count] if name not in boxed))
+    e.pinned(_C.Disabled, "Disabled")
+    for name in made.free:
+        e.op("LOAD_CLOSURE", value=name)
+    if made.free:
+        e.build("tuple", len(made.free))
+    e.const(made.code)
+    e.op("MAKE_FUNCTION", 8 if made.free else 0)
+    e.const(False)
+    e.call(2)
+    for parameter in made.parameters:
+        if parameter == FIRST_ARGUMENT:
+            e.op("LOAD_DEREF", value=code.co_varnames[0])
+        else:
+            e.op("LOAD_FAST", value=parameter)
+    e.call(len(made.parameters))
+    e.ret()
 
 
 def _prepare(e: Emitter, result: FrameResult, point: BreakPoint | None) -> None:

@@ -1,0 +1,68 @@
+"""What reaches a backend: boxed callables, which values outlive a break, and attributes a tensor gets later."""
+
+from __future__ import annotations
+
+import torch
+
+from flambeau_capture import make_region
+
+
+def test_a_boxed_callable_gets_one_list():
+    """With and without more to do than the graph, and its list may be emptied."""
+    seen = []
+
+    def backend(graph, inputs):
+        def run(values):
+            seen.append(type(values))
+            results = graph.forward(*values)
+            values.clear()
+            return results
+
+        run._boxed_call = True
+        return run
+
+    def plain(x, y):
+        return x + y
+
+    def more(x, y):
+        return {"sum": x + y}, [1]
+
+    for function in (plain, more):
+        region = make_region(function, backend)
+        for _ in range(3):
+            expected = function(torch.ones(2), torch.ones(2))
+            found = region(torch.ones(2), torch.ones(2))
+            assert str(found) == str(expected)
+    assert set(seen) == {list} and len(seen) == 6
+
+
+def test_dead_locals_are_no_outputs():
+    """Only what the rest of the function reads comes out of the first graph."""
+    counts = []
+
+    def backend(graph, inputs):
+        counts.append(len(next(n for n in graph.graph.nodes if n.op == "output").args[0]))
+        return graph.forward
+
+    def run(x):
+        first = x * 2
+        second = first + 1
+        third = second.sin()
+        print(end="")
+        return third * 2
+
+    assert torch.equal(make_region(run, backend)(torch.ones(2)), run(torch.ones(2)))
+    assert counts == [1, 1]
+
+
+def test_an_attribute_that_a_tensor_gets_later_is_seen():
+    """That it was missing is guarded."""
+
+    def run(x):
+        return x + (10 if getattr(x, "tag", None) else 1)
+
+    region = make_region(run, lambda graph, inputs: graph.forward)
+    x = torch.ones(2)
+    assert torch.equal(region(x), x + 1)
+    x.tag = True
+    assert torch.equal(region(x), x + 10)
