@@ -1,7 +1,8 @@
 """``KernelBody`` -> one C++ function.
 
 In: kernels from ``schedule``. Out: ``GeneratedKernel``s whose sources together, after ``PREAMBLE``, are a translation unit.
-``layout.py`` decides the loops, ``passes.py`` what each pass over the inner loops does, ``emit.py`` writes the values.
+``layout.py`` decides the loops, ``passes.py`` what each pass over the inner loops does; ``loops.py`` writes loops, ``statements.py``
+what happens in them, ``emit.py`` the values.
 """
 
 from __future__ import annotations
@@ -9,22 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import torch
 from attrs import evolve
 
 from ... import expr as ex
 from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
-from ...ir.layout import Buffer, product
-from ...ir.scalar import Scalar, reduced, walk
+from ...ir.layout import product
+from ...ir.scalar import Scalar, walk
 from ...schedule.nest import values
 from ..kernel import GeneratedKernel
 from ..writer import Writer
 from .canonical import canonical
 from .dtypes import MEMORY, held
-from .emit import Emitter, Value
-from .layout import TILE, LoopPlan, plan_loops, work_of
-from .passes import Passes, is_dear, kept_values, plan_passes
+from .emit import Value
+from .layout import TILE, work_of
+from .loops import LoopWriter
+from .passes import is_dear, kept_values
 from .reduce import Accumulator
 
 CHECKS = ("index out of range", "integer division or modulo by zero")
@@ -50,32 +51,8 @@ def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
     return kernels
 
 
-class KernelWriter:
-    """Writes one kernel."""
-
-    def __init__(self, body: KernelBody) -> None:
-        self.body = body
-        self.plan: LoopPlan = plan_loops(body)
-        self.buffers = {b.name: b for b in body.buffers}
-        self.arguments = _arguments(body.buffers)
-        storage = {name: f"b{n}" for n, name in enumerate(self.arguments)}
-        self.pointers = {b.name: self._pointer(b, storage) for b in body.buffers}
-        self.emitter = Emitter(self.pointers, self.buffers)
-        self.passes: Passes = self._passes()
-        names = [s.name for s in body.statements if not isinstance(s, Store)]
-        self.words = {name: f"m{n}" for n, name in enumerate(names)}
-
-    def _pointer(self, buffer: Buffer, storage: dict[str, str]) -> str:
-        first = next(b for b in self.body.buffers if b.storage == buffer.storage)
-        name = storage[first.name]
-        if first.layout.dtype is buffer.layout.dtype:
-            return name
-        return f"(({MEMORY[buffer.layout.dtype]}*){name})"
-
-    def _passes(self) -> Passes:
-        if self.body.serial or not self.body.inner:
-            return Passes((self.body.statements,), ((), ()))
-        return plan_passes(self.body.statements, self.buffers)
+class KernelWriter(LoopWriter):
+    """Writes one kernel: each mode of the plan is a method."""
 
     def generate(self) -> GeneratedKernel:
         """The function's text and how to launch it."""
@@ -372,203 +349,7 @@ class KernelWriter:
         self._outer_stores(len(self.passes.inner))
         self._close_points()
 
-    # ---- loops ------------------------------------------------------------------------------------------------------------------
-    def _line(self, text: str) -> None:
-        self.emitter.scope.lines.append(text)
-
-    def _block(self, head: str, lines: Sequence[str]) -> None:
-        self._line(f"{head} {{")
-        self.emitter.scope.lines.extend("  " + line for line in lines)
-        self._line("}")
-
-    def _text(self, e: Expr) -> str:
-        text = self.emitter.text_of(e)
-        return text if e.is_int or e.is_symbol else f"({text})"
-
-    def _pieces(self, size: Expr, length: int | None) -> str:
-        return self._text(ex.floor_div(size + ((length or 1) - 1), ex.Int(length or 1)))
-
-    def _open_points(self, extra: list[tuple[str, str]]) -> None:
-        """Enter the loop over the slice of the parallel extent."""
-        em = self.emitter
-        self.counters = [(axis.symbol.name, self._text(axis.size)) for axis in self.plan.outer] + extra
-        em.push(1)
-        for axis in self.plan.outer:
-            em.depth_of[axis.symbol] = 1
-            em.spelling[axis.symbol] = axis.symbol.name
-
-    def _close_points(self) -> None:
-        """Leave it; the axes are counted without a division a point."""
-        lines = self.emitter.pop()
-        counters = self.counters
-        if not counters:
-            self._block("", lines)
-            return
-        if len(counters) == 1:
-            name = counters[0][0]
-            self._block(f"for (int64_t {name} = begin; {name} < end; ++{name})", lines)
-            return
-        self._line(f"int64_t {', '.join(f'q_{name} = 0' for name, _ in counters)}, rest = begin;")
-        for name, size in reversed(counters[1:]):
-            self._line(f"q_{name} = rest % {size}; rest /= {size};")
-        self._line(f"q_{counters[0][0]} = rest;")
-        step = f"++q_{counters[0][0]};"
-        for name, size in counters[1:]:
-            step = f"if (++q_{name} == {size}) {{ q_{name} = 0; {step} }}"
-        known = [f"const int64_t {name} = q_{name};" for name, _ in counters]
-        self._block("for (int64_t point = begin; point < end; ++point)", [*known, step, *lines])
-
-    def _open_inner(self, first: tuple[str, str] | None = None) -> None:
-        em = self.emitter
-        self.inner_bounds: list[tuple[str, str, str]] = []
-        for n, axis in enumerate(self.plan.inner):
-            name = axis.symbol.name
-            em.depth_of[axis.symbol] = 2 + n
-            em.spelling[axis.symbol] = name
-            low, high = first if first is not None and n == 0 else ("0", self._text(axis.size))
-            self.inner_bounds.append((name, low, high))
-            em.push(2 + n)
-
-    def _close_inner(self) -> None:
-        for name, low, high in reversed(self.inner_bounds):
-            lines = self.emitter.pop()
-            self._block(f"for (int64_t {name} = {low}; {name} < {high}; ++{name})", lines)
-
-    def _vector_loop(self, low: str, high: str, body: str) -> None:
-        calls = [
-            f"int64_t at = {low};",
-            f"for (; at + W <= {high}; at += W) {body}(fb::Full{{}}, at);",
-            f"if (at < {high}) {body}(fb::first<W>({high} - at), at);",
-        ]
-        self._block("", calls)
-
-    def _vector_body(
-        self,
-        depth: int,
-        variables: list[str],
-        statements: Sequence[Statement],
-        name: str = "body",
-        accumulators: int | None = None,
-        extra: Sequence[Scalar] = (),
-    ) -> None:
-        """A lambda that does ``statements`` for W lanes from ``variables[0]`` on."""
-        em, vector = self.emitter, self.plan.vector
-        assert vector is not None
-        em.vector_axis, em.lambda_depth = vector.symbol, depth
-        em.depth_of[vector.symbol] = depth
-        em.spelling[vector.symbol] = variables[0]
-        for reduced_name in em.lane_reduced:
-            em.depth_of[reduced_name] = depth
-        em.push(depth)
-        for node in extra:
-            em.emit(node)
-        self._statements(statements, accumulators)
-        lines = em.pop()
-        parameters = "".join(f", const int64_t {v}" for v in variables)
-        acc = f", A{accumulators}& a" if accumulators is not None else ""
-        self._line(f"const auto {name} = [&](auto t{parameters}{acc}) __attribute__((always_inline)) {{")
-        em.scope.lines.extend("  " + line for line in lines)
-        self._line("};")
-
-    # ---- statements ---------------------------------------------------------------------------------------------------------------
-    def _statements(self, statements: Sequence[Statement], accumulators: int | None) -> None:
-        """All values first, then all stores: a store may overwrite what a later statement reads at the same point."""
-        em = self.emitter
-        pending: list[str] = []
-        for statement in statements:
-            if isinstance(statement, Store):
-                pending += self._store(statement)
-            else:
-                self._accumulate(statement, accumulators)
-        em.scope.lines.extend(pending)
-
-    def _accumulate(self, statement: Reduce | ScanStep, accumulators: int | None) -> None:
-        em = self.emitter
-        a = Accumulator.of(statement)
-        value = em.emit(statement.value)
-        lines = em.scope.lines
-        if self.plan.mode == "rows":
-            text = em.lanes(value, statement.value.dtype)
-            lines.append(
-                f"a.{self.words[a.name]} = {a.lanes_step(f'a.{self.words[a.name]}', text, self._row_position())};"
-            )
-            return
-        if self.plan.mode == "columns":
-            assert self.plan.vector is not None
-            slot = f"c_{self.words[a.name]} + ({self.plan.vector.symbol.name} - low)"
-            name = em.name()
-            text = em.lanes(value, statement.value.dtype)
-            lines.append(f"const auto {name} = {a.combine(f'fb::load<W>({slot}, t)', text)};")
-            lines.append(f"fb::store({slot}, {name}, t);")
-            if isinstance(statement, ScanStep):
-                em.scope.values[_running(statement)] = Value(name, True)
-            return
-        target = f"a_{self.words[a.name]}"
-        lines.append(f"{target} = {a.scalar_step(target, em.wide(value), self._row_position())};")
-        if isinstance(statement, ScanStep):
-            name = em.name()
-            lines.append(f"const {held(a.dtype)} {name} = {target};")
-            em.scope.values[_running(statement)] = Value(name, False)
-
-    def _row_position(self) -> str:
-        """The row-major position inside the inner axes."""
-        position: Expr = ex.ZERO
-        for axis in self.body.inner:
-            position = position * axis.size + axis.symbol
-        return self.emitter.text_of(position)
-
-    def _store(self, store: Store) -> list[str]:
-        em = self.emitter
-        if store.condition is None:
-            value = em.emit(store.value)
-            return self._store_lines(store, value)
-        test = em.emit(store.condition)
-        if test.lanes:
-            guard = em.name()
-            em.scope.lines.append(f"const auto {guard} = fb::both<W>({em.predicate()}, {test.text});")
-            em.push(em.scope.depth, guard, guard=True)
-            value = em.emit(store.value)
-            lines = self._store_lines(store, value)
-            return em.pop() + lines
-        em.push(em.scope.depth, None, guard=True)
-        value = em.emit(store.value)
-        lines = self._store_lines(store, value)
-        return [f"if ({test.text}) {{", *("  " + line for line in em.pop() + lines), "}"]
-
-    def _store_lines(self, store: Store, value: Value) -> list[str]:
-        em = self.emitter
-        pointer = self.pointers[store.buffer]
-        dtype = self.buffers[store.buffer].layout.dtype
-        mode = None if store.mode == "set" else {"add": "sum", "mul": "prod"}.get(store.mode, store.mode)
-        combine = Accumulator("", mode, dtype, dtype).combine if mode is not None else None
-        half = (
-            ""
-            if dtype not in (torch.bfloat16, torch.float16)
-            else ("fb::round_bf16" if dtype is torch.bfloat16 else "fb::round_f16")
-        )
-        if not em.is_lanes(em.expr_needs(store.index) | em.needs(store.value)):
-            at = f"{pointer} + ({em.text_of(store.index)})"
-            text = em.wide(value)
-            if combine is not None:
-                text = f"({held(dtype)})({combine(f'fb::load1({at})', text)})"
-            return [f"fb::store1({at}, {text});"]
-        text, t = em.lanes(value, dtype), em.predicate()
-        stride = em.lane_stride(store.index)
-        if stride is ex.ONE:
-            at = f"{pointer} + ({em.text_of(store.index)})"
-            if combine is not None:
-                text = f"{half}({combine(f'fb::load<W>({at}, {t})', text)})"
-            return [f"fb::store({at}, {text}, {t});"]
-        if combine is not None:
-            raise AssertionError("a combining scatter needs separate lanes")
-        return [f"fb::spread<W>({pointer}, {text}, {t}, [&](int k) {{ return {em.text_of(store.index, 'k')}; }});"]
-
-    def _outer_stores(self, number: int) -> None:
-        em = self.emitter
-        for store in self.passes.after[number]:
-            em.scope.lines.extend(self._store(store))
-
-    # ---- values kept between passes ---------------------------------------------------------------------------------------------------
+    # ---- values kept between passes
     def _inner_numel(self) -> Expr:
         return product([axis.size for axis in self.body.inner])
 
@@ -636,17 +417,6 @@ class KernelWriter:
     def _column_slot(self, node: Scalar, per_row: bool) -> str:
         assert self.plan.vector is not None
         return f"{self.slots[node]} + ({self.plan.vector.symbol.name} - low)"
-
-
-def _running(statement: ScanStep) -> Scalar:
-    return reduced(statement.name, statement.dtype)
-
-
-def _arguments(buffers: Sequence[Buffer]) -> tuple[str, ...]:
-    first: dict[str, str] = {}
-    for buffer in buffers:
-        first.setdefault(buffer.storage, buffer.name)
-    return tuple(first.values())
 
 
 def _traffic(body: KernelBody) -> int:

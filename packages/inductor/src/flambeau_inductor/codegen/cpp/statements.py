@@ -1,0 +1,170 @@
+"""The statements of a kernel as C++ lines: accumulate, store, one lane or many.
+
+In: statements of a ``KernelBody`` and the loop plan. Out: lines in the emitter's innermost scope. ``loops.py`` builds the loops
+around them, ``generate.py`` chooses which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ... import expr as ex
+from ...expr import Expr
+from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from ...ir.layout import Buffer
+from ...ir.scalar import Scalar, reduced
+from .dtypes import MEMORY, held
+from .emit import Emitter, Value
+from .layout import LoopPlan, plan_loops
+from .passes import Passes, plan_passes
+from .reduce import Accumulator
+
+
+class StatementWriter:
+    """What one kernel's statements are written with: its plan, pointers, passes and emitter."""
+
+    def __init__(self, body: KernelBody) -> None:
+        self.body = body
+        self.plan: LoopPlan = plan_loops(body)
+        self.buffers = {b.name: b for b in body.buffers}
+        self.arguments = _arguments(body.buffers)
+        storage = {name: f"b{n}" for n, name in enumerate(self.arguments)}
+        self.pointers = {b.name: self._pointer(b, storage) for b in body.buffers}
+        self.emitter = Emitter(self.pointers, self.buffers)
+        self.passes: Passes = self._passes()
+        names = [s.name for s in body.statements if not isinstance(s, Store)]
+        self.words = {name: f"m{n}" for n, name in enumerate(names)}
+
+    def _pointer(self, buffer: Buffer, storage: dict[str, str]) -> str:
+        first = next(b for b in self.body.buffers if b.storage == buffer.storage)
+        name = storage[first.name]
+        if first.layout.dtype is buffer.layout.dtype:
+            return name
+        return f"(({MEMORY[buffer.layout.dtype]}*){name})"
+
+    def _passes(self) -> Passes:
+        if self.body.serial or not self.body.inner:
+            return Passes((self.body.statements,), ((), ()))
+        return plan_passes(self.body.statements, self.buffers)
+
+    def _line(self, text: str) -> None:
+        self.emitter.scope.lines.append(text)
+
+    def _block(self, head: str, lines: Sequence[str]) -> None:
+        self._line(f"{head} {{")
+        self.emitter.scope.lines.extend("  " + line for line in lines)
+        self._line("}")
+
+    def _text(self, e: Expr) -> str:
+        text = self.emitter.text_of(e)
+        return text if e.is_int or e.is_symbol else f"({text})"
+
+    def _statements(self, statements: Sequence[Statement], accumulators: int | None) -> None:
+        """All values first, then all stores: a store may overwrite what a later statement reads at the same point."""
+        em = self.emitter
+        pending: list[str] = []
+        for statement in statements:
+            if isinstance(statement, Store):
+                pending += self._store(statement)
+            else:
+                self._accumulate(statement, accumulators)
+        em.scope.lines.extend(pending)
+
+    def _accumulate(self, statement: Reduce | ScanStep, accumulators: int | None) -> None:
+        em = self.emitter
+        a = Accumulator.of(statement)
+        value = em.emit(statement.value)
+        lines = em.scope.lines
+        if self.plan.mode == "rows":
+            text = em.lanes(value, statement.value.dtype)
+            lines.append(
+                f"a.{self.words[a.name]} = {a.lanes_step(f'a.{self.words[a.name]}', text, self._row_position())};"
+            )
+            return
+        if self.plan.mode == "columns":
+            assert self.plan.vector is not None
+            slot = f"c_{self.words[a.name]} + ({self.plan.vector.symbol.name} - low)"
+            name = em.name()
+            text = em.lanes(value, statement.value.dtype)
+            lines.append(f"const auto {name} = {a.combine(f'fb::load<W>({slot}, t)', text)};")
+            lines.append(f"fb::store({slot}, {name}, t);")
+            if isinstance(statement, ScanStep):
+                em.scope.values[_running(statement)] = Value(name, True)
+            return
+        target = f"a_{self.words[a.name]}"
+        lines.append(f"{target} = {a.scalar_step(target, em.wide(value), self._row_position())};")
+        if isinstance(statement, ScanStep):
+            name = em.name()
+            lines.append(f"const {held(a.dtype)} {name} = {target};")
+            em.scope.values[_running(statement)] = Value(name, False)
+
+    def _row_position(self) -> str:
+        """The row-major position inside the inner axes."""
+        position: Expr = ex.ZERO
+        for axis in self.body.inner:
+            position = position * axis.size + axis.symbol
+        return self.emitter.text_of(position)
+
+    def _store(self, store: Store) -> list[str]:
+        em = self.emitter
+        if store.condition is None:
+            value = em.emit(store.value)
+            return self._store_lines(store, value)
+        test = em.emit(store.condition)
+        if test.lanes:
+            guard = em.name()
+            em.scope.lines.append(f"const auto {guard} = fb::both<W>({em.predicate()}, {test.text});")
+            em.push(em.scope.depth, guard, guard=True)
+            value = em.emit(store.value)
+            lines = self._store_lines(store, value)
+            return em.pop() + lines
+        em.push(em.scope.depth, None, guard=True)
+        value = em.emit(store.value)
+        lines = self._store_lines(store, value)
+        return [f"if ({test.text}) {{", *("  " + line for line in em.pop() + lines), "}"]
+
+    def _store_lines(self, store: Store, value: Value) -> list[str]:
+        em = self.emitter
+        pointer = self.pointers[store.buffer]
+        dtype = self.buffers[store.buffer].layout.dtype
+        mode = None if store.mode == "set" else {"add": "sum", "mul": "prod"}.get(store.mode, store.mode)
+        combine = Accumulator("", mode, dtype, dtype).combine if mode is not None else None
+        half = (
+            ""
+            if dtype not in (torch.bfloat16, torch.float16)
+            else ("fb::round_bf16" if dtype is torch.bfloat16 else "fb::round_f16")
+        )
+        if not em.is_lanes(em.expr_needs(store.index) | em.needs(store.value)):
+            at = f"{pointer} + ({em.text_of(store.index)})"
+            text = em.wide(value)
+            if combine is not None:
+                text = f"({held(dtype)})({combine(f'fb::load1({at})', text)})"
+            return [f"fb::store1({at}, {text});"]
+        text, t = em.lanes(value, dtype), em.predicate()
+        stride = em.lane_stride(store.index)
+        if stride is ex.ONE:
+            at = f"{pointer} + ({em.text_of(store.index)})"
+            if combine is not None:
+                text = f"{half}({combine(f'fb::load<W>({at}, {t})', text)})"
+            return [f"fb::store({at}, {text}, {t});"]
+        if combine is not None:
+            raise AssertionError("a combining scatter needs separate lanes")
+        return [f"fb::spread<W>({pointer}, {text}, {t}, [&](int k) {{ return {em.text_of(store.index, 'k')}; }});"]
+
+    def _outer_stores(self, number: int) -> None:
+        em = self.emitter
+        for store in self.passes.after[number]:
+            em.scope.lines.extend(self._store(store))
+
+
+def _running(statement: ScanStep) -> Scalar:
+    return reduced(statement.name, statement.dtype)
+
+
+def _arguments(buffers: Sequence[Buffer]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for buffer in buffers:
+        first.setdefault(buffer.storage, buffer.name)
+    return tuple(first.values())
