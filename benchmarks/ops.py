@@ -24,8 +24,8 @@ class Program:
     Attributes:
         function: what is compiled.
         args: its positional arguments.
-        skipped: positions of arguments that one call reads only in part (a table of which a few rows are gathered): what it
-            reads of them is as large as its outputs and counted so.
+        skipped: positions of arguments of which rows are gathered: what one call reads of them is as large as its outputs,
+            and no larger than themselves, for a row that is read again lies in a cache.
     """
 
     function: Callable[..., Any]
@@ -36,8 +36,9 @@ class Program:
         """Every input read once and every output written once."""
         whole = [value for number, value in enumerate(self.args) if number not in self.skipped]
         tensors = [leaf for leaf in pytree.tree_leaves((whole, result)) if isinstance(leaf, Tensor)]
-        written = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
-        return sum(map(_bytes, tensors)) + len(self.skipped) * sum(map(_bytes, written))
+        written = sum(_bytes(leaf) for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor))
+        gathered = sum(min(_bytes(self.args[number]), written) for number in self.skipped)
+        return sum(map(_bytes, tensors)) + gathered
 
 
 def _bytes(tensor: Tensor) -> int:

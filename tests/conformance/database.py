@@ -35,7 +35,14 @@ UNDETERMINED = frozenset(
     }
 )
 #: Ops of which a graph runs in eager -> a part of the reason that must be given. Any other graph that runs in eager is a fault.
-RUNS_IN_EAGER: dict[str, str] = {}
+RUNS_IN_EAGER: dict[str, str] = {
+    # The gradient of a value that is a tensor: autograd's formula needs the distinct indices, and their number is data.
+    "index_fill": "DynamicOutputShapeException: aten._unique",
+    # The gradient of values put where a mask says: as many as the mask has ones.
+    "index_put": "DynamicOutputShapeException: aten.nonzero",
+    # A private op that writes running statistics it does not declare as returned; torch.nn's batch norms do not call it.
+    "_batch_norm_with_update": "writes to its arguments",
+}
 
 
 def candidates() -> list[OpInfo]:
