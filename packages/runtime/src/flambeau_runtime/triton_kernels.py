@@ -25,6 +25,7 @@ from attrs import Factory, asdict, frozen
 
 from flambeau_runtime.artifact import Artifact
 from flambeau_runtime.cache import CacheKey, Store
+from flambeau_runtime.triton_source import alone
 from flambeau_runtime.workers import Answer, Pool, Request, WorkerFailed, triton_task
 from flambeau_runtime.workers.compilers import shared
 
@@ -75,7 +76,8 @@ class CompileRequest:
 
     @classmethod
     def from_meta(cls, source: str, entry: str, meta: Mapping[str, Any], arch: int = DEFAULT_ARCH) -> CompileRequest:
-        """The request of a kernel in an artifact, from its ``meta``."""
+        """The request of a kernel in an artifact, from its ``meta``; equal kernels give equal requests."""
+        source, entry = alone(source, entry)
         return cls(
             source=source,
             entry=entry,
