@@ -68,6 +68,7 @@ def test_public_names():
         "__version__",
         "compile_graph",
         "decompositions",
+        "rewrite_joint",
     ]
 
 
