@@ -139,3 +139,22 @@ def test_grad_scaler(device: str) -> None:
     assert found[0][1] == found[1][1]
     compare(found[0][0], found[1][0])
     compare([p.detach() for p in models[0].parameters()], [p.detach() for p in models[1].parameters()])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradient_penalty_under_autocast(device: str) -> None:
+    """The backward is differentiated again, outside the region: the forward that is run for it is cast as the first one was."""
+    model = Shared().to(device)
+    eager = twin_of(model)
+    x = torch.randn(5, 16, device=device)
+    found = []
+    for module, call in ((model, flambeau.compile(model)), (eager, eager)):
+        leaf = x.clone().requires_grad_()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            out = call(leaf)
+        assert out.dtype == torch.bfloat16
+        (gradient,) = torch.autograd.grad(out.float().sum(), leaf, create_graph=True)
+        assert not torch.is_autocast_enabled(device)
+        (gradient.norm(dim=-1) - 1).square().mean().backward()
+        found.append([gradient.detach(), *(p.grad for p in module.parameters() if p.grad is not None)])
+    compare(*found)

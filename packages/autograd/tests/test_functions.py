@@ -54,6 +54,15 @@ CASES = {
     "inplace_view_op": (lambda x: x.sin().t_().mul_(2).unsqueeze_(0), [R(3, 4)]),
     "diagonal_write": (lambda x: _diagonal(x), [R(4, 4)]),
     "as_strided": (lambda x: x.sin().as_strided((2, 2), (1, 2)) * 2, [R(6)]),
+    "as_strided_write": (lambda x: _strided_write(x), [R(12)]),
+    "as_strided_scatter_offset": (lambda x, y: torch.as_strided_scatter(x * 2, y, (2, 3), (4, 1), 5), [R(12), R(2, 3)]),
+    "diagonal_copy": (lambda x: torch.diagonal_copy(x * 2, offset=1) ** 2, [R(4, 5)]),
+    "diagonal_scatter": (
+        lambda x, y: torch.diagonal_scatter(x.sin(), y.cos(), -1, 2, 0),
+        [R(4, 3, 5), R(3, 4)],
+    ),
+    "shape_changed_in_place": (lambda x: x.sin().transpose_(0, 1).squeeze_(0) * 2, [R(3, 1)]),
+    "foreach": (lambda x, y: _lists(x, y), [R(3), R(2, 4)]),
     "expand_sum": (lambda x: x.expand(5, 3).sum(0) * x, [R(3)]),
     "embedding": (lambda w: F.embedding(torch.tensor([[1, 2], [0, 2]]), w, padding_idx=0), [R(4, 3)]),
     "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([1, 0, -100]), label_smoothing=0.1), [R(3, 5)]),
@@ -154,6 +163,20 @@ def _transpose_write(x, y):
     z.t().add_(y)
     z.permute(1, 0)[0] = 1
     return z
+
+
+def _strided_write(x):
+    y = x * 3
+    y[2:].as_strided((2, 3), (4, 1), 3).mul_(2.0)
+    return y
+
+
+def _lists(x, y):
+    a = torch._foreach_add([x, y], [x * 2, y * 3], alpha=0.5)
+    torch._foreach_mul_(a, [2.0, 3.0])
+    b = torch._foreach_addcdiv(a, [x, y], torch._foreach_exp([x, y]), [0.1, 0.2])
+    c = torch._foreach_lerp(b, a, 0.3) + torch._foreach_clamp_min(a, 0.1) + torch._foreach_maximum(a, 0.2)
+    return (*torch._foreach_norm(c), *torch._foreach_sub(b, 1.0), *torch._foreach_pow(2.0, a))
 
 
 def _diagonal(x):

@@ -156,5 +156,15 @@ def write_plan(op: OpOverload) -> WritePlan | None:
     return None
 
 
+@functools.cache
+def view_twin(op: OpOverload) -> OpOverload | None:
+    """The view behind an op that changes its argument's shape in place: `transpose.int` for `transpose_`."""
+    shape = [(a.name, str(a.type)) for a in op._schema.arguments]
+    for candidate in _overloads(getattr(getattr(torch.ops, op.namespace), short_name(op)[:-1], None)):
+        if not candidate._schema.is_mutable and [(a.name, str(a.type)) for a in candidate._schema.arguments] == shape:
+            return candidate
+    return None
+
+
 def _overloads(packet: Any) -> list[OpOverload]:
     return [getattr(packet, name) for name in packet.overloads()] if packet is not None else []

@@ -18,8 +18,8 @@ from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
-from .ops import Kind, kind_of, short_name, write_plan
-from .scatter import scatter_back
+from .ops import Kind, kind_of, short_name, view_twin, write_plan
+from .scatter import is_absolute, scatter_back
 from .special import SPECIAL
 from .symbols import SymbolNodes
 from .values import Cell, Step, Value
@@ -340,12 +340,15 @@ class Recorder(TorchDispatchMode):
         if not value.chain:
             cell.base = node
         else:
+            # What came before an absolute view does not matter: it starts at the storage again.
+            first = max((i for i, step in enumerate(value.chain) if is_absolute(step)), default=0)
+            chain = value.chain[first:]
             bases = [self.tensor_at(cell.base)]
-            for step in value.chain[:-1]:
+            for step in chain[:-1]:
                 bases.append(self.tensor_at(self._replay(step, self.node_of(bases[-1]))))
             current = self.tensor_at(node)
-            for step, base in zip(reversed(value.chain), reversed(bases)):
-                current = scatter_back(self.call, step, base, current)
+            for step, base in zip(reversed(chain), reversed(bases)):
+                current = scatter_back(self.call, step, base, current, cell.meta)
             cell.base = self.node_of(current)
         cell.version += 1
         value.node, value.version = node, cell.version
@@ -355,8 +358,8 @@ class Recorder(TorchDispatchMode):
         value = self.value_of(target)
         if value.cell.input_index >= 0:
             raise UnsupportedMutation(f"{func} changes the shape of a graph input")
-        packet = getattr(getattr(torch.ops, func.namespace), short_name(func)[:-1], None)
-        if packet is None:
+        twin = view_twin(func)
+        if twin is None:
             raise UnsupportedMutation(f"{func} has no functional twin")
         before = self.node_of(target)
         if before.meta["val"] is target:
@@ -364,7 +367,7 @@ class Recorder(TorchDispatchMode):
                 before.meta["val"] = torch.empty_strided(
                     target.size(), target.stride(), dtype=target.dtype, device=target.device
                 )
-        view = self.call(getattr(packet, func._overloadname), *args, **kwargs)
+        view = self.call(twin, *args, **kwargs)
         func(*args, **kwargs)
         target._flambeau = self.value_of(view)
         return target

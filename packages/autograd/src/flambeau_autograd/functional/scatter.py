@@ -98,14 +98,19 @@ def new_offset(step: Step) -> Any:
 
 
 def _strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return _scatter_strided(call, step, base, new, step.source)
+
+
+def _scatter_strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor, origin: torch.Tensor) -> Any:
+    """`base` stands for `origin`; a copy of it starts at its own memory's beginning, whatever `base` is a view of."""
     view = step.result
-    offset = view.storage_offset() - step.source.storage_offset()
-    source = step.source
-    if source.dtype != view.dtype:
+    if origin.dtype != view.dtype:
         raise UnsupportedMutation(f"a write goes through {step.op}, whose inverse is not known")
-    if tuple(base.stride()) != tuple(source.stride()):
-        raise UnsupportedMutation(f"a write goes through {step.op} of a tensor whose layout changed")
-    return call(aten.as_strided_scatter.default, base, new, list(view.shape), list(view.stride()), offset)
+    copy = call(aten.clone.default, base)
+    if tuple(copy.stride()) != tuple(origin.stride()):
+        raise UnsupportedMutation(f"a write goes through {step.op} of a tensor whose layout changed or has gaps")
+    offset = view.storage_offset() - origin.storage_offset()
+    return call(aten.as_strided_scatter.default, copy, new, list(view.shape), list(view.stride()), offset)
 
 
 _INVERSES: dict[str, Callable[..., Any]] = {
@@ -117,8 +122,18 @@ _INVERSES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def scatter_back(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
-    """The base's contents after the view that `step` takes of it was overwritten with `new`."""
+def is_absolute(step: Step) -> bool:
+    """True when the view says where it lies in the storage, whatever tensor of it is given."""
+    return short_name(step.op) == "as_strided"
+
+
+def scatter_back(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor, root: torch.Tensor) -> Any:
+    """The base's contents after the view that `step` takes of it was overwritten with `new`.
+
+    For an absolute view `base` holds the contents of the whole storage, which `root` shows.
+    """
+    if is_absolute(step):
+        return _scatter_strided(call, step, base, new, root)
     name = short_name(step.op)
     if name == "view" and step.op._overloadname == "dtype":
         return _view_dtype(call, step, base, new)

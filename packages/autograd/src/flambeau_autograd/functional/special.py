@@ -73,6 +73,15 @@ def native_batch_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: d
     return _batch_norm(recorder, args[:5], args[5], args[6], args[7])
 
 
+@register(aten._batch_norm_with_update.default)
+def batch_norm_with_update(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The form that says that it writes; it returns a reserve buffer as well."""
+    *results, new_mean, new_variance = recorder.call(aten._batch_norm_with_update_functional.default, *args, **kwargs)
+    recorder.write(args[3], new_mean)
+    recorder.write(args[4], new_variance)
+    return tuple(results)
+
+
 @register(aten.cudnn_batch_norm.default)
 def cudnn_batch_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The cuDNN form returns a reserve buffer too; the plain backward does not need it."""

@@ -1,12 +1,14 @@
 """The backward of the backward.
 
 In: the captured graph, the original inputs and the incoming gradients. Out: the same gradients as the compiled backward
-gives, but with history. The captured graph is replayed in eager and differentiated with `create_graph=True`: slower,
-exact, and only when asked for.
+gives, but with history. The captured graph is replayed in eager, under the autocast state it was compiled in, and
+differentiated with `create_graph=True`: slower, exact, and only when asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,12 +18,42 @@ from ..errors import UnsupportedDoubleBackward
 from ..records import Signature
 
 
+_DEVICES = ("cpu", "cuda")
+AutocastState = tuple[tuple[str, bool, torch.dtype], ...]
+
+
+def autocast_state() -> AutocastState:
+    """Device type, whether autocast is on, its dtype."""
+    return tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES)
+
+
+def _set_autocast(state: AutocastState) -> None:
+    for device, enabled, dtype in state:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+
+
+@contextmanager
+def under_autocast(state: AutocastState) -> Iterator[None]:
+    """Run under `state`; casts made meanwhile are not kept for the code around."""
+    before = autocast_state()
+    torch.autocast_increment_nesting()
+    _set_autocast(state)
+    try:
+        yield
+    finally:
+        _set_autocast(before)
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+
+
 class DoubleBackward:
     """Called by the node with the inputs of the forward and the tangents when grad mode is on in a backward."""
 
     def __init__(self, signature: Signature, replay: GraphModule | None) -> None:
         self._signature = signature
         self._replay = replay
+        self._autocast = autocast_state()
 
     def __call__(self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
         """Gradients of the signature's `grad_inputs`. Raises `UnsupportedDoubleBackward` with the reason."""
@@ -37,7 +69,8 @@ class DoubleBackward:
                 if isinstance(value, torch.Tensor):
                     value = value.clone() if i in written else value.view_as(value)
                 fed.append(value)
-            outputs = self._replay(*fed)
+            with under_autocast(self._autocast):
+                outputs = self._replay(*fed)
             targets = [fed[i] for i in signature.grad_inputs]
             if any(t is None for t in targets):
                 raise UnsupportedDoubleBackward(
