@@ -5,9 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/SmallVector.h>
 #include <structmember.h>
-#include <torch/csrc/Device.h>
-#include <torch/csrc/Dtype.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,82 +17,13 @@
 #include "copy_kernel.hpp"
 #include "cuda.hpp"
 #include "devices.hpp"
+#include "recording.hpp"
 #include "scalar.hpp"
 
 namespace flambeau {
 namespace {
 
 using c10::DispatchKey;
-
-// What a tensor input must be.
-struct Fact {
-  size_t position;
-  c10::ScalarType dtype;
-  c10::Device device;
-  std::vector<int64_t> sizes, strides;
-};
-
-struct Number {
-  size_t position;
-  Ref value;
-};
-
-struct Fixed {
-  size_t position;
-  const void* address;
-};
-
-// An input that goes through a placeholder.
-struct Copied {
-  size_t position;
-  at::Tensor placeholder;
-  void* memory;
-  size_t bytes;
-  bool back, dense;
-};
-
-struct Layout {
-  std::vector<int64_t> sizes, strides;
-  int64_t offset = 0;
-  caffe2::TypeMeta dtype;
-};
-
-struct Result {
-  enum class Kind : uint8_t { Own, Alias, Input, Value } kind = Kind::Value;
-  size_t index = 0;  // of the storage, or of the input
-  int64_t shift = 0;
-  Layout layout;
-  Ref value;
-};
-
-struct Counts {
-  size_t tensors;
-  Py_ssize_t objects;
-  bool operator==(const Counts& other) const { return tensors == other.tensors && objects == other.objects; }
-};
-
-struct Entry {
-  Ref recording, replay;
-  std::vector<Number> numbers;
-  std::vector<Fact> facts;
-  std::vector<Fixed> fixed;
-  std::vector<Copied> copied;
-  std::vector<size_t> mutated;
-  std::vector<Result> results;
-  std::vector<c10::Storage> storages;
-  std::vector<Ref> wrappers;  // Python's objects for the storages: a user may hold one of those alone
-  std::vector<Counts> resting;
-  bool lends = true;
-  void* stream = nullptr;
-
-  Counts counts(size_t i) const { return {storages[i].use_count(), Py_REFCNT(wrappers[i].get())}; }
-  bool taken() const {
-    for (size_t i = 0; i < storages.size(); ++i) {
-      if (!(counts(i) == resting[i])) return true;
-    }
-    return false;
-  }
-};
 
 struct State {
   Py_ssize_t count = 0;
@@ -121,117 +51,6 @@ PyObject* guarded(Body&& body) {
     return nullptr;
   }
   END_HANDLE_TH_ERRORS
-}
-
-// ---- reading a Recording ---------------------------------------------------------------------------------------------
-
-Ref attribute(PyObject* object, const char* name) { return checked(PyObject_GetAttrString(object, name)); }
-
-int64_t integer(PyObject* object) {
-  const long long value = PyLong_AsLongLong(object);
-  if (value == -1 && PyErr_Occurred()) throw PythonError();
-  return value;
-}
-
-bool truth(PyObject* object) {
-  const int value = PyObject_IsTrue(object);
-  if (value < 0) throw PythonError();
-  return value == 1;
-}
-
-const at::Tensor& tensor_of(PyObject* object) {
-  if (!THPVariable_Check(object)) raise(PyExc_TypeError, "a recording names a tensor that is none");
-  return THPVariable_Unpack(object);
-}
-
-// Call `body` with every item of a tuple.
-template <typename Body>
-void each(const Ref& tuple, Body&& body) {
-  for (Py_ssize_t i = 0; i < PyTuple_Size(tuple.get()); ++i) body(PyTuple_GET_ITEM(tuple.get(), i));
-  if (PyErr_Occurred()) throw PythonError();
-}
-
-int64_t span(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return 0;
-    last += (sizes[i] - 1) * strides[i];
-  }
-  return last + 1;
-}
-
-std::vector<int64_t> integers(const Ref& tuple) {
-  std::vector<int64_t> values;
-  each(tuple, [&values](PyObject* item) { values.push_back(integer(item)); });
-  return values;
-}
-
-Fact read_fact(PyObject* item) {
-  Ref dtype = attribute(item, "dtype"), device = attribute(item, "device");
-  if (!THPDtype_Check(dtype.get()) || !THPDevice_Check(device.get())) raise(PyExc_TypeError, "a fact without a dtype or device");
-  return {static_cast<size_t>(integer(attribute(item, "position").get())),
-          reinterpret_cast<THPDtype*>(dtype.get())->scalar_type, reinterpret_cast<THPDevice*>(device.get())->device,
-          integers(attribute(item, "sizes")), integers(attribute(item, "strides"))};
-}
-
-Copied read_copied(PyObject* item) {
-  Ref placeholder = attribute(item, "placeholder");
-  const at::Tensor& tensor = tensor_of(placeholder.get());
-  const int64_t elements = span(tensor.sizes(), tensor.strides());
-  return {static_cast<size_t>(integer(attribute(item, "position").get())),
-          tensor,
-          tensor.data_ptr(),
-          static_cast<size_t>(elements) * tensor.itemsize(),
-          truth(attribute(item, "back").get()),
-          elements == tensor.numel()};
-}
-
-// The place of a storage among those of the entry; a new one is added with Python's object for it.
-size_t storage_index(Entry& entry, const at::Tensor& tensor, PyObject* object) {
-  for (size_t i = 0; i < entry.storages.size(); ++i) {
-    if (entry.storages[i].is_alias_of(tensor.storage())) return i;
-  }
-  entry.wrappers.push_back(checked(PyObject_CallMethod(object, "untyped_storage", nullptr)));
-  entry.storages.push_back(tensor.storage());
-  return entry.storages.size() - 1;
-}
-
-Result read_result(Entry& entry, PyObject* item) {
-  Ref kind = attribute(item, "kind"), sample = attribute(item, "sample");
-  Result result;
-  result.index = static_cast<size_t>(std::max<int64_t>(0, integer(attribute(item, "position").get())));
-  result.shift = integer(attribute(item, "shift").get());
-  const auto is = [&kind](const char* name) { return PyUnicode_CompareWithASCIIString(kind.get(), name) == 0; };
-  if (is("own") || is("alias")) {
-    const at::Tensor& tensor = tensor_of(sample.get());
-    result.kind = is("own") ? Result::Kind::Own : Result::Kind::Alias;
-    result.layout = {tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), tensor.dtype()};
-    if (result.kind == Result::Kind::Own) result.index = storage_index(entry, tensor, sample.get());
-  } else if (is("input")) {
-    result.kind = Result::Kind::Input;
-  } else {
-    result.value = sample;
-  }
-  return result;
-}
-
-std::unique_ptr<Entry> read_recording(PyObject* recording) {
-  auto entry = std::make_unique<Entry>();
-  entry->recording = Ref::share(recording);
-  entry->replay = attribute(recording, "replay");
-  entry->lends = truth(attribute(recording, "lends").get());
-  each(attribute(recording, "scalars"), [&](PyObject* pair) {
-    entry->numbers.push_back({static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), Ref::share(PyTuple_GetItem(pair, 1))});
-  });
-  each(attribute(recording, "fixed"), [&](PyObject* pair) {
-    const void* address = PyLong_AsVoidPtr(PyTuple_GetItem(pair, 1));
-    entry->fixed.push_back({static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), address});
-  });
-  each(attribute(recording, "tensors"), [&](PyObject* item) { entry->facts.push_back(read_fact(item)); });
-  each(attribute(recording, "copied"), [&](PyObject* item) { entry->copied.push_back(read_copied(item)); });
-  each(attribute(recording, "mutated"), [&](PyObject* item) { entry->mutated.push_back(static_cast<size_t>(integer(item))); });
-  each(attribute(recording, "results"), [&](PyObject* item) { entry->results.push_back(read_result(*entry, item)); });
-  return entry;
 }
 
 // ---- does it fit? ----------------------------------------------------------------------------------------------------
@@ -344,7 +163,7 @@ c10::Storage copy_of(const c10::Storage& storage, Copies& copies) {
   return made;
 }
 
-Ref result_of(const Result& result, const std::vector<c10::Storage>& storages, PyObject* const* inputs) {
+Ref result_of(const Result& result, const c10::SmallVectorImpl<c10::Storage>& storages, PyObject* const* inputs) {
   switch (result.kind) {
     case Result::Kind::Own: return checked(THPVariable_Wrap(over(storages[result.index], result.layout, result.layout.offset)));
     case Result::Kind::Alias: {
@@ -402,13 +221,12 @@ PyObject* play(State& state, Entry& entry, PyObject* const* inputs) {
   }
   copies.flush();
   checked(PyObject_CallNoArgs(entry.replay.get()));
-  std::vector<c10::Storage> made;
-  if (!entry.lends) {
-    for (const c10::Storage& storage : entry.storages) made.push_back(copy_of(storage, copies));
+  c10::SmallVector<c10::Storage, 8> storages;
+  for (size_t i = 0; i < entry.storages.size(); ++i) {
+    storages.push_back(entry.lends(i) ? entry.storages[i] : copy_of(entry.storages[i], copies));
   }
   write_back(entry, inputs, copies);
   copies.flush();
-  const std::vector<c10::Storage>& storages = entry.lends ? entry.storages : made;
   Ref results = checked(PyTuple_New(static_cast<Py_ssize_t>(entry.results.size())));
   for (size_t i = 0; i < entry.results.size(); ++i) {
     Ref value = result_of(entry.results[i], storages, inputs);
@@ -432,7 +250,7 @@ std::shared_ptr<Entry> ready(State& state, PyObject* const* inputs, Py_ssize_t c
   Ref blocked = checked(PyObject_CallNoArgs(state.blocked.get()));
   if (truth(blocked.get())) return nullptr;
   for (const std::shared_ptr<Entry>& entry : state.entries) {
-    if (fits(*entry, inputs) && on_current_device(state, *entry) && !(entry->lends && entry->taken())) return entry;
+    if (fits(*entry, inputs) && on_current_device(state, *entry) && !entry->taken()) return entry;
   }
   return nullptr;
 }
@@ -477,7 +295,7 @@ PyObject* table_new(PyTypeObject* type, PyObject* args, PyObject*) {
 PyObject* table_add(PyObject* self, PyObject* recording) {
   State& state = *reinterpret_cast<Table*>(self)->state;
   return guarded([&]() -> PyObject* {
-    std::unique_ptr<Entry> entry = read_recording(recording);
+    std::shared_ptr<Entry> entry = read_recording(recording);
     entry->stream = current_stream(state, *entry);
     for (size_t i = 0; i < entry->storages.size(); ++i) entry->resting.push_back(entry->counts(i));
     state.entries.push_back(std::move(entry));

@@ -27,7 +27,7 @@ from attrs import define, field
 from .. import artifact as a
 from . import copying, memory
 from .recorder import Recorded, Recorder
-from .records import CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
+from .records import ALL, NONE, CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
 from .table import make_table
 from .table_py import is_plain, moved
 
@@ -177,37 +177,47 @@ class RecordedProgram:
         if not fitting:
             if group.recordings and not self._after_move(group, inputs):
                 return None
-            reason = (
-                "an input that is read in place moved"
-                if group.recordings
-                else "first call of these sizes after warm-up"
-            )
-            return self._record(group, inputs, reason, lends=True)
-        lenders = [recording for recording in fitting if recording.lends]
-        if not lenders or len(lenders) < self.settings.lenders:
-            return self._record(group, inputs, "earlier results are still referenced: another takes turns", lends=True)
-        large = lenders[0].output_bytes > self.settings.copy_out_limit_bytes
-        if large or any(not recording.lends for recording in fitting):
-            self._tell(group.told, "plain", f"earlier results ({lenders[0].output_bytes} bytes) are still referenced")
+            first = "first call of these sizes after warm-up"
+            return self._record(group, inputs, "an input that is read in place moved" if group.recordings else first)
+        return self._when_taken(group, fitting, inputs)
+
+    def _when_taken(self, group: _Group, fitting: list[Recording], inputs: tuple[Any, ...]) -> Recording | None:
+        """All that fit have results that are still referenced: take turns, copy out, or run plainly."""
+        limits, last = self.settings, fitting[-1]
+        held = "earlier results are still referenced"
+        small = any(storage.nbytes() < limits.small_bytes for storage in last.lent)
+        if small and last.lent_from == ALL and last.reserved_bytes > limits.scratch_limit_bytes:
+            for recording in fitting:
+                self._drop(group, recording)
+            return self._record(group, inputs, f"{held}: small ones are copied out", limits.small_bytes)
+        if len(fitting) < limits.lenders:
+            return self._record(group, inputs, f"{held}: another takes turns", last.lent_from)
+        size = sum(storage.nbytes() for storage in last.storages)
+        if size > limits.copy_out_limit_bytes:
+            self._tell(group.told, "plain", f"{held} ({size} bytes)")
             return None
-        return self._record(group, inputs, "earlier results are still referenced: these are copied out", lends=False)
+        return self._record(group, inputs, f"{held}: these are copied out", NONE)
 
     def _after_move(self, group: _Group, inputs: tuple[Any, ...]) -> bool:
         """Count the moves of inputs read in place; False: this call is not worth a recording."""
+        limits = self.settings
         places = min((moved(recording, inputs) for recording in group.recordings), key=len)
         passing = [p for p in places if not self._owned(p) and not memory.is_lent(inputs[p])]
-        self._moves.update(places)
-        often = {p for p in places if self._moves[p] > self.settings.moves_limit}
-        if passing and not often.intersection(passing):
-            self._tell(group.told, "plain", f"{self._label(passing[0])} is not the result of a recording this time")
-            return False
-        if often:
-            self._copied.update(often)
-            stale = {p for p in often if self._owned(p)}
-            for other in self._groups.values():
-                for recording in tuple(other.recordings):
-                    if any(position in stale for position, _ in recording.fixed):
-                        self._drop(other, recording)
+        counted = [p for p in places if self._owned(p) or p in passing]
+        self._moves.update(counted)
+        often = {p for p in counted if self._moves[p] > limits.moves_limit}
+        if passing:
+            size = sum(inputs[p].nbytes for p in passing)
+            if not often.issuperset(passing) or size > limits.copy_in_limit_bytes:
+                where = f"{self._label(passing[0])} is not the result of a recording this time"
+                self._tell(group.told, "plain", where + (f" ({size} bytes)" if often else ""))
+                return False
+        stale = {p for p in often if self._owned(p) and inputs[p].nbytes <= limits.moving_bytes}
+        self._copied.update(stale, often.intersection(passing))
+        for other in self._groups.values() if stale else ():
+            for recording in tuple(other.recordings):
+                if any(position in stale for position, _ in recording.fixed):
+                    self._drop(other, recording)
         return True
 
     def _owned(self, position: int) -> bool:
@@ -217,7 +227,7 @@ class RecordedProgram:
     def _in_place(self, position: int, tensor: torch.Tensor) -> bool:
         return position not in self._copied and (self._owned(position) or memory.is_lent(tensor))
 
-    def _record(self, group: _Group, inputs: tuple[Any, ...], reason: str, *, lends: bool) -> Recording:
+    def _record(self, group: _Group, inputs: tuple[Any, ...], reason: str, lent_from: int = ALL) -> Recording:
         tensors = [position for position, spec in enumerate(self.specs) if spec.kind == "tensor"]
         in_place = [position for position in tensors if self._in_place(position, inputs[position])]
         self._check_sharing(tensors, in_place, inputs)
@@ -231,7 +241,7 @@ class RecordedProgram:
             given[position] = place
         recorded = self._recorder.record(lambda: self._executor(*given))
         try:
-            recording = self._finish(inputs, given, in_place, copied, recorded, lends)
+            recording = self._finish(inputs, given, in_place, copied, recorded, lent_from)
         except BaseException:
             recorded.release()
             raise
@@ -265,11 +275,10 @@ class RecordedProgram:
         in_place: list[int],
         copied: list[CopiedInput],
         recorded: Recorded,
-        lends: bool,
+        lent_from: int,
     ) -> Recording:
         tensors = [(i, v) for i, (spec, v) in enumerate(zip(self.specs, inputs)) if spec.kind == "tensor"]
         results = tuple(_result_of(value, given, recorded.outputs) for value in recorded.outputs)
-        own = [result.sample for result in results if result.kind == "own"]
         return Recording(
             scalars=tuple((i, v) for i, (spec, v) in enumerate(zip(self.specs, inputs)) if spec.kind == "scalar"),
             tensors=tuple(TensorFact(i, v.dtype, v.device, tuple(v.shape), v.stride()) for i, v in tensors),
@@ -277,11 +286,10 @@ class RecordedProgram:
             copied=tuple(copied),
             mutated=tuple(i for i, _ in tensors if self.specs[i].mutated),
             results=results,
-            lends=lends and bool(own),
+            lent_from=lent_from,
             replay=recorded.replay,
             release=recorded.release,
             reserved_bytes=recorded.reserved_bytes,
-            output_bytes=sum({s._cdata: s.nbytes() for s in map(torch.Tensor.untyped_storage, own)}.values()),
         )
 
     def _drop(self, group: _Group, recording: Recording) -> None:

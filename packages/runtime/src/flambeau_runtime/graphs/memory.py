@@ -18,9 +18,7 @@ _LENT: Counter[int] = Counter()
 
 
 def _addresses(recording: Recording) -> Iterator[int]:
-    if recording.lends:
-        found = {result.sample.untyped_storage().data_ptr() for result in recording.results if result.kind == "own"}
-        yield from found - {0}
+    yield from {storage.data_ptr() for storage in recording.lent} - {0}
 
 
 def lend(recording: Recording) -> None:

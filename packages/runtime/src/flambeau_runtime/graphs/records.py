@@ -5,11 +5,12 @@ In: nothing. Out: plain frozen types that the other modules of ``graphs`` share.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from attrs import field, frozen
+from attrs import frozen
 
 
 @frozen
@@ -18,9 +19,12 @@ class GraphSettings:
 
     ``warmups``: calls that run plainly before the first recording of a size. ``sizes_limit``: different sizes (and
     numbers) that are recorded; further ones run plainly. ``moves_limit``: how often an input that is read in place may
-    move before it is copied instead. ``lenders``: recordings that hand out their own memory, used in turn while earlier
-    results are still referenced. ``copy_out_limit_bytes``: results up to this size are copied out when every lender is
-    taken; larger ones make the call run plainly. ``smallest_program``, ``smallest_segment``: device steps that a program,
+    move before it is copied instead, where it has ``moving_bytes`` at most. ``copy_in_limit_bytes``: inputs that were read
+    in place as results of recordings, and now come from elsewhere, are copied up to this size together. ``lenders``:
+    recordings that hand out their own memory, used in turn while earlier results are still referenced.
+    ``copy_out_limit_bytes``: results up to this size are copied out when every lender is taken; larger ones make the call
+    run plainly. ``scratch_limit_bytes``: a recording that reserves more than this has no second lender for the sake of
+    results of ``small_bytes`` each: those are copied out. ``smallest_program``, ``smallest_segment``: device steps that a program,
     or a segment of a split one, needs to be recorded: a single launch costs no more than a replay with its copies.
     ``recordings_limit``: recordings of one program that are kept.
     """
@@ -28,8 +32,12 @@ class GraphSettings:
     warmups: int = 1
     sizes_limit: int = 16
     moves_limit: int = 2
+    moving_bytes: int = 1 << 20
+    copy_in_limit_bytes: int = 64 << 20
     lenders: int = 2
     copy_out_limit_bytes: int = 16 << 20
+    scratch_limit_bytes: int = 64 << 20
+    small_bytes: int = 4 << 20
     smallest_program: int = 2
     smallest_segment: int = 3
     recordings_limit: int = 32
@@ -53,6 +61,9 @@ class GraphDecision:
         where = f" ({self.position})" if self.position else ""
         return f"{self.program}: {self.kind}: {self.reason}{where}"
 
+
+ALL, NONE = 0, sys.maxsize
+"""Values of ``lent_from``: lend every result, or none."""
 
 Report = Callable[[GraphDecision], None]
 
@@ -96,8 +107,8 @@ class Result:
 class Recording:
     """A recorded program: when it fits, what moves in, what comes out.
 
-    ``fixed`` are (position, address) of the inputs that are read in place. ``lends``: results are the recording's own
-    memory; otherwise they are copied out. ``reserved_bytes`` is what recording it took from the device.
+    ``fixed`` are (position, address) of the inputs that are read in place. Storages of results of ``lent_from`` bytes and
+    more are handed out as they are, smaller ones are copied out. ``reserved_bytes`` is what recording it took from the device.
     """
 
     scalars: tuple[tuple[int, int | float | bool], ...]
@@ -106,8 +117,18 @@ class Recording:
     copied: tuple[CopiedInput, ...]
     mutated: tuple[int, ...]
     results: tuple[Result, ...]
-    lends: bool
+    lent_from: int
     replay: Callable[[], None]
     release: Callable[[], None]
     reserved_bytes: int = 0
-    output_bytes: int = field(default=0)
+
+    @property
+    def storages(self) -> tuple[torch.UntypedStorage, ...]:
+        """The distinct storages of the recording's own results."""
+        own = [result.sample.untyped_storage() for result in self.results if result.kind == "own"]
+        return tuple({storage._cdata: storage for storage in own}.values())
+
+    @property
+    def lent(self) -> tuple[torch.UntypedStorage, ...]:
+        """Those that are handed out as they are."""
+        return tuple(storage for storage in self.storages if storage.nbytes() >= self.lent_from)

@@ -54,20 +54,12 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def storages_of(recording: Recording) -> tuple[torch.UntypedStorage, ...]:
-    """The distinct storages of a recording's own results."""
-    found = {
-        r.sample.untyped_storage()._cdata: r.sample.untyped_storage() for r in recording.results if r.kind == "own"
-    }
-    return tuple(found.values())
-
-
 @define(eq=False)
 class _Entry:
-    """A recording with the storages it hands out, their counts at rest, and the queue of its last replay."""
+    """A recording with the storages it lends, their counts at rest, and the queue of its last replay."""
 
     recording: Recording
-    storages: tuple[torch.UntypedStorage, ...]
+    lent: tuple[torch.UntypedStorage, ...]
     resting: tuple[tuple[int, int], ...] = ()
     stream: int = 0
 
@@ -78,7 +70,7 @@ class _Entry:
     def counts(self) -> tuple[tuple[int, int], ...]:
         """Of each storage, the references in C++ (tensors over it) and in Python (to the storage object itself)."""
         return tuple(
-            (int(torch._C._storage_Use_Count(storage._cdata)), sys.getrefcount(storage)) for storage in self.storages
+            (int(torch._C._storage_Use_Count(storage._cdata)), sys.getrefcount(storage)) for storage in self.lent
         )
 
 
@@ -94,7 +86,7 @@ class PyTable:
 
     def add(self, recording: Recording) -> None:
         """Take a recording; its results must not be referenced by anything but the recording."""
-        entry = _Entry(recording, storages_of(recording), stream=self._recorder.stream())
+        entry = _Entry(recording, recording.lent, stream=self._recorder.stream())
         entry.resting = entry.counts()
         self._entries.append(entry)
 
@@ -109,7 +101,7 @@ class PyTable:
                 recording = entry.recording
                 if not fits(recording, inputs) or moved(recording, inputs):
                     continue
-                if not (recording.lends and entry.taken()):
+                if not entry.taken():
                     return self._play(entry, inputs)
         return self._miss(*inputs)
 
@@ -135,8 +127,11 @@ class PyTable:
                 for item in recording.copied:
                     if item.back:
                         copying.write_back(inputs[item.position], item.placeholder)
-                made = {s._cdata: s if recording.lends else copying.copy_of(s) for s in entry.storages}
-                results = tuple(_result(result, made, inputs) for result in recording.results)
+                given = {storage._cdata: storage for storage in entry.lent}
+                for storage in recording.storages:
+                    if storage._cdata not in given:
+                        given[storage._cdata] = copying.copy_of(storage)
+                results = tuple(_result(result, given, inputs) for result in recording.results)
         finally:
             self.running = False
         for position in recording.mutated:
