@@ -240,13 +240,17 @@ def kernel_requests(artifact: Artifact, arch: int) -> list[CompileRequest]:
     ]
 
 
-def _cache_key(request: CompileRequest) -> CacheKey:
+@functools.cache
+def _triton_version() -> str:
     try:
-        version = importlib.metadata.version("triton")
+        return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
-        version = "unknown"
+        return "unknown"
+
+
+def _cache_key(request: CompileRequest) -> CacheKey:
     arguments = {name: json.dumps(value, sort_keys=True) for name, value in request.arguments().items()}
-    return CacheKey("cubin", {"source": request.source, "triton": version, **arguments})
+    return CacheKey("cubin", {"source": request.source, "triton": _triton_version(), **arguments})
 
 
 def _pack(cubin: Cubin) -> bytes:

@@ -49,6 +49,16 @@ def test_a_batch_uses_the_workers_of_the_one_before() -> None:
     compilers.close()
 
 
+def test_a_small_batch_waits_for_the_workers_that_run() -> None:
+    """Three kernels are not worth starting a second worker."""
+    compilers = Compilers()
+    compilers.warm_up(1)
+    answers = compilers.run([Request("compile", {"arguments": ARGUMENTS}, (KERNEL.encode(),))] * 3)
+    assert all(not isinstance(answer, WorkerFailed) for answer in answers)
+    assert len(processes(compilers)) == 1
+    compilers.close()
+
+
 def test_idle_workers_are_joined() -> None:
     """Nothing is left when no batch came for a while."""
     compilers = Compilers(linger=0.05)
