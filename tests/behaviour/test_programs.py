@@ -41,9 +41,9 @@ def _opened(result: Any) -> Any:
 
 def _state(program: Any) -> Any:
     if isinstance(program, torch.nn.Module):
-        return {name: value for name, value in vars(program).items() if isinstance(value, (int, float, torch.Tensor))}, dict(
-            program.state_dict()
-        )
+        return {
+            name: value for name, value in vars(program).items() if isinstance(value, (int, float, torch.Tensor))
+        }, dict(program.state_dict())
     return None
 
 

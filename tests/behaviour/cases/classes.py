@@ -141,7 +141,13 @@ def properties_and_descriptors(x: Tensor) -> Any:
 @case()
 def inheritance_and_mixins(x: Tensor) -> Any:
     made = Mixed(x, extra=2.0)
-    return made.scaled(), isinstance(made, Base), issubclass(Mixed, Mixin), type(made).__name__, Mixed.__mro__[1].__name__
+    return (
+        made.scaled(),
+        isinstance(made, Base),
+        issubclass(Mixed, Mixin),
+        type(made).__name__,
+        Mixed.__mro__[1].__name__,
+    )
 
 
 @case()

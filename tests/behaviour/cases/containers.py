@@ -96,7 +96,14 @@ def walrus_and_chained_comparison(x: Tensor) -> Any:
 @case()
 def strings_and_formatting(x: Tensor) -> Any:
     name = f"{'x':>4}|{x.shape[1]:03d}|{x.dtype}|{tuple(x.shape)!r}"
-    return x.neg(), name, "%s-%d" % ("a", x.dim()), "{} {k}".format(1, k=2), name.split("|")[0].strip().upper(), "a" in name
+    return (
+        x.neg(),
+        name,
+        "%s-%d" % ("a", x.dim()),
+        "{} {k}".format(1, k=2),
+        name.split("|")[0].strip().upper(),
+        "a" in name,
+    )
 
 
 @case(arguments=lambda: (torch.ones(2), Color.BLUE, Level.HIGH))
@@ -190,7 +197,17 @@ def mutates_arguments(x: Tensor, numbers: list[Any], table: dict[str, Any], memb
 @case()
 def numbers(x: Tensor) -> Any:
     n = x.shape[0]
-    return x * (n // 2) + n % 2, divmod(n, 2), round(2.567, 1), int("3"), float(n), abs(-n), pow(2, n), 7 .bit_length(), complex(1, 2).imag
+    return (
+        x * (n // 2) + n % 2,
+        divmod(n, 2),
+        round(2.567, 1),
+        int("3"),
+        float(n),
+        abs(-n),
+        pow(2, n),
+        (7).bit_length(),
+        complex(1, 2).imag,
+    )
 
 
 @case()
@@ -205,7 +222,12 @@ def reduce_functions(x: Tensor) -> Any:
     import functools
     import math
 
-    return functools.reduce(lambda a, b: a * b, [x, x + 1, x + 2]), math.prod(x.shape), math.sqrt(x.shape[1]), sum(([1], [2]), [])
+    return (
+        functools.reduce(lambda a, b: a * b, [x, x + 1, x + 2]),
+        math.prod(x.shape),
+        math.sqrt(x.shape[1]),
+        sum(([1], [2]), []),
+    )
 
 
 @case()

@@ -101,7 +101,16 @@ def factories(x: Tensor) -> Any:
 
 @case()
 def dtypes_and_conversions(x: Tensor) -> Any:
-    return x.half().float(), x.to(torch.float64), x.to("cpu"), x.type(torch.int32), x.bool(), x.long() // 2, x.double().dtype, (x > 0).any()
+    return (
+        x.half().float(),
+        x.to(torch.float64),
+        x.to("cpu"),
+        x.type(torch.int32),
+        x.bool(),
+        x.long() // 2,
+        x.double().dtype,
+        (x > 0).any(),
+    )
 
 
 @case()
@@ -110,7 +119,16 @@ def multiple_results(x: Tensor) -> Any:
     found = x.max(dim=0)
     a, b = x.split(2, dim=1)
     q, *_ = torch.linalg.qr(x)
-    return values, places, found.values, found.indices, a, b, q.shape, torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij")
+    return (
+        values,
+        places,
+        found.values,
+        found.indices,
+        a,
+        b,
+        q.shape,
+        torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij"),
+    )
 
 
 @case()
@@ -125,7 +143,14 @@ def iteration_over_a_tensor(x: Tensor) -> Any:
 @case()
 def einsum_and_indexing(x: Tensor) -> Any:
     index = torch.tensor([2, 0])
-    return torch.einsum("ij,kj->ik", x, x), x[index], x[index, :2], x.index_select(1, index), x[None, ..., 0], x.gather(1, torch.zeros(3, 1, dtype=torch.long))
+    return (
+        torch.einsum("ij,kj->ik", x, x),
+        x[index],
+        x[index, :2],
+        x.index_select(1, index),
+        x[None, ..., 0],
+        x.gather(1, torch.zeros(3, 1, dtype=torch.long)),
+    )
 
 
 @case(graphs=2, breaks=("dynamic-output-shape",))
@@ -136,7 +161,13 @@ def masks_with_data_dependent_shape(x: Tensor) -> Any:
 
 @case()
 def where_and_masked(x: Tensor) -> Any:
-    return torch.where(x > 0, x, -x), x.masked_fill(x < 0, 0.0), x.clamp(min=0), F.softmax(x, dim=-1), torch.where(x > 0, 1, 0)
+    return (
+        torch.where(x > 0, x, -x),
+        x.masked_fill(x < 0, 0.0),
+        x.clamp(min=0),
+        F.softmax(x, dim=-1),
+        torch.where(x > 0, 1, 0),
+    )
 
 
 @case()

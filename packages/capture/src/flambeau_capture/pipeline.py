@@ -36,7 +36,7 @@ from .record import BreakRecord, CompileRecord
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.resume import CannotResume
-from .sources.source import Pinned
+from .sources.source import Pinned, Source
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.sequences import ListValue, TupleValue
@@ -204,7 +204,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.graph, tracer.tensor_inputs)
-    guards = (state, *tracer.guards.specs, *_alias_guards(tracer))
+    guards = (state, *tracer.guards.specs, *_alias_guards(tracer), *_object_alias_guards(tracer))
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),
@@ -258,6 +258,18 @@ def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
         reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
         raise CannotCapture(reason, always=False)
     return NoAlias(sources), DistinctStorage(sources)
+
+
+def _object_alias_guards(tracer: Tracer) -> Iterator[GuardSpec]:
+    """Objects that the program changes are not other objects that it looks at: what it read from those would have changed too."""
+    changed = {value.python_type() for value in tracer.heap.targets()}
+    by_type: dict[type, dict[str, Source]] = {}
+    for value in tracer.wrapped.values():
+        if value.source is not None and value.python_type() in changed:
+            by_type.setdefault(value.python_type(), {})[value.source.name] = value.source
+    for sources in by_type.values():
+        if len(sources) > 1:
+            yield NoAlias(tuple(sources.values()))
 
 
 def _refuse_fullgraph(broken: GraphBreak, config: Config) -> None:

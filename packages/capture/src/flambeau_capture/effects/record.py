@@ -64,6 +64,11 @@ class Heap:
         """A cell that existed before got new contents."""
         self.cells[id(cell)] = (cell, value)
 
+    def targets(self) -> Iterator[Value]:
+        """Every container and object that existed before and changed."""
+        yield from self.containers.values()
+        yield from {id(target): target for target, _, _ in self.attributes.values()}.values()
+
     def effects(self) -> tuple[Effect, ...]:
         """The records for the rewriter."""
         return tuple(self._effects())

@@ -89,6 +89,11 @@ class GuardCollector:
         if source is not None and not self.is_trusted(source):
             self.add(spec.SetEquals(source, frozenset(members), position=self._position()))
 
+    def distinct(self, source: Source, other: Source) -> None:
+        """Two paths to different objects."""
+        if not (self.is_trusted(source) and self.is_trusted(other)):
+            self.add(spec.NoAlias((source, other), position=self._position()))
+
     def alias(self, source: Source, other: Source) -> None:
         """Two paths to one object."""
         if source is not other and not (self.is_trusted(source) and self.is_trusted(other)):

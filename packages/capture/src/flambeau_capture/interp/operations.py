@@ -120,9 +120,11 @@ class Operations(TensorOperations):
             a, b = left.constant(), right.constant()
             return a is b or (type(a) is type(b) and type(a) not in (tuple, frozenset, slice, range) and a == b)
         a, b = left.real(), right.real()
-        if a is not MISSING and b is not MISSING:
-            return a is b
-        return False
+        if a is MISSING or b is MISSING:
+            return False
+        if a is not b and left.source is not None and right.source is not None:
+            self.guards.distinct(left.source, right.source)
+        return a is b
 
     def same_or_equal(self, left: Value, right: Value) -> bool:
         """What containers compare with: `left is right or left == right`."""
