@@ -34,6 +34,8 @@ from .types import HALVES, signature_text, type_text
 from .values import NO_DIMS, Dims, Emitter, Value
 
 _INT32 = 2**31 - 1
+#: Operations that say little about a kernel.
+_PLAIN = ("to_dtype", "check_bounds", "where", "lt", "le", "gt", "ge", "eq", "ne", "logical_and")
 
 
 @frozen
@@ -195,7 +197,7 @@ class Generator:
         if self.serial:
             body = self._in_turn(emitter.scopes[0].lines)
         kind = "poi" if self.space.tile("r") is None else "per" if self.config.persistent else "red"
-        entry = name or f"triton_{kind}_{self.body.name}"
+        entry = name or f"triton_{kind}_{self._telling_name()}"
         parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
         comments = [f"# {line}" for stack in self.body.stacks[:4] for line in stack.splitlines()]
         lines = [*comments, "@triton.jit", f"def {entry}({', '.join(parameters)}):", *("    " + text for text in body)]
@@ -213,6 +215,14 @@ class Generator:
             asserts=emitter.asserts,
             moved=self.moved,
         )
+
+    def _telling_name(self) -> str:
+        """The body's name; where no graph node gave it one, the operations that it does."""
+        if self.body.origins:
+            return self.body.name
+        ops = dict.fromkeys(n.op for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "op")
+        words = [op for op in ops if op not in _PLAIN] or ["copy" if self.space.tile("y") is None else "transpose"]
+        return self.body.name.replace("kernel", "_".join(words[-4:]), 1)
 
     def _header(self) -> list[str]:
         """Program ids, tile indices and masks."""

@@ -6,10 +6,13 @@ The grid of every kernel is ``(extent, 1, 1)``: the programs of all tiles are nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+
+from attrs import evolve
 
 from ... import expr as ex
 from ...ir.kernel import KernelBody
+from ..cpp.canonical import canonical
 from ..kernel import GeneratedKernel
 from .errors import UnsupportedKernel
 from .helpers import helper_sources
@@ -25,23 +28,41 @@ _LIBDEVICE = "from triton.language.extra import libdevice\n"
 
 
 def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
-    """Triton for every kernel, in order. Raises one UnsupportedKernel with the origins of every body that is refused."""
+    """Triton for every kernel, in order; bodies with equal text share one kernel, which is compiled once.
+
+    Raises one UnsupportedKernel with the origins of every body that is refused.
+    """
     kernels: list[GeneratedKernel] = []
+    known: dict[Hashable, GeneratedKernel] = {}
     taken: set[str] = set()
     refused: dict[str, str] = {}
     for body in bodies:
+        renamed, names = canonical(body)
         try:
-            text = kernel_text(body)
+            text = kernel_text(renamed)
         except UnsupportedKernel as error:
             refused |= dict.fromkeys(body.origins, str(error)) or {"": str(error)}
             continue
-        if text.entry in taken:
-            text = kernel_text(body, name=f"{text.entry}_{len(taken)}")
-        taken.add(text.entry)
-        kernels.append(generated(text))
+        key = _identity(text)
+        if key not in known:
+            if text.entry in taken:
+                text = kernel_text(renamed, name=f"{text.entry}_{len(taken)}")
+            taken.add(text.entry)
+        own = generated(text)
+        same = known.setdefault(key, own)
+        buffers = tuple(names[name] for name in own.buffers)
+        kernels.append(evolve(own, name=same.name, source=same.source, buffers=buffers))
     if refused:
         raise UnsupportedKernel("; ".join(dict.fromkeys(refused.values())), tuple(filter(None, refused)))
     return kernels
+
+
+def _identity(text: KernelText) -> Hashable:
+    """What makes two kernels one: the code without its name and comments, and how it is compiled."""
+    lines = [line for line in text.source.splitlines() if not line.startswith("#")]
+    code = "\n".join(lines).replace(f"def {text.entry}(", "def kernel(")
+    config = (tuple(text.config.blocks.items()), text.config.num_warps, text.config.num_stages)
+    return code, tuple(text.signature.items()), text.divisible, text.asserts, config
 
 
 def unsupported(body: KernelBody) -> str | None:
@@ -56,7 +77,7 @@ def unsupported(body: KernelBody) -> str | None:
 def translation_unit(kernels: Sequence[GeneratedKernel]) -> str:
     """The module that holds ``kernels`` and the helper functions they call."""
     helpers = helper_sources({name for kernel in kernels for name in kernel.meta["helpers"]})
-    parts = [*helpers, *(kernel.source for kernel in kernels)]
+    parts = [*helpers, *dict.fromkeys(kernel.source for kernel in kernels)]
     library = _LIBDEVICE if any("libdevice." in part for part in parts) else ""
     return "\n\n".join([_PREAMBLE + library, *parts])
 
