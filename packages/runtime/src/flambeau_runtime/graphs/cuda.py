@@ -9,8 +9,11 @@ workspaces of cuBLAS) is made by the warm-up, outside of any pool.
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -50,21 +53,16 @@ class CudaRecorder:
     def record(self, run: Run) -> Recorded:
         """Record ``run`` in a new pool. An error ends the capture, leaves torch's generator usable, and is raised."""
         before = torch.cuda.memory_reserved()
-        graph = torch.cuda.CUDAGraph()
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         current, side = torch.cuda.current_stream(), _recording_stream()
         torch.cuda.synchronize()
-        with torch.cuda.stream(side):
-            graph.capture_begin(capture_error_mode="thread_local")
+        with torch.cuda.stream(side), _without_collections():
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 outputs = run()
-            except BaseException:
-                _abandon(graph)
-                raise
-            try:
                 _end(graph)
             except BaseException:
-                outputs = ()
-                _abandon(graph, ended=True)
+                _abandon(graph, pool)
                 raise
         current.wait_stream(side)
         # The base class's method: one call less on every replay.
@@ -98,16 +96,30 @@ def _end(graph: torch.cuda.CUDAGraph) -> None:
         graph.capture_end()
 
 
-def _abandon(graph: torch.cuda.CUDAGraph, *, ended: bool = False) -> None:
-    """End a capture that went wrong, and bring torch's generator out of its capturing state."""
-    if not ended:
-        try:
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """No garbage collection during a capture: what dies in one may call CUDA, which a capture forbids."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _abandon(graph: torch.cuda.CUDAGraph, pool: Any) -> None:
+    """End a capture that went wrong, and bring torch's allocator and generator out of their capturing states."""
+    with suppress(RuntimeError):
+        if torch.cuda.is_current_stream_capturing():
             _end(graph)
             graph.reset()
             return
-        except RuntimeError:
-            pass  # the capture was invalidated; what follows cleans up after it
-    # A capture that fails to end leaves the generator as it is during one: a short good capture sets it right.
+    # A capture that an operator made invalid cannot end in good order: what its end would have done is done here.
+    device = torch.cuda.current_device()
+    with suppress(RuntimeError):
+        torch._C._cuda_endAllocateToPool(device, pool)
+        torch._C._cuda_releasePool(device, pool)
     scratch = torch.cuda.CUDAGraph()
     with torch.cuda.stream(torch.cuda.Stream()):
         scratch.capture_begin(capture_error_mode="thread_local")
