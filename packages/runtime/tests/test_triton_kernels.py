@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from flambeau_runtime import triton_kernels  # noqa: E402
 from flambeau_runtime.cache import Store  # noqa: E402
 from flambeau_runtime.triton_kernels import (  # noqa: E402
     CompileRequest,
+    Cubin,
     TritonCompileError,
     compile_kernel,
     compile_kernels,
@@ -77,6 +79,31 @@ def test_stored_cubins_are_not_compiled_again(tmp_path: Path, monkeypatch: pytes
     assert triton_kernels.compile_stored([request], Store(tmp_path)) == first[:1] == first[1:]
     with pytest.raises(ZeroDivisionError):
         triton_kernels.compile_stored([evolve(request, num_warps=2)], store)
+
+
+def test_a_kernel_under_way_is_not_compiled_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second request for it gets the first one's answer; when that is there, the store has it."""
+    begun: list[CompileRequest] = []
+    answers: list[Future[Cubin]] = []
+
+    def submit(requests: list[CompileRequest]) -> list[Future[Cubin]]:
+        begun.extend(requests)
+        answers.extend(Future() for _ in requests)
+        return answers[-len(requests) :] if requests else []
+
+    monkeypatch.setattr(triton_kernels, "submit_kernels", submit)
+    store = Store(tmp_path)
+    request = CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256})
+    first, again = triton_kernels.submit_stored([request], store), triton_kernels.submit_stored([request], store)
+    assert begun == [request] and not first[0].done()
+    cubin = Cubin("add", 90, 0, 4, 0, 0, "0", b"binary")
+    answers[0].set_result(cubin)
+    assert first[0].result() == again[0].result() == triton_kernels.compile_stored([request], Store(tmp_path))[0] == cubin
+    triton_kernels.submit_stored([evolve(request, num_warps=2)], store)
+    answers[1].set_exception(TritonCompileError("add", "no", ""))
+    (retried,) = triton_kernels.submit_stored([evolve(request, num_warps=2)], store)
+    assert len(begun) == 3 and not retried.done()
+    answers[2].set_result(cubin)
 
 
 def test_a_kernel_that_does_not_compile_names_itself() -> None:

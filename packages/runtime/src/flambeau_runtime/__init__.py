@@ -11,7 +11,7 @@ from .build import build_libraries
 from .cache import CacheKey, Store, default_store
 from .config import Config
 from .errors import ArtifactError, BuildError, CompilerUnavailable, InputError, RuntimeFault
-from .executor import load
+from .executor import load, warm_up
 
 __version__ = "0.1.0"
 
@@ -29,4 +29,5 @@ __all__ = [
     "build_libraries",
     "default_store",
     "load",
+    "warm_up",
 ]

@@ -55,6 +55,16 @@ def load(
         return make_executor(artifact, tensors, functions, others)
 
 
+def warm_up() -> None:
+    """Start the worker processes that compile Triton kernels, so that they are ready when tracing is done. Returns at once.
+
+    For callers who know that a program for a GPU is about to be compiled; without Triton it does nothing.
+    """
+    from .triton_kernels import warm_up
+
+    warm_up()
+
+
 def bind_constants(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """One tensor per ``ConstantSpec``, from its bytes or from ``constants``; dtype and sizes are checked."""
     supplied = iter(constants)

@@ -106,6 +106,12 @@ class PythonExecutor:
             devices = list(pinned(self.artifact, self.constants))
             return self._run(self.artifact.program, inputs, self.constants, devices)
 
+    def take(self, inputs: list[Any]) -> tuple[Any, ...]:
+        """As a call with the list's items; the list is emptied. (The native twin also frees each input after its last use.)"""
+        given = tuple(inputs)
+        inputs.clear()
+        return self(*given)
+
     def _run(
         self,
         program: a.Program,

@@ -15,6 +15,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -201,24 +202,41 @@ def compile_stored(requests: Sequence[CompileRequest], store: Store) -> list[Cub
 
 
 def submit_stored(requests: Sequence[CompileRequest], store: Store) -> list[Future[Cubin]]:
-    """``compile_stored`` while the caller goes on; what is made goes to ``store`` whether or not anybody asks for it."""
+    """``compile_stored`` while the caller goes on; what is made goes to ``store`` whether or not anybody asks for it.
+
+    A kernel that is being compiled already is waited for and not compiled again.
+    """
     keys = [_cache_key(request) for request in requests]
     cubins: dict[str, Future[Cubin]] = {}
-    missing: dict[str, tuple[CompileRequest, CacheKey]] = {}
-    for request, key in zip(requests, keys, strict=True):
-        if key.digest in cubins or key.digest in missing:
-            continue
-        found = _unpack(store.get(key))
-        if found is None:
-            missing[key.digest] = (request, key)
-        else:
-            cubins[key.digest] = Future()
-            cubins[key.digest].set_result(found)
-    fresh = submit_kernels([request for request, _ in missing.values()])
-    for (digest, (_, key)), cubin in zip(missing.items(), fresh, strict=True):
-        cubins[digest] = Future()
-        cubin.add_done_callback(partial(_keep, store, key, cubins[digest]))
+    missing: list[tuple[CompileRequest, CacheKey]] = []
+    place = str(store.folder or id(store))
+    with _IN_FLIGHT_LOCK:
+        for request, key in zip(requests, keys, strict=True):
+            if key.digest in cubins:
+                continue
+            running = _IN_FLIGHT.get((place, key.digest))
+            found = _unpack(store.get(key)) if running is None else None
+            cubins[key.digest] = running or Future()
+            if found is not None:
+                cubins[key.digest].set_result(found)
+            elif running is None:
+                missing.append((request, key))
+                _IN_FLIGHT[place, key.digest] = cubins[key.digest]
+    try:
+        fresh = submit_kernels([request for request, _ in missing])
+    except BaseException:
+        with _IN_FLIGHT_LOCK:
+            for _, key in missing:
+                _IN_FLIGHT.pop((place, key.digest)).cancel()
+        raise
+    for (_, key), cubin in zip(missing, fresh, strict=True):
+        cubin.add_done_callback(partial(_keep, store, key, cubins[key.digest]))
     return [cubins[key.digest] for key in keys]
+
+
+#: Kernels being compiled, by where they will be kept and the digest of their key.
+_IN_FLIGHT: dict[tuple[str, str], Future[Cubin]] = {}
+_IN_FLIGHT_LOCK = threading.Lock()
 
 
 def _keep(store: Store, key: CacheKey, kept: Future[Cubin], cubin: Future[Cubin]) -> None:
@@ -229,6 +247,9 @@ def _keep(store: Store, key: CacheKey, kept: Future[Cubin], cubin: Future[Cubin]
         kept.set_exception(error)
     else:
         kept.set_result(made)
+    finally:
+        with _IN_FLIGHT_LOCK:
+            del _IN_FLIGHT[str(store.folder or id(store)), key.digest]
 
 
 def kernel_requests(artifact: Artifact, arch: int) -> list[CompileRequest]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import torch
 from attrs import evolve
 
 from .. import log
@@ -42,6 +43,15 @@ def library_key(library: Library, toolchain: Toolchain, include_dirs: Sequence[s
     )
 
 
+def _start_triton(artifact: Artifact, store: Store | None) -> None:
+    on_gpu = bool(artifact.program.devices) and torch.cuda.is_available()
+    if on_gpu and any(library.language == "triton" for library in artifact.libraries):
+        # Only a program on a GPU imports what compiles for it.
+        from ..device.kernels import start_compiling
+
+        start_compiling(artifact, default_store() if store is None else store)
+
+
 def _headers_digest(include_dirs: Sequence[str | Path]) -> str:
     digest = hashlib.sha256()
     for folder in include_dirs:
@@ -62,7 +72,9 @@ def build_libraries(
 
     Binaries come from ``store`` (default: the user's) or from the compiler. Raises ``CompilerUnavailable`` when one is
     missing and no compiler works, ``BuildError`` (with the offending lines) when the compiler refuses a source.
+    The Triton kernels of a program for a GPU begin to be compiled in the background.
     """
+    _start_triton(artifact, store)
     wanted = [i for i, library in enumerate(artifact.libraries) if library.language == "cpp" and library.binary is None]
     if not wanted:
         return artifact

@@ -94,6 +94,11 @@ class GpuKernel:
         return found
 
 
+def start_compiling(artifact: Artifact, store: Store) -> None:
+    """Have the Triton kernels of ``artifact`` compiled for the current device; ``bind_kernels`` finds them done or under way."""
+    submit_stored(kernel_requests(artifact, capability()), store)
+
+
 def bind_kernels(artifact: Artifact, store: Store) -> dict[int, GpuKernel]:
     """Every Triton kernel of ``artifact`` by number. All are being compiled for the current device; a launch waits for its own."""
     numbers = [n for n, k in enumerate(artifact.kernels) if artifact.libraries[k.library].language == "triton"]
