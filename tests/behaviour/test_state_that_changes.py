@@ -396,7 +396,11 @@ def a_tensor_gets_a_gradient() -> Any:
     def run(x: Tensor) -> Tensor:
         return x if weight.grad is None else x + weight.grad
 
-    return run, [lambda: weight.sum().backward(), lambda: weight.sum().backward(), lambda: setattr(weight, "grad", None)]
+    return run, [
+        lambda: weight.sum().backward(),
+        lambda: weight.sum().backward(),
+        lambda: setattr(weight, "grad", None),
+    ]
 
 
 @changing

@@ -30,7 +30,9 @@ class OddSquare(torch.autograd.Function):
 
 def test_an_autograd_function_keeps_its_own_backward() -> None:
     """The gradient is the one that `backward` defines, and the call is part of the graph: one for a size, one for all others."""
-    assert compilations_with_gradients(lambda x: OddSquare.apply(x + 1).sin(), [(torch.randn(n),) for n in (3, 4, 5)]) == 2
+    assert (
+        compilations_with_gradients(lambda x: OddSquare.apply(x + 1).sin(), [(torch.randn(n),) for n in (3, 4, 5)]) == 2
+    )
 
 
 class TwoResults(torch.autograd.Function):

@@ -1,5 +1,7 @@
 """How functions are called and made: arguments, closures, partials, caches, generators, decorators."""
 
+# ruff: noqa: C416 (the odd ways of writing are what is tested)
+
 from __future__ import annotations
 
 import contextlib
@@ -34,7 +36,7 @@ def forwards_star_arguments(x: Tensor) -> Tensor:
 
 @case(arguments=lambda: ((torch.ones(2), torch.ones(2) * 2), {"scale": 3.0}))
 def star_call_of_arguments(pair: Any, options: Any) -> Tensor:
-    return torch.add(*pair, alpha=options["scale"]).clamp(**{"min": 0.5})
+    return torch.add(*pair, alpha=options["scale"]).clamp(min=0.5)
 
 
 @case()
@@ -44,7 +46,7 @@ def partial_of_partial(x: Tensor) -> Any:
     return second(x), second.keywords["max"], second.func is torch.clamp
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _cached(n: int) -> list[int]:
     return [i * i for i in range(n)]
 

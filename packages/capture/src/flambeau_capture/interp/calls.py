@@ -98,9 +98,7 @@ class Calls(Attributes):
             self.run_inlined(function.__code__, function.__globals__, bound, cells), value, args, kwargs
         )
 
-    def _with_origin(
-        self, result: Value, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]
-    ) -> Value:
+    def _with_origin(self, result: Value, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A generator that has not started can be made again: by the same call."""
         if isinstance(result, GeneratorValue) and not result.started and result.origin is None:
             result.origin = (function, tuple(args), dict(kwargs))

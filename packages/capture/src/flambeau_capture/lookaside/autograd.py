@@ -123,7 +123,11 @@ def _rehearse_backward(t: Tracer, cls: ClassValue, context: Value, outputs: Valu
         for item in items
     ]
     backward = getattr(cls.object.backward, "__wrapped__", None)
-    if backward is None and "backward" not in vars(cls.object) and cls.object.backward is torch.autograd.Function.backward:
+    if (
+        backward is None
+        and "backward" not in vars(cls.object)
+        and cls.object.backward is torch.autograd.Function.backward
+    ):
         backward = cls.object.vjp
     function = t.wrap_pinned(backward) if backward is not None else t.get_attribute(cls, "backward")
     t.call(function, [context, *gradients], {})

@@ -83,7 +83,7 @@ class GetterValue(Value):
         self.kwargs = dict(kwargs)
 
     def python_type(self) -> type:
-        return self.cls  # type: ignore[no-any-return]
+        return self.cls
 
     def truth(self, t: Tracer) -> bool:
         return True

@@ -201,7 +201,9 @@ def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return args[0]
 
     return ComputedIterator(
-        itertools.repeat, step, lambda: (args[0], *(() if times is None else (ConstantValue(max(times - state[0], 0)),)))
+        itertools.repeat,
+        step,
+        lambda: (args[0], *(() if times is None else (ConstantValue(max(times - state[0], 0)),))),
     )
 
 

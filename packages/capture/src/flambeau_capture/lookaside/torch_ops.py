@@ -105,7 +105,17 @@ _FOLDED_CLASSES = (
 
 
 _QUESTIONS = ("_get_", "get_", "is_", "_is_", "has_", "_has_", "_len_", "_are_", "_cuda_is", "_cuda_get")
-_SETTERS = ("set_", "_set_", "clear_", "autocast_increment", "autocast_decrement", "_push_", "_pop_", "_increment_", "_decrement_")
+_SETTERS = (
+    "set_",
+    "_set_",
+    "clear_",
+    "autocast_increment",
+    "autocast_decrement",
+    "_push_",
+    "_pop_",
+    "_increment_",
+    "_decrement_",
+)
 """How names of functions begin that change torch's state: doing that while tracing would change the state of the program itself."""
 
 
