@@ -40,7 +40,8 @@ Want want_of(const c10::Type& type) {
 Wanted wanted_by(const c10::Argument& argument) {
   Wanted result;
   c10::TypePtr type = argument.type();
-  if (type->kind() == TypeKind::OptionalType) type = type->expectRef<c10::OptionalType>().getElementType();
+  const bool optional = type->kind() == TypeKind::OptionalType;
+  if (optional) type = type->expectRef<c10::OptionalType>().getElementType();
   if (type->kind() == TypeKind::ListType) {
     result.list = true;
     result.repeat = argument.N();
@@ -52,6 +53,7 @@ Wanted wanted_by(const c10::Argument& argument) {
     }
   }
   result.want = want_of(*type);
+  if (optional && !result.list && result.want == Want::Tensor) result.want = Want::OptionalTensor;
   return result;
 }
 
@@ -62,7 +64,8 @@ Wanted wanted_by(const c10::Argument& argument) {
 
 // A plain Python value as the schema wants it.
 IValue constant_of(PyObject* object, Want want) {
-  if (object == Py_None) return IValue();
+  // Where the schema wants a tensor, eager's own calls hand on an undefined one.
+  if (object == Py_None) return want == Want::Tensor ? IValue(at::Tensor()) : IValue();
   if (PyLong_Check(object) || PyFloat_Check(object)) return boxed_scalar(value_of(object), want);
   if (PyComplex_Check(object)) {
     return IValue(c10::complex<double>(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object)));
@@ -136,7 +139,7 @@ Argument plan(PyObject* encoded, const Wanted& wanted) {
     return result;
   }
   if (is_slot(encoded)) return slot_of(encoded);
-  result.constant = constant_of(encoded, wanted.want);
+  result.constant = constant_of(encoded, wanted.list ? Want::Any : wanted.want);
   return result;
 }
 

@@ -150,7 +150,7 @@ IValue boxed(const Argument& argument, const Frame& frame) {
     case Argument::Kind::Device: return IValue(device_of(argument, frame));
     case Argument::Kind::Tensor: {
       const at::Tensor& tensor = frame.tensor(argument.reg);
-      return tensor.defined() ? IValue(tensor) : IValue();
+      return tensor.defined() || argument.want == Argument::Want::Tensor ? IValue(tensor) : IValue();
     }
     default: {
       std::vector<IValue> items;

@@ -77,6 +77,17 @@ def test_a_view_outside_its_storage_is_refused(make, tensor_input, executor) -> 
         run(torch.randn(8))
 
 
+def test_none_where_an_operator_wants_a_tensor(make, executor) -> None:
+    """It is handed on as an undefined tensor, as eager's own calls do; for an optional one it stays None."""
+    run = make(
+        [a.Call("aten::cudnn_is_acceptable", "", (None,), {}, (a.Scalar(0),))],
+        [],
+        [a.OutputSpec("scalar", a.Scalar(0))],
+        executor=executor,
+    )
+    assert run() == (False,)
+
+
 def test_calls_through_the_dispatcher(make, tensor_input, executor) -> None:
     """Positional, keyword, list, optional and default arguments; several outputs and scalars."""
     t, s = a.Reg, a.Scalar
