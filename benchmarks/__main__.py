@@ -56,11 +56,14 @@ def _with_graphs(args: argparse.Namespace, engines: Sequence[str]) -> Sequence[s
 
 def compile_time(args: argparse.Namespace, runner: Runner) -> None:
     """Seconds of the first call, with an empty and with a filled disk cache."""
-    names = _chosen(("small_graph", *workloads.MODELS), args.only)
+    names = _chosen(
+        ("small_graph", *workloads.MODELS, *vision.NETWORKS), args.only or ("small_graph", *workloads.MODELS)
+    )
     requests = [{**_common(args, "compile_time"), "workload": name, "train": args.train} for name in names]
-    for warm in (False, True):
-        part = runner.run(requests, engines=args.engines or ENGINES[1:], warm=warm)
-        tables.table(part, "first", title=f"first call, {'warm' if warm else 'cold'} cache, s")
+    for cache in args.cache:
+        part = runner.run(requests, engines=args.engines or ENGINES[1:], warm=cache == "warm")
+        tables.table(part, "first", title=f"first call, {cache} cache, s")
+        tables.arithmetic_means(part, "first", f"{cache} cache: mean first call, s")
 
 
 def steady_state(args: argparse.Namespace, runner: Runner) -> None:
@@ -153,6 +156,7 @@ def show(records: Sequence[Record], figure: str) -> None:
             for cache in ("cold", "warm"):
                 mine = [record for record in part if record["cache"] == cache]
                 tables.table(mine, "first", title=f"first call, {cache} cache, s")
+                tables.arithmetic_means(mine, "first", f"{cache} cache: mean first call, s")
         else:
             unit, key = (1e6, "best") if experiment == "overhead" else (2**-20, "peak_bytes")
             tables.table(part, key, unit=unit, title=experiment)
@@ -178,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--engines", nargs="*", type=_split, action="extend", help="NAME or NAME/MODE, e.g. flambeau/lite"
     )
+    parser.add_argument("--cache", nargs="*", choices=["cold", "warm"], default=["cold", "warm"], help="compile_time")
     parser.add_argument("--jobs", type=int, default=1, help="processes that compile at once; timing is always alone")
     parser.add_argument("--budget", type=float, default=1.0, help="seconds of timing per workload and engine")
     parser.add_argument("--deadline", type=float, help="start no process after this many seconds")

@@ -31,15 +31,16 @@ def engines_of(records: Iterable[Record]) -> list[str]:
 
 
 def rows_of(records: Iterable[Record]) -> Rows:
-    """Label of the workload -> engine -> record."""
-    rows: Rows = {}
+    """Label of the workload -> engine -> record. The label says which number format it is, where that is not float32."""
+    groups: dict[tuple[str, bool, str], dict[str, Record]] = {}
     for record in records:
-        label = record["workload"]
-        if record.get("format", "float32") != "float32" and "bf16" not in label:
-            label += f" {record['format']}"
-        if record.get("train"):
-            label += " (train)"
-        rows.setdefault(label, {})[record["engine"]] = record
+        key = record["workload"], bool(record.get("train")), record.get("dtype", "")
+        groups.setdefault(key, {})[record["engine"]] = record
+    rows: Rows = {}
+    for (name, train, dtype), by_engine in groups.items():
+        written = dtype or next((r["format"] for r in by_engine.values() if "format" in r), "float32")
+        suffix = "" if written == "float32" or "bf16" in name else f" {written}"
+        rows[f"{name}{suffix}{' (train)' if train else ''}"] = by_engine
     return rows
 
 
@@ -165,6 +166,21 @@ def summary(records: Sequence[Record], figure: str = "median") -> None:
             what = "forward and backward" if train else "inference"
             together = [r for r in part if r.get("suite") != "vision"]
             table(together, figure, unit=1e3, title=f"transformers and ops together, {what}: ms per call ({figure})")
+        kernels(part)
+
+
+def kernels(records: Sequence[Record]) -> None:
+    """What the device ran in one call of each workload, where it was profiled: time of all kernels, and the longest ones."""
+    profiled = [record for record in records if "top" in record]
+    if not profiled:
+        return
+    table(profiled, "device_us", title="time of the device in one call, µs", digits=1)
+    table(profiled, "kernels", title="kernels in one call", digits=0)
+    for label, by_engine in rows_of(profiled).items():
+        for engine, record in by_engine.items():
+            print(f"\n{label}, {engine}: {record['device_us']:.0f} µs in {record['kernels']:.0f} kernels")
+            for name, count, microseconds in record["top"]:
+                print(f"  {microseconds:9.1f} µs in {count:5.0f}  {name}")
 
 
 def bandwidth(records: Sequence[Record]) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from .precision import tf32, use_tf32
+
 HERE = Path(__file__).parent
 
 
@@ -31,10 +33,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def device(request: pytest.FixtureRequest) -> Iterator[None]:
     """float32 means float32, unless a test says otherwise; a fault of the device stops the run at the test that caused it."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    before = tf32()
+    use_tf32(False)
     yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    torch.backends.cuda.matmul.allow_tf32 = before[0]
+    torch._C._set_cudnn_allow_tf32(before[1])
     if torch.cuda.is_available():
         try:
             torch.cuda.synchronize()

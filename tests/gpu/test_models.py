@@ -19,6 +19,8 @@ import flambeau
 from tests.comparison import assert_as_exact, gradients, twin_of
 from tests.models import zoo
 
+from .precision import use_tf32
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.timeout(240),
@@ -113,11 +115,6 @@ def on_gpu(name: str) -> zoo.Case:
 def context_of(precision: Precision) -> AbstractContextManager[Any]:
     """Autocast, or nothing."""
     return torch.autocast("cuda", torch.bfloat16) if precision.autocast else nullcontext()
-
-
-def use_tf32(on: bool) -> None:
-    """The two flags of torch's libraries."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = on
 
 
 @pytest.mark.parametrize("name", zoo.ZOO)
