@@ -37,6 +37,7 @@ import torch
 from .. import expr as ex
 from ..expr import Expr, Symbol
 from ..ops.table import scalar_op
+from .folding import are_opposite, fold, is_inside, position_of
 
 
 class Scalar:
@@ -167,13 +168,22 @@ def op(name: str, *args: Any, dtype: torch.dtype | None = None) -> Scalar:
     result = record.result([part.dtype for part in operands], dtype)
     if name == "to_dtype" and operands[0].dtype is result:
         return operands[0]
-    return _intern("op", (name, *args), result)
+    folded = fold(name, args)
+    if isinstance(folded, Expr):
+        return index_value(folded)
+    if isinstance(folded, bool):
+        return constant(folded, torch.bool)
+    return _intern("op", (name, *args), result) if folded is None else folded
 
 
 def masked(condition: Scalar, body: Scalar, other: Scalar) -> Scalar:
     """``body`` where ``condition`` (bool) holds, loads included; ``other`` elsewhere. Both have one dtype."""
     if condition.kind == "constant":
         return body if condition.args[0] else other
+    if other.kind == "masked" and are_opposite(condition, other.args[0]):
+        other = other.args[1]
+    if body is other and body.kind in ("index", "constant", "parameter"):
+        return body
     return _intern("masked", (condition, body, other), body.dtype)
 
 
@@ -191,6 +201,9 @@ def indirect(value: Scalar, size: Expr, *, wrap: bool = True, check: bool = True
     """
     limit = index_value(size)
     position = op("to_dtype", value, dtype=torch.int64)
+    known = position_of(position)
+    if known is not None and is_inside(known, size):
+        return known
     if wrap:
         zero = constant(0, torch.int64)
         position = op("where", op("lt", position, zero), op("add", position, limit), position)

@@ -253,6 +253,8 @@ class Builder:
     def scan(self, value: TensorValue, dim: int, kind: str, dtype: torch.dtype, compute: torch.dtype) -> TensorValue:
         """An inclusive scan along ``dim``."""
         body = self.convert(value.body(), compute)
+        if kind == "sum" and body.kind == "constant" and body.args[0] == 0:
+            return self.lazy(value.sizes, dtype, value.device, lambda index: self.constant(0, dtype))
         buffer = self.new_buffer(Layout.contiguous(value.sizes, dtype, value.device))
         self.operations.append(Scan(buffer, make_axes(value.sizes), dim, kind, body, self.origins))
         return TensorValue.of_ref(Ref.whole(buffer))
