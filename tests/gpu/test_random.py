@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Any]] = {
     "bernoulli": lambda x: x * torch.empty_like(x).bernoulli_(0.3),
     "uniform": lambda x: x + torch.empty_like(x).uniform_(-1, 2),
     "randn": lambda x: F.dropout(x + torch.randn_like(x), 0.5) + torch.randn_like(x),
-    "functional": lambda x: F.feature_dropout(x[None], 0.5)[0] + F.alpha_dropout(x, 0.2),
+    "functional": lambda x: F.dropout1d(x[None], 0.5)[0] + F.alpha_dropout(x, 0.2),
 }
 SHAPES = [(67, 301), (256, 512), (1, 3), (2048, 1031), (1024, 4098)]
 

@@ -269,7 +269,8 @@ def argmin(a, i, b, j):
     return tl.where(first, a, b), tl.where(first, i, j)
 """,
 )
-_helper("philox_uniform", philox.SOURCE)
+_helper("philox_read", philox.READ_SOURCE)
+_helper("philox_uniform", philox.SOURCE, "philox_read")
 # The sum of exp(v - largest so far), rescaled when the largest grows; nothing but -inf so far adds up to zero.
 _helper(
     "add_exponential",
