@@ -65,7 +65,7 @@ def fold(name: str, operands: tuple[Any, ...]) -> Any:
     if first is None or second is None:
         return None
     result = rule(first, second)
-    return None if isinstance(result, Expr) and not (-_LIMIT < result.lo and result.hi < _LIMIT) else result
+    return None if isinstance(result, Expr) and not (result.lo > -_LIMIT and result.hi < _LIMIT) else result
 
 
 def _logical(is_and: bool, a: Any, b: Any) -> Any:
@@ -95,7 +95,7 @@ def position_of(node: Any) -> Expr | None:
     value: Any = node.args[0]
     if node.kind == "constant":
         return ex.Int(value) if -_LIMIT < value < _LIMIT else None
-    return value if -_LIMIT < value.lo and value.hi < _LIMIT else None
+    return value if value.lo > -_LIMIT and value.hi < _LIMIT else None
 
 
 def is_inside(position: Expr, size: Expr) -> bool:
