@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,51 +27,57 @@ ARGUMENTS = {
 }  # fmt: skip
 
 
-def processes(compilers: Compilers) -> list[int]:
-    assert compilers._pool is not None
-    return [worker.process.pid for worker in compilers._pool._all]
+def compile_requests(count: int) -> list[Request]:
+    return [Request("compile", {"arguments": ARGUMENTS}, (KERNEL.encode(),))] * count
 
 
 def test_a_batch_uses_the_workers_of_the_one_before() -> None:
-    """One worker that was started ahead answers two batches, and ends with ``close``."""
+    """They are forks of one process, which ends with ``close`` when they have ended."""
     compilers = Compilers()
     assert not compilers.ready()
-    compilers.warm_up(1)
-    assert compilers.ready()
-    (worker,) = processes(compilers)
-    for _ in range(2):
-        ((facts, blobs),) = compilers.run([Request("compile", {"arguments": ARGUMENTS}, (KERNEL.encode(),))])  # type: ignore[misc]
-        assert facts["name"] == "fill" and blobs[0].startswith(b"\x7fELF")
-        assert processes(compilers) == [worker]
+    compilers.warm_up()
+    assert compilers.ready() and compilers._pool is not None
     pool = compilers._pool
-    assert pool is not None
-    (process,) = [w.process for w in pool._all]
+    pool.limit = 2
+    for count in (1, 3):
+        for answer in compilers.run(compile_requests(count)):
+            assert not isinstance(answer, WorkerFailed)
+            facts, blobs = answer
+            assert facts["name"] == "fill" and blobs[0].startswith(b"\x7fELF")
+    assert 1 <= len(pool._all) <= 2 and pool._nursery is not None
+    nursery = pool._nursery.process
     compilers.close()
-    assert process.returncode == 0 and not compilers.ready()
+    assert nursery.returncode == 0 and not compilers.ready()
     assert isinstance(compilers.run([Request("no such")])[0], WorkerFailed)
     compilers.close()
 
 
-def test_a_small_batch_waits_for_the_workers_that_run() -> None:
-    """Three kernels are not worth starting a second worker."""
+def test_a_worker_that_dies_fails_its_request_only() -> None:
+    """The nursery forks another one."""
     compilers = Compilers()
-    compilers.warm_up(1)
-    answers = compilers.run([Request("compile", {"arguments": ARGUMENTS}, (KERNEL.encode(),))] * 3)
-    assert all(not isinstance(answer, WorkerFailed) for answer in answers)
-    assert len(processes(compilers)) == 1
+    (first,) = compilers.run(compile_requests(1))
+    assert not isinstance(first, WorkerFailed) and compilers._pool is not None
+    assert compilers._pool._nursery is not None
+    nursery = compilers._pool._nursery.process.pid
+    (worker,) = Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split()
+    os.kill(int(worker), signal.SIGKILL)
+    (lost,) = compilers.run(compile_requests(1))
+    assert isinstance(lost, WorkerFailed)
+    (answer,) = compilers.run(compile_requests(1))
+    assert not isinstance(answer, WorkerFailed)
     compilers.close()
 
 
 def test_idle_workers_are_joined() -> None:
     """Nothing is left when no batch came for a while."""
     compilers = Compilers(linger=0.05)
-    compilers.warm_up(1)
-    assert compilers._pool is not None
-    (worker,) = compilers._pool._all
+    compilers.warm_up()
+    assert compilers._pool is not None and compilers._pool._nursery is not None
+    nursery = compilers._pool._nursery.process
     deadline = time.monotonic() + 30
     while compilers.ready() and time.monotonic() < deadline:
         time.sleep(0.02)
-    worker.process.wait(30)
+    nursery.wait(30)
     assert not compilers.ready()
 
 

@@ -19,8 +19,6 @@ from flambeau_runtime.workers import triton_task
 from flambeau_runtime.workers.pool import Answer, Pool, Request, WorkerFailed
 
 LINGER_SECONDS = 30.0
-#: Workers started ahead of the first batch: the process that starts them is busy tracing meanwhile.
-_AHEAD = max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 class Compilers:
@@ -46,11 +44,11 @@ class Compilers:
             answer.add_done_callback(lambda _: self._leave())
         return answers
 
-    def warm_up(self, count: int = _AHEAD) -> None:
-        """Start ``count`` workers, which import Triton while this process goes on. Returns at once."""
+    def warm_up(self) -> None:
+        """Start the process that imports Triton and forks the workers. Returns at once."""
         pool = self._enter()
         try:
-            pool.start(count)
+            pool.warm_up()
         finally:
             self._leave()
 
@@ -76,7 +74,7 @@ class Compilers:
                 # Triton's own on-disk cache is not wanted: the store of artifacts keeps the binaries.
                 self._folder = tempfile.mkdtemp(prefix="flambeau-triton-")
                 settings = {"TRITON_CACHE_DIR": self._folder, triton_task.INTERPRET_VARIABLE: "0"}
-                self._pool = Pool(environment=settings, preload="compiler")
+                self._pool = Pool(environment=settings, nursery=True)
             return self._pool
 
     def _leave(self) -> None:

@@ -1,18 +1,20 @@
-"""The body of a worker process: frames in on stdin, frames out on stdout, until it is told to stop or stdin closes.
+"""The body of a worker process: frames in, frames out, until it is told to stop or the stream closes.
 
-It is run by path, not as a module of the package, so that it starts without importing torch. With the argument
-``compiler`` it makes Triton's compiler ready before it reads the first request.
-Requests carry ``method`` (``"compile"`` or ``"interpret"``); answers carry ``ok`` and either the result or ``error``.
+It is run by path, not as a module of the package, so that it starts without importing torch. Requests carry ``method``
+(``"compile"`` or ``"interpret"``); answers carry ``ok`` and either the result or ``error``. A worker serves stdin and stdout.
+With the argument ``nursery`` the process makes Triton's compiler ready and forks a worker for each socket that comes on stdin.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import signal
+import socket
 import sys
 import traceback
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def _sibling(name: str) -> ModuleType:
@@ -61,14 +63,8 @@ def _interpret(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, An
 _METHODS = {"compile": _compile, "interpret": _interpret}
 
 
-def serve() -> None:
-    """Answer frames until the parent closes the pipe."""
-    answers = os.fdopen(os.dup(1), "wb")
-    # Whatever a library prints must not end up between frames.
-    os.dup2(2, 1)
-    requests = sys.stdin.buffer
-    if sys.argv[1:] == ["compiler"]:
-        triton_task.preload()
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer frames until told to stop."""
     while (frame := protocol.read_frame(requests)) is not None:
         header, blobs = frame
         if header["method"] == protocol.STOP:
@@ -82,5 +78,42 @@ def serve() -> None:
         protocol.write_frame(answers, *answer)
 
 
+def rear(control: socket.socket) -> None:
+    """Fork a worker for each socket handed over; at the end, wait for all of them."""
+    triton_task.preload()
+    while True:
+        message, sockets, _, _ = socket.recv_fds(control, 1, 1)
+        if message != protocol.NEW:
+            break
+        if os.fork() == 0:
+            control.close()
+            with socket.socket(fileno=sockets[0]) as connection:
+                serve(connection.makefile("rb"), connection.makefile("wb"))
+            os._exit(0)
+        os.close(sockets[0])
+        _reap(os.WNOHANG)
+    _reap(0)
+
+
+def _reap(flags: int) -> None:
+    try:
+        while os.waitpid(-1, flags)[0] != 0:
+            pass
+    except ChildProcessError:
+        return
+
+
+def main() -> None:
+    # An interrupt is for the process that waits for the answers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints must not end up between frames.
+    os.dup2(2, 1)
+    if sys.argv[1:] == ["nursery"]:
+        rear(socket.socket(fileno=0))
+    else:
+        serve(sys.stdin.buffer, answers)
+
+
 if __name__ == "__main__":
-    serve()
+    main()

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 #: The method that ends a worker.
 STOP = "stop"
+#: What a nursery is told: a socket for a new worker comes along, or that no more will.
+NEW, END = b"n", b"e"
 
 _HEAD = struct.Struct("<IQ")
 _LENGTH = struct.Struct("<Q")
