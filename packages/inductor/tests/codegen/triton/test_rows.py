@@ -65,3 +65,12 @@ def test_extremes_of_softmax(shape: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(options, "choose", lambda space, traffic, device: SHAPES[shape](50))
     test_graphs.check(lambda a: a.softmax(-1), a)
     test_graphs.check(lambda a: a.log_softmax(-1), a)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("inside", [32, 24])
+def test_group_norm_reads_each_channels_weight(shape: str, inside: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of two channels: a block lies within one channel, or across two."""
+    a, w, b = torch.randn(2, 4, inside), torch.randn(4), torch.randn(4)
+    monkeypatch.setattr(options, "choose", lambda space, traffic, device: SHAPES[shape](2 * inside))
+    test_graphs.check(lambda a, w, b: F.group_norm(a, 2, w, b), a, w, b, tolerance=2e-5)

@@ -31,9 +31,10 @@ from .options import Config
 from .passes import Plan, plan, values_of
 from .traffic import moved, traffic_of
 from .types import HALVES, signature_text, type_text
-from .values import NO_DIMS, Dims, Emitter, Value
+from .values import LOOP, NO_DIMS, Dims, Emitter, Value
 
 _INT32 = 2**31 - 1
+_POINTER = re.compile(r"\b(?:in|out|inout)[0-9]+(?![0-9A-Za-z])")
 #: Operations that say little about a kernel.
 _PLAIN = ("to_dtype", "check_bounds", "where", "lt", "le", "gt", "ge", "eq", "ne", "logical_and")
 
@@ -104,7 +105,7 @@ class Generator:
         }
         positions = {tile.symbol: tile.prefix for tile in self.space.tiles}
         for part in self.segments:
-            positions |= {part.number: "", part.within: part.tile.prefix}
+            positions |= {part.number: LOOP if part.tile.prefix == "r" else "", part.within: part.tile.prefix}
         self.emitter = Emitter(
             self.space, positions, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
         )
@@ -121,7 +122,7 @@ class Generator:
         found = (
             tiling.segments_of(tile, self.config.blocks[tile.prefix], self._indices())
             for tile in self.space.tiles
-            if tile.prefix != "r"
+            if tile.prefix != "r" or not self.config.persistent
         )
         return tuple(part for part in found if part is not None)
 
@@ -193,6 +194,7 @@ class Generator:
             loops = Loops(self)
             for stage in range(self.plan.count):
                 loops.walk(stage)
+        self._order_arguments(emitter.scopes[0].lines)
         body = [*self._header(), *emitter.scopes[0].lines]
         if self.serial:
             body = self._in_turn(emitter.scopes[0].lines)
@@ -216,6 +218,25 @@ class Generator:
             moved=self.moved,
         )
 
+    def _order_arguments(self, lines: list[str]) -> None:
+        """Number the pointers as the text comes to them: kernels that differ by the order of their buffers become one text."""
+        found = dict.fromkeys(match[0] for line in lines for match in _POINTER.finditer(line))
+        order = [name for name in found if name in self.parameters]
+        order += [name for name in self.parameters if name not in found]
+        kinds = [name.rstrip("0123456789") for name in order]
+        fresh = {
+            name: f"{kind}{kinds[:n].count(kind)}" for n, (name, kind) in enumerate(zip(order, kinds, strict=True))
+        }
+
+        def renamed(text: str) -> str:
+            return _POINTER.sub(lambda match: fresh.get(match[0], match[0]), text)
+
+        lines[:] = map(renamed, lines)
+        arguments = dict(zip(self.parameters, self.arguments, strict=True))
+        self.arguments = tuple(arguments[name] for name in order)
+        self.parameters = {fresh[name]: self.parameters[name] for name in order}
+        self.pointers = {buffer: renamed(pointer) for buffer, pointer in self.pointers.items()}
+
     def _telling_name(self) -> str:
         """The body's name; where no graph node gave it one, the operations that it does."""
         if self.body.origins:
@@ -237,7 +258,7 @@ class Generator:
         for tile in tiles:
             p = tile.prefix
             lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self.range(p)}")
-        for part in self.segments:
+        for part in (part for part in self.segments if part.tile.prefix != "r"):
             p = part.tile.prefix
             lines.append(f"{p}n = {programs[p]} * {p.upper()}BLOCK // {part.length}")
             lines.append(f"{p}w = ({programs[p]} * {p.upper()}BLOCK - {p}n * {part.length}) + {self.range(p)}")

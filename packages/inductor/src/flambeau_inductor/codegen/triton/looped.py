@@ -12,7 +12,7 @@ from ...expr import Expr
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
 from . import edges, pairs, reduction
 from .passes import is_inner
-from .values import Scope
+from .values import LOOP, Scope
 
 if TYPE_CHECKING:
     from .kernel import Generator
@@ -28,6 +28,7 @@ class Loops:
         assert r is not None
         self.r = r
         self.numel = str(int(r.numel)) if r.numel.is_int else "rnumel"
+        self.segments = [part for part in generator.segments if part.tile is r]
         self.wide = ".to(tl.int64)" if generator.index_bits == 64 else ""
 
     def walk(self, stage: int) -> None:
@@ -62,7 +63,7 @@ class Loops:
                     generator.store(statement)
             generator.flush()
             # What a loop stored cannot be forwarded to another: its variables hold the last block only.
-            emitter.stored = {key: value for key, value in emitter.stored.items() if "r" not in value.dims}
+            emitter.stored = {key: value for key, value in emitter.stored.items() if not value.dims & {"r", LOOP}}
             return emitter.scopes.pop()
 
         inside = self._inside(inner, any(state.pair.kind == "moments" for state in states.values()))
@@ -94,7 +95,12 @@ class Loops:
 
     def _inside(self, inner: Sequence[Statement], counted: bool) -> edges.Inside | None:
         """How to treat the row's edges; None for one mask everywhere."""
-        if counted or self.generator.config.blocks["x"] != 1 or any(isinstance(s, ScanStep) for s in inner):
+        if (
+            counted
+            or self.segments
+            or self.generator.config.blocks["x"] != 1
+            or any(isinstance(s, ScanStep) for s in inner)
+        ):
             return None
         inside = edges.inside_of(inner, self.r, self.generator.dtypes)
         if inside is None or self.generator.config.blocks["r"] % inside.vector:
@@ -110,6 +116,9 @@ class Loops:
 
     def _plain(self, scope: Scope) -> None:
         lines = [f"ri = start + {self.generator.range('r')}{self.wide}"]
+        for part in self.segments:
+            lines.append(f"rn = start // {part.length}")
+            lines.append(f"rw = ri - rn * {part.length}")
         if "r" in self.emitter.masks:
             lines.append(f"rmask = ri < {self.numel}")
         self._loop(self.numel, [*lines, *scope.lines])

@@ -41,7 +41,9 @@ class Traffic:
 
     ``widest`` and ``narrowest``: bytes of an element among the accesses that run through memory. ``moved``: bytes that one point
     of the whole space loads and stores. ``rows``: how many distinct rows a reduction loads, ``row_bytes`` their bytes per element, and ``walks``
-    how often it goes over them; ``accumulators`` it keeps while it does. ``along_r``: its memory is contiguous along ``r``, not ``x``.
+    how often it goes over them; ``chained`` where that is fewer than the reductions need of one another; ``accumulators`` it keeps while
+    it does. ``along_r``: its memory is contiguous along ``r``, not ``x``. ``segment``: the shortest stretch of a row
+    that its indices divide it into.
     """
 
     widest: int = 4
@@ -50,8 +52,10 @@ class Traffic:
     rows: int = 1
     row_bytes: int = 4
     walks: int = 1
+    chained: bool = False
     accumulators: int = 1
     along_r: bool = True
+    segment: int = 0
 
 
 def next_power_of_two(n: int) -> int:
@@ -102,7 +106,7 @@ def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
 
 def _most_kept(traffic: Traffic) -> int:
     """The longest row worth keeping: one that is walked once gains nothing beyond a block."""
-    if traffic.walks < 2:
+    if traffic.walks < 2 and not traffic.chained:
         return 4096
     return PERSISTENT_ELEMENTS // min(max(traffic.rows, 1), 4)
 
@@ -123,11 +127,16 @@ def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config
         resident = max(1, int(device.cache / 2 / (device.multiprocessors * row)))
         warps = max(8, min(_MOST_WARPS, next_power_of_two(device.threads // 32 // resident)))
     else:
-        warps = 16 if rows < 2 * device.multiprocessors else 8
-    each = 16 if traffic.walks < 2 and traffic.row_bytes <= 4 and traffic.accumulators < 2 else 8
+        warps = 32 if rows < device.multiprocessors else 16 if rows < 2 * device.multiprocessors else 8
+    each = 16 if traffic.walks < 2 and traffic.row_bytes <= 4 and traffic.accumulators < 2 and warps < 32 else 8
     width = next_power_of_two(columns)
     r_block = min(width, 32 * warps * each)
     # No mask is needed where blocks fill the row.
+    even = traffic.segment & -traffic.segment
+    if even >= 512:
+        # What is the same along a segment is one value for a block.
+        r_block = min(r_block, even)
+        warps = min(warps, max(4, r_block // (32 * each)))
     r_block = next((part for part in (r_block, r_block // 2) if part and columns % part == 0), r_block)
     warps = min(warps, max(1, r_block // 32))
     x_block = 1

@@ -36,17 +36,20 @@ def accesses(body: KernelBody) -> tuple[list[Access], list[Access]]:
 
 
 def step(index: Expr, symbol: Expr) -> int:
-    """How far apart in memory the first two points along ``symbol`` are."""
+    """How far apart in memory the first two points along ``symbol`` are, with every size at its hint; 0 where that is not known."""
 
     def at(position: int) -> int:
         return ex.evaluate(index, lambda s: position if s is symbol else 0 if s.definition is not None else _first(s))
 
-    return at(1) - at(0)
+    try:
+        return at(1) - at(0)
+    except ZeroDivisionError:
+        return 0
 
 
 def _first(symbol: Expr) -> int:
     """Tiles start at zero; a size has its hint."""
-    return 0 if symbol.name in ("xi", "yi", "ri") else ex.hint(symbol)
+    return 0 if symbol.name in ("xi", "yi", "ri") else max(ex.hint(symbol), 1)
 
 
 def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes) -> Traffic:
@@ -61,7 +64,7 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
     if r is not None:
         x = space.tiles[0]
         wanted = {r.symbol} if x.numel is ONE else {r.symbol, x.symbol}
-        rows = [(name, index) for name, index in read if wanted <= ex.free_symbols(index)]
+        rows = [(name, at) for name, at in read if wanted <= ex.free_symbols(at) and step(at, r.symbol)]
     stages = {stage for stage, s in zip(plan.stages, body.statements, strict=True) if is_inner(s)}
     return Traffic(
         widest=max(streams, default=4),
@@ -70,9 +73,19 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         rows=len(rows),
         row_bytes=sum(dtypes[name].itemsize for name, _ in rows),
         walks=len(stages),
+        chained=len(plan.pairs) > 0,
         accumulators=sum(isinstance(statement, Reduce) for statement in body.statements),
         along_r=along_r,
+        segment=_segment(read + written, r),
     )
+
+
+def _segment(found: list[Access], r: tiling.Tile | None) -> int:
+    """The shortest stretch of the row that the indices divide it into; 0 for none."""
+    if r is None:
+        return 0
+    lengths = (part.length for _, index in found if (part := tiling.segments_of(r, 1, [index])) is not None)
+    return min(lengths, default=0)
 
 
 def _contiguous_along_r(found: list[Access], space: tiling.Space, dtypes: Dtypes) -> bool:

@@ -24,6 +24,8 @@ from .types import literal, type_text
 
 Dims = frozenset[str]
 NO_DIMS: Dims = frozenset()
+#: In the dims of what is one value for a block of a row but another for the next block.
+LOOP = "loop"
 
 
 @frozen
@@ -106,7 +108,7 @@ class Emitter:
         return Value(name, dims, dtype)
 
     def _scope(self, dims: Dims) -> Scope:
-        return self.scopes[-1] if "r" in dims else self.scopes[0]
+        return self.scopes[-1] if "r" in dims or LOOP in dims else self.scopes[0]
 
     def shape(self, dims: Dims) -> str:
         """The shape of a block that varies along ``dims``."""
