@@ -27,6 +27,12 @@ OPTIMIZERS: dict[str, Maker] = {
     "sgd_momentum": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, nesterov=True, weight_decay=1e-3),
     "sgd_fused": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, fused=True),
 }
+#: With state that lives on the device.
+ON_DEVICE: dict[str, Maker] = {
+    "adamw_capturable": lambda p: torch.optim.AdamW(p, lr=1e-2, foreach=True, capturable=True),
+    "adam_capturable_tensor_lr": lambda p: torch.optim.Adam(p, lr=torch.tensor(1e-2, device="cuda"), capturable=True),
+    "adamw_fused_tensor_lr": lambda p: torch.optim.AdamW(p, lr=torch.tensor(1e-2, device="cuda"), fused=True),
+}
 
 
 def make_model() -> nn.Module:
@@ -68,5 +74,20 @@ def compare(maker: Maker, device: str = "cpu") -> Recorder:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_compiled_step(name: str) -> None:
-    """Weights and optimizer state after twenty steps."""
-    compare(OPTIMIZERS[name])
+    """Weights and optimizer state after twenty steps; the step is one graph without library calls."""
+    check(compare(OPTIMIZERS[name]))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", [*OPTIMIZERS, *ON_DEVICE])
+def test_compiled_step_on_a_gpu(name: str) -> None:
+    """The same on a CUDA device, where lists of tensors are the default."""
+    check(compare({**OPTIMIZERS, **ON_DEVICE}[name], "cuda"))
+
+
+def check(recorder: Recorder) -> None:
+    """One graph a compilation, in kernels only."""
+    assert not recorder.breaks
+    assert not recorder.eager_graphs
+    assert all(program.kernels and not program.library_calls for program in recorder.programs)

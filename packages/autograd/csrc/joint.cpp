@@ -226,6 +226,8 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->forward = Py_NewRef(forward);
         self->backward = Py_NewRef(backward);
         self->twice = Py_NewRef(twice);
+        self->take = PyObject_GetAttrString(backward, "take");
+        if (self->take == nullptr) PyErr_Clear();
         self->forward_boxed = is_boxed(forward);
         self->backward_boxed = is_boxed(backward);
         self->results = results;
@@ -265,6 +267,7 @@ int joint_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->forward);
   Py_VISIT(self->backward);
+  Py_VISIT(self->take);
   Py_VISIT(self->twice);
   return 0;
 }
@@ -273,6 +276,7 @@ int joint_clear(PyObject* object) {
   auto* self = reinterpret_cast<JointObject*>(object);
   Py_CLEAR(self->forward);
   Py_CLEAR(self->backward);
+  Py_CLEAR(self->take);
   Py_CLEAR(self->twice);
   return 0;
 }
@@ -325,6 +329,12 @@ Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t 
   Ref list = checked(PyList_New(static_cast<Py_ssize_t>(count)));
   for (size_t i = 0; i < count; ++i) PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
   return checked(PyObject_CallOneArg(function, list.get()));
+}
+
+Ref call_taking(PyObject* take, Ref&& list) {
+  BelowAutograd below;
+  Ref mine = std::move(list);
+  return checked(PyObject_CallOneArg(take, mine.get()));
 }
 
 std::vector<int64_t> integers(PyObject* sequence) {

@@ -22,6 +22,7 @@ struct JointObject {
   vectorcallfunc vectorcall;
   PyObject* forward;
   PyObject* backward;
+  PyObject* take;  // the backward's method that empties a list of inputs, or null
   PyObject* twice;
   bool forward_boxed;
   bool backward_boxed;
@@ -39,6 +40,9 @@ PyTypeObject* make_joint_type(PyObject* module);
 
 // Call `function` with `args`, in a list when it is boxed. The result is a tuple or a list.
 Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count);
+
+// Call `take` with a list that it empties, so that it may free what it used last.
+Ref call_taking(PyObject* take, Ref&& list);
 
 // int64 sequence of a Python tuple.
 std::vector<int64_t> integers(PyObject* sequence);

@@ -1,6 +1,7 @@
 #include "node.hpp"
 
 #include <pybind11/pybind11.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 namespace flambeau {
 
@@ -97,17 +98,26 @@ variable_list JointNode::apply(variable_list&& grads) {
   }
 }
 
-variable_list JointNode::run(const variable_list& grads) {
-  std::vector<Ref> values;
-  values.reserve(numbers_.size() + tensors_.size() + grads.size());
-  for (const auto& number : numbers_) values.push_back(checked(from_number(number)));
-  for (const auto& saved : tensors_) values.push_back(checked(THPVariable_Wrap(saved.unpack(getptr()))));
-  for (const auto& grad : grads) values.push_back(checked(THPVariable_Wrap(grad)));
-  std::vector<PyObject*> args;
-  args.reserve(values.size() + 1);
-  args.push_back(nullptr);
-  for (const auto& value : values) args.push_back(value.get());
-  return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, values.size()));
+variable_list JointNode::run(variable_list& grads) {
+  const bool last = !torch::autograd::get_current_graph_task_keep_graph();
+  Ref list = checked(PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size())));
+  Py_ssize_t place = 0;
+  auto add = [&](PyObject* value) {
+    if (value == nullptr) throw PythonError();
+    PyList_SET_ITEM(list.get(), place++, value);
+  };
+  for (const auto& number : numbers_) add(from_number(number));
+  for (const auto& saved : tensors_) add(THPVariable_Wrap(saved.unpack(getptr())));
+  for (const auto& grad : grads) add(THPVariable_Wrap(grad));
+  if (last && joint_->take != nullptr) {
+    // Nobody asks for them again: the backward may free each as soon as it was used, as eager's nodes do one after the other.
+    for (auto& saved : tensors_) saved.reset_data();
+    grads.clear();
+    return gradients(call_taking(joint_->take, std::move(list)));
+  }
+  std::vector<PyObject*> args{nullptr};
+  for (Py_ssize_t i = 0; i < place; ++i) args.push_back(PyList_GET_ITEM(list.get(), i));
+  return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place)));
 }
 
 variable_list JointNode::run_twice(const variable_list& grads) {

@@ -36,7 +36,7 @@ class JointNode : public torch::autograd::Node {
 
  private:
   void settle(torch::autograd::variable_list& grads) const;
-  torch::autograd::variable_list run(const torch::autograd::variable_list& grads);
+  torch::autograd::variable_list run(torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
   torch::autograd::variable_list gradients(const Ref& found) const;
 

@@ -42,6 +42,14 @@ class Frame {
     borrowed_[index] = 1;
   }
   void free(int32_t reg) { set(reg, at::Tensor()); }
+  // Hold a borrowed tensor for oneself, so that its lender may let go of it.
+  void own(int32_t reg) {
+    const auto index = static_cast<size_t>(reg);
+    if (borrowed_[index] == 0) return;
+    at::Tensor mine = tensors_[index];
+    give_back(index);
+    tensors_[index] = std::move(mine);
+  }
 
   size_t scalar_count() const { return scalars_.size(); }
 

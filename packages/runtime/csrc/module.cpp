@@ -84,11 +84,33 @@ Ref output_of(const Output& output, const Frame& frame, PyObject* const* inputs)
   }
 }
 
-PyObject* run(const State& state, PyObject* const* inputs, Position& position) {
+// Take the inputs over from a list and empty it: from here on each lives until the program frees it. Those that are handed back
+// as results are kept aside; the answer has them at their positions.
+std::vector<Ref> take_over(const Program& program, Frame& frame, PyObject* list) {
+  std::vector<Ref> kept(program.inputs.size());
+  for (const Output& output : program.outputs) {
+    if (output.kind == Output::Kind::Input) kept[output.index] = Ref::share(PyList_GET_ITEM(list, output.index));
+  }
+  for (const Input& input : program.inputs) {
+    if (!input.is_scalar) frame.own(input.reg);
+  }
+  if (PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr) < 0) throw PythonError();
+  return kept;
+}
+
+// `list`, where given, holds the inputs and is emptied.
+PyObject* run(const State& state, PyObject* const* inputs, Position& position, PyObject* list = nullptr) {
   const Program& program = *state.program;
   Frame frame(program);
   for (const auto& [reg, tensor] : state.constants) frame.borrow(reg, tensor);
   bind_inputs(program, frame, inputs, state.misfit.get());
+  std::vector<Ref> kept;
+  std::vector<PyObject*> held;
+  if (list != nullptr) {
+    kept = take_over(program, frame, list);
+    for (const Ref& input : kept) held.push_back(input.get());
+    inputs = held.data();
+  }
   {
     Gil gil;
     const OnDevices on_devices(frame.devices);
@@ -127,13 +149,8 @@ void annotate(const State& state, const Position& position) {
   if (note) add_note(note.get());
 }
 
-PyObject* executor_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+PyObject* checked_run(PyObject* self, PyObject* const* args, size_t count, PyObject* list) {
   const State& state = *reinterpret_cast<Executor*>(self)->state;
-  const auto count = static_cast<size_t>(PyVectorcall_NARGS(nargsf));
-  if (kwnames != nullptr && PyTuple_GET_SIZE(kwnames) != 0) {
-    PyErr_SetString(PyExc_TypeError, "a compiled program takes positional arguments only");
-    return nullptr;
-  }
   if (count != state.program->inputs.size()) {
     Ref given = Ref::steal(PyLong_FromSize_t(count));
     if (!given) return nullptr;
@@ -142,10 +159,31 @@ PyObject* executor_call(PyObject* self, PyObject* const* args, size_t nargsf, Py
     return nullptr;
   }
   Position position;
-  PyObject* result = translated([&] { return run(state, args, position); });
+  PyObject* result = translated([&] { return run(state, args, position, list); });
   if (result == nullptr) annotate(state, position);
   return result;
 }
+
+PyObject* executor_call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  if (kwnames != nullptr && PyTuple_GET_SIZE(kwnames) != 0) {
+    PyErr_SetString(PyExc_TypeError, "a compiled program takes positional arguments only");
+    return nullptr;
+  }
+  return checked_run(self, args, static_cast<size_t>(PyVectorcall_NARGS(nargsf)), nullptr);
+}
+
+PyObject* executor_take(PyObject* self, PyObject* list) {
+  if (!PyList_CheckExact(list)) {
+    PyErr_SetString(PyExc_TypeError, "take() wants a list of inputs");
+    return nullptr;
+  }
+  return checked_run(self, PySequence_Fast_ITEMS(list), static_cast<size_t>(PyList_GET_SIZE(list)), list);
+}
+
+PyMethodDef executor_methods[] = {
+    {"take", executor_take, METH_O, "Call with a list of inputs, which is emptied: each is freed when it was used last."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 // Executor(program, kernels, constants, misfit, describe, count)
 PyObject* executor_new(PyTypeObject* type, PyObject* args, PyObject*) {
@@ -248,6 +286,7 @@ PyType_Slot executor_slots[] = {
     {Py_tp_clear, reinterpret_cast<void*>(executor_clear)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_members, executor_members},
+    {Py_tp_methods, executor_methods},
     {Py_tp_doc, const_cast<char*>("A decoded program: call it with positional tensors and numbers, get a tuple.")},
     {0, nullptr},
 };

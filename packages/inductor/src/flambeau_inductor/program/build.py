@@ -200,8 +200,9 @@ class _Builder:
                 last[self.buffers[name].storage] = position
         kept = {self.buffers[o.buffer].storage for o in self.graph.outputs if isinstance(o, Ref)} | self.outer
         found: dict[int, list[str]] = {}
+        lent = self._lent()
         for storage, position in last.items():
-            if storage not in kept:
+            if storage not in kept or storage in lent:
                 found.setdefault(position, []).append(storage)
         if self.reuse:
             pinned = {
@@ -210,6 +211,13 @@ class _Builder:
             self.inherits = {new: old for old, new in hand_overs(self.schedule, kept | pinned).items()}
             self.handed_on = set(self.inherits.values())
         return found
+
+    def _lent(self) -> set[str]:
+        """Inputs that nobody sees after their last use: a caller who gives them away (a backward its saved tensors) is rid of them."""
+        seen = {o.buffer for o in self.graph.outputs if isinstance(o, Ref)}
+        seen |= {b.storage for b in self.buffers.values() if b.in_place}
+        passing = {i.buffer.name for i in self.graph.inputs if isinstance(i, TensorInput) and not i.static}
+        return passing - seen
 
     def _register(self, name: str) -> int:
         """The register of a buffer, allocated when it is new."""
