@@ -22,7 +22,7 @@ def draws(node: Node) -> bool:
     """True when the call draws random numbers; attention without dropout has an op that could and does not."""
     if node.op != "call_function" or not is_random(node.target):
         return False
-    for place, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+    for place, argument in enumerate(node.target._schema.arguments):
         if argument.name in _RATES:
             rate = (
                 node.args[place] if place < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
