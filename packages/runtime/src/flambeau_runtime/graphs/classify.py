@@ -145,9 +145,6 @@ def _call_reason(call: a.Call, known: _Known) -> str:
         return "random numbers are drawn in another part"
     if call.op in _SYNCHRONISING:
         return "waits for the device"
-    tags = {str(tag).rpartition(".")[2] for tag in operator.tags}
-    if tags.intersection(_DYNAMIC_TAGS):
-        return "its result's size or value depends on data"
     if call.op.startswith(("_c10d_functional::", "c10d::", "symm_mem::")):
         return "communicates with other processes"
     if any(ret.alias_info is not None for ret in operator._schema.returns) and any(call.outs):
@@ -159,9 +156,13 @@ def _call_reason(call: a.Call, known: _Known) -> str:
         return "makes a tensor on another device"
     if call.op in _MASK_INDEXED:
         rest = [register for register in touched.tensors if call.args[0] != a.Reg(register)]
-        if any(known.dtypes.get(register, torch.bool) in (torch.bool, torch.uint8) for register in rest):
-            return "indexes with a mask, or with what may be one"
-    return ""
+        masked = any(known.dtypes.get(register, torch.bool) in (torch.bool, torch.uint8) for register in rest)
+        return "indexes with a mask, or with what may be one" if masked else ""
+    return "its result's size or value depends on data" if _tags(call).intersection(_DYNAMIC_TAGS) else ""
+
+
+def _tags(call: a.Call) -> set[str]:
+    return {str(tag).rpartition(".")[2] for tag in operator_of(call).tags}
 
 
 def _remember(instruction: a.Instruction, known: _Known, dynamic: bool) -> None:
@@ -190,10 +191,9 @@ def _gives_dynamic(call: a.Call, known: _Known, dynamic: bool) -> bool:
         return known.plain_random
     if call.op in _SHAPED_AS_FIRST and isinstance(first, a.Reg):
         return first.index in known.tensors
-    tags = {str(tag).rpartition(".")[2] for tag in operator_of(call).tags}
     if call.op in _MASK_INDEXED:
         return dynamic or bool(_call_reason(call, known))
-    return dynamic or bool(tags.intersection(_DYNAMIC_TAGS[:2]))
+    return dynamic or bool(_tags(call).intersection(_DYNAMIC_TAGS[:2]))
 
 
 def _device_of(instruction: a.Instruction, known: _Known) -> str:

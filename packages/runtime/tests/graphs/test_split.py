@@ -1,0 +1,289 @@
+"""Programs divided into recorded segments and plain parts: the parts, the reasons, and equal results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from attrs import evolve
+
+from flambeau_runtime import artifact as a
+from flambeau_runtime import load
+from flambeau_runtime.graphs import GraphDecision, GraphSettings, load_graphed
+from flambeau_runtime.graphs.classify import classify
+from flambeau_runtime.graphs.split import Part, split
+
+from .fake import FakeRecorder
+
+SMALL = GraphSettings(smallest_program=1, smallest_segment=1)
+
+
+def call(op: str, *args: Any, outs: Any = (), overload: str = "", **kwargs: Any) -> a.Call:
+    return a.Call(f"aten::{op}", overload, args, kwargs, outs)
+
+
+def artifact_of(
+    instructions: list[Any], inputs: list[a.InputSpec], outputs: list[a.OutputSpec], **parts: Any
+) -> a.Artifact:
+    return a.Artifact(a.Program(instructions, 32, 32, inputs, outputs), **parts)
+
+
+def tensor(register: int, device: str = "cpu", dtype: torch.dtype = torch.float32, **flags: Any) -> a.InputSpec:
+    return a.InputSpec("tensor", register, dtype, device, **flags)
+
+
+def out(*registers: int) -> list[a.OutputSpec]:
+    return [a.OutputSpec("tensor", register) for register in registers]
+
+
+def sine(target: int, source: int) -> a.Call:
+    return call("sin", a.Reg(source), outs=(target,))
+
+
+def shape(parts: tuple[Part, ...]) -> list[tuple[bool, int]]:
+    """Whether each part is recorded, and its instructions."""
+    return [(part.recorded, len(part.program.instructions)) for part in parts]
+
+
+class Case:
+    """A program run plainly and with recordings."""
+
+    def __init__(self, artifact: a.Artifact, settings: GraphSettings = SMALL, native: bool = True) -> None:
+        self.recorder = FakeRecorder()
+        self.decisions: list[GraphDecision] = []
+        self.plain = load(artifact)
+        self.graphed = load_graphed(
+            artifact,
+            name="test",
+            report=self.decisions.append,
+            recorder=self.recorder,
+            settings=settings,
+            native=native,
+        )
+
+    def check(self, *inputs: Any) -> None:
+        """Equal results, and equal effects on the inputs."""
+        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
+        expected, found = self.plain(*copies), self.graphed(*inputs)
+        for ours, theirs in zip((*found, *inputs), (*expected, *copies), strict=True):
+            if isinstance(ours, torch.Tensor):
+                assert torch.equal(ours, theirs)
+            else:
+                assert ours == theirs
+
+
+READS_A_NUMBER = artifact_of(
+    [
+        sine(1, 0),
+        sine(2, 1),
+        call("sum", a.Reg(2), outs=(3,)),
+        a.Item(0, 3),
+        a.Compute(1, "mul", (a.Scalar(0), 2.0)),
+        call("mul", a.Reg(1), a.Scalar(1), overload="Scalar", outs=(4,)),
+        sine(5, 2),
+        sine(6, 5),
+        a.Free((1, 2, 3, 5)),
+    ],
+    [tensor(0)],
+    [*out(4, 6), a.OutputSpec("scalar", a.Scalar(1))],
+)
+
+
+def test_a_number_read_in_the_middle_divides_the_program() -> None:
+    """Before, the read with what depends on it, after."""
+    parts = split(READS_A_NUMBER, classify(READS_A_NUMBER, "cpu"), SMALL)
+    assert shape(parts) == [(True, 3), (False, 3), (True, 3)]
+    assert (parts[1].reason, parts[1].position) == ("reads a number from a tensor", "s0 = item t3")
+    for part in parts:
+        evolve(READS_A_NUMBER, program=part.program).validate()
+    case = Case(READS_A_NUMBER)
+    for _ in range(6):
+        case.check(torch.randn(4))
+    assert case.recorder.recorded == 2 and case.recorder.replayed == 10
+    assert [d.position for d in case.decisions if d.kind == "plain"] == ["s0 = item t3"]
+
+
+def test_small_segments_stay_plain() -> None:
+    """A segment that would not pay joins the plain parts around it, with the reason."""
+    parts = split(READS_A_NUMBER, classify(READS_A_NUMBER, "cpu"), GraphSettings(smallest_segment=3))
+    assert shape(parts) == [(True, 3), (False, 6)]
+    assert parts[1].reason == "reads a number from a tensor"
+    one = artifact_of([sine(1, 0)], [tensor(0)], out(1))
+    (part,) = split(one, classify(one, "cpu"), GraphSettings())
+    assert (part.recorded, part.reason) == (False, "1 device steps are too few to pay")
+
+
+def test_results_of_a_dynamic_size() -> None:
+    """What depends on the number of found places is plain; what does not is recorded."""
+    artifact = artifact_of(
+        [
+            sine(1, 0),
+            call("gt", a.Reg(1), 0.0, overload="Scalar", outs=(2,)),
+            call("nonzero", a.Reg(2), outs=(3,)),
+            a.Size(0, 3, 0),
+            a.Alloc(4, (a.Scalar(0), 1), (1, 1), torch.int64, "cpu"),
+            a.Copy(4, 3),
+            sine(5, 1),
+            sine(6, 5),
+        ],
+        [tensor(0)],
+        [*out(4, 6), a.OutputSpec("scalar", a.Scalar(0))],
+    )
+    parts = split(artifact, classify(artifact, "cpu"), SMALL)
+    assert [part.recorded for part in parts] == [True, False, True]
+    case = Case(artifact)
+    for _ in range(8):
+        case.check(torch.randn(5))
+    assert case.recorder.recorded == 2
+
+
+def test_writes_through_a_view_reach_every_part() -> None:
+    """A view of an input is written in one segment and read in another, with a host read between."""
+    artifact = artifact_of(
+        [
+            a.View(1, 0, (2,), (1,), 1),
+            call("mul_", a.Reg(1), 2.0, overload="Scalar"),
+            call("sum", a.Reg(0), outs=(2,)),
+            a.Item(0, 2),
+            call("add_", a.Reg(1), a.Scalar(0), overload="Scalar"),
+            a.View(3, 0, (3,), (1,), 0),
+            call("mul_", a.Reg(1), 3.0, overload="Scalar"),
+            sine(4, 3),
+            sine(5, 1),
+        ],
+        [tensor(0, mutated=True)],
+        out(4, 5),
+    )
+    case = Case(artifact)
+    x = torch.randn(3)
+    for _ in range(6):
+        case.check(x)
+    for _ in range(6):
+        case.check(torch.randn(3))
+
+
+def test_memory_of_the_program_written_across_parts() -> None:
+    """A buffer made in one segment is written in place in later ones, plain and recorded."""
+    artifact = artifact_of(
+        [
+            sine(1, 0),
+            call("sum", a.Reg(1), outs=(2,)),
+            a.Item(0, 2),
+            call("add_", a.Reg(1), a.Scalar(0), overload="Scalar"),
+            call("mul_", a.Reg(1), 2.0, overload="Scalar"),
+            sine(3, 1),
+            call("max", a.Reg(1), outs=(4,)),
+            a.Item(1, 4),
+            call("add_", a.Reg(1), a.Scalar(1), overload="Scalar"),
+            sine(5, 1),
+        ],
+        [tensor(0)],
+        out(1, 3, 5),
+    )
+    for native in (True, False):
+        case = Case(artifact, native=native)
+        for _ in range(12):
+            case.check(torch.randn(4))
+        assert case.recorder.replayed > 10
+
+
+def test_source_freed_before_its_view() -> None:
+    """A view outlives the register it was made from."""
+    artifact = artifact_of(
+        [
+            sine(1, 0),
+            a.View(2, 1, (2,), (1,), 2),
+            a.Free((1,)),
+            call("sum", a.Reg(2), outs=(3,)),
+            a.Item(0, 3),
+            call("mul", a.Reg(2), a.Scalar(0), overload="Scalar", outs=(4,)),
+            sine(5, 2),
+        ],
+        [tensor(0)],
+        out(4, 5),
+    )
+    case = Case(artifact)
+    for _ in range(5):
+        case.check(torch.randn(4))
+
+
+def test_sizes_from_inputs_are_not_dynamic() -> None:
+    """A symbolic size keys recordings; nothing is divided."""
+    artifact = artifact_of(
+        [a.Size(0, 0, 0), a.Alloc(1, (a.Scalar(0),), (1,), torch.float32, "cpu"), a.Copy(1, 0), sine(2, 1)],
+        [tensor(0)],
+        [*out(2), a.OutputSpec("scalar", a.Scalar(0))],
+    )
+    assert shape(split(artifact, classify(artifact, "cpu"), SMALL)) == [(True, 4)]
+    case = Case(artifact)
+    for _ in range(4):
+        for size in (2, 3, 5):
+            case.check(torch.randn(size))
+    assert case.recorder.recorded == 3
+
+
+@pytest.mark.parametrize(
+    ("instruction", "reason"),
+    [
+        (call("nonzero", a.Reg(0), outs=(9,)), "waits for the device"),
+        (call("masked_select", a.Reg(0), a.Reg(2), outs=(9,)), "waits for the device"),
+        (call("index", a.Reg(0), (a.Reg(2),), overload="Tensor", outs=(9,)), "indexes with a mask, or with what may be one"),
+        (call("mul", a.Reg(0), a.Reg(1), overload="Tensor", outs=(9,)), "takes a tensor of another device"),
+        (call("zeros", (3,), device=torch.device("cpu"), outs=(9,)), "makes a tensor on another device"),
+        (call("view", a.Reg(0), (6,), outs=(9,)), "its result shares memory with an argument"),
+        (a.Alloc(9, (2,), (1,), torch.float32, "cpu"), "makes a tensor on cpu"),
+        (a.Copy(0, 1), "copies from or to another device"),
+        (a.Item(9, 0), "reads a number from a tensor"),
+        (a.Python("f", (a.Reg(0),), (9,)), "calls Python"),
+        (call("mm", a.Reg(0), a.Reg(0), outs=(9,)), ""),
+        (call("index", a.Reg(0), (a.Reg(3),), overload="Tensor", outs=(9,)), ""),
+        (call("native_dropout", a.Reg(0), 0.5, True, outs=(9, 10)), ""),
+        (a.Alloc(9, (2,), (1,), torch.float32, "cuda"), ""),
+        (call("zeros", (3,), device=torch.device("cuda"), outs=(9,)), ""),
+    ],
+)  # fmt: skip
+def test_reasons(instruction: Any, reason: str) -> None:
+    """What a CUDA graph cannot hold, and what it can."""
+    inputs = [tensor(0, "cuda"), tensor(1), tensor(2, "cuda", torch.bool), tensor(3, "cuda", torch.int64)]
+    (verdict,) = classify(artifact_of([instruction], inputs, []))
+    assert verdict.reason == reason
+
+
+def test_a_scatter_into_fixed_sizes_ends_what_is_dynamic() -> None:
+    """The found places decide a call's arguments, not the size of its result."""
+    artifact = artifact_of(
+        [
+            call("nonzero", a.Reg(0), outs=(2,)),
+            call("index_put", a.Reg(0), (a.Reg(2),), a.Reg(1), outs=(3,)),
+            sine(4, 3),
+        ],
+        [tensor(0, "cuda"), tensor(1, "cuda")],
+        out(4),
+    )
+    assert [verdict.kind for verdict in classify(artifact)] == ["plain", "plain", "device"]
+
+
+def test_without_a_device_nothing_is_recorded() -> None:
+    """A CPU program is what ``load`` makes, with the reason."""
+    decisions: list[GraphDecision] = []
+    run = load_graphed(artifact_of([sine(1, 0)], [tensor(0)], out(1)), report=decisions.append)
+    assert run(torch.zeros(2))[0].tolist() == [0.0, 0.0]
+    assert [decision.reason for decision in decisions] == ["nothing of the program is on a CUDA device"]
+
+
+def test_wrong_inputs_of_a_divided_program() -> None:
+    """The parts do not check; the whole does."""
+    artifact = evolve(
+        READS_A_NUMBER,
+        program=evolve(
+            READS_A_NUMBER.program, inputs=(a.InputSpec("tensor", 0, torch.float32, "cpu", (4,), (1,), name="x"),)
+        ),
+    )
+    case = Case(artifact)
+    case.check(torch.randn(4))
+    with pytest.raises(TypeError, match="takes 1 inputs"):
+        case.graphed()
+    with pytest.raises(TypeError, match=r"must have sizes \[4\]"):
+        case.graphed(torch.randn(5))
+    case.check(torch.randn(8)[::2])

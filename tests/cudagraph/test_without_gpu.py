@@ -1,0 +1,131 @@
+"""Whole models through the state machine of CUDA graphs without a GPU: a recorder that replays by running again."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+import flambeau
+from flambeau_runtime import graphs
+from flambeau_runtime.graphs import GraphDecision
+from tests.comparison import assert_same, gradients, twin_of
+from tests.models import zoo
+
+FAKE = Path(__file__).parents[2] / "packages" / "runtime" / "tests" / "graphs" / "fake.py"
+
+
+def fake_recorder() -> Any:
+    """The recorder of the runtime's own tests."""
+    spec = importlib.util.spec_from_file_location("flambeau_fake_recorder", FAKE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.FakeRecorder()
+
+
+class Seen:
+    """What was recorded and decided."""
+
+    def __init__(self) -> None:
+        self.recorders: list[Any] = []
+        self.decisions: list[GraphDecision] = []
+
+    def count(self, name: str) -> int:
+        return sum(getattr(recorder, name) for recorder in self.recorders)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+    """Regions with CUDA graphs record CPU programs while a test runs."""
+    found, load = Seen(), graphs.load_graphed
+
+    def load_graphed(artifact: Any, *, report: Any, **options: Any) -> Any:
+        found.recorders.append(fake_recorder())
+
+        def tell(decision: GraphDecision) -> None:
+            found.decisions.append(decision)
+            report(decision)
+
+        return load(artifact, report=tell, recorder=found.recorders[-1], **options)
+
+    monkeypatch.setattr(graphs, "load_graphed", load_graphed)
+    yield found
+
+
+def varied(case: zoo.Case) -> dict[str, Any]:
+    """The case's inputs with other values."""
+
+    def other(value: Tensor) -> Tensor:
+        return torch.randn_like(value) if value.is_floating_point() else value.roll(1, -1)
+
+    result: dict[str, Any] = pytree.tree_map_only(Tensor, other, case.inputs)
+    return result
+
+
+@pytest.mark.parametrize("name", ["mlp", "lstm_cell", "moe"])
+def test_inference(name: str, seen: Seen) -> None:
+    """Results are looked at after the last call."""
+    case = zoo.make(name)
+    compiled = flambeau.compile(case.model, mode="reduce-overhead")
+    with torch.no_grad():
+        inputs = [varied(case) for _ in range(8)]
+        kept = [case.outputs(compiled(**given)) for given in inputs]
+        for found, given in zip(kept, inputs):
+            assert_same(found, case.outputs(case.model(**given)), rtol=1e-4, atol=1e-5)
+    if name != "moe":
+        assert seen.count("replayed") > 5
+
+
+@pytest.mark.parametrize("name", ["mlp", "lstm_cell", "gan"])
+def test_training(name: str, seen: Seen) -> None:
+    """Losses kept alive, gradients of every step, dropout's numbers."""
+    case = zoo.make(name)
+    model = case.model.train()
+    eager = twin_of(model)
+    compiled = flambeau.compile(model, mode="reduce-overhead")
+    kept = []
+    for step in range(8):
+        given = varied(case)
+        losses = []
+        for run, owner in ((compiled, model), (eager, eager)):
+            owner.zero_grad()
+            torch.manual_seed(step)
+            losses.append(case.loss(run(**given)))
+            losses[-1].backward()
+        assert_same(gradients(model), gradients(eager), rtol=1e-3, atol=1e-4)
+        kept.append(losses)
+    for ours, theirs in kept:
+        assert_same(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert seen.count("replayed") > 10
+
+
+def test_parameters_are_read_in_place(seen: Seen) -> None:
+    """Forward and backward copy the data, not the weights."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh())
+    compiled = flambeau.compile(model, mode="reduce-overhead")
+    for _ in range(3):
+        compiled(torch.randn(4, 8)).sum().backward()
+    recorded = {decision.program: decision.reason for decision in seen.decisions if decision.kind == "recorded"}
+    assert "(1 inputs copied, 4 read in place)" in recorded["forward"]
+    # The gradient comes from outside, and so does the input that the forward saved.
+    assert "(2 inputs copied" in recorded["backward"]
+
+
+def test_buffers_are_written_once_a_call(seen: Seen) -> None:
+    """Batch normalisation counts calls, not recordings."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)).train()
+    eager = twin_of(model)
+    compiled = flambeau.compile(model, mode="reduce-overhead")
+    for _ in range(7):
+        x = torch.randn(6, 4)
+        assert_same(compiled(x), eager(x), rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(model.buffers(), eager.buffers()):
+        assert_same(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert model[1].num_batches_tracked.item() == 7
