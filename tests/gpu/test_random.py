@@ -20,6 +20,8 @@ FUNCTIONS: dict[str, Callable[[Tensor], Any]] = {
     "two": lambda x: F.dropout(F.dropout(x + 1, 0.5).relu() + x, 0.25),
     "transposed": lambda x: F.dropout((x + 1).t(), 0.3).sum(0),
     "of_an_input": lambda x: F.dropout(x, 0.5) + 1,
+    "in_place_transposed": lambda x: F.dropout((x * 2).t(), 0.3, inplace=True).t() + x,
+    "filled_transposed": lambda x: x.t() * torch.empty_like(x.t()).uniform_() + torch.empty_like(x.t()).bernoulli_(0.5),
     "rand": lambda x: x * torch.rand(x.shape, device=x.device) + torch.rand_like(x),
     "bernoulli": lambda x: x * torch.empty_like(x).bernoulli_(0.3),
     "uniform": lambda x: x + torch.empty_like(x).uniform_(-1, 2),

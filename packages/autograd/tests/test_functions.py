@@ -62,7 +62,7 @@ CASES = {
         [R(4, 3, 5), R(3, 4)],
     ),
     "shape_changed_in_place": (lambda x: x.sin().transpose_(0, 1).squeeze_(0) * 2, [R(3, 1)]),
-    "foreach": (lambda x, y: _lists(x, y), [R(3), R(2, 4)]),
+    "lists": (lambda x, y: _lists(x, y), [R(3), R(2, 4)]),
     "expand_sum": (lambda x: x.expand(5, 3).sum(0) * x, [R(3)]),
     "embedding": (lambda w: F.embedding(torch.tensor([[1, 2], [0, 2]]), w, padding_idx=0), [R(4, 3)]),
     "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([1, 0, -100]), label_smoothing=0.1), [R(3, 5)]),

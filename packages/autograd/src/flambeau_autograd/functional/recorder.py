@@ -18,7 +18,8 @@ from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
-from .ops import Kind, kind_of, short_name, view_twin, write_plan
+from .layout import dense_order
+from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
 from .scatter import is_absolute, scatter_back
 from .special import SPECIAL
 from .symbols import SymbolNodes
@@ -299,7 +300,12 @@ class Recorder(TorchDispatchMode):
             raise InternalError(f"no write plan for {func}")
         arguments = func._schema.arguments
         kept = tuple(args[i] if i < len(args) else arguments[i].default_value for i in plan.keep)
-        out = self.call(plan.functional, *kept, **{k: kwargs[k] for k in plan.keep_kwargs if k in kwargs})
+        named = {k: kwargs[k] for k in plan.keep_kwargs if k in kwargs}
+        out = (
+            self._filled(plan.functional, kept, named)
+            if is_random(func)
+            else self.call(plan.functional, *kept, **named)
+        )
         targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
         results = [out] if len(targets) == 1 else list(out)
         for target, result in zip(targets, results):
@@ -309,6 +315,18 @@ class Recorder(TorchDispatchMode):
         if not func._schema.returns:
             return None
         return targets[0] if len(targets) == 1 else tuple(targets)
+
+    def _filled(self, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The new contents of a tensor that is filled with random numbers: on a GPU they are drawn in memory order."""
+        target = args[0]
+        order = dense_order(target) if isinstance(target, torch.Tensor) and target.device.type == "cuda" else ()
+        if order == tuple(range(len(order))):
+            return self.call(functional, *args, **kwargs)
+        inverse = [0] * len(order)
+        for place, dim in enumerate(order):
+            inverse[dim] = place
+        flat = self.call(functional, self.call(aten.permute.default, target, list(order)), *args[1:], **kwargs)
+        return self.call(aten.permute.default, flat, inverse)
 
     def _conform(self, func: Any, args: Any, kwargs: Any, target: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         """`new` with the target's dtype and layout; an impossible write raises what eager raises."""

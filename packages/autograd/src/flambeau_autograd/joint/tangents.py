@@ -10,33 +10,7 @@ from typing import Any
 
 import torch
 
-
-def _hint(value: Any) -> int | None:
-    if isinstance(value, int):
-        return value
-    hint = value.node.hint if isinstance(value, torch.SymInt) else None
-    return int(hint) if hint is not None else None
-
-
-def dense_order(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Dimensions from the largest stride to the smallest where the tensor is dense, else 0, 1, 2, …"""
-    natural = tuple(range(tensor.dim()))
-    sizes = [_hint(s) for s in tensor.shape]
-    strides = [_hint(s) for s in tensor.stride()]
-    if None in sizes or None in strides:
-        return natural
-    order = sorted(natural, key=lambda d: (-(strides[d] or 0), -(sizes[d] or 0), d))
-    expected = 1
-    for dim in reversed(order):
-        if sizes[dim] != 1 and strides[dim] != expected:
-            return natural
-        expected *= sizes[dim] or 1
-    contiguous = 1
-    for dim in reversed(natural):
-        if sizes[dim] != 1 and strides[dim] != contiguous:
-            return tuple(order)
-        contiguous *= sizes[dim] or 1
-    return natural
+from ..functional.layout import dense_order
 
 
 def dense_like(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
@@ -48,3 +22,6 @@ def dense_like(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
         size = tensor.shape[dim]
         step = step * (size if not (isinstance(size, int) and size == 0) else 1)
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+
+
+__all__ = ["dense_like", "dense_order"]

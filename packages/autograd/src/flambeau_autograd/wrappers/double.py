@@ -17,7 +17,6 @@ from torch.fx import GraphModule
 from ..errors import UnsupportedDoubleBackward
 from ..records import Signature
 
-
 _DEVICES = ("cpu", "cuda")
 AutocastState = tuple[tuple[str, bool, torch.dtype], ...]
 

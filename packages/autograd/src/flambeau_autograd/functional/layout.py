@@ -1,0 +1,38 @@
+"""In which order a tensor's dimensions lie in memory.
+
+In: a fake tensor. Out: its dimensions from the outermost to the innermost, for dense memory; strides are compared by their hints.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def _hint(value: Any) -> int | None:
+    if isinstance(value, int):
+        return value
+    hint = value.node.hint if isinstance(value, torch.SymInt) else None
+    return int(hint) if hint is not None else None
+
+
+def dense_order(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Dimensions from the largest stride to the smallest where the tensor is dense, else 0, 1, 2, …"""
+    natural = tuple(range(tensor.dim()))
+    sizes = [_hint(s) for s in tensor.shape]
+    strides = [_hint(s) for s in tensor.stride()]
+    if None in sizes or None in strides:
+        return natural
+    order = sorted(natural, key=lambda d: (-(strides[d] or 0), -(sizes[d] or 0), d))
+    expected = 1
+    for dim in reversed(order):
+        if sizes[dim] != 1 and strides[dim] != expected:
+            return natural
+        expected *= sizes[dim] or 1
+    contiguous = 1
+    for dim in reversed(natural):
+        if sizes[dim] != 1 and strides[dim] != contiguous:
+            return tuple(order)
+        contiguous *= sizes[dim] or 1
+    return natural
