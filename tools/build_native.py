@@ -22,12 +22,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 NATIVE_PACKAGES = ("capture", "autograd", "runtime")
+KEEP_SECONDS = 3600
 LIBRARIES = ("torch_python", "torch", "torch_cpu", "c10")
 
 
@@ -181,8 +183,11 @@ def build(
     os.replace(str(target) + ".new", target)
     stamp_path(target).write_text(wanted)
     stamp.write_text(wanted)
+    # Another build of other sources may be about to link what this one does not need.
+    old = time.time() - KEEP_SECONDS
     for stale in set(keep.glob("*.o")) - set(objects):
-        stale.unlink(missing_ok=True)
+        if stale.stat().st_mtime < old:
+            stale.unlink(missing_ok=True)
     return target
 
 
