@@ -14,6 +14,7 @@ in `packages/<name>/build/native`. torch is found without importing it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -178,16 +179,17 @@ def build(
     wanted = digest(*(o.name.encode() for o in objects), str(target).encode())
     if target.exists() and stamp_of(target) == wanted:
         return target
-    command = [job.compiler, "-shared", *map(str, objects), "-o", str(target) + ".new", *job.link]
-    run(command, verbose)
-    os.replace(str(target) + ".new", target)
+    partial = f"{target}.{os.getpid()}.new"
+    run([job.compiler, "-shared", *map(str, objects), "-o", partial, *job.link], verbose)
+    os.replace(partial, target)
     stamp_path(target).write_text(wanted)
     stamp.write_text(wanted)
     # Another build of other sources may be about to link what this one does not need.
     old = time.time() - KEEP_SECONDS
     for stale in set(keep.glob("*.o")) - set(objects):
-        if stale.stat().st_mtime < old:
-            stale.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if stale.stat().st_mtime < old:
+                stale.unlink()
     return target
 
 
