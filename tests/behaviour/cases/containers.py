@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import enum
 import itertools
+import types
 import typing
 from typing import Any
 
@@ -244,3 +245,41 @@ def tensors_as_dict_keys(x: Tensor) -> Any:
     y = x + 1
     state[y] = 2
     return state[x] + state[y], y, len(state), x in state
+
+
+class Registry(collections.OrderedDict):  # type: ignore[type-arg]
+    """Makes what it holds, as the table of activations of transformers does."""
+
+    def __getitem__(self, key: str) -> Any:
+        content = super().__getitem__(key)
+        cls, options = content if isinstance(content, tuple) else (content, {})
+        return cls(**options)
+
+
+class Reversed(list):  # type: ignore[type-arg]
+    """Counts from the end."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(-1 - index)
+
+
+ACTIVATIONS = Registry({"relu": torch.nn.ReLU, "leaky": (torch.nn.LeakyReLU, {"negative_slope": 0.2})})
+
+
+@case()
+def dict_subclass_that_makes_what_it_holds(x: Tensor) -> Any:
+    return ACTIVATIONS["relu"](x), ACTIVATIONS["leaky"](x), "relu" in ACTIVATIONS, len(ACTIVATIONS)
+
+
+@case(arguments=lambda: (torch.ones(2), Reversed([1.0, 2.0, 3.0])))
+def list_subclass_that_counts_from_the_end(x: Tensor, items: Any) -> Any:
+    return x * items[0], x * items[1], len(items), list(items)
+
+
+@case(arguments=lambda: (torch.ones(2), types.SimpleNamespace(a=1, b=2)))
+def delattr_and_setattr_by_name(x: Tensor, state: Any) -> Any:
+    for name in ("a", "b"):
+        value = getattr(state, name)
+        delattr(state, name)
+        setattr(state, name * 2, value)
+    return x * state.aa, hasattr(state, "a"), sorted(vars(state))

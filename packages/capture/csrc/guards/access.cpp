@@ -32,6 +32,14 @@ PyObject* dict_item(const Node& node, PyObject* base, Evaluation& evaluation) {
   return raw_subscript(base, node.key, evaluation);
 }
 
+PyObject* stored_item(const Node& node, PyObject* base) {
+  if (PyDict_Check(base)) return PyDict_GetItemWithError(base, node.key);
+  if (!PyLong_CheckExact(node.key) || (!PyList_Check(base) && !PyTuple_Check(base))) return nullptr;
+  const Py_ssize_t index = PyLong_AsSsize_t(node.key);
+  if (index < 0 || index >= Py_SIZE(base)) return nullptr;
+  return PyList_Check(base) ? PyList_GET_ITEM(base, index) : PyTuple_GET_ITEM(base, index);
+}
+
 PyObject* dict_key_at(const Node& node, PyObject* base, Evaluation& evaluation) {
   if (!PyDict_Check(base)) return nullptr;
   if (PyDict_CheckExact(base)) {
@@ -122,6 +130,8 @@ PyObject* reach(const Node& node, PyObject* base, Evaluation& evaluation) {
       return tensor_integer(node, base, evaluation);
     case Access::kCallResult:
       return evaluation.own(PyObject_CallNoArgs(base));
+    case Access::kStoredItem:
+      return stored_item(node, base);
     default:
       return root(node, evaluation);
   }

@@ -29,8 +29,9 @@ enum class Access : int {
   kTensorStride,
   kTensorOffset,
   kCallResult,
+  kStoredItem,  // what an instance of a container class holds, whatever its own subscript does
 };
-inline constexpr int kAccessCount = static_cast<int>(Access::kCallResult) + 1;
+inline constexpr int kAccessCount = static_cast<int>(Access::kStoredItem) + 1;
 
 // One evaluation: captured values by slot, and owned temporaries that live until its end.
 struct Evaluation {

@@ -43,6 +43,7 @@ class Access(IntEnum):
     TENSOR_STRIDE = 16
     TENSOR_OFFSET = 17
     CALL_RESULT = 18
+    STORED_ITEM = 19
 
 
 class LeafKind(IntEnum):
@@ -172,6 +173,8 @@ class _Builder:
                 return Access.INSTANCE_DICT, None, 0
             case src.Item(key=key):
                 return _item_accessor(key)
+            case src.StoredItem(key=key):
+                return Access.STORED_ITEM, key, 0
             case src.DictKeyAt(index=index):
                 return Access.DICT_KEY_AT, None, index
             case src.TypeOf():

@@ -16,7 +16,7 @@ import torch
 
 from ..graph import shapes
 from ..guards.spec import TensorMatch
-from ..sources.source import Attribute, CellContents, DictKeyAt, InstanceDict, Item, Pinned, Source
+from ..sources.source import Attribute, CellContents, DictKeyAt, InstanceDict, Item, Pinned, Source, StoredItem
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
 from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
@@ -235,22 +235,26 @@ class Wrapping(TracerState):
         if not (isinstance(obj, tuple) and self.guards.is_trusted(source)):
             self.guards.length(source, len(obj))
         kind = type(obj)
-        items: list[Value] = [LazyValue(item, Item(source, i)) for i, item in enumerate(obj)]
+        item_source = _item_source(kind)
+        elements = (list if isinstance(obj, list) else tuple).__iter__(obj) if storage else obj
+        items: list[Value] = [LazyValue(item, item_source(source, i)) for i, item in enumerate(elements)]
         if isinstance(obj, tuple):
             return TupleValue(items, tuple if storage else kind, source)
         return ListValue(items, list if storage else kind, source, getattr(obj, "maxlen", None))
 
     def _wrap_dict(self, obj: Any, source: Source) -> Value:
         items: dict[Any, tuple[Value, Value]] = {}
-        for i, (key, value) in enumerate(obj.items()):
+        item_source = _item_source(type(obj))
+        base: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+        for i, (key, value) in enumerate(base.items(obj)):
             if is_constant_object(key):
-                items[key] = (ConstantValue(key), LazyValue(value, Item(source, key)))
+                items[key] = (ConstantValue(key), LazyValue(value, item_source(source, key)))
             else:
                 hashed: Any = key
                 key_value: Value = LazyValue(key, Pinned(key) if _hashes_by_identity(key) else DictKeyAt(source, i))
                 if isinstance(key, torch.Tensor):
                     hashed = ("tensor", id(key))
-                items[hashed] = (key_value, LazyValue(value, Item(source, key)))
+                items[hashed] = (key_value, LazyValue(value, item_source(source, key)))
         default = None
         if isinstance(obj, collections.defaultdict):
             default = LazyValue(obj.default_factory, Attribute(source, "default_factory"))
@@ -435,6 +439,11 @@ class Wrapping(TracerState):
     def instance_dict_source(self, source: Source | None) -> Source | None:
         """The source of an object's `__dict__`."""
         return None if source is None else InstanceDict(source)
+
+
+def _item_source(kind: type) -> Any:
+    """How an item of a container of this class is reached: by its subscript, unless that is code of the user's."""
+    return StoredItem if isinstance(kind.__getitem__, types.FunctionType) else Item  # type: ignore[attr-defined]
 
 
 def _object_hash(kind: Any) -> bool:

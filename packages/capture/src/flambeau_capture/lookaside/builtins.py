@@ -38,7 +38,6 @@ impure(
     builtins.compile,
     builtins.__import__,
     builtins.breakpoint,
-    builtins.delattr,
 )
 
 
@@ -116,6 +115,12 @@ def has_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.setattr)
 def set_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     t.set_attribute(args[0], t.concrete(args[1]), args[2])
+    return ConstantValue(None)
+
+
+@replaces(builtins.delattr)
+def del_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    args[0].delete_attribute(t, t.concrete(args[1]))
     return ConstantValue(None)
 
 

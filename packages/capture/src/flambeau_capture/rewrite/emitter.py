@@ -243,6 +243,11 @@ class Emitter:
                 self.source(base)
                 self.source(key) if isinstance(key, sources.Source) else self.const(key)
                 self.subscript()
+            case sources.StoredItem(base=base, key=key):
+                self.pinned(sources.stored_item)
+                self.source(base)
+                self.source(key) if isinstance(key, sources.Source) else self.const(key)
+                self.call(2)
             case sources.DictKeyAt(base=base, index=index):
                 self.pinned(dict_key_at)
                 self.source(base)

@@ -164,6 +164,17 @@ class Item(Step):
 
 
 @frozen(eq=False)
+class StoredItem(Step):
+    """What an instance of a subclass of dict, list or tuple holds under `key`, whatever its own `__getitem__` does."""
+
+    key: Any
+
+    @property
+    def name(self) -> str:
+        return f"stored({self.base.name})[{self.key!r}]"
+
+
+@frozen(eq=False)
 class DictKeyAt(Step):
     """The i-th key of a dict, in insertion order."""
 
@@ -245,6 +256,14 @@ def root_of(source: Source) -> Source:
     return next(iter(steps(source)))
 
 
+def stored_item(container: Any, key: Any) -> Any:
+    """The item by the rule of the builtin class that `container` derives from."""
+    for base in (dict, list, tuple):
+        if isinstance(container, base):
+            return base.__getitem__(container, key)  # type: ignore[attr-defined]
+    raise TypeError(f"{type(container).__name__} is no container")
+
+
 def step_from(source: Source, base: Any) -> Any:
     """Take the one step `source` stands for from the object `base`. Raises SourceError where there is nothing."""
     try:
@@ -255,6 +274,8 @@ def step_from(source: Source, base: Any) -> Any:
                 return object.__getattribute__(base, "__dict__")
             case Item(key=key):
                 return base[key]
+            case StoredItem(key=key):
+                return stored_item(base, key)
             case DictKeyAt(index=index):
                 return list(dict.keys(base))[index]
             case TypeOf():
