@@ -72,17 +72,25 @@ bool same_number(PyObject* given, PyObject* recorded) {
   return equal == 1;
 }
 
+// The tensor behind an input, null where that is something else than plain strided memory.
+const at::Tensor* plain(PyObject* object) {
+  if (!THPVariable_Check(object)) return nullptr;
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  return tensor.unsafeGetTensorImpl()->key_set().has_any(special_keys()) ? nullptr : &tensor;
+}
+
 bool fits(const Entry& entry, PyObject* const* inputs) {
+  // Addresses first: where one program serves many sets of parameters, they tell the recordings apart.
+  for (const Fixed& fixed : entry.fixed) {
+    const at::Tensor* tensor = plain(inputs[fixed.position]);
+    if (tensor == nullptr || tensor->data_ptr() != fixed.address) return false;
+  }
   for (const Fact& fact : entry.facts) {
-    PyObject* object = inputs[fact.position];
-    if (!THPVariable_Check(object)) return false;
-    const c10::TensorImpl& impl = *THPVariable_Unpack(object).unsafeGetTensorImpl();
-    if (impl.key_set().has_any(special_keys())) return false;
+    const at::Tensor* tensor = plain(inputs[fact.position]);
+    if (tensor == nullptr) return false;
+    const c10::TensorImpl& impl = *tensor->unsafeGetTensorImpl();
     if (impl.dtype() != c10::scalarTypeToTypeMeta(fact.dtype) || impl.device() != fact.device) return false;
     if (impl.sizes() != c10::IntArrayRef(fact.sizes) || impl.strides() != c10::IntArrayRef(fact.strides)) return false;
-  }
-  for (const Fixed& fixed : entry.fixed) {
-    if (THPVariable_Unpack(inputs[fixed.position]).data_ptr() != fixed.address) return false;
   }
   for (const Number& number : entry.numbers) {
     if (!same_number(inputs[number.position], number.value.get())) return false;

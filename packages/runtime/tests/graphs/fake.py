@@ -25,6 +25,7 @@ class FakeRecorder:
         self.busy = ""
         self.fail: Exception | None = None
         self.queue = 0
+        self.budget = 1 << 40
         self.followed: list[int] = []
         self.during: Callable[[], None] | None = None
 
@@ -33,6 +34,9 @@ class FakeRecorder:
 
     def is_current(self, device: torch.device) -> bool:
         return True
+
+    def budget_bytes(self) -> int:
+        return self.budget
 
     def warm(self, run: Run) -> tuple[Any, ...]:
         self.warmed += 1

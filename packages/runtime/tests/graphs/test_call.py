@@ -400,6 +400,29 @@ def test_inference_mode_results(native: bool) -> None:
     assert not h.call(torch.ones(2))[0].is_inference()
 
 
+def test_memory_has_a_budget(native: bool) -> None:
+    """Past it no more recordings are made; those that exist are used."""
+    h = Harness(double, [tensor()], native)
+    for _ in range(3):
+        h.call(torch.ones(2))
+    h.recorder.budget = 0
+    for _ in range(3):
+        assert h.call(torch.ones(3))[0].tolist() == [2.0] * 3
+        assert h.call(torch.ones(2))[0].tolist() == [2.0] * 2
+    assert h.recorder.recorded == 1
+    assert "no more are made" in h.reasons("plain")[0]
+
+
+def test_patience_ends(native: bool) -> None:
+    """Where calls never find use for a recording, no more thought is given to it."""
+    h = Harness(double, [tensor()], native, patience=3)
+    for _ in range(6):
+        h.call(torch.ones(2, device="meta"))
+    for _ in range(4):
+        assert h.call(torch.ones(2))[0].tolist() == [2.0, 2.0]
+    assert h.recorder.recorded == 0
+
+
 def test_settings_are_plain_data() -> None:
     """Limits can be changed one by one."""
     assert evolve(GraphSettings(), warmups=3).warmups == 3

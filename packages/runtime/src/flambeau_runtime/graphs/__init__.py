@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from .program import load_graphed, reserved_bytes, reset
+from .memory import reserved_bytes
+from .program import load_graphed, reset
 from .records import GraphDecision, GraphSettings
 
 __all__ = ["GraphDecision", "GraphSettings", "load_graphed", "reserved_bytes", "reset"]

@@ -68,16 +68,22 @@ class RecordedProgram:
         self._groups: dict[Signature, _Group] = {}
         self._copied: set[int] = set()
         self._told: set[str] = set()
+        self._in_vain = 0
         self._moves: Counter[int] = Counter()
         self._lock = threading.Lock()
         self.table = make_table(recorder, self.miss, len(specs), native=native)
 
     def miss(self, *inputs: Any) -> tuple[Any, ...]:
         """A call for which no recording is ready."""
-        if self.closed or not self._lock.acquire(blocking=False):
+        if self.closed or self._in_vain > self.settings.patience:
+            return self._executor(*inputs)
+        reason = "another thread replays it" if self.table.running else self._recorder.unavailable()
+        if reason or not self._lock.acquire(blocking=False):
+            self._tell(self._told, "plain", reason or "another thread records it")
             return self._executor(*inputs)
         try:
             recording = self._prepare(inputs)
+            self._in_vain = self._in_vain + 1 if recording is None else 0
             if recording is None:
                 return self._executor(*inputs)
             if isinstance(recording, tuple):
@@ -105,11 +111,11 @@ class RecordedProgram:
             self._groups.clear()
             self._moves.clear()
             self._copied.clear()
+            self._in_vain = 0
 
     def _prepare(self, inputs: tuple[Any, ...]) -> Recording | tuple[Any, ...] | None:
         """A recording to play, the results of a warm-up, or None: run plainly."""
-        reason = "another thread replays it" if self.table.running else self._recorder.unavailable()
-        reason = reason or self._unusable(inputs)
+        reason = self._unusable(inputs)
         if reason:
             self._tell(self._told, "plain", reason)
             return None
@@ -170,8 +176,9 @@ class RecordedProgram:
 
     def _next_recording(self, group: _Group, inputs: tuple[Any, ...]) -> Recording | None:
         """What to play for a signature that is warm: none of its recordings was ready."""
-        if len(self.recordings()) >= self.settings.recordings_limit:
-            self._tell(self._told, "plain", f"{self.settings.recordings_limit} recordings exist: no more are made")
+        count, reserved = len(self.recordings()), memory.reserved_bytes()
+        if count >= self.settings.recordings_limit or reserved > self._recorder.budget_bytes():
+            self._tell(self._told, "plain", f"{count} recordings exist, {reserved} bytes in all: no more are made")
             return None
         fitting = [recording for recording in group.recordings if not moved(recording, inputs)]
         if not fitting:
@@ -248,7 +255,7 @@ class RecordedProgram:
         del recorded
         self.table.add(recording)
         group.recordings.append(recording)
-        memory.lend(recording)
+        memory.keep(recording)
         self._tell(
             group.told,
             "recorded",

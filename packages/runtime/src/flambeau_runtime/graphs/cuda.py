@@ -37,6 +37,10 @@ class CudaRecorder:
         """Whether ``device`` is the current one."""
         return device.index == torch.cuda.current_device()
 
+    def budget_bytes(self) -> int:
+        """A quarter of the device's memory."""
+        return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory // 4
+
     def warm(self, run: Run) -> tuple[Any, ...]:
         """Run on the recording stream; results are ready for the current stream."""
         current = torch.cuda.current_stream()

@@ -5,6 +5,7 @@ In: recordings as they come and go. Out: whether a tensor lies in the results of
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -21,11 +22,28 @@ def _addresses(recording: Recording) -> Iterator[int]:
     yield from {storage.data_ptr() for storage in recording.lent} - {0}
 
 
-def lend(recording: Recording) -> None:
-    """Note the storages of a recording's results, for as long as the recording lives."""
-    addresses = tuple(_addresses(recording))
+_RESERVED: dict[int, int] = {}
+"""Bytes that each living recording reserved, by number."""
+
+_NUMBERS = itertools.count()
+
+
+def keep(recording: Recording) -> None:
+    """Note a recording's memory and the storages of its results, for as long as it lives."""
+    addresses, number = tuple(_addresses(recording)), next(_NUMBERS)
     _LENT.update(addresses)
-    weakref.finalize(recording, _LENT.subtract, addresses).atexit = False
+    _RESERVED[number] = recording.reserved_bytes
+    weakref.finalize(recording, _forget, addresses, number).atexit = False
+
+
+def reserved_bytes() -> int:
+    """Device memory that the recordings of this process took."""
+    return sum(_RESERVED.values())
+
+
+def _forget(addresses: tuple[int, ...], number: int) -> None:
+    _LENT.subtract(addresses)
+    del _RESERVED[number]
 
 
 def is_lent(tensor: torch.Tensor) -> bool:

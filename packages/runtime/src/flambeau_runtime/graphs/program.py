@@ -25,7 +25,7 @@ from .split import Part, passes_random_state, split
 CompiledFn = Callable[..., tuple[Any, ...]]
 
 _PROGRAMS: weakref.WeakSet[RecordedProgram] = weakref.WeakSet()
-"""Every recorded program that is alive, for ``reset`` and ``reserved_bytes``."""
+"""Every recorded program that is alive, for ``reset``."""
 
 
 def load_graphed(
@@ -68,11 +68,6 @@ def reset() -> None:
     """Drop every recording of this process and give their memory back; later calls record again."""
     for program in tuple(_PROGRAMS):
         program.reset()
-
-
-def reserved_bytes() -> int:
-    """Device memory that the recordings of this process took."""
-    return sum(program.reserved_bytes() for program in tuple(_PROGRAMS))
 
 
 class _Maker:
@@ -183,4 +178,4 @@ def _reporter(report: Report | None) -> Report:
     return tell
 
 
-__all__ = ["SplitProgram", "load_graphed", "reserved_bytes", "reset"]
+__all__ = ["SplitProgram", "load_graphed", "reset"]

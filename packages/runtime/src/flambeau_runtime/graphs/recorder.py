@@ -39,6 +39,9 @@ class Recorder(Protocol):
     def is_current(self, device: torch.device) -> bool:
         """Whether work queued now goes to ``device``."""
 
+    def budget_bytes(self) -> int:
+        """How much device memory all recordings together may reserve."""
+
     def warm(self, run: Run) -> tuple[Any, ...]:
         """Run for real, where a recording would run, so that lazy initialisation is over when one is made."""
 

@@ -26,7 +26,8 @@ class GraphSettings:
     run plainly. ``scratch_limit_bytes``: a recording that reserves more than this has no second lender for the sake of
     results of ``small_bytes`` each: those are copied out. ``smallest_program``, ``smallest_segment``: device steps that a program,
     or a segment of a split one, needs to be recorded: a single launch costs no more than a replay with its copies.
-    ``recordings_limit``: recordings of one program that are kept.
+    ``recordings_limit``: recordings of one program that are kept. ``patience``: calls in a row without use for a recording,
+    after which no more thought is given to further ones.
     """
 
     warmups: int = 1
@@ -41,6 +42,7 @@ class GraphSettings:
     smallest_program: int = 2
     smallest_segment: int = 3
     recordings_limit: int = 32
+    patience: int = 200
 
 
 @frozen
