@@ -162,10 +162,12 @@ def summary(records: Sequence[Record], figure: str = "median") -> None:
             arithmetic_means(chosen, "first", f"{what}: mean first call, s")
             table(chosen, "peak_bytes", unit=2**-20, title=f"{what}: peak memory, MiB", digits=1)
             errors(chosen, f"{what}: largest relative error beside eager (outputs / gradients)")
+            shortfalls(chosen, figure)
         if len({record.get("suite") for record in part}) > 1:
             what = "forward and backward" if train else "inference"
             together = [r for r in part if r.get("suite") != "vision"]
-            table(together, figure, unit=1e3, title=f"transformers and ops together, {what}: ms per call ({figure})")
+            print(f"transformers and ops together, {what}")
+            shortfalls(together, figure)
         kernels(part)
 
 
@@ -181,6 +183,41 @@ def kernels(records: Sequence[Record]) -> None:
             print(f"\n{label}, {engine}: {record['device_us']:.0f} µs in {record['kernels']:.0f} kernels")
             for name, count, microseconds in record["top"]:
                 print(f"  {microseconds:9.1f} µs in {count:5.0f}  {name}")
+
+
+def _named(figures: dict[str, float], text: str) -> str:
+    return ", ".join(f"{label} {text.format(value)}" for label, value in figures.items()) or "none"
+
+
+def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
+    """Print, for each compiler, the geometric means over eager and the names of what is worse than eager or torch.compile."""
+    rows = rows_of(records)
+    for engine in (name for name in engines_of(records) if name != "eager"):
+        peer = "torch.compile" + engine.removeprefix("flambeau") if engine.startswith("flambeau") else ""
+        speed, slower, larger, later = [], {}, {}, {}
+        ratios = []
+        for label, row in rows.items():
+            ours, eager, other = row.get(engine, {}), row.get("eager", {}), row.get(peer, {})
+            if figure in ours and figure in eager:
+                speed.append(eager[figure] / ours[figure])
+                if speed[-1] < 1:
+                    slower[label] = speed[-1]
+            if figure in ours and figure in other:
+                ratios.append(other[figure] / ours[figure])
+            if "peak_bytes" in ours and ours["peak_bytes"] > eager.get("peak_bytes", math.inf):
+                larger[label] = ours["peak_bytes"] / eager["peak_bytes"]
+            if "first" in ours and ours["first"] > other.get("first", math.inf):
+                later[label] = ours["first"] / other["first"]
+        failed = [label for label, row in rows.items() if "error" in row.get(engine, {})]
+        print(f"{engine}: {geometric_mean(speed):.3f}x eager over {len(speed)} workloads")
+        print(f"  below eager: {_named(slower, '{:.2f}x')}")
+        print(f"  peak memory above eager: {_named(larger, '{:.2f}x')}")
+        if ratios:
+            print(f"  {geometric_mean(ratios):.3f}x {peer} over {len(ratios)} workloads")
+            print(f"  first call above {peer}: {_named(later, '{:.2f}x')}")
+        if failed:
+            print(f"  failed: {', '.join(failed)}")
+    print()
 
 
 def bandwidth(records: Sequence[Record]) -> None:
@@ -202,10 +239,10 @@ def bandwidth(records: Sequence[Record]) -> None:
         rates = sorted(record["copy_rate"] for record in mine if "copy_rate" in record)
         shares = [record["share"] for record in mine if "share" in record]
         if rates:
-            low = sum(share < 0.85 for share in shares)
+            low = {r["workload"]: 100 * r["share"] for r in mine if r.get("share", 1.0) < 0.85}
             print(
                 f"{engine}: copy {rates[len(rates) // 2] / 1e9:.0f} GB/s, geomean {geometric_mean(shares):.1%} of it, "
-                f"{low} of {len(shares)} below 85 %"
+                f"{len(low)} of {len(shares)} below 85 %: {_named(low, '{:.1f} %')}"
             )
         for record in mine:
             if "error" in record:
