@@ -35,8 +35,10 @@ def graph_key(gm: fx.GraphModule, options: Options) -> dict[str, str]:
     Raises:
         Uncacheable: for a target that cannot be named (a local function, a submodule) or a large constant.
     """
+    graph = _graph_text(gm)
     return {
-        "graph": _graph_text(gm),
+        "graph": graph,
+        "gpu": _gpu() if "cuda" in graph else "",
         "options": options.cache_key(),
         "state": _global_state(),
         "versions": _versions(),
@@ -147,6 +149,14 @@ def _size(size: Any) -> str:
     return f"{node.expr} hint={node.hint if node.has_hint() else None} in {ranges}"
 
 
+def _gpu() -> str:
+    """What programs for a GPU are made for: its kernels' tiles, its attention, how its random numbers are dealt out."""
+    if not torch.cuda.is_available():
+        return "none"
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return f"{properties.name} {properties.major}.{properties.minor} {properties.multi_processor_count}"
+
+
 def _global_state() -> str:
     autocast = [
         (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")
@@ -165,6 +175,7 @@ def _global_state() -> str:
         torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cuda.mem_efficient_sdp_enabled(),
         torch.backends.cuda.math_sdp_enabled(),
+        torch.backends.cuda.cudnn_sdp_enabled(),
     )
     return repr(facts)
 
