@@ -204,7 +204,7 @@ def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
                     slower[label] = speed[-1]
             if figure in ours and figure in other:
                 ratios.append(other[figure] / ours[figure])
-            if "peak_bytes" in ours and ours["peak_bytes"] > eager.get("peak_bytes", math.inf):
+            if "peak_bytes" in ours and ours["peak_bytes"] > 1.001 * eager.get("peak_bytes", math.inf):
                 larger[label] = ours["peak_bytes"] / eager["peak_bytes"]
             if "first" in ours and ours["first"] > other.get("first", math.inf):
                 later[label] = ours["first"] / other["first"]
