@@ -271,14 +271,16 @@ def argmin(a, i, b, j):
 )
 _helper("philox_read", philox.READ_SOURCE)
 _helper("philox_uniform", philox.SOURCE, "philox_read")
-# The sum of exp(v - largest so far), rescaled when the largest grows; nothing but -inf so far adds up to zero.
+# The sum of exp(v - largest so far), rescaled when the largest grows; nothing but -inf so far adds up to zero. ``v`` has the
+# elements of one access side by side in its last dimension: they share one rescaling. The device's own exponential will do: its
+# error of a term, weighted by the term, is below that of the order of summation, which is not eager's either.
 _helper(
-    "add_exponential",
+    "add_exponentials",
     """
-def add_exponential(high, total, v):
-    higher = maximum(high, v)
+def add_exponentials(high, total, v):
+    higher = maximum(high, tl.reduce(v, 2, maximum))
     base = tl.where(higher == float('-inf'), 0.0, higher)
-    return higher, total * libdevice.exp(high - base) + libdevice.exp(v - base)
+    return higher, total * tl.exp(high - base) + tl.sum(tl.exp(v - base[:, :, None]), 2)
 """,
     "maximum",
 )
@@ -287,7 +289,7 @@ _helper(
     """
 def join_exponentials(high, total):
     highest = tl.reduce(high, 1, maximum)[:, None]
-    return highest, tl.sum(total * libdevice.exp(high - highest), 1)[:, None]
+    return highest, tl.sum(total * tl.exp(high - highest), 1)[:, None]
 """,
     "maximum",
 )

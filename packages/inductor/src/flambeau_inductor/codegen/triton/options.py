@@ -122,13 +122,15 @@ def _persistent(rows: int, width: int, device: Device) -> Config:
 
 def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config:
     if traffic.walks > 1:
-        # The rows being worked on at one time share half of the cache, so that a later walk finds its row there.
+        # The rows being worked on at one time fit two thirds of the cache, so that a later walk finds its row there.
         row = columns * max(traffic.row_bytes, 1)
-        resident = max(1, int(device.cache / 2 / (device.multiprocessors * row)))
-        warps = max(8, min(_MOST_WARPS, next_power_of_two(device.threads // 32 // resident)))
+        resident = max(1, int(device.cache * 2 / 3 / (device.multiprocessors * row)))
+        warps = max(8, min(_MOST_WARPS, next_power_of_two(device.threads // 32 // resident + 1) // 2))
     else:
         warps = 32 if rows < device.multiprocessors else 16 if rows < 2 * device.multiprocessors else 8
-    each = 16 if traffic.walks < 2 and traffic.row_bytes <= 4 and traffic.accumulators < 2 and warps < 32 else 8
+    # A row that is walked again has edges that are walked again: short blocks there, else enough bytes in flight.
+    wanted = 8 if traffic.walks > 1 or warps == _MOST_WARPS else (64 if traffic.accumulators < 2 else 32)
+    each = max(8, min(16, next_power_of_two(wanted // max(traffic.row_bytes, 1))))
     width = next_power_of_two(columns)
     r_block = min(width, 32 * warps * each)
     # No mask is needed where blocks fill the row.

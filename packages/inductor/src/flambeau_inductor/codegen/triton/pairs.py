@@ -2,7 +2,7 @@
 
 In: the statements of a body. Out: ``Pair`` records, and their text inside a loop.
 
-    exponentials    max of v; sum of exp(v - max)         the sum is rescaled whenever the maximum grows
+    exponentials    max of v; sum of exp(v - max)         the sum is rescaled when the maximum grows
     moments         sum of v; sum of (v - sum / n)**2     Welford's update in each lane, combined behind the loop
 """
 
@@ -20,6 +20,8 @@ from .reduction import BLOCK, ROW, block_value
 from .types import number, type_text
 from .values import Emitter, Value
 
+#: Neighbours along a row whose exponentials share one rescaling: a thread loads at least as many at once.
+_TOGETHER = 4
 _FLOATING = (torch.float32, torch.float64)
 
 
@@ -97,9 +99,10 @@ def start(emitter: Emitter, pair: Pair, first: Reduce, second: Reduce) -> PairSt
     """Open the variables before the loop."""
     dtype = type_text(first.value.dtype)
     values = [float("-inf"), 0.0] if pair.kind == "exponentials" else [0.0, 0.0]
+    shape = f"[XBLOCK, RBLOCK // {_TOGETHER}]" if pair.kind == "exponentials" else emitter.shape(BLOCK)
     names = tuple(emitter.name("acc") for _ in values)
     for name, value in zip(names, values, strict=True):
-        emitter.scopes[0].lines.append(f"{name} = tl.full({emitter.shape(BLOCK)}, {number(value)}, {dtype})")
+        emitter.scopes[0].lines.append(f"{name} = tl.full({shape}, {number(value)}, {dtype})")
     return PairState(pair, first, second, names)
 
 
@@ -109,7 +112,8 @@ def step(emitter: Emitter, state: PairState) -> None:
     a, b = state.names
     if state.pair.kind == "exponentials":
         value = block_value(emitter, state.first)
-        lines.append(f"{a}, {b} = {emitter.need('add_exponential')}({a}, {b}, {value.text})")
+        together = f"tl.reshape({value.text}, [XBLOCK, RBLOCK // {_TOGETHER}, {_TOGETHER}])"
+        lines.append(f"{a}, {b} = {emitter.need('add_exponentials')}({a}, {b}, {together})")
         return
     value = emitter.emit(state.first.value)
     text = emitter.broadcast(value.text, value.dims, BLOCK)
