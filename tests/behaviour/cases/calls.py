@@ -237,3 +237,15 @@ def missing_argument_is_a_type_error(x: Tensor) -> Any:
         return two(x)  # type: ignore[call-arg]
     except TypeError:
         return x - 1
+
+
+@functools.cache
+def _version(package: str) -> int:
+    import importlib.metadata
+
+    return len(importlib.metadata.version(package))
+
+
+@case()
+def cached_function_that_cannot_be_traced(x: Tensor) -> Tensor:
+    return x * _version("torch") + _version("torch")

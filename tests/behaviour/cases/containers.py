@@ -71,7 +71,7 @@ def itertools_functions(x: Tensor) -> Any:
     for _, group in itertools.groupby([1, 1, 2], key=lambda n: n):
         out.append(x * len(list(group)))
     out += itertools.takewhile(lambda t: t.dim() == 2, [x])
-    return out, list(itertools.accumulate([1, 2, 3])), list(itertools.chain([1], (2,)))
+    return out, list(itertools.accumulate([1, 2, 3])), list(itertools.chain.from_iterable([i] * 2 for i in range(2)))
 
 
 @case()
@@ -183,7 +183,7 @@ def dict_methods(x: Tensor) -> Any:
     for key in list(other):
         if key == "c":
             del other[key]
-    return table, other, popped, missing, view, list(reversed(table)), dict.fromkeys("ab", 1), table.popitem()[0]
+    return table, other, popped, missing, view, list(reversed(table)), dict.fromkeys("ab", x), table.popitem()[0]
 
 
 @case(arguments=lambda: (torch.ones(2), [1, 2], {"k": [3]}, {5}))

@@ -64,6 +64,10 @@ class Heap:
         """A cell that existed before got new contents."""
         self.cells[id(cell)] = (cell, value)
 
+    def size(self) -> tuple[int, ...]:
+        """How much has been recorded: equal before and after something that changed nothing."""
+        return tuple(map(len, (self.containers, self.attributes, self.globals, self.cells, self.calls)))
+
     def targets(self) -> Iterator[Value]:
         """Every container and object that existed before and changed."""
         yield from self.containers.values()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_PURE_OBJECTS = (re.Pattern, re.Match)
+"""Immutable objects whose native methods compute from constants."""
 _COROUTINES = 0x80 | 0x100 | 0x200
 _OPERATOR_METHODS = {
     **{f"__{name}__": symbol for symbol, name in (("+", "add"), ("-", "sub"), ("*", "mul"), ("/", "truediv"), ("//", "floordiv"), ("%", "mod"), ("**", "pow"), ("@", "matmul"), ("&", "and"), ("|", "or"), ("^", "xor"), ("<<", "lshift"), (">>", "rshift"))},
@@ -191,9 +194,18 @@ class Calls(Attributes):
         raise GraphBreak("unsupported-call", f"calling {value.describe()}")
 
     def _call_cached(self, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """A `functools.cache`d function: its body; calls that it leaves for later are made through the cache, so once."""
-        before = len(self.heap.calls)
-        result = self.call(self.wrap_pinned(function.__wrapped__), args, kwargs)
+        """A `functools.cache`d function: its body; calls that it leaves for later are made through the cache, so once.
+
+        One of constants that cannot be traced is asked for real: it answers the same to the same arguments, whenever it is asked.
+        """
+        before, changes, mark = len(self.heap.calls), self.heap.size(), self.graph.mark()
+        try:
+            result = self.call(self.wrap_pinned(function.__wrapped__), args, kwargs)
+        except GraphBreak as error:
+            known = all(self.is_foldable(arg) for arg in (*args, *kwargs.values()))
+            if not known or error.code == "input-output" or self.heap.size() != changes or self.graph.rewind(mark):
+                raise
+            return self.fold(function, args, kwargs)
         if len(self.heap.calls) > before:
             if kwargs or not all(self.is_foldable(arg) or arg.real() is not MISSING for arg in args):
                 raise GraphBreak("input-output", "a cached function with effects")
@@ -244,6 +256,8 @@ class Calls(Attributes):
                 return ConstantValue(NotImplemented)
             target = owner.storage if isinstance(owner, ObjectValue) and owner.storage is not None else owner
             return self.compare(symbol, target, args[0]) if symbol in COMPARE else self.binary(symbol, target, args[0])
+        if isinstance(owner, ObjectValue) and isinstance(owner.object, _PURE_OBJECTS):
+            return self.fold(getattr(owner.object, name), args, kwargs)
         if isinstance(owner, ObjectValue):
             found = self._object_method(owner, name, args)
             if found is not None:

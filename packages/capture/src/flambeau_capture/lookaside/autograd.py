@@ -76,7 +76,7 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if not (isinstance(value, (TensorValue, SymbolicValue, FunctionValue)) or value.is_constant()):
             raise GraphBreak("autograd-function", f"{value.describe()} is an argument of {cls.describe()}")
         t.argument(value)
-    before = _effects_of(t)
+    before = t.heap.size()
     mark = t.graph.mark()
     try:
         _rehearse(t, cls, inputs)
@@ -86,14 +86,9 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         leftover = t.graph.rewind(mark)
     if leftover:
         raise GraphBreak("autograd-function", f"{cls.describe()} uses a tensor that is not among its arguments")
-    if _effects_of(t) != before:
+    if t.heap.size() != before:
         raise GraphBreak("autograd-function", f"{cls.describe()} changes objects outside of itself")
     return t.record("call_function", _callable_of(cls.object), inputs, {})
-
-
-def _effects_of(t: Tracer) -> tuple[int, ...]:
-    heap = t.heap
-    return len(heap.containers), len(heap.attributes), len(heap.globals), len(heap.cells), len(heap.calls)
 
 
 def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> None:

@@ -28,6 +28,7 @@ BREAK_MARK = "_flambeau_graph_break"
 """Attribute of the function that asks for a graph break."""
 
 _BY_ID: dict[int, tuple[Any, Replacement]] = {}
+_BY_CLASS: dict[tuple[type, str], Replacement] = {}
 _WRAPPERS: dict[types.CodeType, WrapperReplacement] = {}
 _ALLOWED: dict[int, Any] = {}
 _DISABLED: dict[int, Any] = {}
@@ -57,6 +58,8 @@ def replaces(*targets: Any) -> Callable[[Replacement], Replacement]:
             if id(target) in _BY_ID:
                 raise ValueError(f"two replacements for {target!r}")
             _BY_ID[id(target)] = (target, replacement)
+            if (key := _class_method(target)) is not None:
+                _BY_CLASS[key] = replacement
         return replacement
 
     return register
@@ -65,7 +68,15 @@ def replaces(*targets: Any) -> Callable[[Replacement], Replacement]:
 def find(function: Any) -> Replacement | None:
     """The replacement of a callable, or None."""
     found = _BY_ID.get(id(function))
-    return None if found is None else found[1]
+    if found is not None:
+        return found[1]
+    return _BY_CLASS.get(key) if (key := _class_method(function)) is not None else None
+
+
+def _class_method(function: Any) -> tuple[type, str] | None:
+    """Class and name of a native class method (`dict.fromkeys`), which is a new object each time it is read."""
+    owner = getattr(function, "__self__", None) if isinstance(function, types.BuiltinMethodType) else None
+    return (owner, function.__name__) if isinstance(owner, type) else None
 
 
 def replaces_wrapper(code: types.CodeType) -> Callable[[WrapperReplacement], WrapperReplacement]:
