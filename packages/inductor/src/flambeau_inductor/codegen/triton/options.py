@@ -43,7 +43,8 @@ class Traffic:
     of the whole space loads and stores. ``rows``: how many distinct rows a reduction loads, ``row_bytes`` their bytes per element, and ``walks``
     how often it goes over them; ``chained`` where that is fewer than the reductions need of one another; ``accumulators`` it keeps while
     it does. ``along_r``: its memory is contiguous along ``r``, not ``x``. ``segment``: the shortest stretch of a row
-    that its indices divide it into.
+    that its indices divide it into. ``across``: something runs through memory along ``x`` although most runs along ``r``.
+    ``heavy``: functions whose slow paths take many registers.
     """
 
     widest: int = 4
@@ -56,6 +57,8 @@ class Traffic:
     accumulators: int = 1
     along_r: bool = True
     segment: int = 0
+    across: bool = False
+    heavy: bool = False
 
 
 def next_power_of_two(n: int) -> int:
@@ -76,7 +79,7 @@ def _pointwise(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     numel = max(ex.hint(space.tiles[0].numel), 1)
     # A thread moves about 64 bytes, by accesses of sixteen bytes where the narrowest type is not a byte.
     each = next_power_of_two(64 // max(traffic.moved, 1))
-    each = max(4, min(each, 16), min(16 // traffic.narrowest, 8))
+    each = 4 if traffic.heavy else max(4, min(each, 16), min(16 // traffic.narrowest, 8))
     block = 128 * each
     while block > 128 and numel < block * 2 * device.multiprocessors:
         block //= 2
@@ -86,11 +89,12 @@ def _pointwise(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
 
 def _transpose(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     y, x = (max(ex.hint(tile.numel), 1) for tile in space.tiles)
-    side = 64 if traffic.widest <= 4 else 32
+    side = 64 if traffic.widest <= 4 and not traffic.heavy else 32
     while side > 32 and (y // side) * (x // side) < 2 * device.multiprocessors:
         side //= 2
     blocks = {"y": min(side, next_power_of_two(y)), "x": min(side, next_power_of_two(x))}
-    return Config(blocks, _warps(blocks["x"] * blocks["y"], 512 if traffic.widest <= 4 else 256))
+    each = 4 if traffic.heavy else 16 if traffic.widest <= 4 else 8
+    return Config(blocks, _warps(blocks["x"] * blocks["y"], 32 * each))
 
 
 def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
@@ -100,7 +104,7 @@ def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
         return _down_columns(rows, columns, r_tile.numel.is_int, traffic, device)
     width = next_power_of_two(columns)
     if r_tile.numel.is_int and width <= _most_kept(traffic):
-        return _persistent(rows, width, device)
+        return _persistent(rows, width, traffic, device)
     return _looped(rows, columns, traffic, device)
 
 
@@ -111,13 +115,17 @@ def _most_kept(traffic: Traffic) -> int:
     return PERSISTENT_ELEMENTS // min(max(traffic.rows, 1), 4)
 
 
-def _persistent(rows: int, width: int, device: Device) -> Config:
+def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Config:
     x_block = max(1, min(1024 // width, next_power_of_two(rows), 64))
+    if traffic.across:
+        # A sector of 32 bytes holds as many neighbours across the rows.
+        x_block = max(x_block, min(8, 8192 // width, next_power_of_two(rows)), 1)
     # Fewer rows a program keep the machine full.
     while x_block > 1 and rows < x_block * 2 * device.multiprocessors:
         x_block //= 2
-    each = 8 if width <= 2048 else 16 if width <= 8192 else 32
-    return Config({"x": x_block, "r": width}, _warps(x_block * width, 32 * each), persistent=True)
+    elements = x_block * width
+    each = 8 if elements <= 2048 else 16 if elements <= 8192 else 32
+    return Config({"x": x_block, "r": width}, _warps(elements, 32 * each), persistent=True)
 
 
 def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config:

@@ -12,11 +12,12 @@ import torch
 from ... import expr as ex
 from ...expr import ONE, ZERO, Expr
 from ...ir.kernel import KernelBody, Reduce, Store
-from ...ir.scalar import loads
+from ...ir.scalar import loads, walk
 from .. import tiling
 from .options import Traffic
 from .passes import Plan, is_inner, values_of
 
+_HEAVY = frozenset({"sin", "cos", "tan", "lgamma", "digamma", "pow"})
 Dtypes = Mapping[str, torch.dtype]
 Access = tuple[str, Expr]
 
@@ -77,7 +78,14 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         accumulators=sum(isinstance(statement, Reduce) for statement in body.statements),
         along_r=along_r,
         segment=_segment(read + written, r),
+        across=along_r and r is not None and any(_runs_across(index, space) for _, index in read),
+        heavy=any(node.op in _HEAVY for s in body.statements for node in walk(*values_of(s))),
     )
+
+
+def _runs_across(index: Expr, space: tiling.Space) -> bool:
+    x, r = (tile.symbol for tile in space.tiles)
+    return {x, r} <= ex.free_symbols(index) and abs(step(index, x)) == 1 and abs(step(index, r)) > 1
 
 
 def _segment(found: list[Access], r: tiling.Tile | None) -> int:
