@@ -100,9 +100,9 @@ def test_one_convolution_is_not_worth_the_copies():
     assert "clone.default" not in targets(gm)
 
 
-@pytest.mark.parametrize(("dtype", "groups", "wanted"), [(torch.float16, 1, True), (torch.float16, 4, False), (torch.float16, 32, True), (torch.float32, 32, False)])  # fmt: skip
+@pytest.mark.parametrize(("dtype", "groups", "wanted"), [(torch.float16, 1, True), (torch.float16, 4, False), (torch.float16, 32, True), (torch.float32, 32, True)])  # fmt: skip
 def test_grouped_networks(monkeypatch, dtype, groups, wanted):
-    """Grouped kernels are slower channels-last, depthwise ones of full width much slower."""
+    """Grouped kernels are slower channels-last, depthwise ones are not."""
     monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
 
@@ -136,6 +136,22 @@ def test_convolution_bias_is_added_outside_on_cuda():
     """cuDNN takes no bias: the addition joins the kernel that follows."""
     found = targets(on_cuda(lambda x, w, b: F.relu(F.conv2d(x, w, b)), *NETWORK[:3]), layout_optimization=False)
     assert found == ["convolution.default", "view.default", "add.Tensor", "relu.default"]
+
+
+def test_large_products_leave_their_bias_to_the_kernel_that_follows():
+    """In float32, where nothing is rounded in between, and only where a generated kernel reads the result."""
+
+    def function(x, w, b, v):
+        y = F.linear(x, w, b)
+        return F.gelu(y.view(2, 1024, -1)), F.linear(x, w, b + 1) @ v
+
+    inputs = (torch.randn(2048, 512), torch.randn(2048, 512), torch.randn(2048), torch.randn(2048, 8))
+    found = targets(on_cuda(function, *inputs))
+    assert [found.count(name) for name in ("mm.default", "addmm.default")] == [2, 1]
+    halves = targets(on_cuda(function, *(t.half() for t in inputs)))
+    assert [halves.count(name) for name in ("mm.default", "addmm.default")] == [1, 2]
+    small = targets(on_cuda(lambda x, w, b: F.gelu(F.linear(x, w, b)), inputs[0][:8], *inputs[1:3]))
+    assert "addmm.default" in small
 
 
 @pytest.mark.parametrize(("function", "options", "fused"), [

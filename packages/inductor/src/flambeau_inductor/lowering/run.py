@@ -30,7 +30,7 @@ from .fallback import call_library
 from .host_scalars import HostScalars
 from .registry import Decline, rule_for
 from .target import is_library
-from .values import TensorValue
+from .values import TensorValue, broadcast_index, canonical_index
 
 aten = torch.ops.aten
 assert RULES_LOADED
@@ -255,7 +255,7 @@ class _Lowering:
         if users <= 1:
             # One reader may still evaluate it many times (a reduction over a broadcast, a window): only bound the size.
             return sc.op_count(result.body()) > 16 * config.max_inline_ops
-        return self.builder.is_costly(result)
+        return self.builder.is_costly(result) or _joins_arrays(result)
 
     # The end of the graph.
 
@@ -331,16 +331,20 @@ class _Lowering:
         return self.builder.buffers[target.name].layout
 
 
-def _broadcast(value: TensorValue, layout: Layout) -> Scalar:
-    from .values import broadcast_index, canonical_index
+def _joins_arrays(value: TensorValue) -> bool:
+    """True for a sum and the like of several arrays as large as itself: one array to keep and to read again is less than all."""
+    body = value.body()
+    axes = {i for i in canonical_index(value.sizes) if i is not ZERO}
+    whole = {node.buffer for node in sc.walk(body) if node.kind == "load" and axes <= free_symbols(node.index)}
+    return len(whole) > 1 and not any(node.kind == "masked" for node in sc.walk(body))
 
+
+def _broadcast(value: TensorValue, layout: Layout) -> Scalar:
     return value.at(broadcast_index(value.sizes, layout.sizes, canonical_index(layout.sizes)))
 
 
 def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> bool:
     """True when the value reads an overwritten input anywhere but at the very element it is written to."""
-    from .values import canonical_index
-
     body = _broadcast(value, layout)
     own = layout.index(canonical_index(layout.sizes))
     touched = [node for node in sc.loads(body) if node.buffer in targets]

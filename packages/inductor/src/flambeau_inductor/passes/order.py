@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..rewrite.bias import split_bias
+from ..rewrite.bias import split_bias, split_product_bias
 from ..rewrite.channels_last import channels_last
 from ..rewrite.epilogues import activation_epilogues
 from .remove_dead import remove_dead
@@ -14,5 +14,6 @@ PASSES = (
     Pass("remove_dead", remove_dead),
     Pass("split_bias", split_bias),
     Pass("channels_last", channels_last),
+    Pass("split_product_bias", split_product_bias),
     Pass("activation_epilogues", activation_epilogues),
 )

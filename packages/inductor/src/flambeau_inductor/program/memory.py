@@ -14,7 +14,7 @@ from attrs import evolve
 from .. import expr as ex
 from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody, Store
-from ..ir.layout import Buffer, Ref
+from ..ir.layout import Buffer, Layout, Ref, strides_in_order
 from ..ir.loops import Extern, ReadItem, refs, written
 from ..ir.scalar import loads
 from ..schedule import Schedule, Step
@@ -167,5 +167,17 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def same_memory(a: Buffer, b: Buffer) -> bool:
-    """True when both take the same bytes."""
-    return memory_key(a) == memory_key(b)
+    """True when both take the same bytes, each as a dense array of the same elements (of any shape)."""
+    x, y = a.layout, b.layout
+    if memory_key(a) == memory_key(b):
+        return True
+    return (
+        x.device == y.device and x.dtype is y.dtype and ex.known_eq(x.numel, y.numel) and _is_dense(x) and _is_dense(y)
+    )
+
+
+def _is_dense(layout: Layout) -> bool:
+    """True when the elements are known to fill memory without gaps, in whatever order of dimensions."""
+    order = sorted(range(len(layout.sizes)), key=lambda d: (-ex.hint(layout.strides[d]), d))
+    dense = strides_in_order(layout.sizes, order)
+    return all(ex.known_eq(a, b) or n is ex.ONE for a, b, n in zip(layout.strides, dense, layout.sizes, strict=True))

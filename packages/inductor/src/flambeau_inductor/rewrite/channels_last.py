@@ -109,9 +109,6 @@ def _pays(convolutions: list[fx.Node]) -> bool:
     for node in convolutions:
         image, weight = (node.args[n].meta["val"] for n in _operands(node)[-2:])
         per_group, groups = hint_of(weight.shape[1]), _groups(node)
-        if groups != 1 and per_group == 1 and image.dtype is torch.float32:
-            # Depthwise convolutions of this type have good kernels for row-major images only.
-            return False
         work = float(bytes_of(weight) * bytes_of(image))
         total += work
         narrow = min(hint_of(weight.shape[0]), per_group * groups) < FEWEST_CHANNELS
