@@ -6,7 +6,8 @@ something needs grad, tangent placeholders and the nodes of the backward, record
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
     names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     if len(names) != len(inputs):
         raise UnsupportedGraph(f"the graph has {len(names)} placeholders and {len(inputs)} inputs were given")
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction(), _without_saved_hooks():
         traced = trace_inputs(recorder, inputs, names)
         with mode, recorder:
             outputs = Replay(recorder).run(gm, [t.seen for t in traced])
@@ -91,6 +92,20 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
         if grad is not None:
             joint.grad_inputs.append(item.index)
             joint.grads.append(recorder.node_of(grad))
+
+
+@contextmanager
+def _without_saved_hooks() -> Iterator[None]:
+    """The caller's hooks on saved tensors see what the compiled graph saves, not what the trace does."""
+    table, taken = torch._C._autograd, []
+    while (pair := table._top_saved_tensors_default_hooks(True)) is not None:
+        taken.append(pair)
+        table._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pair in reversed(taken):
+            table._push_saved_tensors_default_hooks(*pair)
 
 
 class _no_autocast:
