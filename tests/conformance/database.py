@@ -50,7 +50,7 @@ RUNS_IN_EAGER: dict[str, str] = {
     "to_sparse": "a tensor of layout torch.sparse_coo",
 }
 _UNDEFINED = "the result is not differentiable where eager's is and all its gradients are undefined"
-#: Ops of which one of the first six samples differs from eager -> how. A test that passes in spite of this is an error too.
+#: Ops of which one of the first six samples differs from eager -> how. Once none does, the slow suite says so.
 DIFFERS = {
     "linalg.eig": "eager's backward looks at the data to refuse a loss that depends on the eigenvectors' phase",
     "linalg.householder_product": _UNDEFINED,
@@ -76,6 +76,16 @@ def choice(count: int, seed: int) -> list[OpInfo]:
 def identifier(op: OpInfo) -> str:
     """Name and variant."""
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def parameters(ops: list[OpInfo], strict: bool = False) -> list[Any]:
+    """The ops as parameters of a test; those of `DIFFERS` are expected to fail, and with `strict` must."""
+    return [
+        pytest.param(op, id=identifier(op), marks=[pytest.mark.xfail(reason=DIFFERS[identifier(op)], strict=strict)])
+        if identifier(op) in DIFFERS
+        else pytest.param(op, id=identifier(op))
+        for op in ops
+    ]
 
 
 def samples(op: OpInfo, count: int, device: str = "cpu") -> Iterator[SampleInput]:

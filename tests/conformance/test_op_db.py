@@ -6,31 +6,23 @@ altogether is a fault unless it is listed. The whole database runs in the slow s
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from torch.testing._internal.opinfo.core import OpInfo
 
-from .database import DIFFERS, RUNS_IN_EAGER, candidates, check, choice, identifier
+from .database import DIFFERS, RUNS_IN_EAGER, candidates, check, choice, identifier, parameters
 
 SAMPLES = 2
 CHOSEN = choice(150, seed=20)
 
 
-def _expected(op: OpInfo) -> Any:
-    reason = DIFFERS.get(identifier(op))
-    marks = [] if reason is None else [pytest.mark.xfail(reason=reason)]
-    return pytest.param(op, marks=marks, id=identifier(op))
-
-
-@pytest.mark.parametrize("op", CHOSEN, ids=identifier)
+@pytest.mark.parametrize("op", parameters(CHOSEN))
 def test_equals_eager(op: OpInfo) -> None:
     """Forward and backward of a few samples."""
     check(op, SAMPLES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", [_expected(op) for op in candidates()])
+@pytest.mark.parametrize("op", parameters(candidates(), strict=True))
 def test_whole_database(op: OpInfo) -> None:
     """Every op, more samples."""
     check(op, 6)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing._internal.opinfo.core import OpInfo
 
-from tests.conformance.database import check, choice, identifier
+from tests.conformance.database import check, choice, identifier, parameters
 
 pytestmark = [
     pytest.mark.gpu,
@@ -21,7 +21,7 @@ SAMPLES = 2
 NOT_REPEATABLE: dict[str, str] = {}
 
 
-@pytest.mark.parametrize("op", choice(300, seed=21), ids=identifier)
+@pytest.mark.parametrize("op", parameters(choice(300, seed=21)))
 def test_equals_eager(op: OpInfo) -> None:
     """Forward and backward of two samples."""
     if not op.supports_dtype(torch.float32, "cuda"):
