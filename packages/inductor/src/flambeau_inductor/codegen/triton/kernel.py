@@ -31,10 +31,12 @@ from .options import Config
 from .passes import Plan, plan, values_of
 from .traffic import moved, traffic_of
 from .types import HALVES, signature_text, type_text
-from .values import LOOP, NO_DIMS, Dims, Emitter, Value
+from .values import LOOP, NO_DIMS, Dims, Emitter, Scope, Value
 
 _INT32 = 2**31 - 1
 _POINTER = re.compile(r"\b(?:in|out|inout)[0-9]+(?![0-9A-Za-z])")
+#: Fewer points than this gain nothing from vectors.
+_WORTH_TWO_BODIES = 1 << 15
 #: Operations that say little about a kernel.
 _PLAIN = ("to_dtype", "check_bounds", "where", "lt", "le", "gt", "ge", "eq", "ne", "logical_and")
 
@@ -187,9 +189,19 @@ class Generator:
     def generate(self, name: str | None) -> KernelText:
         emitter = self.emitter
         if self.space.tile("r") is None or self.config.persistent:
-            for statement in self.body.statements:
-                self._straight(statement)
-            self.flush()
+            if self._splits_edge():
+                mask = emitter.masks.pop("x")
+                whole = self._straight_lines()
+                emitter.masks["x"] = mask
+                edge = self._straight_lines()
+                emitter.scopes[0].lines[:] = [
+                    f"if pid * XBLOCK + XBLOCK <= {self._numel(self.space.tiles[0], [])}:",
+                    *("    " + text for text in whole),
+                    "else:",
+                    *("    " + text for text in edge),
+                ]
+            else:
+                emitter.scopes[0].lines[:] = self._straight_lines()
         else:
             loops = Loops(self)
             for stage in range(self.plan.count):
@@ -217,6 +229,26 @@ class Generator:
             asserts=emitter.asserts,
             moved=self.moved,
         )
+
+    def _straight_lines(self) -> list[str]:
+        """All statements one after the other, from a clean slate."""
+        self.emitter.scopes[0] = Scope()
+        self.emitter.stored.clear()
+        for statement in self.body.statements:
+            self._straight(statement)
+        self.flush()
+        return self.emitter.scopes[0].lines
+
+    def _splits_edge(self) -> bool:
+        """Whether whole blocks should do without a mask that would keep them from using vectors."""
+        if self.serial or len(self.space.tiles) > 1 or "x" not in self.masks or len(self.body.statements) > 8:
+            return False
+        x = self.space.tiles[0]
+        if ex.hint(x.numel) < _WORTH_TWO_BODIES:
+            return False
+        vector = 16 // min((dtype.itemsize for dtype in self.dtypes.values()), default=4)
+        known = ex.mod(x.numel, ex.Int(max(min(vector, 8), 1))) is ex.ZERO
+        return not known and any(ex.coefficient(index, x.symbol) is ONE for index in self._indices())
 
     def _order_arguments(self, lines: list[str]) -> None:
         """Number the pointers as the text comes to them: kernels that differ by the order of their buffers become one text."""

@@ -1,0 +1,113 @@
+"""What the compiler makes of the kernels for sm_90: sixteen bytes an access, nothing spilled."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+triton = pytest.importorskip("triton")
+
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
+from flambeau_inductor.decompositions import decompositions  # noqa: E402
+from flambeau_inductor.lowering.run import lower_graph  # noqa: E402
+from flambeau_inductor.program import assemble  # noqa: E402
+from flambeau_runtime.artifact import Artifact  # noqa: E402
+from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests  # noqa: E402
+
+TOOL = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="Triton came without cuobjdump")
+
+F32, BF16 = torch.float32, torch.bfloat16
+Specs = list[tuple[tuple[int, ...], torch.dtype]]
+
+
+def artifact_of(function: Callable[..., Any], specs: Specs) -> Artifact:
+    """The program for CUDA tensors of these sizes; no GPU is needed."""
+    table = {op: rule for op, rule in decompositions().items() if rule is not None}
+    with FakeTensorMode():
+        fakes = [torch.empty(sizes, dtype=dtype, device="cuda") for sizes, dtype in specs]
+        gm = make_fx(function, decomposition_table=table, _allow_non_fake_inputs=True)(*fakes)
+    found = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
+    return assemble(lower_graph(gm, found)).artifact
+
+
+def machine_code(function: Callable[..., Any], specs: Specs, folder: Path) -> list[str]:
+    """The disassembly of every kernel."""
+    texts = []
+    for number, cubin in enumerate(compile_kernels(kernel_requests(artifact_of(function, specs), 90))):
+        path = folder / f"{number}.cubin"
+        path.write_bytes(cubin.binary)
+        done = subprocess.run([TOOL, "-sass", str(path)], capture_output=True, text=True, check=True)
+        texts.append(done.stdout)
+    return texts
+
+
+def accesses(code: str) -> tuple[set[str], set[str]]:
+    """The widths in bits of the loads and of the stores, as the instructions name them."""
+    widths = {"LDG": set(), "STG": set()}
+    for kind, rest in re.findall(r"\b(LDG|STG)\.([A-Z0-9.]*)", code):
+        words = set(rest.split("."))
+        widths[kind] |= words & {"128", "64", "U16", "U8"} or {"32"}
+    return widths["LDG"], widths["STG"]
+
+
+CASES: dict[str, tuple[Callable[..., Any], Specs]] = {
+    "add": (lambda a, b: a + b, [((1 << 20,), F32)] * 2),
+    "add_bf16": (lambda a, b: a + b, [((1 << 20,), BF16)] * 2),
+    "bias": (lambda a, b: F.relu(a + b), [((4096, 1024), BF16), ((1024,), BF16)]),
+    "cat": (lambda a, b: torch.cat([a, b], 1), [((4096, 512), F32)] * 2),
+    "transpose": (lambda a: a.t().clone(memory_format=torch.contiguous_format), [((2048, 2048), F32)]),
+    "softmax": (lambda a: a.softmax(-1), [((4096, 1024), BF16)]),
+    "layer_norm": (lambda a, w: F.layer_norm(a, (4096,), w), [((4096, 4096), BF16), ((4096,), BF16)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_access_is_sixteen_bytes(name: str, tmp_path: Path) -> None:
+    """Contiguous pointwise kernels, both sides of a transpose, rows."""
+    for code in machine_code(*CASES[name], tmp_path):
+        assert accesses(code) == ({"128"}, {"128"})
+        assert "STL" not in code
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_rows_of_odd_length_are_read_in_vectors(dtype: torch.dtype, tmp_path: Path) -> None:
+    """A long row starts anywhere: vectors inside, single elements at its edges."""
+    (code,) = machine_code(lambda a: a.softmax(-1), [((1024, 50257), dtype)], tmp_path)
+    single = "32" if dtype is F32 else "U16"
+    assert accesses(code) == ({"128", single}, {"128", single})
+    assert "STL" not in code
+
+
+def test_an_odd_number_of_elements_is_read_in_vectors(tmp_path: Path) -> None:
+    """Only the last block of a pointwise kernel has a mask."""
+    (code,) = machine_code(lambda a: a * 2 + 1, [((1000003,), BF16)], tmp_path)
+    assert "128" in accesses(code)[0]
+
+
+def test_few_rows_are_reduced_by_many_programs() -> None:
+    """A sum of everything and column sums of a tall matrix take two kernels, and no atomics."""
+    for function, sizes in ((lambda a: a.sum(), (1 << 24,)), (lambda a: a.sum(0), (1 << 18, 64))):
+        kernels = artifact_of(function, [(sizes, F32)]).kernels
+        assert len(kernels) == 2
+
+
+def test_equal_kernels_are_one() -> None:
+    """Layers of a model share their kernels, whatever their buffers are called."""
+
+    def layers(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = F.layer_norm(x @ w, (64,)) * 2
+        return x
+
+    kernels = artifact_of(layers, [((512, 64), F32), ((64, 64), F32)]).kernels
+    assert len(kernels) == 4 and len({kernel.entry for kernel in kernels}) == 1
