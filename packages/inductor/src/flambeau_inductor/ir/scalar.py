@@ -44,12 +44,14 @@ class Scalar:
     """One interned scalar value; see the module's table for ``kind`` and ``args``. ``key`` is stable between
     processes."""
 
-    __slots__ = ("__weakref__", "args", "dtype", "key", "kind")
+    __slots__ = ("__weakref__", "args", "dtype", "form", "key", "kind")
 
     kind: str
     args: tuple[Any, ...]
     dtype: torch.dtype
     key: int
+    #: Like ``key``, but equal for nodes that differ only in the buffers they read: equal layers of a model stay equal text.
+    form: int
 
     def __repr__(self) -> str:
         from .text import scalar_text
@@ -102,6 +104,14 @@ def _part_key(part: Any) -> int:
     return zlib.crc32(str(part).encode())
 
 
+def _part_form(part: Any) -> int:
+    if isinstance(part, Scalar):
+        return part.form
+    if isinstance(part, Expr) and any(symbol.definition is not None for symbol in ex.free_symbols(part)):
+        return 0
+    return _part_key(part)
+
+
 def _identity(part: Any) -> Any:
     # 1, 1.0 and True are equal in Python, as are 0.0 and -0.0; a NaN equals nothing: none of that may merge or split
     # nodes.
@@ -120,7 +130,9 @@ def _intern(kind: str, args: tuple[Any, ...], dtype: torch.dtype) -> Scalar:
         if found is None:
             found = Scalar.__new__(Scalar)
             found.kind, found.args, found.dtype = kind, args, dtype
-            found.key = hash((zlib.crc32(f"{kind}{dtype}".encode()), *(_part_key(part) for part in args)))
+            kind_key = zlib.crc32(f"{kind}{dtype}".encode())
+            found.key = hash((kind_key, *(_part_key(part) for part in args)))
+            found.form = hash((kind_key, *(_part_form(part) for part in (args[1:] if kind == "load" else args))))
             _TABLE[identity] = found
         return found
 
@@ -164,7 +176,7 @@ def op(name: str, *args: Any, dtype: torch.dtype | None = None) -> Scalar:
         raise ValueError(f"{name} takes {record.arity} operands, not {len(operands)}")
     if record.commutative:
         first, second, *rest = args
-        args = (*sorted((first, second), key=lambda s: s.key), *rest)
+        args = (*sorted((first, second), key=lambda s: s.form), *rest)
     result = record.result([part.dtype for part in operands], dtype)
     if name == "to_dtype" and operands[0].dtype is result:
         return operands[0]
