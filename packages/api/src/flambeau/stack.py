@@ -137,12 +137,16 @@ def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recor
 
     before = len(shape_guards(inputs))
     with _timed(recorder, "autograd"):
+        settings = inductor_options(options)
         prepared = autograd.prepare(
-            gm, inputs, decompositions=inductor.decompositions(), config=autograd_config(options)
+            gm,
+            inputs,
+            decompositions=inductor.decompositions(),
+            config=autograd_config(options),
+            rewrite=partial(inductor.rewrite_joint, options=settings),
         )
     mark_static(gm, prepared)
     _log_graphs(prepared)
-    settings = inductor_options(options)
     graphs = [(prepared.forward, prepared.forward_inputs)]
     if prepared.backward is not None:
         graphs.append((prepared.backward, prepared.backward_inputs))

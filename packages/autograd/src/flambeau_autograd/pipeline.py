@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from . import log
 from .config import Config
@@ -28,6 +28,7 @@ from .wrappers.assemble import assemble
 
 Partitioner = Callable[[Joint, Config], set[Node]]
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
+Rewrite = Callable[[Graph, list[Node]], Mapping[Node, Node]]
 
 __all__ = ["assemble", "compile_joint", "prepare"]
 
@@ -39,9 +40,12 @@ def prepare(
     partitioner: Partitioner = min_cut,
     decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
     config: Config | None = None,
+    rewrite: Rewrite | None = None,
 ) -> Prepared:
     """Trace `gm` on `inputs` (fakes, symbolic numbers, numbers) into forward and backward ATen graphs.
 
+    `rewrite(graph, kept)` may edit the graph of forward and backward before it is cut in two; it answers with what stands
+    for those of the nodes `kept` (results, written values, gradients) that it replaced.
     Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
     for what fails in eager too: the caller then runs the graph in eager, which raises its own error.
     """
@@ -55,6 +59,8 @@ def prepare(
         raise UnsupportedGraph(f"tracing failed: {type(error).__name__}: {error}") from error
     traced = time.perf_counter()
     run_passes(joint, config)
+    if rewrite is not None and joint.grads:
+        _rewritten(joint, rewrite)
     saved = partitioner(joint, config) if joint.grads else set()
     halves = split(joint, saved)
     analysis = joint.analysis
@@ -131,6 +137,14 @@ class LazyCompiled:
         if self._compiled is None:
             raise TypeError("the backward's compiler returned None")
         return self._compiled
+
+
+def _rewritten(joint: Joint, rewrite: Rewrite) -> None:
+    kept = [n for n in (*joint.results, *joint.grads, *(value for _, value in joint.writes)) if isinstance(n, Node)]
+    replaced = rewrite(joint.graph, list(dict.fromkeys(n for n in kept if n.op == "call_function")))
+    joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
+    joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
+    joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
 
 
 def _double_backward(joint: Joint) -> str:
