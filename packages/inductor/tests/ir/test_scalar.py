@@ -12,10 +12,13 @@ I = Symbol("i0", bound=Int(8))
 
 
 def test_equal_nodes_are_one_object():
-    """Commutative operands may come in any order."""
-    a, b = sc.load("x", I, F), sc.load("y", I, F)
+    """Commutative operands of different form may come in any order; those that differ in their buffer stay as written."""
+    a, b = sc.load("x", I, F), sc.load("y", I + 1, F)
     assert sc.op("add", a, b) is sc.op("add", b, a)
     assert sc.op("sub", a, b) is not sc.op("sub", b, a)
+    c = sc.load("y", I, F)
+    assert a.form == c.form and a.key != c.key
+    assert sc.op("add", a, c).args[1:] == (a, c)
 
 
 def test_constants_that_python_takes_for_equal_stay_apart():
