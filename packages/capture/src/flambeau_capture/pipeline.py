@@ -96,7 +96,7 @@ def capture_frame(
         return SkipAlways() if error.always else Skip()
     result = traced.result
     before_backend = time.perf_counter()
-    if result.graph is None and traced.broken is None and not result.effects:
+    if result.graph is None and traced.broken is None and not result.effects and not config.fullgraph:
         traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
         _report(observer, _record(info, traced, None, started, skipped="no tensor operation"))
         return RunCode(info.code, traced.guards, tuple(traced.tracer.keep))

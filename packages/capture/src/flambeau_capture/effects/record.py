@@ -66,7 +66,7 @@ class Heap:
 
     def size(self) -> tuple[int, ...]:
         """How much has been recorded: equal before and after something that changed nothing."""
-        return tuple(map(len, (self.containers, self.attributes, self.globals, self.cells, self.calls)))
+        return len(self.containers), len(self.attributes), len(self.globals), len(self.cells), len(self.calls)
 
     def targets(self) -> Iterator[Value]:
         """Every container and object that existed before and changed."""

@@ -207,11 +207,9 @@ class Attributes(Operations):
     def object_attribute(self, value: ObjectValue, name: str) -> Value:
         """`value.name` for an instance of a Python class."""
         cls = value.cls
-        if name in value.attrs:
-            stored = value.attrs[name]
-            if stored is not None:
-                return stored
-            raise self.raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+        stored = value.attrs.get(name)
+        if stored is not None:
+            return stored
         if name == "__class__":
             return self.wrap_pinned(cls)
         if name == "__dict__":
@@ -232,21 +230,21 @@ class Attributes(Operations):
     def plain_attribute(self, value: ObjectValue, name: str, *, hook: bool = True) -> Value:
         """`object.__getattribute__(value, name)`, then (with `hook`) `__getattr__`."""
         cls = value.cls
-        if name in value.attrs:
-            if value.attrs[name] is None:
-                raise self.raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
-            return value.attrs[name]  # type: ignore[return-value]
+        stored = value.attrs.get(name)
+        if stored is not None:
+            return stored
+        deleted = name in value.attrs
         if name == "__dict__":
             return self._instance_dict(value)
         found, _ = mro_lookup(cls, name)
         if found is not MISSING:
-            slot = self._slot_attribute(value, name, found)
+            slot = None if deleted else self._slot_attribute(value, name, found)
             if slot is not None:
                 return slot
             if hasattr(type(found), "__set__") and not isinstance(found, type):
                 return self.bind_class_attribute(value, cls, name, found)
         obj = value.object
-        if obj is not MISSING:
+        if obj is not MISSING and not deleted:
             instance = getattr(obj, "__dict__", None)
             if isinstance(instance, dict):
                 source = value.source

@@ -16,7 +16,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
 from ..values.iterators import ComputedIterator
 from ..values.mappings import DictValue, DictView, SetValue
-from ..values.objects import ObjectValue
+from ..values.objects import ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
@@ -317,6 +317,8 @@ class Operations(TensorOperations):
                 equal = self.identical(left.function, right.function) and self.identical(
                     self.realise(left.owner), self.realise(right.owner)
                 )
+            elif not self.identical(left, right) and (_compares_natively(left) or _compares_natively(right)):
+                raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
             else:
                 equal = self.identical(left, right)
             return ConstantValue(equal == (symbol == "=="))
@@ -451,3 +453,9 @@ class Operations(TensorOperations):
     def get_attribute(self, value: Value, name: str) -> Value:
         """See `Attributes`."""
         raise NotImplementedError
+
+
+def _compares_natively(value: Value) -> bool:
+    """Whether `==` is the class's own, written in C, so that it is more than identity."""
+    kind: Any = value.python_type()
+    return isinstance(value, (ObjectValue, OpaqueValue)) and kind.__eq__ is not object.__eq__

@@ -72,6 +72,7 @@ class TracerState:
         self.root: Frame = None  # type: ignore[assignment]
         self.initial_grad = True
         self.caught = False
+        self.rehearsing = False
         self.graph = GraphBuilder(config, self.user_stack)
         self.guards = GuardCollector(self.user_position, is_trusted_namespace)
         self.heap = Heap(info.globals)

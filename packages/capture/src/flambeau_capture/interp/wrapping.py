@@ -96,6 +96,9 @@ class Wrapping(TracerState):
     def _wrap_number(self, obj: Any, source: Source) -> Value | None:
         kind = type(obj)
         known = self.pinned.get(id(source))
+        if self.rehearsing:
+            # What is traced will be run for real when the graph is: only with the numbers that it found can it be the same then.
+            return None if known is None else ConstantValue(self.graph.specialise(known.symbol))  # type: ignore[attr-defined]
         if known is not None:
             return known
         changed = self.dynamics.see_number(source.name, obj, learn=self.break_at is None)
@@ -441,9 +444,9 @@ class Wrapping(TracerState):
         return None if source is None else InstanceDict(source)
 
 
-def _item_source(kind: type) -> Any:
+def _item_source(kind: Any) -> Any:
     """How an item of a container of this class is reached: by its subscript, unless that is code of the user's."""
-    return StoredItem if isinstance(kind.__getitem__, types.FunctionType) else Item  # type: ignore[attr-defined]
+    return StoredItem if isinstance(kind.__getitem__, types.FunctionType) else Item
 
 
 def _object_hash(kind: Any) -> bool:

@@ -78,11 +78,13 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         t.argument(value)
     before = t.heap.size()
     mark = t.graph.mark()
+    outer, t.rehearsing = t.rehearsing, True
     try:
         _rehearse(t, cls, inputs)
     except TracedRaise:
         raise GraphBreak("autograd-function", f"{cls.describe()} raises an exception") from None
     finally:
+        t.rehearsing = outer
         leftover = t.graph.rewind(mark)
     if leftover:
         raise GraphBreak("autograd-function", f"{cls.describe()} uses a tensor that is not among its arguments")

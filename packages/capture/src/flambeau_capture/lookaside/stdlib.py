@@ -372,6 +372,15 @@ def named_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.fold(collections.namedtuple, args, kwargs)
 
 
+@replaces(types.SimpleNamespace)
+def simple_namespace(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    made = ObjectValue(types.SimpleNamespace)
+    for mapping in args:
+        made.attrs.update({t.concrete(key): value for key, value in t.mapping_items(mapping)})
+    made.attrs.update(kwargs)
+    return made
+
+
 @replaces(collections.OrderedDict)
 def ordered_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     made = DictValue({}, collections.OrderedDict)

@@ -153,17 +153,6 @@ def is_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
 
 
-@replaces(torch.cond)
-def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """`torch.cond`: a predicate that is no tensor is decided now; one that is a tensor breaks the graph."""
-    names = ("pred", "true_fn", "false_fn", "operands")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    if isinstance(given["pred"], TensorValue):
-        raise GraphBreak("control-flow-operator", "torch.cond on a tensor")
-    chosen = given["true_fn"] if t.truth(given["pred"]) else given["false_fn"]
-    return t.call(chosen, list(t.iterate_all(given["operands"])) if "operands" in given else [], {})
-
-
 @replaces(*_named("torch.sym_int"))
 def symbolic_conversion(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if t.is_foldable(args[0]):

@@ -258,9 +258,10 @@ def root_of(source: Source) -> Source:
 
 def stored_item(container: Any, key: Any) -> Any:
     """The item by the rule of the builtin class that `container` derives from."""
-    for base in (dict, list, tuple):
+    bases: tuple[Any, ...] = (dict, list, tuple)
+    for base in bases:
         if isinstance(container, base):
-            return base.__getitem__(container, key)  # type: ignore[attr-defined]
+            return base.__getitem__(container, key)
     raise TypeError(f"{type(container).__name__} is no container")
 
 

@@ -119,6 +119,9 @@ class ObjectValue(Value):
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         method = self.special(t, "__getitem__")
+        if method is None and isinstance(self.storage, DictValue) and self.special(t, "__missing__") is not None:
+            found = self.storage.lookup(t, key)
+            return self._do(t, "__missing__", key) if found is None else found
         if method is None and self.storage is not None:
             return self.storage.get_item(t, key)
         return self._do(t, "__getitem__", key)

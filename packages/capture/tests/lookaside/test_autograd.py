@@ -1,0 +1,85 @@
+"""`autograd.Function` and checkpoint: part of the graph, differentiated as the user wrote it."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from flambeau_capture import make_region
+
+from .checking import broken, check, eager
+
+SCALE = 2.0
+WEIGHT = torch.ones(3)
+
+
+class Odd(torch.autograd.Function):
+    """A wrong gradient, so that skipping it would show; reads a global in its backward."""
+
+    @staticmethod
+    def forward(ctx, x, power):
+        ctx.save_for_backward(x)
+        ctx.power = power
+        return x**power
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * x * SCALE * ctx.power, None
+
+
+class Captures(torch.autograd.Function):
+    """Uses a tensor that is no argument."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * WEIGHT
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * WEIGHT
+
+
+def _gradient(function):
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (grad,) = torch.autograd.grad(function(x).sum(), x)
+    return grad
+
+
+def test_a_function_is_one_node_with_its_own_gradient():
+    """And a global that only the backward reads is guarded."""
+    global SCALE
+
+    def run(x):
+        return Odd.apply(x, 3).sin()
+
+    records = []
+    region = make_region(run, eager, fullgraph=True, observer=records.append)
+    try:
+        for scale in (2.0, 5.0):
+            SCALE = scale
+            assert torch.equal(_gradient(region), _gradient(run))
+    finally:
+        SCALE = 2.0
+    assert [record.operations for record in records] == [2, 2]
+
+
+def test_what_cannot_be_in_the_graph_breaks():
+    """The result is eager's all the same."""
+    assert broken(Captures.apply, torch.ones(3)) <= {"autograd-function", "unsupported-call"}
+    assert broken(lambda x: Captures.apply(x) + 1, torch.ones(3)) == {"autograd-function"}
+
+
+def test_checkpoint_marks_its_nodes():
+    """Regions inside of a region are part of it; functions after it are not marked."""
+
+    def block(x):
+        return checkpoint(torch.sin, x.exp(), use_reentrant=False) + 1
+
+    def run(x):
+        y = checkpoint(block, x, use_reentrant=False)
+        return checkpoint(block, y, use_reentrant=False) * 2
+
+    (record,) = check(run)
+    regions = [node.meta.get("checkpoint") for node in record.graph.graph.nodes if node.op.startswith("call")]
+    assert regions == [1, 1, 1, 2, 2, 2, None]

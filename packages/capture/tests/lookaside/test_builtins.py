@@ -1,0 +1,92 @@
+"""Replacements of builtins: each expression gives what Python's own gives, in one graph; exceptions included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from .checking import broken, check
+
+
+class Sized:
+    """Answers for itself."""
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        return iter([1, 2])
+
+    def __contains__(self, item):
+        return item == 7
+
+    def __bool__(self):
+        return False
+
+    def __index__(self):
+        return 2
+
+    def __reversed__(self):
+        return iter("ba")
+
+
+EXPRESSIONS = {
+    "len": lambda x: (len(x), len([x]), len({}), len("abc"), len(Sized())),
+    "isinstance": lambda x: (
+        isinstance(x, torch.Tensor),
+        isinstance(1, (int, str)),
+        isinstance(True, int),
+        isinstance(x.shape, tuple),
+    ),
+    "issubclass": lambda x: (issubclass(bool, int), issubclass(Sized, (list, dict)), x),
+    "type": lambda x: (type(x) is torch.Tensor, float.__name__, type(Sized()) is Sized, type(x.shape).__name__),
+    "callable": lambda x: (callable(len), callable(x.add), callable(1), callable(lambda: 1), callable(Sized())),
+    "getattr": lambda x: (getattr(x, "ndim"), getattr(x, "nope", 3), hasattr(x, "nope"), hasattr(x, "add")),  # noqa: B009
+    "iter_next": lambda x: (i := iter([x, 1]), next(i), next(i), next(i, "end"))[1:],
+    "iter_sentinel": lambda x: (n := iter([1, 2, 3]), list(iter(lambda: next(n), 3)), x)[1:],
+    "range": lambda x: [list(range(3)), list(range(5, 0, -2)), len(range(x.shape[0])), 3 in range(4), x],
+    "enumerate": lambda x: [(i, v) for i, v in enumerate([x, 1], start=3)],
+    "zip": lambda x: (list(zip([1, 2], "ab", strict=True)), list(zip()), x),
+    "zip_strict": lambda x: list(zip([x], [1, 2], strict=True)),
+    "map": lambda x: list(map(lambda a, b: a * b, [x, x], (2, 3))),
+    "filter": lambda x: [*filter(None, [0, 1, ""]), *filter(lambda n: n > 1, [1, 2]), x],
+    "reversed": lambda x: (list(reversed([x, 1])), list(reversed(range(3))), list(reversed(Sized()))),
+    "sorted": lambda x: (
+        sorted([3, 1, 2], reverse=True),
+        sorted("bca"),
+        sorted([(2, "a"), (1, "b")], key=lambda p: p[1]),
+        x,
+    ),
+    "any_all": lambda x: (any([]), any(n > 1 for n in x.shape), all([]), all(n > 3 for n in x.shape)),
+    "sum": lambda x: (sum([1, 2], 3), sum([x, x]), sum([[1], [2]], [])),  # noqa: RUF017
+    "max_min": lambda x: (max(1, 2), min([3, 1]), max("ab", key=ord), min([], default=7), max(x.shape), x),
+    "max_of_nothing": lambda x: max([]),
+    "abs_pow_divmod": lambda x: (abs(x), abs(-2), pow(x, 2), pow(2, 3, 5), divmod(7, 2), divmod(-7, 2)),
+    "numbers": lambda x: (int("12"), int(2.7), float("1e3"), bool([]), complex(1, 2), round(2.5), round(1.234, 2), x),
+    "bad_number": lambda x: int("x"),
+    "text": lambda x: (str(12), repr("a"), ascii("é"), format(3.14159, ".2f"), chr(97), ord("a"), hex(255), bin(2), x),
+    "containers": lambda x: (list("ab"), tuple([x]), set([1, 1]), frozenset("a"), dict(a=1, b=x), dict([("k", x)])),  # noqa: C405
+    "fromkeys": lambda x: (dict.fromkeys("ab"), dict.fromkeys([1], x)),
+    "slice": lambda x: (slice(1, 2).stop, x[slice(None, 2)], [1, 2, 3][slice(-1, None)]),
+    "hash": lambda x: (hash("a") == hash("a"), hash((1, 2)) == hash((1, 2)), x),
+    "vars": lambda x: (vars(Sized()), x),
+    "contains": lambda x: (7 in Sized(), 1 in Sized(), 2 not in [1, x.dim()]),
+    "truth": lambda x: (not Sized(), bool(x.shape), 1 if Sized() else 2),
+    "super_without_class": lambda x: super(),
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_same_as_python(name):
+    """Table of expressions."""
+    check(
+        EXPRESSIONS[name], fullgraph=name not in ("zip_strict", "max_of_nothing", "bad_number", "super_without_class")
+    )
+
+
+def test_what_cannot_be_traced_breaks():
+    """Each for its reason."""
+    assert broken(lambda x: print(end="") or x + 1) == {"input-output"}
+    assert broken(lambda x: (sorted(globals())[:0], x + 1)) == {"unsupported-call"}
+    assert broken(lambda x: float(x.sum())) == {"data-dependent-value"}
+    assert broken(lambda x: bool(x.sum() > 0)) == {"data-dependent-branch"}

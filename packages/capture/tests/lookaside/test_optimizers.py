@@ -1,0 +1,65 @@
+"""Steps of torch's optimizers as one graph, and the operators whose scalar is a tensor."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from flambeau_capture import make_region
+
+from .checking import check, eager
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True)],
+    ids=["sgd", "adamw"],
+)
+def test_a_step_is_one_graph(make):
+    """Two graphs in all: the first step makes the state."""
+    net = torch.nn.Linear(3, 2)
+    twin = copy.deepcopy(net)
+    optimizer, twin_optimizer = make(net.parameters()), make(twin.parameters())
+    records = []
+    step = make_region(twin_optimizer.step, eager, fullgraph=True, observer=records.append)
+    for _ in range(4):
+        x = torch.randn(4, 3)
+        for model in (net, twin):
+            model.zero_grad()
+            model(x).square().sum().backward()
+        optimizer.step()
+        step()
+        torch.testing.assert_close(twin.weight, net.weight)
+    assert len(records) == 2
+
+
+@pytest.mark.parametrize("name", ["addcdiv", "addcmul", "addcdiv_", "addcmul_"])
+def test_a_scalar_that_is_a_tensor(name):
+    """Written out, so that no value is read while tracing."""
+
+    def run(x, a, b, value):
+        return getattr(x.clone(), name)(a, b, value=value)
+
+    x, a, b = torch.ones(3), torch.full((3,), 2.0), torch.full((3,), 4.0)
+    region = make_region(run, eager, fullgraph=True)
+    torch.testing.assert_close(region(x, a, b, torch.tensor(0.5)), run(x, a, b, 0.5))
+
+
+def test_alpha_that_is_a_tensor():
+    """The same for `add` and `sub`."""
+    check(lambda x: x.add(x, alpha=2) - x.sub(x, alpha=3))
+    region = make_region(lambda x, a: x.add(x, alpha=a).sub_(x, alpha=a), eager, fullgraph=True)
+    torch.testing.assert_close(region(torch.ones(2), torch.tensor(3.0)), torch.ones(2))
+
+
+def test_profiler_ranges_are_no_part_of_the_graph():
+    """With and without a break inside."""
+
+    def run(x):
+        with torch.autograd.profiler.record_function("range") as entered:
+            y = x + 1
+        return y, entered is not None
+
+    check(run)

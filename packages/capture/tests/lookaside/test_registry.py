@@ -1,0 +1,61 @@
+"""The table of replacements, the marks users put on functions, and what is decided about torch's own functions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from flambeau_capture import allow_in_graph, disable, graph_break, is_capturing
+from flambeau_capture.lookaside import registry
+from flambeau_capture.lookaside.registry import Decision, torch_decision
+
+from .checking import broken, check
+
+
+def test_a_target_has_one_replacement():
+    """A second one is refused."""
+    with pytest.raises(ValueError, match="two replacements"):
+        registry.replaces(len)(lambda t, args, kwargs: None)
+    with pytest.raises(ValueError, match="two replacements"):
+        registry.replaces_wrapper(next(iter(registry._WRAPPERS)))(lambda t, function, args, kwargs: None)
+
+
+def test_native_class_methods_are_found_however_they_are_read():
+    """They are a new object each time."""
+    assert registry.find(dict.fromkeys) is registry.find(dict.fromkeys) is not None
+    assert registry.find(int.from_bytes) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "decision"),
+    [
+        (torch.add, Decision.ALWAYS_RECORD),
+        (torch.nn.functional.relu, Decision.RECORD),
+        (torch.ops.aten.add.Tensor, Decision.ALWAYS_RECORD),
+        (torch.device, Decision.FOLD),
+        (torch.nn.init.ones_, Decision.INLINE),
+        (torch.autograd.grad, Decision.BREAK),
+        (torch.vmap, Decision.BREAK),
+        (torch.set_autocast_enabled, Decision.BREAK),
+        (torch.clear_autocast_cache, Decision.BREAK),
+        (torch._C._set_cudnn_enabled, Decision.BREAK),
+        (torch.ops.higher_order.cond, Decision.CONTROL_FLOW),
+    ],
+)
+def test_decisions_about_torch(function, decision):
+    """One of each kind; what changes torch's state is never run while tracing."""
+    assert torch_decision(function) is decision
+
+
+def test_marks():
+    """A disabled function breaks, an allowed one is one node, `graph_break` breaks, and `is_capturing` tells."""
+
+    def plain(x):
+        return x * 2
+
+    disabled, allowed = disable(plain), allow_in_graph(lambda x: plain(x) + 1)
+    assert broken(lambda x: disabled(x) + 1) == {"disabled-function"}
+    (record,) = check(lambda x: allowed(x))
+    assert record.operations == 1
+    assert broken(lambda x: (graph_break(), x + 1)[1]) == {"user-requested"}
+    assert is_capturing() is False

@@ -1,0 +1,65 @@
+"""Replacements of the standard library: each expression gives what Python's own gives, in one graph."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import functools
+import itertools
+import math
+
+import pytest
+
+from .checking import check
+
+EXPRESSIONS = {
+    "chain": lambda x: list(itertools.chain([x], (x + 1,))),
+    "chain_from_iterable": lambda x: list(itertools.chain.from_iterable([i, x] for i in range(2))),
+    "islice": lambda x: [list(itertools.islice([x, 1, 2, 3, 4], 1, 4, 2)), list(itertools.islice(iter("abc"), 2))],
+    "repeat": lambda x: list(itertools.repeat(x, 2)) + list(itertools.repeat(1, times=2)),
+    "count": lambda x: [x * i for i, _ in zip(itertools.count(2, 3), range(3), strict=False)],
+    "cycle": lambda x: [i for i, _ in zip(itertools.cycle("ab"), range(5), strict=False)] + [x],
+    "product": lambda x: [(a, b, x) for a, b in itertools.product("ab", (1, 2))],
+    "permutations": lambda x: [list(itertools.permutations(range(3), 2)), x],
+    "combinations": lambda x: [list(itertools.combinations(range(3), 2)), x],
+    "pairwise": lambda x: [b - a for a, b in itertools.pairwise([x, x * 2, x * 4])],
+    "zip_longest": lambda x: list(itertools.zip_longest([x, 1], "a", fillvalue="-")),
+    "accumulate": lambda x: (
+        list(itertools.accumulate([x, x, x])) + list(itertools.accumulate([1, 2], lambda a, b: a * b))
+    ),
+    "starmap": lambda x: list(itertools.starmap(lambda a, b: a + b, [(x, 1), (x, 2)])),
+    "takewhile": lambda x: [*itertools.takewhile(lambda n: n < 3, [1, 2, 3, 1]), x],
+    "dropwhile": lambda x: [*itertools.dropwhile(lambda n: n < 3, [1, 2, 3, 1]), x],
+    "compress": lambda x: list(itertools.compress([x, 1, 2], (1, 0, True))),
+    "filterfalse": lambda x: [
+        *itertools.filterfalse(lambda n: n % 2, range(4)),
+        *itertools.filterfalse(None, [0, 1]),
+        x,
+    ],
+    "groupby": lambda x: [(k, len(list(g))) for k, g in itertools.groupby("aabca")] + [x],
+    "groupby_key": lambda x: [(k, list(g)) for k, g in itertools.groupby([1, 3, 2], key=lambda n: n % 2)] + [x],
+    "tee": lambda x: [list(part) for part in itertools.tee(iter([x, 1]), 3)],
+    "reduce": lambda x: functools.reduce(lambda a, b: a + b, [x, x, 1], 2),
+    "partial": lambda x: functools.partial(functools.partial(pow, 2), 3)() * x,
+    "partial_parts": lambda x: [(p := functools.partial(max, x.dim(), key=abs)).args, p.func is max, list(p.keywords)],
+    "defaultdict": lambda x: (d := collections.defaultdict(list), d["a"].append(x), dict(d))[2],
+    "ordered_dict": lambda x: (d := collections.OrderedDict(a=1, b=x), d.move_to_end("a"), list(d.items()))[2],
+    "deque": lambda x: list(collections.deque([1, 2, x], maxlen=2)),
+    "named_tuple": lambda x: collections.namedtuple("P", "a b", defaults=[3])(x)._asdict(),
+    "math": lambda x: (
+        math.sqrt(x.shape[1]),
+        math.prod(x.shape),
+        math.gcd(12, 8),
+        math.floor(2.5),
+        math.isnan(math.nan),
+        x,
+    ),
+    "copy": lambda x: (a := [x, [1]], b := copy.copy(a), b.append(2), a, b[1] is a[1])[3:],
+    "deepcopy": lambda x: (a := {"k": [x.shape[0]]}, b := copy.deepcopy(a), b["k"].append(x), a, b)[3:],
+}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_same_as_the_library(name):
+    """Table of expressions."""
+    check(EXPRESSIONS[name])

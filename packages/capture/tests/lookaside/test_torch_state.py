@@ -1,0 +1,84 @@
+"""Grad mode, autocast, and questions about torch's state: set in the graph, left as in eager, never leaked by tracing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from .checking import broken, check, matrix
+
+FROM_OUTSIDE = torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def _from_outside(x):
+    with FROM_OUTSIDE:
+        y = x @ x.T
+    return y, x @ x.T
+
+
+def _broken_inside(x):
+    with FROM_OUTSIDE, torch.no_grad():
+        y = x @ x.T
+        print(end="")
+        z = y @ y
+    return y, z, x @ x.T, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+
+
+def _entered_by_hand(x):
+    context = torch.autocast("cpu", dtype=torch.bfloat16)
+    context.__enter__()
+    y = x @ x.T
+    context.__exit__(None, None, None)
+    return y, x @ x.T
+
+
+def _decorated(x):
+    return torch.autocast("cpu", dtype=torch.bfloat16)(lambda v: v @ v.T)(x)
+
+
+@pytest.mark.parametrize("program", [_from_outside, _entered_by_hand, _decorated], ids=lambda p: p.__name__)
+def test_autocast_is_part_of_the_graph(program):
+    """In one graph, the state around it untouched."""
+    check(program)
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_autocast_across_a_break():
+    """The rest of the block runs under it, what comes after does not."""
+    assert broken(_broken_inside) == {"input-output"}
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled()
+
+
+def test_questions_are_answered():
+    """As in eager, except for the one that asks about compiling."""
+    check(
+        lambda x: (
+            torch.is_grad_enabled(),
+            torch.get_default_dtype() is torch.float32,
+            torch.jit.is_scripting(),
+            torch.is_tensor(x),
+            torch.promote_types(torch.int8, torch.float16) is torch.float16,
+            torch.is_inference_mode_enabled(),
+            x + 1,
+        )
+    )
+
+
+def test_what_changes_the_state_breaks():
+    """It is done for real, between two graphs."""
+
+    def seed(x):
+        torch.manual_seed(3)
+        return x + torch.rand(4)
+
+    def default(x):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        y = torch.ones(2)
+        torch.set_default_dtype(before)
+        return y, x + 1
+
+    assert broken(seed) == broken(default) == {"unsupported-call"}
+    assert torch.get_default_dtype() is torch.float32
+    assert matrix().dtype is torch.float32
