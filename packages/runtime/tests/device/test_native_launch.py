@@ -166,6 +166,27 @@ def test_two_devices_in_one_program(fake: Any, compiler: Compiler) -> None:
         run(fake.to(torch.ones(8), 2), fake.to(torch.ones(8), 0), fake.to(torch.ones(8), 1))
 
 
+def test_device_arguments_follow_the_inputs(fake: Any) -> None:
+    """Operators and Python functions are given the device of this call's inputs, in lists too."""
+    library = torch.library.Library("flambeau_test_devices", "FRAGMENT")
+    library.define("ordinal(Device device) -> int")
+    library.impl("ordinal", lambda device: device.index, "CompositeExplicitAutograd")
+    cuda = torch.device("cuda:1")
+    code = [
+        a.Call("flambeau_test_devices::ordinal", "", (cuda,), {}, (a.Scalar(0),)),
+        a.Call("flambeau_test_devices::ordinal", "", (), {"device": torch.device("cuda:2")}, (a.Scalar(1),)),
+        a.Python("seen", (cuda, (cuda, torch.device("cpu"))), (a.Scalar(2),)),
+    ]
+    inputs = [a.InputSpec("tensor", 0, torch.float32, "cuda:1", (8,), (1,))]
+    made = a.Artifact(a.Program(code, 1, 3, inputs, [a.OutputSpec("scalar", a.Scalar(n)) for n in range(3)]))
+    seen: list[Any] = []
+    run = load(made, python_functions={"seen": lambda *args: seen.append(args) or 0})
+    for device in (0, 1):
+        assert run(fake.to(torch.ones(8), device)) == (device, 2, 0)
+        (first, (second, third)) = seen[-1]
+        assert first == second == torch.device("cuda", device) and third == torch.device("cpu")
+
+
 def test_a_constant_holds_the_program_on_its_device(fake: Any, compiler: Compiler) -> None:
     """A constant does not move: inputs elsewhere are refused."""
     run = load(
