@@ -230,9 +230,7 @@ PyObject* play(State& state, Entry& entry, PyObject* const* inputs) {
   copies.flush();
   checked(PyObject_CallNoArgs(entry.replay.get()));
   c10::SmallVector<c10::Storage, 8> storages;
-  for (size_t i = 0; i < entry.storages.size(); ++i) {
-    storages.push_back(entry.lends(i) ? entry.storages[i] : copy_of(entry.storages[i], copies));
-  }
+  for (const Own& own : entry.own) storages.push_back(own.lent ? own.storage : copy_of(own.storage, copies));
   write_back(entry, inputs, copies);
   copies.flush();
   Ref results = checked(PyTuple_New(static_cast<Py_ssize_t>(entry.results.size())));
@@ -258,7 +256,7 @@ std::shared_ptr<Entry> ready(State& state, PyObject* const* inputs, Py_ssize_t c
   Ref blocked = checked(PyObject_CallNoArgs(state.blocked.get()));
   if (truth(blocked.get())) return nullptr;
   for (const std::shared_ptr<Entry>& entry : state.entries) {
-    if (fits(*entry, inputs) && on_current_device(state, *entry) && !entry->taken()) return entry;
+    if (fits(*entry, inputs) && on_current_device(state, *entry) && !entry->held()) return entry;
   }
   return nullptr;
 }
@@ -305,7 +303,7 @@ PyObject* table_add(PyObject* self, PyObject* recording) {
   return guarded([&]() -> PyObject* {
     std::shared_ptr<Entry> entry = read_recording(recording);
     entry->stream = current_stream(state, *entry);
-    for (size_t i = 0; i < entry->storages.size(); ++i) entry->resting.push_back(entry->counts(i));
+    for (Own& own : entry->own) own.resting = own.counts();
     state.entries.push_back(std::move(entry));
     Py_RETURN_NONE;
   });
@@ -333,6 +331,20 @@ PyObject* table_play(PyObject* self, PyObject* args) {
       if (entry->recording.get() == recording) return play(state, *entry, &PyTuple_GET_ITEM(inputs, 0));
     }
     raise(PyExc_LookupError, "the table has no such recording");
+  });
+}
+
+PyObject* table_held(PyObject* self, PyObject* recording) {
+  const State& state = *reinterpret_cast<Table*>(self)->state;
+  return guarded([&]() -> PyObject* {
+    Ref numbers = checked(PyList_New(0));
+    for (const std::shared_ptr<Entry>& entry : state.entries) {
+      if (entry->recording.get() != recording) continue;
+      for (size_t i = 0; i < entry->own.size(); ++i) {
+        if (entry->own[i].held()) checked(PyList_Append(numbers.get(), checked(PyLong_FromSize_t(i)).get()));
+      }
+    }
+    return PyList_AsTuple(numbers.get());
   });
 }
 
@@ -377,6 +389,7 @@ PyMemberDef table_members[] = {
 PyMethodDef table_methods[] = {
     {"add", table_add, METH_O, "Take a recording; its results must not be referenced by anything but the recording."},
     {"remove", table_remove, METH_O, "Forget a recording."},
+    {"held", table_held, METH_O, "The numbers of a recording's storages that somebody still refers to."},
     {"play", table_play, METH_VARARGS, "play(recording, inputs): replay one recording that is known to be ready."},
     {nullptr, nullptr, 0, nullptr},
 };

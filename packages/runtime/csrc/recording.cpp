@@ -72,12 +72,11 @@ Copied read_copied(PyObject* item) {
 
 // The place of a storage among those of the entry; a new one is added with Python's object for it.
 size_t storage_index(Entry& entry, const at::Tensor& tensor, PyObject* object) {
-  for (size_t i = 0; i < entry.storages.size(); ++i) {
-    if (entry.storages[i].is_alias_of(tensor.storage())) return i;
+  for (size_t i = 0; i < entry.own.size(); ++i) {
+    if (entry.own[i].storage.is_alias_of(tensor.storage())) return i;
   }
-  entry.wrappers.push_back(checked(PyObject_CallMethod(object, "untyped_storage", nullptr)));
-  entry.storages.push_back(tensor.storage());
-  return entry.storages.size() - 1;
+  entry.own.push_back({tensor.storage(), checked(PyObject_CallMethod(object, "untyped_storage", nullptr))});
+  return entry.own.size() - 1;
 }
 
 Result read_result(Entry& entry, PyObject* item) {
@@ -105,7 +104,6 @@ std::shared_ptr<Entry> read_recording(PyObject* recording) {
   auto entry = std::make_shared<Entry>();
   entry->recording = Ref::share(recording);
   entry->replay = attribute(recording, "replay");
-  entry->lent_from = static_cast<size_t>(integer(attribute(recording, "lent_from").get()));
   each(attribute(recording, "scalars"), [&](PyObject* pair) {
     entry->numbers.push_back({static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), Ref::share(PyTuple_GetItem(pair, 1))});
   });
@@ -117,6 +115,9 @@ std::shared_ptr<Entry> read_recording(PyObject* recording) {
   each(attribute(recording, "copied"), [&](PyObject* item) { entry->copied.push_back(read_copied(item)); });
   each(attribute(recording, "mutated"), [&](PyObject* item) { entry->mutated.push_back(static_cast<size_t>(integer(item))); });
   each(attribute(recording, "results"), [&](PyObject* item) { entry->results.push_back(read_result(*entry, item)); });
+  for (size_t i = 0; i < entry->own.size(); ++i) {
+    entry->own[i].lent = truth(checked(PyObject_CallMethod(recording, "lends", "n", static_cast<Py_ssize_t>(i))).get());
+  }
   return entry;
 }
 

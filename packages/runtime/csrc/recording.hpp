@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -51,10 +52,23 @@ struct Result {
   Ref value;
 };
 
+// What changes when somebody takes an interest in a storage, or takes its memory away.
 struct Counts {
-  size_t tensors;
-  Py_ssize_t objects;
-  bool operator==(const Counts& other) const { return tensors == other.tensors && objects == other.objects; }
+  size_t tensors = 0;
+  Py_ssize_t objects = 0;
+  const void* address = nullptr;
+  bool operator==(const Counts& other) const = default;
+};
+
+// The memory of results.
+struct Own {
+  c10::Storage storage;
+  Ref object;  // Python's object for it: a user may hold that alone
+  bool lent = true;
+  Counts resting;
+
+  Counts counts() const { return {storage.use_count(), Py_REFCNT(object.get()), storage.data()}; }
+  bool held() const { return lent && !(counts() == resting); }
 };
 
 struct Entry {
@@ -65,19 +79,11 @@ struct Entry {
   std::vector<Copied> copied;
   std::vector<size_t> mutated;
   std::vector<Result> results;
-  std::vector<c10::Storage> storages;
-  std::vector<Ref> wrappers;  // Python's objects for the storages: a user may hold one of those alone
-  std::vector<Counts> resting;
-  size_t lent_from = 0;  // storages of fewer bytes are copied out
+  std::vector<Own> own;
   void* stream = nullptr;
 
-  Counts counts(size_t i) const { return {storages[i].use_count(), Py_REFCNT(wrappers[i].get())}; }
-  bool lends(size_t i) const { return storages[i].nbytes() >= lent_from; }
-  bool taken() const {
-    for (size_t i = 0; i < storages.size(); ++i) {
-      if (lends(i) && !(counts(i) == resting[i])) return true;
-    }
-    return false;
+  bool held() const {
+    return std::any_of(own.begin(), own.end(), [](const Own& one) { return one.held(); });
   }
 };
 

@@ -102,6 +102,36 @@ def test_turns_then_copies(native: bool) -> None:
     assert any("copied out" in reason for reason in h.reasons("recorded"))
 
 
+def test_small_results_of_a_large_recording_are_copied_out(native: bool) -> None:
+    """A result that the caller keeps does not double the memory of a recording that is large beside it."""
+
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sum(), x * 2
+
+    h = Harness(both, [tensor()], native, scratch_limit_bytes=0)
+    kept = []
+    for number in range(8):
+        small, large = h.call(torch.full((64,), float(number)))
+        assert large[0].item() == 2.0 * number
+        kept.append(small)
+        del small, large
+    assert [value.item() for value in kept] == [64.0 * number for number in range(8)]
+    assert h.recorder.recorded == 2 and h.recorder.released == 1
+    assert len(h.program.recordings()) == 1
+
+
+def test_memory_taken_away_is_noticed(native: bool) -> None:
+    """A result whose storage somebody resized is no place to write to."""
+    h = Harness(double, [tensor()], native)
+    for _ in range(2):
+        (y,) = h.call(torch.ones(2))
+    y.untyped_storage().resize_(4096)
+    del y
+    for number in range(4):
+        (y,) = h.call(torch.full((2,), float(number)))
+        assert y.tolist() == [2.0 * number] * 2
+
+
 def test_large_results_still_referenced_run_plainly(native: bool) -> None:
     """Copying out has a limit; past it the call runs without a recording, with the reason given once."""
     h = Harness(double, [tensor()], native, copy_out_limit_bytes=8)

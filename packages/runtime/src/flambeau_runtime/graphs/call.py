@@ -27,12 +27,13 @@ from attrs import define, field
 from .. import artifact as a
 from . import copying, memory
 from .recorder import Recorded, Recorder
-from .records import ALL, NONE, CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
+from .records import CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
 from .table import make_table
 from .table_py import is_plain, moved
 
 Executor = Callable[..., tuple[Any, ...]]
 Signature = tuple[Any, ...]
+Skipped = frozenset[int] | None
 
 
 class CannotRecord(Exception):
@@ -191,36 +192,38 @@ class RecordedProgram:
     def _when_taken(self, group: _Group, fitting: list[Recording], inputs: tuple[Any, ...]) -> Recording | None:
         """All that fit have results that are still referenced: take turns, copy out, or run plainly."""
         limits, last = self.settings, fitting[-1]
-        held = "earlier results are still referenced"
-        small = any(storage.nbytes() < limits.small_bytes for storage in last.lent)
-        if small and last.lent_from == ALL and last.reserved_bytes > limits.scratch_limit_bytes:
+        held = frozenset(number for recording in fitting for number in self.table.held(recording))
+        sizes = [storage.nbytes() for storage in last.storages]
+        reason = "earlier results are still referenced"
+        small = 8 * sum(sizes[number] for number in held) <= last.reserved_bytes
+        if held and small and last.reserved_bytes > limits.scratch_limit_bytes and last.copied_out is not None:
             for recording in fitting:
                 self._drop(group, recording)
-            return self._record(group, inputs, f"{held}: small ones are copied out", limits.small_bytes)
+            return self._record(group, inputs, f"{reason}: those are copied out", last.copied_out | held)
         if len(fitting) < limits.lenders:
-            return self._record(group, inputs, f"{held}: another takes turns", last.lent_from)
-        size = sum(storage.nbytes() for storage in last.storages)
-        if size > limits.copy_out_limit_bytes:
-            self._tell(group.told, "plain", f"{held} ({size} bytes)")
+            return self._record(group, inputs, f"{reason}: another takes turns", last.copied_out)
+        if sum(sizes) > limits.copy_out_limit_bytes:
+            self._tell(group.told, "plain", f"{reason} ({sum(sizes)} bytes)")
             return None
-        return self._record(group, inputs, f"{held}: these are copied out", NONE)
+        return self._record(group, inputs, f"{reason}: all are copied out", None)
 
     def _after_move(self, group: _Group, inputs: tuple[Any, ...]) -> bool:
         """Count the moves of inputs read in place; False: this call is not worth a recording."""
         limits = self.settings
         places = min((moved(recording, inputs) for recording in group.recordings), key=len)
-        passing = [p for p in places if not self._owned(p) and not memory.is_lent(inputs[p])]
-        counted = [p for p in places if self._owned(p) or p in passing]
-        self._moves.update(counted)
-        often = {p for p in counted if self._moves[p] > limits.moves_limit}
-        if passing:
-            size = sum(inputs[p].nbytes for p in passing)
-            if not often.issuperset(passing) or size > limits.copy_in_limit_bytes:
-                where = f"{self._label(passing[0])} is not the result of a recording this time"
-                self._tell(group.told, "plain", where + (f" ({size} bytes)" if often else ""))
-                return False
-        stale = {p for p in often if self._owned(p) and inputs[p].nbytes <= limits.moving_bytes}
-        self._copied.update(stale, often.intersection(passing))
+        owned = {p for p in places if self._owned(p)}
+        passing = {p for p in places if p not in owned and not memory.is_lent(inputs[p], id(self))}
+        self._moves.update(places)
+        # A result of another recording has few places to be; only its wandering among many makes it a copied input.
+        often = {p for p in places if self._moves[p] > limits.moves_limit * (1 if p in owned | passing else 4)}
+        others = often - owned
+        size = sum(inputs[p].nbytes for p in passing | others)
+        if (passing and not often >= passing) or (others and size > limits.copy_in_limit_bytes):
+            where = f"{self._label(min(passing or others))} is not the result of a recording this time"
+            self._tell(group.told, "plain", where + (f" ({size} bytes)" if others else ""))
+            return False
+        stale = {p for p in often & owned if inputs[p].nbytes <= limits.moving_bytes}
+        self._copied.update(stale | others)
         for other in self._groups.values() if stale else ():
             for recording in tuple(other.recordings):
                 if any(position in stale for position, _ in recording.fixed):
@@ -232,9 +235,11 @@ class RecordedProgram:
         return self.specs[position].static or self.specs[position].mutated
 
     def _in_place(self, position: int, tensor: torch.Tensor) -> bool:
-        return position not in self._copied and (self._owned(position) or memory.is_lent(tensor))
+        return position not in self._copied and (self._owned(position) or memory.is_lent(tensor, id(self)))
 
-    def _record(self, group: _Group, inputs: tuple[Any, ...], reason: str, lent_from: int = ALL) -> Recording:
+    def _record(
+        self, group: _Group, inputs: tuple[Any, ...], reason: str, copied_out: Skipped = frozenset()
+    ) -> Recording:
         tensors = [position for position, spec in enumerate(self.specs) if spec.kind == "tensor"]
         in_place = [position for position in tensors if self._in_place(position, inputs[position])]
         self._check_sharing(tensors, in_place, inputs)
@@ -248,14 +253,14 @@ class RecordedProgram:
             given[position] = place
         recorded = self._recorder.record(lambda: self._executor(*given))
         try:
-            recording = self._finish(inputs, given, in_place, copied, recorded, lent_from)
+            recording = self._finish(inputs, given, in_place, copied, recorded, copied_out)
         except BaseException:
             recorded.release()
             raise
         del recorded
         self.table.add(recording)
         group.recordings.append(recording)
-        memory.keep(recording)
+        memory.keep(recording, id(self))
         self._tell(
             group.told,
             "recorded",
@@ -282,7 +287,7 @@ class RecordedProgram:
         in_place: list[int],
         copied: list[CopiedInput],
         recorded: Recorded,
-        lent_from: int,
+        copied_out: Skipped,
     ) -> Recording:
         tensors = [(i, v) for i, (spec, v) in enumerate(zip(self.specs, inputs)) if spec.kind == "tensor"]
         results = tuple(_result_of(value, given, recorded.outputs) for value in recorded.outputs)
@@ -293,7 +298,7 @@ class RecordedProgram:
             copied=tuple(copied),
             mutated=tuple(i for i, _ in tensors if self.specs[i].mutated),
             results=results,
-            lent_from=lent_from,
+            copied_out=copied_out,
             replay=recorded.replay,
             release=recorded.release,
             reserved_bytes=recorded.reserved_bytes,

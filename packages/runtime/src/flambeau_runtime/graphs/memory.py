@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections import Counter
 from collections.abc import Iterator
 
 import torch
 
 from .records import Recording
 
-_LENT: Counter[int] = Counter()
-"""Addresses of the storages that recordings of this process hand out."""
+_LENT: dict[int, tuple[int, int]] = {}
+"""Address of a storage that a recording hands out -> that recording's number, and its program's."""
 
 
 def _addresses(recording: Recording) -> Iterator[int]:
@@ -28,10 +27,10 @@ _RESERVED: dict[int, int] = {}
 _NUMBERS = itertools.count()
 
 
-def keep(recording: Recording) -> None:
-    """Note a recording's memory and the storages of its results, for as long as it lives."""
+def keep(recording: Recording, program: int) -> None:
+    """Note a recording's memory and the storages of its results, for as long as it lives. ``program`` says whose it is."""
     addresses, number = tuple(_addresses(recording)), next(_NUMBERS)
-    _LENT.update(addresses)
+    _LENT.update(dict.fromkeys(addresses, (number, program)))
     _RESERVED[number] = recording.reserved_bytes
     weakref.finalize(recording, _forget, addresses, number).atexit = False
 
@@ -42,10 +41,13 @@ def reserved_bytes() -> int:
 
 
 def _forget(addresses: tuple[int, ...], number: int) -> None:
-    _LENT.subtract(addresses)
     del _RESERVED[number]
+    for address in addresses:
+        if _LENT.get(address, (None,))[0] == number:
+            del _LENT[address]
 
 
-def is_lent(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's memory is some recording's result: it will be at the same address again."""
-    return _LENT[tensor.untyped_storage().data_ptr()] > 0
+def is_lent(tensor: torch.Tensor, program: int) -> bool:
+    """Whether the tensor's memory is a result of another program's recording: it will be at the same address again."""
+    found = _LENT.get(tensor.untyped_storage().data_ptr())
+    return found is not None and found[1] != program

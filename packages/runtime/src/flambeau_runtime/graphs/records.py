@@ -5,7 +5,6 @@ In: nothing. Out: plain frozen types that the other modules of ``graphs`` share.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +22,8 @@ class GraphSettings:
     in place as results of recordings, and now come from elsewhere, are copied up to this size together. ``lenders``:
     recordings that hand out their own memory, used in turn while earlier results are still referenced.
     ``copy_out_limit_bytes``: results up to this size are copied out when every lender is taken; larger ones make the call
-    run plainly. ``scratch_limit_bytes``: a recording that reserves more than this has no second lender for the sake of
-    results of ``small_bytes`` each: those are copied out. ``smallest_program``, ``smallest_segment``: device steps that a program,
+    run plainly. ``scratch_limit_bytes``: a recording that reserves more than this gets no second lender for the sake of
+    results that are small beside it (an eighth): those are copied out. ``smallest_program``, ``smallest_segment``: device steps that a program,
     or a segment of a split one, needs to be recorded: a single launch costs no more than a replay with its copies.
     ``recordings_limit``: recordings of one program that are kept. ``patience``: calls in a row without use for a recording,
     after which no more thought is given to further ones.
@@ -38,7 +37,6 @@ class GraphSettings:
     lenders: int = 2
     copy_out_limit_bytes: int = 16 << 20
     scratch_limit_bytes: int = 64 << 20
-    small_bytes: int = 4 << 20
     smallest_program: int = 2
     smallest_segment: int = 3
     recordings_limit: int = 32
@@ -63,9 +61,6 @@ class GraphDecision:
         where = f" ({self.position})" if self.position else ""
         return f"{self.program}: {self.kind}: {self.reason}{where}"
 
-
-ALL, NONE = 0, sys.maxsize
-"""Values of ``lent_from``: lend every result, or none."""
 
 Report = Callable[[GraphDecision], None]
 
@@ -109,8 +104,8 @@ class Result:
 class Recording:
     """A recorded program: when it fits, what moves in, what comes out.
 
-    ``fixed`` are (position, address) of the inputs that are read in place. Storages of results of ``lent_from`` bytes and
-    more are handed out as they are, smaller ones are copied out. ``reserved_bytes`` is what recording it took from the device.
+    ``fixed`` are (position, address) of the inputs that are read in place. Results are handed out as they are,
+    except those of the ``storages`` numbered in ``copied_out`` (None: of all), which are copied out. ``reserved_bytes`` is what recording it took from the device.
     """
 
     scalars: tuple[tuple[int, int | float | bool], ...]
@@ -119,7 +114,7 @@ class Recording:
     copied: tuple[CopiedInput, ...]
     mutated: tuple[int, ...]
     results: tuple[Result, ...]
-    lent_from: int
+    copied_out: frozenset[int] | None
     replay: Callable[[], None]
     release: Callable[[], None]
     reserved_bytes: int = 0
@@ -130,7 +125,11 @@ class Recording:
         own = [result.sample.untyped_storage() for result in self.results if result.kind == "own"]
         return tuple({storage._cdata: storage for storage in own}.values())
 
+    def lends(self, storage: int) -> bool:
+        """Whether the storage of that number is handed out as it is."""
+        return self.copied_out is not None and storage not in self.copied_out
+
     @property
     def lent(self) -> tuple[torch.UntypedStorage, ...]:
         """Those that are handed out as they are."""
-        return tuple(storage for storage in self.storages if storage.nbytes() >= self.lent_from)
+        return tuple(storage for number, storage in enumerate(self.storages) if self.lends(number))

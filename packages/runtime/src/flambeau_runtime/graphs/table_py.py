@@ -54,24 +54,31 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
+Counts = tuple[int, int, int]
+"""Of a storage: the references in C++ (tensors over it), in Python (to the storage object itself), and its address."""
+
+
+def counts_of(storages: tuple[torch.UntypedStorage, ...]) -> tuple[Counts, ...]:
+    """What changes when somebody takes an interest in a storage, or takes its memory away."""
+    return tuple(
+        (int(torch._C._storage_Use_Count(storage._cdata)), sys.getrefcount(storage), storage.data_ptr())
+        for storage in storages
+    )
+
+
 @define(eq=False)
 class _Entry:
-    """A recording with the storages it lends, their counts at rest, and the queue of its last replay."""
+    """A recording with the storages of its results, their counts at rest, and the queue of its last replay."""
 
     recording: Recording
-    lent: tuple[torch.UntypedStorage, ...]
-    resting: tuple[tuple[int, int], ...] = ()
+    storages: tuple[torch.UntypedStorage, ...]
+    resting: tuple[Counts, ...] = ()
     stream: int = 0
 
-    def taken(self) -> bool:
-        """Whether somebody still refers to the results of the last replay."""
-        return self.counts() != self.resting
-
-    def counts(self) -> tuple[tuple[int, int], ...]:
-        """Of each storage, the references in C++ (tensors over it) and in Python (to the storage object itself)."""
-        return tuple(
-            (int(torch._C._storage_Use_Count(storage._cdata)), sys.getrefcount(storage)) for storage in self.lent
-        )
+    def held(self) -> tuple[int, ...]:
+        """The numbers of the storages that somebody still refers to since the last replay."""
+        now = counts_of(self.storages)
+        return tuple(n for n, counts in enumerate(now) if self.recording.lends(n) and counts != self.resting[n])
 
 
 class PyTable:
@@ -86,9 +93,13 @@ class PyTable:
 
     def add(self, recording: Recording) -> None:
         """Take a recording; its results must not be referenced by anything but the recording."""
-        entry = _Entry(recording, recording.lent, stream=self._recorder.stream())
-        entry.resting = entry.counts()
+        entry = _Entry(recording, recording.storages, stream=self._recorder.stream())
+        entry.resting = counts_of(entry.storages)
         self._entries.append(entry)
+
+    def held(self, recording: Recording) -> tuple[int, ...]:
+        """The numbers of the recording's storages that somebody still refers to."""
+        return self._entry(recording).held()
 
     def remove(self, recording: Recording) -> None:
         """Forget a recording."""
@@ -101,14 +112,16 @@ class PyTable:
                 recording = entry.recording
                 if not fits(recording, inputs) or moved(recording, inputs):
                     continue
-                if not entry.taken():
+                if not entry.held():
                     return self._play(entry, inputs)
         return self._miss(*inputs)
 
     def play(self, recording: Recording, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Replay one recording that is known to be ready."""
-        (entry,) = (entry for entry in self._entries if entry.recording is recording)
-        return self._play(entry, inputs)
+        return self._play(self._entry(recording), inputs)
+
+    def _entry(self, recording: Recording) -> _Entry:
+        return next(entry for entry in self._entries if entry.recording is recording)
 
     def _play(self, entry: _Entry, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         recording = entry.recording
@@ -127,10 +140,10 @@ class PyTable:
                 for item in recording.copied:
                     if item.back:
                         copying.write_back(inputs[item.position], item.placeholder)
-                given = {storage._cdata: storage for storage in entry.lent}
-                for storage in recording.storages:
-                    if storage._cdata not in given:
-                        given[storage._cdata] = copying.copy_of(storage)
+                given = {
+                    storage._cdata: storage if recording.lends(number) else copying.copy_of(storage)
+                    for number, storage in enumerate(entry.storages)
+                }
                 results = tuple(_result(result, given, inputs) for result in recording.results)
         finally:
             self.running = False
