@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from ... import expr as ex
 from ...expr import Expr
@@ -23,8 +23,9 @@ _PROGRAM = "tl.program_id(0)"
 
 
 def generate_combined(steps: Sequence[Combined]) -> list[GeneratedKernel]:
-    """Triton for every step, in order. Raises one UnsupportedKernel with the origins of every body that is refused."""
+    """Triton for every step, in order; steps with equal text share one kernel. Raises one UnsupportedKernel with the origins of every body that is refused."""
     kernels: list[GeneratedKernel] = []
+    known: dict[str, GeneratedKernel] = {}
     refused: dict[str, str] = {}
     for step in steps:
         writer = _Writer(f"triton_{step.name}")
@@ -33,7 +34,11 @@ def generate_combined(steps: Sequence[Combined]) -> list[GeneratedKernel]:
                 writer.add(body)
             except UnsupportedKernel as error:
                 refused |= dict.fromkeys(body.origins, str(error)) or {"": str(error)}
-        kernels.append(writer.finish())
+        kernel = writer.finish()
+        code = kernel.source.replace(writer.entry, "kernel")
+        facts = [kernel.meta[name] for name in ("signature", "divisible", "num_warps", "asserts")]
+        same = known.setdefault(f"{code}\n{facts}", kernel)
+        kernels.append(evolve(kernel, name=same.name, source=same.source))
     if refused:
         raise UnsupportedKernel("; ".join(dict.fromkeys(refused.values())), tuple(filter(None, refused)))
     return kernels
