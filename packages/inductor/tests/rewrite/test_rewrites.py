@@ -203,3 +203,22 @@ def test_a_joint_graph_keeps_the_layout_in_its_backward(monkeypatch):
     for got, want in zip(run(*inputs), step(*inputs), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
         assert got.stride() == want.stride()
+
+
+@pytest.mark.parametrize(("kind", "copies"), [("efficient", 0), ("flash", 1)])
+def test_attention_reads_keys_and_values_where_they_lie(kind, copies):
+    """The query's layout shows in flash attention's result, so its copy stays; an unaligned view is copied."""
+    op = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention").default
+
+    def attention(width):
+        """The graph of a call on copies of transposed views."""
+        gm = on_cuda(lambda *heads: tuple(x.view(2, 16, 4, -1).transpose(1, 2).contiguous() for x in heads), *[torch.randn(2, 16, width).half()] * 3)  # fmt: skip
+        (output,) = (n for n in gm.graph.nodes if n.op == "output")
+        with gm.graph.inserting_before(output):
+            call = gm.graph.call_function(op, (*output.args[0], *((None, False) if kind == "efficient" else ())))
+        call.meta["val"] = tuple(n.meta["val"] for n in output.args[0])
+        output.args = (call,)
+        return targets(gm).count("clone.default")
+
+    assert attention(32) == copies
+    assert attention(20) == 3

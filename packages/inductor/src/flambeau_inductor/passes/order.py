@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..rewrite.attention import strided_operands
 from ..rewrite.bias import split_bias, split_product_bias
 from ..rewrite.channels_last import channels_last
 from ..rewrite.epilogues import activation_epilogues
@@ -12,6 +13,7 @@ from .runner import Pass
 PASSES = (
     Pass("remove_noops", remove_noops),
     Pass("remove_dead", remove_dead),
+    Pass("strided_operands", strided_operands),
     Pass("split_bias", split_bias),
     Pass("channels_last", channels_last),
     Pass("split_product_bias", split_product_bias),
