@@ -13,6 +13,7 @@ from flambeau_inductor.decompositions import decompositions
 from flambeau_inductor.passes.order import PASSES
 from flambeau_inductor.passes.runner import run_passes
 
+aten = torch.ops.aten
 TABLE = {op: rule for op, rule in decompositions().items() if rule is not None}
 
 
@@ -123,7 +124,7 @@ def test_random_masks_are_drawn_in_eager_order(monkeypatch):
     inputs = (torch.randn(2, 8, 6, 6), torch.randn(8, 8, 3, 3))
 
     def function(x, w):
-        return torch.ops.aten.native_dropout(F.conv2d(x, w), 0.5, True)[0]
+        return aten.native_dropout(F.conv2d(x, w), 0.5, True)[0]
 
     run = flambeau_runtime.load(flambeau_runtime.build_libraries(compile_graph(traced(function, *inputs), inputs)))
     torch.manual_seed(0)
@@ -194,7 +195,7 @@ def test_a_joint_graph_keeps_the_layout_in_its_backward(monkeypatch):
     assert len(kept) == 3
     for result, copy in kept.items():
         output.replace_input_with(result, copy)
-    backwards = [n for n in gm.graph.nodes if n.target is torch.ops.aten.convolution_backward.default]
+    backwards = [n for n in gm.graph.nodes if n.target is aten.convolution_backward.default]
     for node in backwards:
         assert all(n.meta["val"].is_contiguous(memory_format=torch.channels_last) for n in node.args[:3])
     gm.recompile()
@@ -208,11 +209,16 @@ def test_a_joint_graph_keeps_the_layout_in_its_backward(monkeypatch):
 @pytest.mark.parametrize(("kind", "copies"), [("efficient", 0), ("flash", 1)])
 def test_attention_reads_keys_and_values_where_they_lie(kind, copies):
     """The query's layout shows in flash attention's result, so its copy stays; an unaligned view is copied."""
-    op = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention").default
+    op = getattr(aten, f"_scaled_dot_product_{kind}_attention").default
 
     def attention(width):
         """The graph of a call on copies of transposed views."""
-        gm = on_cuda(lambda *heads: tuple(x.view(2, 16, 4, -1).transpose(1, 2).contiguous() for x in heads), *[torch.randn(2, 16, width).half()] * 3)  # fmt: skip
+
+        def heads(*values):
+            split = (aten.transpose(aten.view(x, [2, 16, 4, -1]), 1, 2) for x in values)
+            return tuple(aten.clone(x, memory_format=torch.contiguous_format) for x in split)
+
+        gm = on_cuda(heads, *[torch.randn(2, 16, width).half()] * 3)
         (output,) = (n for n in gm.graph.nodes if n.op == "output")
         with gm.graph.inserting_before(output):
             call = gm.graph.call_function(op, (*output.args[0], *((None, False) if kind == "efficient" else ())))
