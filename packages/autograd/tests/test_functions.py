@@ -63,6 +63,9 @@ CASES = {
     ),
     "shape_changed_in_place": (lambda x: x.sin().transpose_(0, 1).squeeze_(0) * 2, [R(3, 1)]),
     "lists": (lambda x, y: _lists(x, y), [R(3), R(2, 4)]),
+    "fused_adamw": (lambda *t: _fused(*t, 0.0), [R(3, 4, grad=False, seed=i) for i in range(4)]),
+    "fused_adamw_overflow": (lambda *t: _fused(*t, 1.0), [R(3, 4, grad=False, seed=i) for i in range(4)]),
+    "fused_sgd": (lambda *t: _fused_sgd(*t), [R(3, 4, grad=False, seed=i) for i in range(3)]),
     "expand_sum": (lambda x: x.expand(5, 3).sum(0) * x, [R(3)]),
     "embedding": (lambda w: F.embedding(torch.tensor([[1, 2], [0, 2]]), w, padding_idx=0), [R(4, 3)]),
     "cross_entropy": (lambda x: F.cross_entropy(x, torch.tensor([1, 0, -100]), label_smoothing=0.1), [R(3, 5)]),
@@ -177,6 +180,23 @@ def _lists(x, y):
     b = torch._foreach_addcdiv(a, [x, y], torch._foreach_exp([x, y]), [0.1, 0.2])
     c = torch._foreach_lerp(b, a, 0.3) + torch._foreach_clamp_min(a, 0.1) + torch._foreach_maximum(a, 0.2)
     return (*torch._foreach_norm(c), *torch._foreach_sub(b, 1.0), *torch._foreach_pow(2.0, a))
+
+
+def _fused(param, grad, average, square, overflow):
+    square.abs_()
+    torch._fused_adamw_(
+        [param], [grad], [average], [square], [], [torch.tensor(3.0)], lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1,
+        eps=1e-8, amsgrad=False, maximize=True, grad_scale=torch.tensor(4.0), found_inf=torch.tensor(overflow),
+    )  # fmt: skip
+    return param * 1
+
+
+def _fused_sgd(param, grad, buffer):
+    torch._fused_sgd_(
+        [param], [grad], [buffer], lr=0.1, momentum=0.9, weight_decay=0.1, dampening=0.1, nesterov=True, maximize=False,
+        is_first_step=False,
+    )  # fmt: skip
+    return param * 1
 
 
 def _diagonal(x):
