@@ -187,6 +187,23 @@ def test_device_arguments_follow_the_inputs(fake: Any) -> None:
         assert first == second == torch.device("cuda", device) and third == torch.device("cpu")
 
 
+def test_nested_programs_run_on_the_outer_ones_devices(fake: Any, compiler: Compiler) -> None:
+    """What a branch allocates lies where the inputs of the whole program do."""
+    spec = a.InputSpec("tensor", 0, torch.float32, "cuda:1", (8,), (1,))
+    code = [a.Alloc(1, (8,), (1,), torch.float32, "cuda:1"), a.Launch(0, (0, 1), (8, 4.0), grid=(1, 1, 1))]
+    branch = a.Program(code, 2, 0, [spec], [a.OutputSpec("tensor", 1)])
+    body = a.Program(
+        [a.Subprogram("cond", (branch, branch), (a.Scalar(0), a.Reg(0)), (a.Reg(1),))],
+        2, 1, [spec, a.InputSpec("scalar", 0)], [a.OutputSpec("tensor", 1)],
+    )  # fmt: skip
+    kernel = a.Kernel("triton_scale", 0, "scale", 2, 2, meta={"signature": SCALE})
+    run = load(a.Artifact(body, [a.Library("t", "triton", "")], [kernel]))
+    for device in (0, 2):
+        (y,) = run(fake.to(torch.ones(8), device), True)
+        assert y.device.index == device and torch.equal(fake.back(y), torch.full((8,), 4.0))
+        assert fake.library.fake_device() == 0
+
+
 def test_a_constant_holds_the_program_on_its_device(fake: Any, compiler: Compiler) -> None:
     """A constant does not move: inputs elsewhere are refused."""
     run = load(
