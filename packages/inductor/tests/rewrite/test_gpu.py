@@ -1,0 +1,104 @@
+"""What the rewrites make of graphs on a real GPU equals eager, in values and strides."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import flambeau_runtime
+from flambeau_inductor import compile_graph
+from flambeau_inductor.decompositions import decompositions
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+TABLE = {op: rule for op, rule in decompositions().items() if rule is not None}
+
+
+def check(function, *inputs, tolerance=1e-4, **options):
+    """Compile on fakes, run, compare; the artifact."""
+    inputs = [t.cuda() for t in inputs]
+    with torch.no_grad():
+        gm = make_fx(function, tracing_mode="fake", decomposition_table=TABLE)(*inputs)
+        artifact = compile_graph(gm, inputs, {"verify": True, **options})
+        results = flambeau_runtime.load(artifact)(*[t.clone() for t in inputs])
+        wanted = function(*inputs)
+    for got, want in zip(results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+        assert got.stride() == want.stride()
+    return artifact
+
+
+def calls(artifact):
+    """Names of the library calls."""
+    return [getattr(i, "op", "").removeprefix("aten::") for i in artifact.program.instructions]
+
+
+def network(x, w1, b1, w2, w3, mean, var):
+    """Dense and depthwise convolutions, a residual, pools; results of several shapes."""
+    y = F.relu(F.batch_norm(F.conv2d(x, w1, b1, padding=1), mean, var))
+    z = F.conv2d(y, w2, None, padding=1) + F.conv2d(y, w3, None, padding=1, groups=32)
+    z = F.relu(F.conv2d(F.relu(z), w2, b1, padding=1)) + z
+    return F.max_pool2d(z, 2), F.adaptive_avg_pool2d(z, 1).flatten(1), z.mean((2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_convolutions(dtype, enabled):
+    """Channels-last inside; without the option, as eager has them."""
+    shapes = ((4, 16, 28, 28), (32, 16, 3, 3), (32,), (32, 32, 3, 3), (32, 1, 3, 3), (32,), (32,))
+    inputs = [(torch.rand(shape) - 0.4).to(dtype) * 0.3 for shape in shapes]
+    inputs[-1] = inputs[-1].abs() + 0.5
+    tolerance = 5e-3 if dtype is torch.float32 else 5e-2
+    artifact = check(network, *inputs, tolerance=tolerance, layout_optimization=enabled)
+    assert ("contiguous" in calls(artifact)) is enabled
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", [8, 2048])
+def test_products_with_bias_and_activation(dtype, rows):
+    """Small ones through the library's epilogue, large float32 ones with a bias that the next kernel adds."""
+
+    def function(x, w, b):
+        return F.relu(F.linear(x, w, b)), F.gelu(F.linear(x, w, b + 1))
+
+    inputs = [torch.randn(rows, 512).to(dtype), (torch.randn(1024, 512) / 23).to(dtype), torch.randn(1024).to(dtype)]
+    found = calls(check(function, *inputs, tolerance=1e-3 if dtype is torch.float32 else 2e-2))
+    large = dtype is torch.float32 and rows == 2048
+    assert ("_addmm_activation" in found) is not large
+    assert ("mm" in found) is large
+
+
+def test_attention_on_views():
+    """Keys and values are read through their strides."""
+
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(*(x.view(2, 64, 4, 32).transpose(1, 2).contiguous() for x in (q, k, v)))
+
+    for dtype in (torch.float16, torch.float32):
+        check(function, *(torch.randn(2, 64, 128).to(dtype) for _ in range(3)), tolerance=5e-3)
+
+
+def test_an_optimizer_step_is_one_launch():
+    """Tensors of any shape, updated together."""
+
+    def step(*tensors):
+        n = len(tensors) // 4
+        out = []
+        for p, g, m, v in zip(*(tensors[k * n : (k + 1) * n] for k in range(4)), strict=True):
+            m, v = m * 0.9 + g * 0.1, v * 0.999 + g * g * 0.001
+            out += [p * 0.99 - 1e-3 * m / (v.sqrt() + 1e-8), m, v]
+        return tuple(out)
+
+    shapes = [(256, 64), (64,), (1000,), (3, 5, 7), (1,), (256, 64)]
+    artifact = check(step, *[torch.rand(shape) for _ in range(4) for shape in shapes], tolerance=1e-5)
+    assert len(artifact.kernels) == 1
+
+
+def test_in_place_results_of_other_shapes():
+    """A product's result is overwritten by the pointwise work that reads it, in another shape."""
+
+    def function(x, w):
+        for _ in range(3):
+            x = torch.tanh((x @ w).view(8, 16, 64) + 1).view(128, 64)
+        return x.sum(0), x
+
+    check(function, torch.randn(128, 64), torch.randn(64, 64) / 8, tolerance=1e-3)
