@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from .checking import broken, check
-
 
 class Sized:
     """Answers for itself."""
@@ -77,14 +75,14 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_same_as_python(name):
+def test_same_as_python(name, check):
     """Table of expressions."""
     check(
         EXPRESSIONS[name], fullgraph=name not in ("zip_strict", "max_of_nothing", "bad_number", "super_without_class")
     )
 
 
-def test_what_cannot_be_traced_breaks():
+def test_what_cannot_be_traced_breaks(broken):
     """Each for its reason."""
     assert broken(lambda x: print(end="") or x + 1) == {"input-output"}
     assert broken(lambda x: (sorted(globals())[:0], x + 1)) == {"unsupported-call"}

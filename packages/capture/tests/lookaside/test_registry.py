@@ -9,8 +9,6 @@ from flambeau_capture import allow_in_graph, disable, graph_break, is_capturing
 from flambeau_capture.lookaside import registry
 from flambeau_capture.lookaside.registry import Decision, torch_decision
 
-from .checking import broken, check
-
 
 def test_a_target_has_one_replacement():
     """A second one is refused."""
@@ -47,7 +45,7 @@ def test_decisions_about_torch(function, decision):
     assert torch_decision(function) is decision
 
 
-def test_marks():
+def test_marks(check, broken):
     """A disabled function breaks, an allowed one is one node, `graph_break` breaks, and `is_capturing` tells."""
 
     def plain(x):

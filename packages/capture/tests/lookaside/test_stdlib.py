@@ -10,8 +10,6 @@ import math
 
 import pytest
 
-from .checking import check
-
 EXPRESSIONS = {
     "chain": lambda x: list(itertools.chain([x], (x + 1,))),
     "chain_from_iterable": lambda x: list(itertools.chain.from_iterable([i, x] for i in range(2))),
@@ -60,6 +58,6 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_same_as_the_library(name):
+def test_same_as_the_library(name, check):
     """Table of expressions."""
     check(EXPRESSIONS[name])

@@ -1,11 +1,14 @@
-"""Grad mode, autocast, and questions about torch's state: set in the graph, left as in eager, never leaked by tracing."""
+"""Grad mode, autocast, and questions about torch's state: set in the graph, left as in _eager, never leaked by tracing."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from .checking import broken, check, matrix
+
+def _eager(graph, inputs):
+    return graph.forward
+
 
 FROM_OUTSIDE = torch.autocast("cpu", dtype=torch.bfloat16)
 
@@ -37,21 +40,21 @@ def _decorated(x):
 
 
 @pytest.mark.parametrize("program", [_from_outside, _entered_by_hand, _decorated], ids=lambda p: p.__name__)
-def test_autocast_is_part_of_the_graph(program):
+def test_autocast_is_part_of_the_graph(program, check):
     """In one graph, the state around it untouched."""
     check(program)
     assert not torch.is_autocast_enabled("cpu")
 
 
-def test_autocast_across_a_break():
+def test_autocast_across_a_break(broken):
     """The rest of the block runs under it, what comes after does not."""
     assert broken(_broken_inside) == {"input-output"}
     assert not torch.is_autocast_enabled("cpu")
     assert torch.is_grad_enabled()
 
 
-def test_questions_are_answered():
-    """As in eager, except for the one that asks about compiling."""
+def test_questions_are_answered(check):
+    """As in _eager, except for the one that asks about compiling."""
     check(
         lambda x: (
             torch.is_grad_enabled(),
@@ -65,7 +68,7 @@ def test_questions_are_answered():
     )
 
 
-def test_what_changes_the_state_breaks():
+def test_what_changes_the_state_breaks(broken):
     """It is done for real, between two graphs."""
 
     def seed(x):
@@ -81,4 +84,4 @@ def test_what_changes_the_state_breaks():
 
     assert broken(seed) == broken(default) == {"unsupported-call"}
     assert torch.get_default_dtype() is torch.float32
-    assert matrix().dtype is torch.float32
+    assert torch.ones(1).dtype is torch.float32

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-from lookaside.checking import broken, check
 
 
-def test_facts_are_constants():
+def test_facts_are_constants(check):
     """Nothing but the one addition is in the graph."""
 
     def run(x):
@@ -28,7 +27,7 @@ def test_facts_are_constants():
     assert record.operations == 1
 
 
-def test_attributes_stored_on_tensors():
+def test_attributes_stored_on_tensors(check):
     """Python attributes travel with the tensor."""
 
     def run(x):
@@ -40,7 +39,7 @@ def test_attributes_stored_on_tensors():
     check(run)
 
 
-def test_views_and_mutation():
+def test_views_and_mutation(check):
     """Aliases stay aliases, in place is in place."""
 
     def run(x):
@@ -54,7 +53,7 @@ def test_views_and_mutation():
     check(run, fullgraph=False)
 
 
-def test_values_are_not_read():
+def test_values_are_not_read(broken):
     """What needs a tensor's value breaks the graph."""
     assert broken(lambda x: x.sum().item() + 1) == {"data-dependent-value"}
     assert broken(lambda x: x.tolist()) == {"data-dependent-value"}
@@ -62,7 +61,7 @@ def test_values_are_not_read():
     assert broken(lambda x: x[x > 0] + 1) == {"dynamic-output-shape"}
 
 
-def test_subclasses_are_left_alone():
+def test_subclasses_are_left_alone(broken):
     """A tensor of a kind that is not traced runs in plain Python."""
 
     class Tagged(torch.Tensor):

@@ -7,7 +7,6 @@ import dataclasses
 import types
 
 import pytest
-from lookaside.checking import broken, check
 
 
 @dataclasses.dataclass
@@ -209,7 +208,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("dynamic", [None, True])
-def test_values_behave_as_objects(program, dynamic):
+def test_values_behave_as_objects(program, dynamic, check):
     """With plain and with symbolic sizes, in one graph (or with the same exception)."""
     check(program, dynamic=dynamic)
 
@@ -226,12 +225,12 @@ def _with_break(function):
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_values_outlive_a_break(program):
+def test_values_outlive_a_break(program, broken):
     """Every kind of object is made again on the other side."""
     assert broken(_with_break(program)) == {"input-output"}
 
 
-def test_iterators_outlive_a_break():
+def test_iterators_outlive_a_break(broken):
     """They go on where they were, and share what they shared."""
 
     def run(x):
@@ -246,7 +245,7 @@ def test_iterators_outlive_a_break():
     broken(run)
 
 
-def test_an_unstarted_generator_outlives_a_break():
+def test_an_unstarted_generator_outlives_a_break(broken):
     """It is made again by the same call."""
 
     def run(x):
@@ -261,7 +260,7 @@ def test_an_unstarted_generator_outlives_a_break():
     broken(run)
 
 
-def test_opaque_objects_are_passed_on():
+def test_opaque_objects_are_passed_on(broken):
     """What is done with an array breaks the graph, carrying it along does not."""
 
     def run(x):
@@ -272,7 +271,7 @@ def test_opaque_objects_are_passed_on():
     assert "numpy" in broken(run)
 
 
-def test_native_equality_is_not_identity():
+def test_native_equality_is_not_identity(broken):
     """Objects of classes that compare in C are compared for real."""
     one, other = types.SimpleNamespace(a=1), types.SimpleNamespace(a=1)
     assert broken(lambda x: (one == other, one != other, x + 1)) == {"unsupported-operation"}

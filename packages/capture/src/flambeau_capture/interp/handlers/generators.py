@@ -50,6 +50,14 @@ def send(f: Frame, i: Instruction) -> None:
     f.jump(i)
 
 
+@handles("CALL_INTRINSIC_1")
+def intrinsic(f: Frame, i: Instruction) -> None:
+    """Around a generator's body: a StopIteration that it raises is a RuntimeError, any other exception goes on."""
+    error = f.stack[-1]
+    if f.instructions[f.next_index].name != "RERAISE" or issubclass(error.python_type(), StopIteration):
+        raise GraphBreak("unsupported-instruction", "instruction CALL_INTRINSIC_1")
+
+
 @handles("END_SEND")
 def end_send(f: Frame, i: Instruction) -> None:
     del f.stack[-2]

@@ -1,9 +1,10 @@
-"""Run a function plainly and captured as one graph, and compare: shared by the tests of values and of replacements."""
+"""Run a function plainly and captured, and compare: fixtures shared by the tests of values and of replacements."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch.utils import _pytree as pytree
 
@@ -42,7 +43,7 @@ def assert_equal(found, expected):
             assert a == b
 
 
-def check(function, *args, fullgraph=True, **options) -> list[Any]:
+def _check(function, *args, fullgraph=True, **options) -> list[Any]:
     """Three calls, each compared with plain Python; the records of what was compiled."""
     records: list[Any] = []
     region = make_region(function, eager, observer=records.append, fullgraph=fullgraph, **options)
@@ -53,6 +54,18 @@ def check(function, *args, fullgraph=True, **options) -> list[Any]:
     return records
 
 
-def broken(function, *args) -> set[str]:
+def _broken(function, *args) -> set[str]:
     """The codes of what breaks the graph; results are compared all the same."""
-    return {b.code for record in check(function, *args, fullgraph=False) for b in record.breaks}
+    return {b.code for record in _check(function, *args, fullgraph=False) for b in record.breaks}
+
+
+@pytest.fixture
+def check():
+    """`check(function, *args)`: one graph that does what plain Python does."""
+    return _check
+
+
+@pytest.fixture
+def broken():
+    """`broken(function, *args)`: the codes of its breaks."""
+    return _broken
