@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "layer_norm": lambda a: F.layer_norm(a, (a.shape[-1],)),
     "variance": lambda a: a.var(-1, correction=0),
     "sum": lambda a: (a * 2).sum(-1),
+    "running": lambda a: a.cumsum(-1),
     "largest": lambda a: (a.amax(-1), a.argmax(-1)),
     "scaled": lambda a: a / (a.abs().amax(-1, keepdim=True) + 1),
 }

@@ -20,7 +20,7 @@ from attrs import evolve, frozen
 from ... import expr as ex
 from ...device import device_facts
 from ...expr import ONE, Expr
-from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from ...ir.kernel import KernelBody, Reduce, Statement, Store
 from ...ir.scalar import Scalar, load, loads, substitute, walk
 from .. import tiling
 from . import options, reduction
@@ -111,6 +111,7 @@ class Generator:
         self.emitter = Emitter(
             self.space, positions, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
         )
+        self.emitter.starts = self._starts()
 
         for number, pair in self.plan.pairs.items():
             statement = self.body.statements[number]
@@ -133,7 +134,7 @@ class Generator:
 
     def _configure(self) -> Config:
         traffic = traffic_of(self.body, self.space, self.plan, self.dtypes)
-        if any(isinstance(s, ScanStep) for s in self.body.statements):
+        if traffic.scans:
             traffic = evolve(traffic, along_r=True)
         return options.choose(self.space, traffic, device_facts(self.body.device))
 
@@ -276,6 +277,17 @@ class Generator:
         ops = dict.fromkeys(n.op for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "op")
         words = [op for op in ops if op not in _PLAIN] or ["copy" if self.space.tile("y") is None else "transpose"]
         return self.body.name.replace("kernel", "_".join(words[-4:]), 1)
+
+    def _starts(self) -> dict[str, tuple[str, int]]:
+        """Where the blocks of tiles start that no loop moves, as ``_header`` counts, and how long they are."""
+        if self.serial:
+            return {}
+        outer = [tile.prefix for tile in self.space.tiles if tile.prefix != "r"]
+        program = {"x": "pid"} if len(outer) == 1 else {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
+        found = {p: (f"{program[p]} * {p.upper()}BLOCK", self.config.blocks[p]) for p in outer}
+        if self.space.tile("r") is not None and self.config.persistent:
+            found["r"] = ("0", self.config.blocks["r"])
+        return found
 
     def _header(self) -> list[str]:
         """Program ids, tile indices and masks."""

@@ -95,12 +95,7 @@ class Loops:
 
     def _inside(self, inner: Sequence[Statement], counted: bool) -> edges.Inside | None:
         """How to treat the row's edges; None for one mask everywhere."""
-        if (
-            counted
-            or self.segments
-            or self.generator.config.blocks["x"] != 1
-            or any(isinstance(s, ScanStep) for s in inner)
-        ):
+        if counted or self.segments or self.generator.config.blocks["x"] != 1:
             return None
         inside = edges.inside_of(inner, self.r, self.generator.dtypes)
         if inside is None or self.generator.config.blocks["r"] % inside.vector:

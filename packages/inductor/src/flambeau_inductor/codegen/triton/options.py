@@ -44,7 +44,7 @@ class Traffic:
     how often it goes over them; ``chained`` where that is fewer than the reductions need of one another; ``accumulators`` it keeps while
     it does. ``along_r``: its memory is contiguous along ``r``, not ``x``. ``segment``: the shortest stretch of a row
     that its indices divide it into. ``across``: something runs through memory along ``x`` although most runs along ``r``.
-    ``heavy``: functions whose slow paths take many registers.
+    ``scans``: it keeps running values. ``heavy``: functions whose slow paths take many registers.
     """
 
     widest: int = 4
@@ -58,6 +58,7 @@ class Traffic:
     along_r: bool = True
     segment: int = 0
     across: bool = False
+    scans: bool = False
     heavy: bool = False
 
 
@@ -136,8 +137,12 @@ def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config
         warps = max(8, min(_MOST_WARPS, next_power_of_two(device.threads // 32 // resident + 1) // 2))
     else:
         warps = 32 if rows < device.multiprocessors else 16 if rows < 2 * device.multiprocessors else 8
+    if traffic.scans:
+        warps = min(warps, 16)
     # A row that is walked again has edges that are walked again: short blocks there, else enough bytes in flight.
-    wanted = 8 if traffic.walks > 1 or warps == _MOST_WARPS else (64 if traffic.accumulators < 2 else 32)
+    wanted = (
+        8 if traffic.walks > 1 or traffic.scans or warps == _MOST_WARPS else (64 if traffic.accumulators < 2 else 32)
+    )
     each = max(8, min(16, next_power_of_two(wanted // max(traffic.row_bytes, 1))))
     width = next_power_of_two(columns)
     r_block = min(width, 32 * warps * each)

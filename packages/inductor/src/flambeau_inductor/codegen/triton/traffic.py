@@ -11,7 +11,7 @@ import torch
 
 from ... import expr as ex
 from ...expr import ONE, ZERO, Expr
-from ...ir.kernel import KernelBody, Reduce, Store
+from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
 from ...ir.scalar import loads, walk
 from .. import tiling
 from .options import Traffic
@@ -79,6 +79,7 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         along_r=along_r,
         segment=_segment(read + written, r),
         across=along_r and r is not None and any(_runs_across(index, space) for _, index in read),
+        scans=any(isinstance(statement, ScanStep) for statement in body.statements),
         heavy=any(node.op in _HEAVY for s in body.statements for node in walk(*values_of(s))),
     )
 
