@@ -3,8 +3,7 @@
 In: a function that queues work. Out: a ``Recorded``. Each recording has a pool of its own: nothing else can take the
 memory of its results while it lives, whatever order recordings are made and replayed in.
 
-Warm-ups and recordings run on a stream of their own, one a device and thread: what a library keeps per stream (the
-workspaces of cuBLAS) is made by the warm-up, outside of any pool.
+Recordings are made on a stream of their own, one a device and thread; nothing else is queued there.
 """
 
 from __future__ import annotations
@@ -42,17 +41,8 @@ class CudaRecorder:
         return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory // 4
 
     def warm(self, run: Run) -> tuple[Any, ...]:
-        """Run on the recording stream; results are ready for the current stream."""
-        current = torch.cuda.current_stream()
-        with torch.cuda.stream(_recording_stream()):
-            torch.cuda.current_stream().wait_stream(current)
-            results = run()
-            side = torch.cuda.current_stream()
-        current.wait_stream(side)
-        for value in results:
-            if isinstance(value, torch.Tensor) and value.is_cuda:
-                value.record_stream(current)
-        return results
+        """Run plainly: kernels are loaded, libraries make their handles and choose their algorithms."""
+        return run()
 
     def record(self, run: Run) -> Recorded:
         """Record ``run`` in a new pool. An error ends the capture, leaves torch's generator usable, and is raised."""
@@ -60,7 +50,7 @@ class CudaRecorder:
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         current, side = torch.cuda.current_stream(), _recording_stream()
         torch.cuda.synchronize()
-        with torch.cuda.stream(side), _without_collections():
+        with torch.cuda.stream(side), _without_collections(), _own_workspaces():
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 outputs = run()
@@ -98,6 +88,20 @@ def _end(graph: torch.cuda.CUDAGraph) -> None:
         # A program of nothing but empty tensors records nothing, which is fine here.
         warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
         graph.capture_end()
+
+
+@contextmanager
+def _own_workspaces() -> Iterator[None]:
+    """cuBLAS takes a workspace for the recording from the recording's pool, and forgets it afterwards.
+
+    One from outside could be given to somebody else while replays still write to it.
+    """
+    torch.cuda.current_blas_handle()  # a thread's first one cannot be made during a capture
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 @contextmanager
