@@ -129,3 +129,34 @@ def test_buffers_are_written_once_a_call(seen: Seen) -> None:
     for ours, theirs in zip(model.buffers(), eager.buffers()):
         assert_same(ours, theirs, rtol=1e-4, atol=1e-5)
     assert model[1].num_batches_tracked.item() == 7
+
+
+def test_decisions_are_shown(seen: Seen, capsys: pytest.CaptureFixture[str]) -> None:
+    """`explain` lists them and the log artifact prints them, each with its reason."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    flambeau.compiler.set_logs("cudagraphs")
+    try:
+        compiled = flambeau.compile(model, options={"triton.cudagraphs": True})
+        for _ in range(3):
+            compiled(torch.randn(2, 4))
+    finally:
+        flambeau.compiler.set_logs()
+    assert "first call of these sizes after warm-up" in capsys.readouterr().err
+    found = flambeau.explain(lambda x: x * 2, mode="reduce-overhead")(torch.ones(3))
+    assert [decision.kind for decision in found.cuda_graphs] == ["plain"]
+    assert "CUDA graph, forward: plain: 1 device steps are too few to pay" in str(found)
+
+
+def test_backend_of_torchs_own_kernels(seen: Seen) -> None:
+    """`backend="cudagraphs"` generates no code and records library calls."""
+    compiled = flambeau.compile(lambda x: (x @ x).sin().cos() + 1, backend="cudagraphs")
+    for _ in range(4):
+        x = torch.randn(5, 5)
+        assert_same(compiled(x), (x @ x).sin().cos() + 1)
+    assert seen.count("recorded") == 1
+    assert "cudagraphs" in flambeau.compiler.list_backends()
+
+
+def test_step_marks_are_accepted() -> None:
+    """Nothing needs them."""
+    assert flambeau.compiler.cudagraph_mark_step_begin() is None

@@ -12,7 +12,7 @@ from flambeau_runtime import artifact as a
 from flambeau_runtime import load
 from flambeau_runtime.graphs import GraphDecision, GraphSettings, load_graphed
 from flambeau_runtime.graphs.classify import classify
-from flambeau_runtime.graphs.split import Part, split
+from flambeau_runtime.graphs.split import Part, passes_random_state, split
 
 from .fake import FakeRecorder
 
@@ -287,3 +287,35 @@ def test_wrong_inputs_of_a_divided_program() -> None:
     with pytest.raises(TypeError, match=r"must have sizes \[4\]"):
         case.graphed(torch.randn(5))
     case.check(torch.randn(8)[::2])
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["whole", "divided"])
+def test_random_state_stays_with_its_kernels(between: bool) -> None:
+    """Recorded with the kernels that draw; where a cut would separate them, both are plain."""
+    artifact = artifact_of(
+        [
+            sine(1, 0),
+            a.Call("flambeau::philox_state", "", (torch.device("cuda"), 4, 1024), (), [a.Scalar(n) for n in (0, 1, 2)]),
+            a.Compute(3, "add", (a.Scalar(1), 4)),
+            sine(2, 1),
+            *([a.Item(9, 2)] if between else []),
+            call("mul", a.Reg(2), a.Scalar(3), overload="Scalar", outs=(3,)),
+            sine(4, 3),
+            sine(5, 0),
+            sine(6, 5),
+        ],
+        [tensor(0, "cuda")],
+        out(4, 6),
+    )
+    parts = split(artifact, classify(artifact), SMALL)
+    assert passes_random_state(parts) is between
+    if between:
+        parts = split(artifact, classify(artifact, plain_random=True), SMALL)
+        assert not passes_random_state([part for part in parts if part.recorded])
+        drawing = next(
+            p
+            for p in parts
+            if any(isinstance(i, a.Call) and i.args[1:2] == (a.Scalar(3),) for i in p.program.instructions)
+        )
+        assert not drawing.recorded
+    assert any(part.recorded for part in parts)
