@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 import harness  # noqa: E402
 
 from flambeau_inductor.ir import scalar as sc  # noqa: E402
-from flambeau_inductor.ir.kernel import KernelBody, Store  # noqa: E402
+from flambeau_inductor.ir.kernel import KernelBody, Reduce, Store  # noqa: E402
 from flambeau_inductor.ir.loops import make_axes  # noqa: E402
 from flambeau_inductor.lowering.philox import Deal, uniform  # noqa: E402
 from flambeau_runtime.triton_kernels import compile_kernels  # noqa: E402
@@ -45,3 +45,34 @@ def test_compiles_for_a_gpu() -> None:
     """Triton's compiler takes it for sm_90."""
     (cubin,) = compile_kernels([harness.request(body_of(Deal.of(100000, 1024, 4), torch.empty(100000)))])
     assert cubin.binary
+
+
+@pytest.mark.parametrize(("rows", "columns", "shared"), [(6, 512, True), (6, 40000, False), (7, 301, False)])
+def test_rows(rows: int, columns: int, shared: bool) -> None:
+    """Next to a reduction: blocks of whole rows, a loop over long ones (whose blocks start anywhere), rows of odd length."""
+    seed, offset = 77, 12
+    deal = Deal.of(rows * columns, 1024, 4 if columns % 4 == 0 else 1)
+    outer, inner = make_axes((rows,)), make_axes((columns,), "r")
+    element = outer[0].symbol * columns + inner[0].symbol
+    place = [sc.index_value(part) for part in deal.place(element)]
+    value = sc.op("philox_uniform", *(sc.parameter(w, torch.int64) for w in WORDS), *place)
+    total = Reduce("total", "sum", value, torch.float32)
+    statements = [
+        total,
+        Store("out", element, value, "inner"),
+        Store("sums", outer[0].symbol, sc.reduced("total", torch.float32), "outer"),
+    ]
+    tensors = {"out": torch.empty(rows * columns), "sums": torch.empty(rows)}
+    body = harness.make_body(tensors, outer, inner, statements, WORDS)
+    source = harness.run(body, tensors, dict(zip(WORDS, (seed, offset, -1))))
+    assert ("philox_neighbours" in source) == shared
+    wanted = uniform(deal, seed, offset, torch.arange(deal.numel))
+    torch.testing.assert_close(tensors["out"], wanted, rtol=0, atol=0)
+    torch.testing.assert_close(tensors["sums"], wanted.view(rows, columns).sum(1))
+
+
+def test_neighbours_share_a_draw() -> None:
+    """In a block over all elements, where a thread of eager's kernel takes neighbours; not where it takes every so many-th."""
+    for vector, shared in ((4, True), (8, True), (1, False)):
+        source = harness.request(body_of(Deal.of(8192, 1024, vector), torch.empty(8192))).source
+        assert ("philox_neighbours" in source) == shared

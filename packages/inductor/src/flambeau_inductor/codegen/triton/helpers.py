@@ -269,8 +269,8 @@ def argmin(a, i, b, j):
     return tl.where(first, a, b), tl.where(first, i, j)
 """,
 )
-_helper("philox_read", philox.READ_SOURCE)
-_helper("philox_uniform", philox.SOURCE, "philox_read")
+for _name, (_needs, _source) in philox.SOURCES.items():
+    _helper(_name, _source, *_needs)
 # The sum of exp(v - largest so far), rescaled when the largest grows; nothing but -inf so far adds up to zero. ``v`` has the
 # elements of one access side by side in its last dimension: they share one rescaling. The device's own exponential will do: its
 # error of a term, weighted by the term, is below that of the order of summation, which is not eager's either.

@@ -80,6 +80,8 @@ class Emitter:
         self.inverses: dict[str, Value] = {}
         #: Starts of rows that whole vectors are read of just now, and the first vector of each.
         self.aligned: Mapping[Expr, str] = {}
+        #: Tile -> where its block starts and how long it is, for tiles that no loop moves.
+        self.starts: Mapping[str, tuple[str, int]] = {}
         self._count = 0
         self._memory: dict[Scalar, bool] = {}
         self._tiles = positions
@@ -227,6 +229,8 @@ class Emitter:
             quotient = self._cheap_quotient(node, operands)
             if quotient:
                 return self.define(quotient, dims, node.dtype)
+        if node.op == "philox_uniform" and self._neighbours_share(node, dims):
+            return self._draw_for_neighbours(node, operands, dims)
         operation = Operation(node.op, [v.text for v in operands], [v.dtype for v in operands], node.dtype, self.need)
         return self.define(op_text(operation), dims, node.dtype)
 
@@ -244,6 +248,32 @@ class Emitter:
                 self.inverses[total.text] = inverse
             return f"{self.need('divide_part')}({operands[0].text}, {total.text}, {inverse.text})"
         return ""
+
+    def _neighbours_share(self, draw: Scalar, dims: Dims) -> bool:
+        """Whether four neighbours along the block's last dimension take the four words of one draw, in order."""
+        *_, call, thread, lane = draw.children
+        last = self.space.tiles[-1]
+        if dims != frozenset(self._order) or lane.kind != "index" or lane.index is not last.symbol % 4:
+            return False
+        known = {tile.symbol for tile in self.space.tiles}
+        plain = all(n.kind == "constant" or ex.free_symbols(n.index) <= known for n in (call, thread))
+        return plain and self.starts.get(last.prefix, ("", 0))[1] % 4 == 0 and last.prefix in self.starts
+
+    def _draw_for_neighbours(self, draw: Scalar, operands: list[Value], dims: Dims) -> Value:
+        """One draw a quarter of the block: what tells draw and thread is the same for four neighbours, so the first's will do."""
+        last = self.space.tiles[-1]
+        block, rest = f"{last.prefix.upper()}BLOCK", self._order[:-1]
+        firsts = f"{self.starts[last.prefix][0]} + 4 * tl.arange(0, {block} // 4){'[None, :]' if rest else ''}"
+        name = self.define(firsts, frozenset({last.prefix}), torch.int64, "q").text
+        names = {tile.symbol: name if tile is last else tile.symbol.name for tile in self.space.tiles}
+        shape = "[" + ", ".join([*(f"{p.upper()}BLOCK" for p in rest), f"{block} // 4"]) + "]"
+        places = []
+        for node in draw.children[3:5]:
+            text = str(node.args[0]) if node.kind == "constant" else ex.render(node.index, "triton", names.__getitem__)
+            places.append(f"tl.broadcast_to(({text}) + {name} * 0, {shape})")
+        known = ", ".join([*(v.text for v in operands[:3]), *places])
+        helper = self.need("philox_neighbours")
+        return self.define(f"tl.reshape({helper}({known}), {self.shape(dims)})", dims, draw.dtype)
 
     def _masked(self, node: Scalar, mask: Value | None) -> Value:
         condition = self.emit(node.args[0], mask)
