@@ -100,7 +100,8 @@ def _fast_channels_last(val: Any) -> bool:
         return False
     if val.dtype in (torch.float16, torch.bfloat16):
         return True
-    return bool(val.dtype is torch.float32 and torch.backends.cudnn.allow_tf32)
+    # Not ``allow_tf32``: reading that raises where a program has set precisions one operator at a time.
+    return bool(val.dtype is torch.float32 and torch.backends.cudnn.conv.fp32_precision == "tf32")
 
 
 def _pays(convolutions: list[fx.Node]) -> bool:
