@@ -63,6 +63,13 @@ class Driver:
         words = text.value.decode() if text.value else "unknown error"
         raise CudaError(f"{name} failed with {status}: {words}")
 
+    def enter(self, ordinal: int) -> None:
+        """Make the device's context current: a thread that has called nothing of CUDA yet has none."""
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(device), ordinal)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+
 
 @frozen(eq=False)
 class Function:
@@ -72,6 +79,7 @@ class Function:
     module: ctypes.c_void_p
     cubin: Cubin
     types: tuple[str, ...]
+    ordinal: int
 
     def launch(self, grid: tuple[int, int, int], args: Sequence[Any], stream: int | None = None) -> None:
         """Queue the kernel; ``args`` are tensors and numbers in signature order. An empty grid launches nothing."""
@@ -83,22 +91,25 @@ class Function:
         pointers = (ctypes.c_void_p * len(packed))(*(ctypes.addressof(p) for p in packed))
         queue = torch.cuda.current_stream().cuda_stream if stream is None else stream
         threads = THREADS_PER_WARP * self.cubin.num_warps
-        Driver.get().call(
+        driver = Driver.get()
+        driver.enter(self.ordinal)
+        driver.call(
             "cuLaunchKernel", self.handle, *grid, threads, 1, 1, self.cubin.shared,
             ctypes.c_void_p(queue), pointers, None,
         )  # fmt: skip
 
 
-def load_cubin(cubin: Cubin, types: Sequence[str]) -> Function:
-    """Load into the current context. ``types`` are the texts of the signature, in order. Raises ``CudaError``."""
-    torch.cuda.current_stream()  # makes sure that torch has made the device's context current
+def load_cubin(cubin: Cubin, types: Sequence[str], ordinal: int) -> Function:
+    """Load on the device ``ordinal``. ``types`` are the texts of the signature, in order. Raises ``CudaError``."""
+    torch.cuda.init()
     driver = Driver.get()
+    driver.enter(ordinal)
     module, handle = ctypes.c_void_p(), ctypes.c_void_p()
     driver.call("cuModuleLoadData", ctypes.byref(module), cubin.binary)
     driver.call("cuModuleGetFunction", ctypes.byref(handle), module, cubin.name.encode())
     if cubin.shared > DEFAULT_SHARED:
         driver.call("cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, cubin.shared)
-    return Function(handle, module, cubin, tuple(types))
+    return Function(handle, module, cubin, tuple(types), ordinal)
 
 
 def pack(value: Any, kind: str) -> Any:

@@ -71,9 +71,10 @@ class GpuKernel:
     def image(self, divisible: bool, ordinal: int) -> Image:
         """What the extension loads on the device ``ordinal``."""
         cubin = self.cubin(divisible, capability(ordinal))
-        key = hashlib.sha256(cubin.name.encode() + b"\0" + cubin.binary).hexdigest()
         threads = THREADS_PER_WARP * cubin.num_warps
-        return (key, cubin.binary, cubin.name, threads, cubin.shared, cubin.global_scratch, cubin.profile_scratch)
+        facts = (cubin.name, threads, cubin.shared, cubin.global_scratch, cubin.profile_scratch)
+        key = hashlib.sha256(repr(facts).encode() + cubin.binary).hexdigest()
+        return (key, cubin.binary, *facts)
 
     def __call__(self, tensors: list[torch.Tensor], scalars: list[Any], grid: Any, extent: int) -> int:
         """The Python twin of a native launch."""
@@ -89,7 +90,7 @@ class GpuKernel:
     def _function(self, divisible: bool, ordinal: int) -> Function:
         found = self._loaded.get((divisible, ordinal))
         if found is None:
-            found = load_cubin(self.cubin(divisible, capability(ordinal)), self.types)
+            found = load_cubin(self.cubin(divisible, capability(ordinal)), self.types, ordinal)
             self._loaded[divisible, ordinal] = found
         return found
 
