@@ -1,5 +1,7 @@
 """Rewrites keep meaning and strides, and happen only where they pay. CUDA graphs are traced on fakes; no device is needed."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -83,7 +85,7 @@ def test_an_option_switches_the_layout_off(monkeypatch):
 @pytest.mark.parametrize(("dtype", "tf32", "wanted"), [(torch.float16, False, True), (torch.float32, True, True), (torch.float32, False, False)])  # fmt: skip
 def test_cuda_layout_follows_dtype_and_precision_flags(monkeypatch, dtype, tf32, wanted):
     """Full float32 has no channels-last kernels worth having."""
-    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "tf32" if tf32 else "ieee")
+    monkeypatch.setattr(torch.backends.cudnn, "conv", SimpleNamespace(fp32_precision="tf32" if tf32 else "ieee"))
     monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
 
     def chain(x, w):
@@ -105,7 +107,7 @@ def test_one_convolution_is_not_worth_the_copies():
 def test_grouped_networks(monkeypatch, dtype, groups, wanted):
     """Grouped kernels are slower channels-last, depthwise ones are not."""
     monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
-    monkeypatch.setattr(torch.backends.cudnn.conv, "fp32_precision", "tf32")
+    monkeypatch.setattr(torch.backends.cudnn, "conv", SimpleNamespace(fp32_precision="tf32"))
 
     def mixed(x, w, v):
         for _ in range(3):
