@@ -45,6 +45,7 @@ class _Group:
     """The calls of one signature: sizes, strides, dtypes and numbers."""
 
     calls: int = 0
+    rewritten: int = 0
     recordings: list[Recording] = field(factory=list)
     told: set[str] = field(factory=set)
 
@@ -195,8 +196,9 @@ class RecordedProgram:
         held = frozenset(number for recording in fitting for number in self.table.held(recording))
         sizes = [storage.nbytes() for storage in last.storages]
         reason = "earlier results are still referenced"
-        small = 8 * sum(sizes[number] for number in held) <= last.reserved_bytes
-        if held and small and last.reserved_bytes > limits.scratch_limit_bytes and last.copied_out is not None:
+        small = 8 * sum(sizes[number] for number in held) <= last.reserved_bytes > limits.scratch_limit_bytes
+        if held and small and last.copied_out is not None and group.rewritten < limits.rewrites_limit:
+            group.rewritten += 1
             for recording in fitting:
                 self._drop(group, recording)
             return self._record(group, inputs, f"{reason}: those are copied out", last.copied_out | held)

@@ -16,17 +16,21 @@ from attrs import frozen
 class GraphSettings:
     """Limits of one recorded program.
 
-    ``warmups``: calls that run plainly before the first recording of a size. ``sizes_limit``: different sizes (and
-    numbers) that are recorded; further ones run plainly. ``moves_limit``: how often an input that is read in place may
-    move before it is copied instead, where it has ``moving_bytes`` at most. ``copy_in_limit_bytes``: inputs that were read
-    in place as results of recordings, and now come from elsewhere, are copied up to this size together. ``lenders``:
-    recordings that hand out their own memory, used in turn while earlier results are still referenced.
-    ``copy_out_limit_bytes``: results up to this size are copied out when every lender is taken; larger ones make the call
-    run plainly. ``scratch_limit_bytes``: a recording that reserves more than this gets no second lender for the sake of
-    results that are small beside it (an eighth): those are copied out. ``smallest_program``, ``smallest_segment``: device steps that a program,
-    or a segment of a split one, needs to be recorded: a single launch costs no more than a replay with its copies.
-    ``recordings_limit``: recordings of one program that are kept. ``patience``: calls in a row without use for a recording,
-    after which no more thought is given to further ones.
+    Attributes:
+        warmups: calls of one size that run plainly before the first recording.
+        sizes_limit: different sizes (and numbers) that are recorded; further ones run plainly.
+        moves_limit: how often an input that is read in place may move before it is copied instead.
+        moving_bytes: a larger parameter is recorded again instead of copied.
+        copy_in_limit_bytes: inputs that were results of recordings, and now come from elsewhere, are copied up to this.
+        lenders: recordings that hand out their own memory, in turn while earlier results are still referenced.
+        copy_out_limit_bytes: results up to this are copied out when every lender is taken; else the call runs plainly.
+        scratch_limit_bytes: a recording that reserves more gets no second lender for results that are small beside it
+            (an eighth): it is made again, and those are copied out.
+        rewrites_limit: how often it is made again for that.
+        smallest_program, smallest_segment: device steps that a program, or a segment of a divided one, needs to be
+            recorded: a single launch costs no more than a replay with its copies.
+        recordings_limit: recordings that are kept.
+        patience: calls in a row without use for a recording, after which no thought is given to further ones.
     """
 
     warmups: int = 1
@@ -37,6 +41,7 @@ class GraphSettings:
     lenders: int = 2
     copy_out_limit_bytes: int = 16 << 20
     scratch_limit_bytes: int = 64 << 20
+    rewrites_limit: int = 3
     smallest_program: int = 2
     smallest_segment: int = 3
     recordings_limit: int = 32
