@@ -209,7 +209,7 @@ def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
             if "first" in ours and ours["first"] > other.get("first", math.inf):
                 later[label] = ours["first"] / other["first"]
         failed = [label for label, row in rows.items() if "error" in row.get(engine, {})]
-        print(f"{engine}: {geometric_mean(speed):.3f}x eager over {len(speed)} workloads")
+        print(f"{engine}: {geometric_mean(speed):.3f}x eager over {len(speed)} workloads" if speed else f"{engine}:")
         print(f"  below eager: {_named(slower, '{:.2f}x')}")
         print(f"  peak memory above eager: {_named(larger, '{:.2f}x')}")
         if ratios:

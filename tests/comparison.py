@@ -50,6 +50,9 @@ def largest(tensors: Iterable[Tensor | None]) -> float:
 #: A gradient whose largest entry is below this share of the model's largest is taken for the noise of one that is truly zero.
 NOISE_SHARE = 1e-3
 
+#: The same share for roots of mean squares in reduced precision, where the noise of a zero is a thousand times as large.
+ROUNDING_SHARE = 1e-2
+
 
 def relative_error(actual: Tensor, expected: Tensor, floor: float = 0.0) -> float:
     """The largest difference, relative to the largest expected magnitude, which counts as `floor` at least.
@@ -110,12 +113,12 @@ def assert_as_exact(
     Both are held against the same computation in a wider format: where two roundings of the same quality differ from one
     another says nothing. A tensor of few elements can be right by luck in one of them; so the error allowed is twice eager's
     own or twice eager's mean over the group, whichever is larger, and `tiny`. Tensors whose true value is zero are measured by
-    the group's scale, as in `gradient_errors`.
+    the group's scale, much as in `gradient_errors`.
     """
     names = [name for name, tensor in exact.items() if tensor is not None]
     assert [name for name in actual if actual[name] is not None] == [n for n in eager if eager[n] is not None]
     largest_rms = max((float(_of(exact, name).double().square().mean().sqrt()) for name in names), default=0.0)
-    floor = NOISE_SHARE * largest_rms
+    floor = ROUNDING_SHARE * largest_rms
     theirs = {name: rms_error(_of(eager, name), _of(exact, name), floor) for name in names}
     usual = sum(theirs.values()) / max(len(theirs), 1)
     wrong = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -78,11 +78,11 @@ def identifier(op: OpInfo) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-def parameters(ops: list[OpInfo], strict: bool = False) -> list[Any]:
-    """The ops as parameters of a test; those of `DIFFERS` are expected to fail, and with `strict` must."""
+def parameters(ops: list[OpInfo], strict: bool = False, differs: Mapping[str, str] = DIFFERS) -> list[Any]:
+    """The ops as parameters of a test; those of `differs` are expected to fail, and with `strict` must."""
     return [
-        pytest.param(op, id=identifier(op), marks=[pytest.mark.xfail(reason=DIFFERS[identifier(op)], strict=strict)])
-        if identifier(op) in DIFFERS
+        pytest.param(op, id=identifier(op), marks=[pytest.mark.xfail(reason=differs[identifier(op)], strict=strict)])
+        if identifier(op) in differs
         else pytest.param(op, id=identifier(op))
         for op in ops
     ]

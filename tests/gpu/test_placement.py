@@ -43,7 +43,8 @@ def test_changing_shapes(name: str, dynamic: bool | None) -> None:
         x = torch.randn(shape, device="cuda")
         weights = torch.randn_like(body(x))
         found = [with_gradient(call, x, weights, dtype) for call, dtype in calls]
-        assert_as_exact(*found, tiny=1e-6)
+        # How a sum of a hundred thousand numbers is split up makes one order of sums better than another.
+        assert_as_exact(*found, tiny=1e-5 if name == "running_sum" else 1e-6)
 
 
 def with_gradient(call: Callable[[Tensor], Tensor], x: Tensor, weights: Tensor, dtype: torch.dtype) -> Named:
