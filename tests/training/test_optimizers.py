@@ -32,7 +32,9 @@ ON_DEVICE: dict[str, Maker] = {
     "adamw_capturable": lambda p: torch.optim.AdamW(p, lr=1e-2, foreach=True, capturable=True),
     "adam_capturable_tensor_lr": lambda p: torch.optim.Adam(p, lr=torch.tensor(1e-2, device="cuda"), capturable=True),
     "adamw_fused_tensor_lr": lambda p: torch.optim.AdamW(p, lr=torch.tensor(1e-2, device="cuda"), fused=True),
+    "adamw_fused_capturable": lambda p: torch.optim.AdamW(p, lr=1e-2, fused=True, capturable=True),
 }
+KEPT_IN_EAGER = ("adamw_fused", "adamw_fused_tensor_lr")
 
 
 def make_model() -> nn.Module:
@@ -82,8 +84,13 @@ def test_compiled_step(name: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", [*OPTIMIZERS, *ON_DEVICE])
 def test_compiled_step_on_a_gpu(name: str) -> None:
-    """The same on a CUDA device, where lists of tensors are the default."""
-    check(compare({**OPTIMIZERS, **ON_DEVICE}[name], "cuda"))
+    """The same on a CUDA device, where lists of tensors are the default.
+
+    torch keeps a fused step whose count is on the device and that is not capturable away from compilers: a graph break.
+    """
+    recorder = compare({**OPTIMIZERS, **ON_DEVICE}[name], "cuda")
+    if name not in KEPT_IN_EAGER:
+        check(recorder)
 
 
 def check(recorder: Recorder) -> None:
