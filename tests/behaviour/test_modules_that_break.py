@@ -140,3 +140,88 @@ def test_hooks_below_a_break_are_honoured() -> None:
             net[0].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
             net[1].inner.register_forward_hook(lambda module, args, output: output - 3)
             net.register_forward_hook(lambda module, args, output: output / 2)
+
+
+class Chooses(nn.Module):
+    """Computes, then loops with breaks; its experts are of the class that the model is of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(8, 3)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 8)) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        chosen = self.gate(x).softmax(-1).argmax(-1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            (rows,) = torch.where(chosen == number)
+            out.index_add_(0, rows, expert(x[rows]))
+        return out
+
+
+def test_what_comes_before_a_loop_is_compiled_and_calls_inside_of_it() -> None:
+    """That a frame of one module breaks says nothing about another module of its class."""
+    torch.manual_seed(0)
+    net = nn.Sequential(Chooses(), nn.ReLU(), Chooses())
+    records: list[Any] = []
+    compiled = make_region(net, _eager, observer=records.append)
+    x = torch.randn(32, 8)
+    for _ in range(3):
+        assert_same(compiled(x), net(x))
+    operations: dict[str, set[int]] = {}
+    for record in records:
+        operations.setdefault(record.code.co_qualname, set()).add(record.operations)
+    assert operations["Chooses.forward"] == {4}
+    assert operations["Sequential.forward"] == {0, 3}
+
+
+def test_loops_that_break_do_as_in_plain_python() -> None:
+    """A loop of each kind, alone, nested, with `else`, over every kind of iterator."""
+
+    def run(x: Tensor, kind: int) -> Any:
+        seen = []
+        y = x * 2
+        match kind:
+            case 0:
+                for i, (a, b) in enumerate(zip([x, y], range(5), strict=False)):
+                    print(end="")
+                    seen.append(a * b + i)
+                else:
+                    y = y + 100
+            case 1:
+                for i in range(3):
+                    for j in iter([1, 2]):
+                        if y.sum() > 1000:
+                            break
+                        y = y + i * j
+                    else:
+                        continue
+                    break
+            case 2:
+                while y.sum() < 50:
+                    y = y + 3
+                    seen.append(len(seen))
+            case 3:
+                for key, value in {"a": 1, "b": y}.items():
+                    print(end="")
+                    seen.append((key, value))
+            case 4:
+                for part in (y * i for i in range(2)):
+                    print(end="")
+                    seen.append(part)
+            case 5:
+                try:
+                    for i in range(3):
+                        print(end="")
+                        if i == 1:
+                            raise KeyError(i)
+                        y = y - 1
+                except KeyError as error:
+                    seen.append(str(error))
+        return y.relu(), seen
+
+    compiled = make_region(run, _eager)
+    x = torch.linspace(-1, 2, 6)
+    for kind in (0, 1, 2, 3, 4, 5, 0, 1):
+        for _ in range(2):
+            assert_same(compiled(x, kind), run(x, kind))

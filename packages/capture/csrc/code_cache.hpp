@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct CodeEntries {
   std::vector<EntryPtr> entries;
   bool skip = false;
   bool skip_recursive = false;
+  std::unordered_set<const void*> skipped;  // the owners for which the code is left alone
   std::vector<const void*> limit_told;  // the owners whose limit was reached
   bool compiling = false;
 };

@@ -38,6 +38,7 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
   if (record->skip) return run_plain(thread, frame, 0);
 
   const FrameView view = view_of(function, frame->localsplus, parameter_count(code));
+  if (!record->skipped.empty() && record->skipped.count(owner_of(view)) > 0) return run_plain(thread, frame, 0);
   bool hit = false;
   PyObject* result = nullptr;
   if (std::exchange(state.known_miss, nullptr) != record) {

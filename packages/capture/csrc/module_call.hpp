@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compat.hpp"
+#include "frame_view.hpp"
 
 namespace flambeau {
 
@@ -19,6 +20,12 @@ inline ModuleCall& module_call() {
 
 inline bool is_module(PyObject* object) {
   return module_call().type != nullptr && PyType_IsSubtype(Py_TYPE(object), module_call().type);
+}
+
+// The module whose method starts, NULL for any other frame: all modules of a class share their methods' code, and what is decided for
+// one of them (entries, their limit, to leave a frame alone) is not decided for the others.
+inline const void* owner_of(const FrameView& view) {
+  return view.count > 0 && view.arguments[0] != nullptr && is_module(view.arguments[0]) ? view.arguments[0] : nullptr;
 }
 
 // Whether a frame of `code` runs as it is, so that `forward` (and each hook) is what gets compiled. A region's own module is the

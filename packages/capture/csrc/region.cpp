@@ -72,10 +72,7 @@ Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, c
 
 // All modules of a class share their methods' code, so each has the limit for itself; all of them together have this many times as much.
 constexpr Py_ssize_t kOwnersLimit = 32;
-
-const void* owner_of(const FrameView& view) {
-  return view.count > 0 && view.arguments[0] != nullptr && is_module(view.arguments[0]) ? view.arguments[0] : nullptr;
-}
+constexpr size_t kSkippedOwners = 4;
 
 bool is_over_limit(const Region* region, const CodeEntries& record, const void* owner) {
   const auto own = std::count_if(record.entries.begin(), record.entries.end(),
@@ -184,6 +181,7 @@ void forget_entries(Region* region) {
     record->entries.clear();
     record->skip = record->skip_recursive = false;
     record->limit_told.clear();
+    record->skipped.clear();
   }
 }
 
@@ -406,8 +404,11 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
         }
         if (answer.get() == Py_None) return Compiled::kSkip;
         if (PyBool_Check(answer.get())) {
-          record.skip = true;
           record.skip_recursive = answer.get() == Py_True;
+          if (owner != nullptr) record.skipped.insert(owner);
+          // Where one module after the other is left alone, the code is to blame.
+          record.skip = owner == nullptr || record.skip_recursive ||
+                        (record.entries.empty() && record.skipped.size() >= kSkippedOwners);
           return Compiled::kSkip;
         }
         if (!PyTuple_Check(answer.get())) raise(PyExc_TypeError, "a handler answers None, a bool or a tuple");

@@ -143,13 +143,16 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     _refuse_fullgraph(broken, config)
     if info.code is hook.MODULE_CALL:
         raise CannotCapture(broken)
-    again = Tracer(info, config, dynamics, max(tracer.root_steps, 1))
+    stop = _place_to_cut(tracer)
+    if stop is None:
+        raise CannotCapture(broken)
+    again = Tracer(info, config, dynamics, stop)
     try:
         with _restored_modes(again):
             if _run(again) is not None:
                 raise CannotCapture(broken)
-            if not _worth_cutting(again):
-                raise CannotCapture(broken)
+            if stop != tracer.root_steps and not again.graph.operations:
+                raise CannotCapture(broken)  # a loop with nothing to compute before it
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
         raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from error
@@ -170,20 +173,27 @@ def _run(tracer: Tracer) -> Value | None:
         raise broken from error
 
 
-def _worth_cutting(tracer: Tracer) -> bool:
-    """Whether the frame may be cut at the instruction where the trace stopped.
+def _place_to_cut(tracer: Tracer) -> int | None:
+    """The step of the root frame at which it is cut, None for nowhere.
 
-    Not where a variable cannot be read (the rest of the frame could not read it either), and not inside a loop: each round would
-    call the resume function of the one before, until Python's stack is full.
+    That is where the trace stopped, except for two places. Where a variable cannot be read, the rest of the frame could not read it
+    either. And inside a loop each round would call the resume function of the one before, until Python's stack is full: the frame is cut
+    where the outermost loop begins, and the loop runs in plain Python, where functions that it calls are captured by themselves.
     """
     instructions, index = tracer.root.instructions, tracer.root.index
     if instructions[index].name.startswith(("LOAD_FAST", "DELETE_FAST")):
-        return False
-    return not any(
-        jump.target is not None and jump.target <= index <= at
+        return None
+    heads = [
+        jump.target
         for at, jump in enumerate(instructions)
-        if jump.target != at
-    )
+        if jump.target is not None and jump.target <= index <= at and jump.target != at
+    ]
+    if not heads:
+        return max(tracer.root_steps, 1)
+    first = tracer.first_steps.get(min(heads))
+    if first is None or first == tracer.root_steps:
+        return None
+    return first
 
 
 def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:

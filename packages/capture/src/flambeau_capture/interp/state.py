@@ -66,6 +66,7 @@ class TracerState:
         self.dynamics = dynamics
         self.break_at = break_at
         self.root_steps = 0
+        self.first_steps: dict[int, int] = {}
         self.steps = 0
         self.depth = 0
         self.frame: Frame = None  # type: ignore[assignment]
@@ -94,6 +95,7 @@ class TracerState:
             raise GraphBreak("too-long", f"more than {self.config.unroll_limit} instructions in one frame")
         if frame is self.root:
             self.root_steps += 1
+            self.first_steps.setdefault(frame.index, self.root_steps)
             if self.root_steps == self.break_at:
                 raise ReachedBreak
 
