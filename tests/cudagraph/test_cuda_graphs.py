@@ -353,6 +353,27 @@ def test_copies_and_reset() -> None:
             assert_same(compiled(x), model(x), rtol=1e-4, atol=1e-5)
 
 
+def test_kept_losses_cost_little_memory() -> None:
+    """Losses of a larger model are kept; its activations have one place, not two."""
+    ours = mlp(1024)
+    theirs = copy.deepcopy(ours)
+    inputs = [torch.randn(4096, 1024, device="cuda") for _ in range(8)]
+    compiled = graphed(lambda x: ours(x).pow(2).mean())
+    kept, reserved = [], []
+    for x in inputs:
+        ours.zero_grad()
+        kept.append(compiled(x))
+        kept[-1].backward()
+        reserved.append(graphs.reserved_bytes())
+    for x, loss in zip(inputs, kept):
+        theirs.zero_grad()
+        expected = theirs(x).pow(2).mean()
+        expected.backward()
+        assert_same(loss, expected, rtol=1e-3, atol=1e-5)
+    assert_same(gradients(ours), gradients(theirs), rtol=1e-2, atol=1e-4)
+    assert 0 < reserved[-1] <= 1.5 * reserved[2]
+
+
 def test_decisions_are_explained() -> None:
     """``explain`` says what is not recorded and why."""
 

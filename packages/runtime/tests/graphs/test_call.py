@@ -245,6 +245,18 @@ def test_a_result_of_another_recording_is_read_in_place(native: bool) -> None:
     assert "1 inputs copied" in second.reasons("recorded")[-1]
 
 
+def test_readers_of_a_dropped_recording_are_dropped(native: bool) -> None:
+    """What read the results of a recording that is gone is recorded again, and does not stay."""
+    first = Harness(double, [tensor()], native)
+    second = Harness(lambda x: (x + 1,), [tensor()], native)
+    for number in range(8):
+        if number == 4:
+            first.program.reset()
+        assert second.call(*first.call(torch.full((2,), float(number))))[0].tolist() == [2.0 * number + 1] * 2
+    assert second.recorder.recorded == 2 or second.recorder.released == 1
+    assert len(second.program.recordings()) == 1
+
+
 def test_each_size_has_a_recording_up_to_a_limit(native: bool) -> None:
     """Sizes past the limit run plainly, with one warning."""
     h = Harness(double, [tensor()], native, sizes_limit=3)

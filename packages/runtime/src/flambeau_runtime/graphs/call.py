@@ -212,6 +212,11 @@ class RecordedProgram:
     def _after_move(self, group: _Group, inputs: tuple[Any, ...]) -> bool:
         """Count the moves of inputs read in place; False: this call is not worth a recording."""
         limits = self.settings
+        for recording in tuple(group.recordings):
+            if memory.gone(recording):
+                self._drop(group, recording)
+        if not group.recordings:
+            return True
         places = min((moved(recording, inputs) for recording in group.recordings), key=len)
         owned = {p for p in places if self._owned(p)}
         passing = {p for p in places if p not in owned and not memory.is_lent(inputs[p], id(self))}
@@ -304,6 +309,9 @@ class RecordedProgram:
             replay=recorded.replay,
             release=recorded.release,
             reserved_bytes=recorded.reserved_bytes,
+            borrowed=frozenset(
+                inputs[position].untyped_storage().data_ptr() for position in in_place if not self._owned(position)
+            ),
         )
 
     def _drop(self, group: _Group, recording: Recording) -> None:

@@ -51,3 +51,8 @@ def is_lent(tensor: torch.Tensor, program: int) -> bool:
     """Whether the tensor's memory is a result of another program's recording: it will be at the same address again."""
     found = _LENT.get(tensor.untyped_storage().data_ptr())
     return found is not None and found[1] != program
+
+
+def gone(recording: Recording) -> bool:
+    """Whether a recording reads results of one that does not exist any more: it will hardly fit again."""
+    return not _LENT.keys() >= recording.borrowed

@@ -110,7 +110,8 @@ class Recording:
     """A recorded program: when it fits, what moves in, what comes out.
 
     ``fixed`` are (position, address) of the inputs that are read in place. Results are handed out as they are,
-    except those of the ``storages`` numbered in ``copied_out`` (None: of all), which are copied out. ``reserved_bytes`` is what recording it took from the device.
+    except those of the ``storages`` numbered in ``copied_out`` (None: of all), which are copied out. ``borrowed`` are the
+    addresses of other recordings' storages that it reads. ``reserved_bytes`` is what recording it took from the device.
     """
 
     scalars: tuple[tuple[int, int | float | bool], ...]
@@ -123,6 +124,7 @@ class Recording:
     replay: Callable[[], None]
     release: Callable[[], None]
     reserved_bytes: int = 0
+    borrowed: frozenset[int] = frozenset()
 
     @property
     def storages(self) -> tuple[torch.UntypedStorage, ...]:
