@@ -47,9 +47,15 @@ def test_an_index_inside_needs_no_check():
 
 def test_opposite_conditions_of_nested_choices():
     """Of integers: the inner choice is decided by the outer one; with floats a NaN satisfies neither."""
-    x, y, z = (sc.load(n, I, torch.float32) for n in "xyz")
     low, high = sc.op("lt", at(I), at(Int(2))), sc.op("ge", at(I), at(Int(2)))
-    assert sc.masked(low, x, sc.masked(high, y, z)) is sc.masked(low, x, y)
-    one = sc.constant(1.0, torch.float32)
+    assert sc.masked(low, at(J), sc.masked(high, at(I), at(J))) is sc.masked(low, at(J), at(I))
+    x, one = sc.load("x", I, torch.float32), sc.constant(1.0, torch.float32)
     low, high = sc.op("lt", x, one), sc.op("ge", x, one)
-    assert sc.masked(low, x, sc.masked(high, y, z)) is not sc.masked(low, x, y)
+    assert sc.masked(low, at(J), sc.masked(high, at(I), at(J))) is not sc.masked(low, at(J), at(I))
+
+
+def test_a_guarded_load_stays_guarded():
+    """What stands elsewhere is evaluated everywhere: a load behind a condition must not go there."""
+    low, high = sc.op("lt", at(I), at(Int(2))), sc.op("ge", at(I), at(Int(2)))
+    inner = sc.masked(high, sc.load("x", I - 2, torch.float32), sc.constant(0.0, torch.float32))
+    assert sc.masked(low, sc.load("y", I, torch.float32), inner).args[2] is inner

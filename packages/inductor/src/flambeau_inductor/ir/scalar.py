@@ -192,7 +192,8 @@ def masked(condition: Scalar, body: Scalar, other: Scalar) -> Scalar:
     """``body`` where ``condition`` (bool) holds, loads included; ``other`` elsewhere. Both have one dtype."""
     if condition.kind == "constant":
         return body if condition.args[0] else other
-    if other.kind == "masked" and are_opposite(condition, other.args[0]):
+    if other.kind == "masked" and are_opposite(condition, other.args[0]) and not loads(other.args[1]):
+        # Not with a load in it: ``other`` is evaluated everywhere, and what the inner condition guards may lie outside memory.
         other = other.args[1]
     if body is other and body.kind in ("index", "constant", "parameter"):
         return body
