@@ -20,6 +20,7 @@ from flambeau_inductor.codegen.triton import Config, options  # noqa: E402
 SHAPES: dict[str, Callable[[int], Config]] = {
     "one row": lambda width: Config({"x": 1, "r": 16}, 1),
     "two rows": lambda width: Config({"x": 2, "r": 16}, 1),
+    "four rows": lambda width: Config({"x": 4, "r": 16}, 1),
     "whole rows": lambda width: Config({"x": 2, "r": options.next_power_of_two(width)}, 1, persistent=True),
 }
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

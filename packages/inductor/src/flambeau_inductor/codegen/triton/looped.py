@@ -27,6 +27,7 @@ class Loops:
         r = generator.space.tile("r")
         assert r is not None
         self.r = r
+        self.emitter.together = 4 if generator.config.blocks["x"] <= 2 else 1
         self.numel = str(int(r.numel)) if r.numel.is_int else "rnumel"
         self.segments = [part for part in generator.segments if part.tile is r]
         self.wide = ".to(tl.int64)" if generator.index_bits == 64 else ""

@@ -144,7 +144,7 @@ def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config
         8 if traffic.walks > 1 or traffic.scans or warps == _MOST_WARPS else (64 if traffic.accumulators < 2 else 32)
     )
     each = max(8, min(16, next_power_of_two(wanted // max(traffic.row_bytes, 1))))
-    width = next_power_of_two(columns)
+    width = max(next_power_of_two(columns), 16)
     r_block = min(width, 32 * warps * each)
     # No mask is needed where blocks fill the row.
     even = traffic.segment & -traffic.segment
@@ -170,7 +170,7 @@ def _down_columns(rows: int, columns: int, static: bool, traffic: Traffic, devic
     kept = static and height <= _COLUMN_ELEMENTS
     if kept:
         return Config({"x": x_block, "r": height}, _warps(x_block * height, 256), persistent=True)
-    r_block = max(1, min(height, 4096 // x_block))
+    r_block = max(4, min(height, 4096 // x_block))
     return Config({"x": x_block, "r": r_block}, _warps(x_block * r_block, 512 if traffic.walks < 2 else 256))
 
 

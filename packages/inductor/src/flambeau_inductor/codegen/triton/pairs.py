@@ -20,8 +20,6 @@ from .reduction import BLOCK, ROW, block_value
 from .types import number, type_text
 from .values import Emitter, Value
 
-#: Neighbours along a row whose exponentials share one rescaling: a thread loads at least as many at once.
-_TOGETHER = 4
 _FLOATING = (torch.float32, torch.float64)
 
 
@@ -99,7 +97,7 @@ def start(emitter: Emitter, pair: Pair, first: Reduce, second: Reduce) -> PairSt
     """Open the variables before the loop."""
     dtype = type_text(first.value.dtype)
     values = [float("-inf"), 0.0] if pair.kind == "exponentials" else [0.0, 0.0]
-    shape = f"[XBLOCK, RBLOCK // {_TOGETHER}]" if pair.kind == "exponentials" else emitter.shape(BLOCK)
+    shape = f"[XBLOCK, RBLOCK // {emitter.together}]" if pair.kind == "exponentials" else emitter.shape(BLOCK)
     names = tuple(emitter.name("acc") for _ in values)
     for name, value in zip(names, values, strict=True):
         emitter.scopes[0].lines.append(f"{name} = tl.full({shape}, {number(value)}, {dtype})")
@@ -112,7 +110,8 @@ def step(emitter: Emitter, state: PairState) -> None:
     a, b = state.names
     if state.pair.kind == "exponentials":
         value = block_value(emitter, state.first)
-        together = f"tl.reshape({value.text}, [XBLOCK, RBLOCK // {_TOGETHER}, {_TOGETHER}])"
+        count = emitter.together
+        together = f"tl.reshape({value.text}, [XBLOCK, RBLOCK // {count}, {count}])"
         lines.append(f"{a}, {b} = {emitter.need('add_exponentials')}({a}, {b}, {together})")
         return
     value = emitter.emit(state.first.value)

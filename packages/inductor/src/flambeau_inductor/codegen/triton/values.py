@@ -78,6 +78,8 @@ class Emitter:
         #: Sums of exponentials of distances from the maximum, by the reduction's name, and the reciprocals of such sums.
         self.totals: dict[str, Scalar] = {}
         self.inverses: dict[str, Value] = {}
+        #: Neighbours along a row whose exponentials share one rescaling: as many as a thread loads at once.
+        self.together = 1
         #: Starts of rows that whole vectors are read of just now, and the first vector of each.
         self.aligned: Mapping[Expr, str] = {}
         #: Tile -> where its block starts and how long it is, for tiles that no loop moves.
