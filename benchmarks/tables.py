@@ -161,6 +161,9 @@ def summary(records: Sequence[Record], figure: str = "median") -> None:
             table(chosen, "first", title=f"{what}: first call, s", beside_eager=False, digits=2)
             arithmetic_means(chosen, "first", f"{what}: mean first call, s")
             table(chosen, "peak_bytes", unit=2**-20, title=f"{what}: peak memory, MiB", digits=1)
+            if any("/" in record["engine"] for record in chosen):
+                title = f"{what}: peak reserved memory, MiB (what lies in a graph's own pool is not counted above)"
+                table(chosen, "reserved_bytes", unit=2**-20, title=title, digits=1)
             errors(chosen, f"{what}: largest relative error beside eager (outputs / gradients)")
             shortfalls(chosen, figure)
         if len({record.get("suite") for record in part}) > 1:
@@ -196,6 +199,7 @@ def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
         peer = "torch.compile" + engine.removeprefix("flambeau") if engine.startswith("flambeau") else ""
         speed, slower, larger, later = [], {}, {}, {}
         ratios = []
+        memory = "reserved_bytes" if "/" in engine else "peak_bytes"
         for label, row in rows.items():
             ours, eager, other = row.get(engine, {}), row.get("eager", {}), row.get(peer, {})
             if figure in ours and figure in eager:
@@ -204,8 +208,8 @@ def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
                     slower[label] = speed[-1]
             if figure in ours and figure in other:
                 ratios.append(other[figure] / ours[figure])
-            if "peak_bytes" in ours and ours["peak_bytes"] > 1.001 * eager.get("peak_bytes", math.inf):
-                larger[label] = ours["peak_bytes"] / eager["peak_bytes"]
+            if memory in ours and ours[memory] > 1.001 * eager.get(memory, math.inf):
+                larger[label] = ours[memory] / eager[memory]
             if "first" in ours and ours["first"] > other.get("first", math.inf):
                 later[label] = ours["first"] / other["first"]
         failed = [label for label, row in rows.items() if "error" in row.get(engine, {})]
