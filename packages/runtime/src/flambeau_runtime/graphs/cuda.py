@@ -70,7 +70,9 @@ class CudaRecorder:
     def follow(self, stream: int) -> None:
         """Let the current stream wait for what was queued on ``stream``."""
         current = torch.cuda.current_stream()
-        current.wait_stream(torch.cuda.ExternalStream(stream, device=current.device))
+        # The default stream's handle is 0, which ExternalStream takes for none at all.
+        last = torch.cuda.ExternalStream(stream, device=current.device) if stream else torch.cuda.default_stream()
+        current.wait_stream(last)
 
 
 def _recording_stream() -> torch.cuda.Stream:
