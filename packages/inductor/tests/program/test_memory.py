@@ -81,3 +81,19 @@ def test_gpu_results_overwrite_what_they_are_computed_from_only():
     graph = lower_graph(dependent, inputs)
     plan = share_memory(graph, schedule(graph))
     assert any(buffer.in_place for buffer in plan.buffers.values())
+
+
+def test_inputs_do_not_raise_the_peak_that_waiting_memory_is_measured_by():
+    """Parameters are there anyway, used early or late."""
+
+    def function(x, w, v):
+        a = torch.relu(x + 1)
+        b = torch.relu(a @ w) @ w.t()
+        return torch.relu(b + v[:64]).sum() + torch.relu(b * 2 + 1) @ w
+
+    inputs = (torch.randn(64, 64), torch.randn(64, 2048), torch.randn(4096, 64))
+    graph = lower_graph(make_fx(function, tracing_mode="fake")(*inputs), inputs)
+    plan = share_memory(graph, schedule(graph))
+    outer = {item.buffer.name for item in graph.inputs}
+    kept = {plan.buffers[o.buffer].storage for o in graph.outputs} | outer
+    assert len(hand_overs(plan, kept, outer)) <= len(hand_overs(plan, kept))

@@ -208,7 +208,7 @@ class _Builder:
             pinned = {
                 self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers
             }
-            self.inherits = {new: old for old, new in hand_overs(self.schedule, kept | pinned).items()}
+            self.inherits = {new: old for old, new in hand_overs(self.schedule, kept | pinned, self.outer).items()}
             self.handed_on = set(self.inherits.values())
         return found
 

@@ -6,7 +6,7 @@ shares that intermediate's memory (``Buffer.storage``); and which memory waits f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from attrs import evolve
@@ -117,10 +117,11 @@ def _depends(store: Store, storage: str, buffers: Mapping[str, Buffer]) -> bool:
     return any(buffers[node.buffer].storage == storage for node in loads(store.value))
 
 
-def hand_overs(schedule: Schedule, kept: set[str]) -> dict[str, str]:
+def hand_overs(schedule: Schedule, kept: set[str], outer: Set[str] = frozenset()) -> dict[str, str]:
     """Dying storage -> the later storage of the same shape that takes its memory on, where holding it does not raise the peak.
 
-    ``kept`` are storages that stay to the end or whose memory is not ours to give. Sizes count by their hints.
+    ``kept`` are storages that stay to the end or whose memory is not ours to give, ``outer`` those that were there before (they do
+    not count). Sizes count by their hints.
     """
     buffers, steps = schedule.buffers, schedule.steps
     first: dict[str, int] = {}
@@ -129,10 +130,11 @@ def hand_overs(schedule: Schedule, kept: set[str]) -> dict[str, str]:
     for position, step in enumerate(steps):
         for name in step_reads(step) | step_writes(step):
             storage = buffers[name].storage
-            first.setdefault(storage, position)
-            last[storage] = len(steps) if storage in kept else position
+            if storage not in outer:
+                first.setdefault(storage, position)
+                last[storage] = len(steps) if storage in kept else position
         if isinstance(step, KernelBody | Combined):
-            made |= {buffers[n].storage for n in step_writes(step) if first[buffers[n].storage] == position}
+            made |= {buffers[n].storage for n in step_writes(step) if first.get(buffers[n].storage) == position}
     use = [0] * (len(steps) + 1)
     for storage, position in first.items():
         for at in range(position, last[storage] + 1):
