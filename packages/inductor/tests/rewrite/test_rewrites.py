@@ -1,7 +1,5 @@
 """Rewrites keep meaning and strides, and happen only where they pay. CUDA graphs are traced on fakes; no device is needed."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -85,8 +83,7 @@ def test_an_option_switches_the_layout_off(monkeypatch):
 @pytest.mark.parametrize(("dtype", "tf32", "wanted"), [(torch.float16, False, True), (torch.float32, True, True), (torch.float32, False, False)])  # fmt: skip
 def test_cuda_layout_follows_dtype_and_precision_flags(monkeypatch, dtype, tf32, wanted):
     """Full float32 has no channels-last kernels worth having."""
-    monkeypatch.setattr(torch.backends.cudnn, "conv", SimpleNamespace(fp32_precision="tf32" if tf32 else "ieee"))
-    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
+    monkeypatch.setattr(module, "_takes_tf32", lambda: tf32)
 
     def chain(x, w):
         for _ in range(4):
@@ -106,8 +103,7 @@ def test_one_convolution_is_not_worth_the_copies():
 @pytest.mark.parametrize(("dtype", "groups", "wanted"), [(torch.float16, 1, True), (torch.float16, 4, False), (torch.float16, 32, True), (torch.float32, 32, True)])  # fmt: skip
 def test_grouped_networks(monkeypatch, dtype, groups, wanted):
     """Grouped kernels are slower channels-last, depthwise ones are not."""
-    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
-    monkeypatch.setattr(torch.backends.cudnn, "conv", SimpleNamespace(fp32_precision="tf32"))
+    monkeypatch.setattr(module, "_takes_tf32", lambda: True)
 
     def mixed(x, w, v):
         for _ in range(3):

@@ -100,8 +100,12 @@ def _fast_channels_last(val: Any) -> bool:
         return False
     if val.dtype in (torch.float16, torch.bfloat16):
         return True
+    return bool(val.dtype is torch.float32 and _takes_tf32())
+
+
+def _takes_tf32() -> bool:
     # Not ``allow_tf32``: reading that raises where a program has set precisions one operator at a time.
-    return bool(val.dtype is torch.float32 and torch.backends.cudnn.conv.fp32_precision == "tf32")
+    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")
 
 
 def _pays(convolutions: list[fx.Node]) -> bool:
