@@ -3,9 +3,8 @@
 In: the source of a ``Library`` whose language is ``"triton"`` and the ``meta`` of its kernels (``signature``,
 ``constexprs``, ``divisible``, ``num_warps``, ``num_stages``). Out: ``Cubin`` records, or changed tensors.
 
-Triton is imported only when a kernel is compiled or run. Several kernels are compiled by the worker processes of
-``workers/compilers.py``; so is one where this process has Triton loaded as an interpreter (one process holds either the
-compiler or the interpreter), or where workers are running anyway.
+Triton is imported only where a kernel is interpreted. Kernels are compiled by the worker processes of ``workers/compilers.py``,
+even one alone: the first compilation in a process takes long, and one process holds either the compiler or the interpreter.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import importlib.metadata
 import importlib.util
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -127,17 +126,12 @@ def compile_kernel(
 
 
 def compile_kernels(requests: Sequence[CompileRequest], *, pool: Pool | None = None) -> list[Cubin]:
-    """Compile many kernels, in worker processes; one alone is compiled here where that is faster.
-
-    Raises ``TritonCompileError`` for the first kernel that fails.
-    """
+    """Compile kernels in worker processes. Raises ``TritonCompileError`` for the first kernel that fails."""
     return [cubin.result() for cubin in submit_kernels(requests, pool=pool)]
 
 
 def submit_kernels(requests: Sequence[CompileRequest], *, pool: Pool | None = None) -> list[Future[Cubin]]:
     """``compile_kernels`` while the caller goes on; the futures raise ``TritonCompileError``."""
-    if pool is None and len(requests) == 1 and _compiles_here() and not shared().ready():
-        return [_settled(partial(_compile_here, requests[0]))]
     work = [Request("compile", {"arguments": r.arguments()}, (r.source.encode(),)) for r in requests]
     answers = (pool or shared()).submit(work) if work else []
     cubins: list[Future[Cubin]] = []
@@ -157,15 +151,6 @@ def _hand_on(request: CompileRequest, cubin: Future[Cubin], answer: Future[Answe
         cubin.set_result(made)
 
 
-def _settled(compile: Callable[[], Cubin]) -> Future[Cubin]:
-    cubin: Future[Cubin] = Future()
-    try:
-        cubin.set_result(compile())
-    except TritonCompileError as error:
-        cubin.set_exception(error)
-    return cubin
-
-
 def warm_up() -> None:
     """Start worker processes that get Triton ready while this process traces. Call it when kernels will be compiled soon.
 
@@ -173,20 +158,6 @@ def warm_up() -> None:
     """
     if importlib.util.find_spec("triton") is not None:
         shared().warm_up()
-
-
-def _compiles_here() -> bool:
-    """Whether Triton's compiler is loaded, or may be: a process without a GPU may want to interpret kernels later."""
-    interprets = triton_task.interpreter_loaded()
-    return torch.cuda.is_available() if interprets is None else not interprets
-
-
-def _compile_here(request: CompileRequest) -> Cubin:
-    try:
-        facts, binary = triton_task.compile_entry(request.source, **request.arguments())
-    except Exception as error:
-        raise TritonCompileError(request.entry, f"{type(error).__name__}: {error}", request.source) from error
-    return Cubin(arch=request.arch, binary=binary, **facts)
 
 
 def _cubin(request: CompileRequest, answer: Answer | WorkerFailed) -> Cubin:
