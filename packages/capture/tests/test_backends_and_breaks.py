@@ -66,3 +66,12 @@ def test_an_attribute_that_a_tensor_gets_later_is_seen():
     assert torch.equal(region(x), x + 1)
     x.tag = True
     assert torch.equal(region(x), x + 10)
+
+
+def test_a_missing_attribute_costs_no_recompile():
+    """A fresh tensor, whose `__dict__` does not exist yet, fits as well."""
+    records = []
+    region = make_region(lambda x: x + (2 if hasattr(x, "tag") else 1), lambda g, i: g.forward, observer=records.append)
+    for _ in range(4):
+        region(torch.ones(2))
+    assert len(records) == 1

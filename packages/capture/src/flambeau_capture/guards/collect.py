@@ -79,6 +79,11 @@ class GuardCollector:
         if not self.is_trusted(source):
             self.add(spec.Contains(source, key, False, position=self._position()))
 
+    def lacks_attribute(self, source: Source, name: str) -> None:
+        """An attribute that an object does not have; for objects whose `__dict__` is made on first use."""
+        if not self.is_trusted(source):
+            self.add(spec.HasAttribute(source, name, False, position=self._position()))
+
     def function(self, source: Source | None, code: Any) -> None:
         """A function with this code."""
         if source is not None and not self.is_trusted(source):

@@ -64,7 +64,7 @@ class Attributes(Operations):
     def missing_attribute(self, value: Value, name: str, check: Source | None = None) -> Any:
         """Raise the traced AttributeError; `check` is the path to an object that may get the attribute later."""
         if check is not None:
-            self.guards.absent(InstanceDict(check), name)
+            self.guards.lacks_attribute(check, name)
         raise self.raised(AttributeError(f"'{value.python_type().__name__}' object has no attribute '{name}'"))
 
     def class_lookup(self, cls: type, name: str) -> Any:
