@@ -54,6 +54,19 @@ def test_transpose_uses_two_tiles() -> None:
     assert "YBLOCK" in source and torch.equal(out, a.t())
 
 
+@pytest.mark.parametrize("size", [32, 61, 64, 16, 20])
+def test_a_square_and_its_transpose(size: int) -> None:
+    """Programs take a tile and its mirror image; every tile is written, the diagonal too."""
+    a, out = torch.randn(size, size), torch.full((size, size), float("nan"))
+    axes = make_axes((ex.Int(size), ex.Int(size)))
+    i, j = (axis.symbol for axis in axes)
+    value = f("sub", sc.load("a", i * size + j, F32), sc.load("a", j * size + i, F32))
+    body = harness.make_body({"a": a, "out": out}, axes, (), [Store("out", i * size + j, value)])
+    source = harness.run(body, {"a": a, "out": out}, config=Config({"y": 16, "x": 16}, 4))
+    assert ("xtile = " in source) == (-(-size // 16) % 2 == 0)
+    assert torch.equal(out, a - a.t())
+
+
 def test_symbolic_size() -> None:
     """A size that is an argument: 64-bit indices, the same source for every value."""
     n = ex.Symbol("s0", 2, hint=100)

@@ -29,7 +29,7 @@ from .looped import Loops
 from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan, plan, values_of
-from .traffic import moved, traffic_of
+from .traffic import accesses, moved, traffic_of
 from .types import HALVES, signature_text, type_text
 from .values import LOOP, NO_DIMS, Dims, Emitter, Scope, Value
 
@@ -85,6 +85,7 @@ class Generator:
         self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
         self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
         self.moved = moved(self.body, self.space, self.dtypes)
+        self.mirrored = self._mirrored()
         self.segments = () if self.serial else self._segments()
         for part in self.segments:
             values = {part.tile.symbol: part.number * part.length + part.within}
@@ -119,6 +120,22 @@ class Generator:
                 self.emitter.totals[statement.name] = statement.value
 
     # -- facts -----------------------------------------------------------------------------------------------------------
+
+    def _mirrored(self) -> int:
+        """The tiles along a side of a square that is read both as it is and transposed; 0 for any other kernel."""
+        if len(self.space.tiles) != 2 or self.space.tile("y") is None or self.serial:
+            return 0
+        (y, x), blocks = self.space.tiles, self.config.blocks
+        if y.numel is not x.numel or not x.numel.is_int or blocks["x"] != blocks["y"]:
+            return 0
+        read, written = accesses(self.body)
+        memory = {self.storage[name] for name, _ in read}
+        if any(self.storage[name] in memory for name, _ in written):
+            return 0
+        swapped = {(name, ex.substitute(index, {x.symbol: y.symbol, y.symbol: x.symbol})) for name, index in read}
+        found = any((name, index) in swapped for name, index in read if {x.symbol, y.symbol} <= ex.free_symbols(index))
+        side = -(-int(x.numel) // blocks["x"])
+        return side if found and side % 2 == 0 else 0
 
     def _segments(self) -> tuple[tiling.Segments, ...]:
         """Where a division of a tile's symbol is one number for each block."""
@@ -296,7 +313,10 @@ class Generator:
         lines = [*self._casts(), f"pid = tl.program_id(0){wide}"]
         numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}
         programs = {"x": "pid"}
-        if len(tiles) == 2:
+        if self.mirrored:
+            lines += tiling.mirrored_order(self.mirrored)
+            programs = {"x": "xtile", "y": "ytile"}
+        elif len(tiles) == 2:
             lines.append(f"xtiles = ({numels['x']} + XBLOCK - 1) // XBLOCK")
             programs = {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
         for tile in tiles:
@@ -445,6 +465,8 @@ class Generator:
 
     def _programs(self) -> Expr:
         total: Expr = ONE
+        if self.mirrored:
+            return ex.Int(self.mirrored * (self.mirrored + 1))
         for tile in () if self.serial else self.space.tiles:
             if tile.prefix != "r":
                 block = self.config.blocks[tile.prefix]
