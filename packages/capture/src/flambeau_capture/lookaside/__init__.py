@@ -1,15 +1,29 @@
 """What to do instead of calling a function whose body is not to be traced: importing this package fills the table in `registry`."""
 
-from . import autograd, builtins, context_managers, control_flow, operators, optimizers, stdlib, torch_ops, torch_state
+from . import (
+    autograd,
+    builtins,
+    context_managers,
+    control_flow,
+    iteration,
+    operators,
+    optimizers,
+    stdlib,
+    supers,
+    torch_ops,
+    torch_state,
+)
 
 __all__ = [
     "autograd",
     "builtins",
     "context_managers",
     "control_flow",
+    "iteration",
     "operators",
     "optimizers",
     "stdlib",
+    "supers",
     "torch_ops",
     "torch_state",
 ]

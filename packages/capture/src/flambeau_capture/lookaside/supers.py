@@ -1,0 +1,98 @@
+"""`super()`.
+
+In: its calls met while tracing. Out: a value that finds attributes after a class in the method resolution order.
+"""
+
+from __future__ import annotations
+
+import builtins
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..values.base import MISSING, Value
+from ..values.builtins import ClassValue
+from ..values.functions import MethodValue
+from .registry import replaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+
+    Args = Sequence[Value]
+    Kwargs = Mapping[str, Value]
+
+
+class SuperValue(Value):
+    """`super(cls, owner)`."""
+
+    __slots__ = ("cls", "owner")
+
+    def __init__(self, cls: Any, owner: Value) -> None:
+        super().__init__()
+        self.cls = cls
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return super
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(super, "super")
+        e.pinned(self.cls, "class")
+        e.value(self.owner)
+        e.call(2)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from ..interp.attributes import mro_lookup
+
+        is_class = isinstance(self.owner, ClassValue)
+        start = self.owner.object if is_class else self.owner.python_type()  # type: ignore[attr-defined]
+        found, where = mro_lookup(start, name, after=self.cls)
+        if found is MISSING:
+            raise t.raised(AttributeError(f"'super' object has no attribute '{name}'"))
+        if is_class:
+            if isinstance(found, classmethod):
+                return MethodValue(t.wrap_pinned(found.__func__), self.owner)
+            return t.wrap_pinned(getattr(found, "__func__", found))
+        if isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return NativeSuperMethod(self.owner, found)
+        return t.bind_class_attribute(self.owner, start, name, found, where)
+
+
+class NativeSuperMethod(Value):
+    """A native method found through `super()`."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, owner: Value, function: Any) -> None:
+        super().__init__()
+        self.owner = owner
+        self.function = function
+
+    def python_type(self) -> type:
+        return type(self.function)
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        return t.call_descriptor(self.function, [self.owner, *args], kwargs)
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(self.function.__get__, "bind")
+        e.value(self.owner)
+        e.call(1)
+
+
+@replaces(builtins.super)
+def make_super(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if args:
+        cls = t.concrete(args[0])
+        return SuperValue(cls, args[1])
+    frame = t.frame
+    if "__class__" not in frame.cells:
+        raise t.raised(RuntimeError("super(): __class__ cell not found"))
+    contents = frame.cells["__class__"].contents
+    assert contents is not None
+    first = frame.code.co_varnames[0]
+    owner = frame.locals.get(first) or (frame.cells[first].contents if first in frame.cells else None)
+    if owner is None:
+        raise t.raised(RuntimeError("super(): no arguments"))
+    return SuperValue(t.realise(contents).real(), t.realise(owner))
