@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from flambeau.graph_key import Uncacheable, graph_key
 from flambeau.options import Options
@@ -41,6 +42,33 @@ def test_equal_graphs_have_equal_keys() -> None:
 def test_different_graphs_have_different_keys(other: Any) -> None:
     """Constants with their types, functions, and the order of arguments count."""
     assert key(lambda x: torch.relu(x) + 1) != key(other)
+
+
+def on_gpu(function: Any, ordinal: int) -> dict[str, str]:
+    with FakeTensorMode():
+        return key(function, device=f"cuda:{ordinal}")
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: torch.relu(x), lambda x: x + torch.ones(8, device=x.device), lambda x: x.to("cpu")]
+)
+def test_any_gpu_has_the_same_key(function: Any) -> None:
+    """One program serves every device that its input may be on."""
+    assert on_gpu(function, 0) == on_gpu(function, 1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.to("cuda:0"),
+        lambda x: x.cuda(0),
+        lambda x: x.to(0),
+        lambda x: x + torch.ones(8, device=torch.device("cuda:0")),
+    ],
+)
+def test_named_gpus_count(function: Any) -> None:
+    """Where the program names a device, it matters whether the input is there."""
+    assert on_gpu(function, 0) != on_gpu(function, 1)
 
 
 def test_inputs_and_state_count() -> None:

@@ -10,19 +10,44 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from attrs import Factory, frozen
 from torch import Tensor, fx
 
 from .options import Options
 
 _PACKAGES = ("flambeau_autograd", "flambeau_inductor", "flambeau_runtime", "flambeau")
 _MAX_CONSTANT_BYTES = 1 << 20
+_CUDA_DEVICE = re.compile(r"cuda(:\d+)?")
 _TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format)
+
+
+@frozen
+class _Seen:
+    """What the text of a graph has numbered so far, each by order of appearance."""
+
+    nodes: dict[fx.Node, int] = Factory(dict)
+    storages: dict[int, int] = Factory(dict)
+    devices: dict[torch.device, int] = Factory(dict)
+
+    def storage(self, tensor: Tensor) -> int:
+        return self.storages.setdefault(tensor.untyped_storage()._cdata, len(self.storages))
+
+    def input_device(self, device: torch.device) -> str:
+        """An input's device by its number: the same program serves cuda:0 and cuda:1."""
+        return f"{device.type}#{self.devices.setdefault(device, len(self.devices))}"
+
+    def named_device(self, device: torch.device) -> str:
+        """A device that the program names: the number of the inputs that are there, or that very device."""
+        if device.index is None and device.type == "cuda":
+            device = torch.device("cuda", _current_device())
+        return self.input_device(device) if device in self.devices else str(device)
 
 
 class Uncacheable(Exception):
@@ -46,37 +71,51 @@ def graph_key(gm: fx.GraphModule, options: Options) -> dict[str, str]:
 
 
 def _graph_text(gm: fx.GraphModule) -> str:
-    numbers: dict[fx.Node, int] = {}
-    storages: dict[int, int] = {}
+    seen = _Seen()
     lines = []
     for node in gm.graph.nodes:
-        numbers[node] = len(numbers)
-        parts = [node.op, _target(gm, node), _argument(node.args, numbers), _argument(node.kwargs, numbers)]
+        seen.nodes[node] = len(seen.nodes)
+        parts = [node.op, _target(gm, node, seen), _argument(node.args, seen), _argument(node.kwargs, seen)]
         if node.op == "placeholder":
-            parts.append(_value(node.meta.get("val"), storages))
+            parts.append(_value(node.meta.get("val"), seen))
             parts.append("static" if node.meta.get("static") else "")
+        elif _counts_devices(node):
+            parts.append(f"among {list(seen.devices)}, current {_current_device()}")
         lines.append(" ".join(parts))
     return "\n".join(lines)
 
 
-def _target(gm: fx.GraphModule, node: fx.Node) -> str:
+def _counts_devices(node: fx.Node) -> bool:
+    """Whether the call may name a device by its bare ordinal, or as the current one."""
+    if node.op == "call_method" and node.target == "cuda":
+        return True
+    named = [node.kwargs.get("device"), *(node.args[1:2] if node.op == "call_method" and node.target == "to" else ())]
+    return any(isinstance(value, int) for value in named)
+
+
+def _current_device() -> int | None:
+    return torch.cuda.current_device() if torch.cuda.is_available() else None
+
+
+def _target(gm: fx.GraphModule, node: fx.Node, seen: _Seen) -> str:
     if node.op in ("placeholder", "output"):
         return ""
     if node.op == "call_method":
         return str(node.target)
     if node.op == "get_attr":
-        return _constant(functools.reduce(getattr, str(node.target).split("."), gm))
+        return _constant(functools.reduce(getattr, str(node.target).split("."), gm), seen)
     if node.op == "call_module":
         raise Uncacheable(f"submodule {node.target}")
     return _function(node.target)
 
 
-def _constant(value: Any) -> str:
+def _constant(value: Any, seen: _Seen) -> str:
     if isinstance(value, torch.Tensor) and type(value) in (Tensor, torch.nn.Parameter):
         if value.numel() * value.element_size() > _MAX_CONSTANT_BYTES or value.layout is not torch.strided:
             raise Uncacheable("a large constant tensor")
         data = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
-        return f"{_value(value, {})} {hashlib.sha256(data).hexdigest()}"
+        facts = _value(value, _Seen(devices=seen.devices))
+        return f"{facts} {hashlib.sha256(data).hexdigest()}"
     raise Uncacheable(f"a constant of type {type(value).__name__}")
 
 
@@ -98,40 +137,41 @@ def _function(target: Any) -> str:
     return f"{module}.{name}"
 
 
-def _argument(value: Any, numbers: dict[fx.Node, int]) -> str:
+def _argument(value: Any, seen: _Seen) -> str:
     if isinstance(value, fx.Node):
-        return f"%{numbers[value]}"
+        return f"%{seen.nodes[value]}"
+    if isinstance(value, str) and _CUDA_DEVICE.fullmatch(value):
+        return seen.named_device(torch.device(value))
     if isinstance(value, bool | int | float | complex | str | bytes) or value is None or value is Ellipsis:
         return f"{type(value).__name__}:{value!r}"
     if isinstance(value, _TORCH_PLAIN):
         return str(value)
     if isinstance(value, torch.device):
-        return value.type
+        return seen.named_device(value)
     if isinstance(value, slice):
-        return f"slice({_argument((value.start, value.stop, value.step), numbers)})"
+        return f"slice({_argument((value.start, value.stop, value.step), seen)})"
     if isinstance(value, dict):
-        items = (f"{_argument(k, numbers)}={_argument(v, numbers)}" for k, v in value.items())
+        items = (f"{_argument(k, seen)}={_argument(v, seen)}" for k, v in value.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(value, tuple | list):
         name = "" if type(value) in (tuple, list) else type(value).__qualname__
-        return f"{name}{'(' if isinstance(value, tuple) else '['}{', '.join(_argument(v, numbers) for v in value)})"
+        return f"{name}{'(' if isinstance(value, tuple) else '['}{', '.join(_argument(v, seen) for v in value)})"
     if callable(value):
         return _function(value)
     raise Uncacheable(f"an argument of type {type(value).__name__}")
 
 
-def _value(value: Any, storages: dict[int, int]) -> str:
+def _value(value: Any, seen: _Seen) -> str:
     """Everything about an example value that a stage may look at."""
     if isinstance(value, Tensor):
         if value.layout is not torch.strided:
             raise Uncacheable(f"an input with layout {value.layout}")
         if type(value).__name__ not in ("FakeTensor", "Tensor", "Parameter"):
             raise Uncacheable(f"an input of type {type(value).__name__}")
-        storage = storages.setdefault(value.untyped_storage()._cdata, len(storages))
         facts = (
-            value.dtype, value.device.type, [_size(s) for s in value.shape], [_size(s) for s in value.stride()],
+            value.dtype, seen.input_device(value.device), [_size(s) for s in value.shape], [_size(s) for s in value.stride()],
             _size(value.storage_offset()), value.requires_grad, value.is_leaf, value.is_conj(), value.is_neg(),
-            value.is_inference(), isinstance(value, torch.nn.Parameter), storage,
+            value.is_inference(), isinstance(value, torch.nn.Parameter), seen.storage(value),
         )  # fmt: skip
         return repr(facts)
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):

@@ -135,6 +135,8 @@ def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recor
     # Not at the top: a graph that comes from the cache needs no compiler, and loading this one takes a tenth of a second.
     import flambeau_inductor as inductor
 
+    if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
+        runtime.warm_up()
     before = len(shape_guards(inputs))
     with _timed(recorder, "autograd"):
         settings = inductor_options(options)
