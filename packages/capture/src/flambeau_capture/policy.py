@@ -70,9 +70,15 @@ _PARTS: Final = ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>
 """Parts of functions with frames of their own, which loop over an iterator that exists already: the functions they call are captured."""
 
 
+_HOOKS: Final = frozenset(
+    ("__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__len__", "__iter__", "__bool__", "__hash__", "__repr__", "__str__")
+)  # fmt: skip
+"""Methods that Python calls behind an expression, once for every name or object: each would need an entry. Functions they call are captured."""
+
+
 def decide(code: CodeType) -> Decision:
     """What to do with a frame of this code as a root."""
-    if code.co_name in _PARTS:
+    if code.co_name in _PARTS or code.co_name in _HOOKS:
         return Decision.SKIP
     if "/torch/optim/" in code.co_filename and not code.co_name.startswith(_OPTIMIZER_ROOTS):
         return Decision.SKIP
