@@ -63,7 +63,7 @@ def test_any_gpu_has_the_same_key(function: Any) -> None:
         lambda x: x.to("cuda:0"),
         lambda x: x.cuda(0),
         lambda x: x.to(0),
-        lambda x: x + torch.ones(8, device=torch.device("cuda:0")),
+        lambda x: x.new_ones(8, device=torch.device("cuda:0")),
     ],
 )
 def test_named_gpus_count(function: Any) -> None:

@@ -98,7 +98,9 @@ def test_a_kernel_under_way_is_not_compiled_twice(tmp_path: Path, monkeypatch: p
     assert begun == [request] and not first[0].done()
     cubin = Cubin("add", 90, 0, 4, 0, 0, "0", b"binary")
     answers[0].set_result(cubin)
-    assert first[0].result() == again[0].result() == triton_kernels.compile_stored([request], Store(tmp_path))[0] == cubin
+    assert (
+        first[0].result() == again[0].result() == triton_kernels.compile_stored([request], Store(tmp_path))[0] == cubin
+    )
     triton_kernels.submit_stored([evolve(request, num_warps=2)], store)
     answers[1].set_exception(TritonCompileError("add", "no", ""))
     (retried,) = triton_kernels.submit_stored([evolve(request, num_warps=2)], store)

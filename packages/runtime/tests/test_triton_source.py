@@ -5,7 +5,7 @@ from __future__ import annotations
 from flambeau_runtime.triton_kernels import CompileRequest
 from flambeau_runtime.triton_source import alone
 
-MODULE = '''
+MODULE = """
 import triton
 import triton.language as tl
 LIMIT: tl.constexpr = 3
@@ -36,7 +36,7 @@ def add_1(x, y):
 @triton.jit
 def plain(x):
     tl.store(x, LIMIT)
-'''
+"""
 
 
 def test_a_kernel_takes_along_what_it_calls() -> None:

@@ -24,10 +24,9 @@ LIBRARY = (
     # Order and search.
     "sort", "topk", "kthvalue", "mode", "median", "nanmedian", "searchsorted", "bucketize", "unique_consecutive", "_unique2",
     "unique_dim", "nonzero", "nonzero_static", "masked_select", "histc", "bincount", "cummax", "cummin", "logcumsumexp",
-    # Random numbers: the library advances torch's generator exactly as eager does.
-    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "bernoulli", "native_dropout", "normal",
-    "normal_functional", "uniform", "exponential", "geometric", "cauchy", "log_normal", "multinomial", "poisson",
-    "_fused_dropout", "random",
+    # Random numbers: the library advances torch's generator exactly as eager does (the draws of `random.py` do so on GPUs).
+    "randn", "randint", "randperm", "randn_like", "randint_like", "normal", "normal_functional", "exponential", "geometric",
+    "cauchy", "log_normal", "multinomial", "poisson", "_fused_dropout", "random",
     # Pooling and sampling grids.
     "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_indices",
     "max_pool3d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward", "avg_pool3d", "avg_pool3d_backward",

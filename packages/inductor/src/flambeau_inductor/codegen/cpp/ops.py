@@ -82,7 +82,6 @@ _register("logical_not", _negation)
 _register("bitwise_not", _inversion)
 
 
-
 def _gpu_only(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
     raise NotImplementedError("CUDA's random streams are drawn from by GPU kernels only")
 
