@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import _use_grad_for_differentiable
+from torch.optim.optimizer import _disable_dynamo_if_unsupported, _use_grad_for_differentiable
 
 from ..interp.signals import GraphBreak
 from ..values.base import Value
@@ -43,6 +43,18 @@ def use_grad(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
     cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
     step = t.wrap_pinned(cells["func"].cell_contents)
     return t.call(t.wrap_pinned(_under_its_grad_mode), [step, *args], kwargs)
+
+
+_FALLBACK: Any = _disable_dynamo_if_unsupported()(_step)
+"""The wrapper that keeps a step with counters on a GPU from torch's own compiler. Scalars that are tensors are written out below."""
+
+
+@replaces_wrapper(_FALLBACK.__code__)
+def maybe_fallback(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
+    """The function itself."""
+    real = function.real()
+    cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
+    return t.call(t.wrap_pinned(cells["func"].cell_contents), args, kwargs)
 
 
 def _under_its_grad_mode(step: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
