@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from flambeau_capture import make_region
+from flambeau_capture import GraphBreakError, make_region
 
 
 def _eager(graph, inputs):
@@ -65,3 +65,28 @@ def test_profiler_ranges_are_no_part_of_the_graph(check):
         return y, entered is not None
 
     check(run)
+
+
+def test_methods_that_another_compiler_keeps_from_itself():
+    """Marked ones of torch.optim are traced; a function of the user's with that mark breaks the graph."""
+
+    def marked(function):
+        def wrapper(*args):
+            raise AssertionError("the wrapper is the other compiler's business")
+
+        wrapper._torchdynamo_disable = True
+        wrapper._torchdynamo_orig_callable = function
+        return wrapper
+
+    def of_torch(x):
+        return x + 1
+
+    def of_the_user(x):
+        return x + 1
+
+    of_torch.__module__ = "torch.optim.adam"
+    kept, refused = marked(of_torch), marked(of_the_user)
+    region = make_region(lambda x: kept(x) * 2, _eager, fullgraph=True)
+    torch.testing.assert_close(region(torch.ones(2)), torch.full((2,), 4.0))
+    with pytest.raises(GraphBreakError, match="of_the_user is marked with disable"):
+        make_region(lambda x: refused(x) * 2, _eager, fullgraph=True)(torch.ones(2))

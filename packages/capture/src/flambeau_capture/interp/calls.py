@@ -65,6 +65,9 @@ class Calls(Attributes):
         wrapper = registry.find_wrapper(function.__code__)
         if wrapper is not None:
             return wrapper(self, value, args, kwargs)
+        original = registry.behind_the_peers_mark(function)
+        if original is not None:
+            return self.call(self.wrap_pinned(original), args, kwargs)
         registry.refuse_marked(function)
         decision = registry.torch_decision(function)
         if decision is registry.Decision.RECORD and self.has_tensor(args, kwargs):

@@ -119,6 +119,20 @@ def disable(function: Any) -> Any:
     return function
 
 
+def behind_the_peers_mark(function: Any) -> Any:
+    """The method of an optimizer that torch's own compiler, once used, keeps from itself; None for any other function.
+
+    What a user marked with that compiler's `disable` breaks the graph as ours does.
+    """
+    if not getattr(function, "_torchdynamo_disable", False):
+        return None
+    original = getattr(function, "_torchdynamo_orig_callable", None)
+    module = getattr(original, "__module__", None) or ""
+    if module.partition(".")[0] == "torch":
+        return original if module.startswith("torch.optim.") else None
+    raise GraphBreak("disabled-function", f"{getattr(original, '__qualname__', function)} is marked with disable")
+
+
 def refuse_marked(function: Any) -> None:
     """Break the graph at a function that a user marked."""
     if id(function) in _DISABLED or getattr(function, DISABLE_MARK, False):

@@ -14,6 +14,7 @@ from flambeau_inductor.ir.kernel import KernelBody, Reduce, Store  # noqa: E402
 from flambeau_inductor.ir.loops import make_axes  # noqa: E402
 from flambeau_inductor.lowering.philox import Deal, uniform  # noqa: E402
 from flambeau_runtime.triton_kernels import compile_kernels  # noqa: E402
+from flambeau_runtime.workers.triton_task import interpreter_loaded  # noqa: E402
 
 WORDS = ("seed", "offset", "base")
 
@@ -33,6 +34,8 @@ def test_draws_equal_the_reference(vector: int, captured: bool) -> None:
     seed, offset, base = 0x9EED_0000_0000_0007 - 2**64, 2**34 + 8, 16
     deal = Deal.of(5000 * vector, 1024, vector)
     out = torch.empty(deal.numel)
+    if captured and interpreter_loaded() is False:
+        pytest.skip("this process holds Triton's compiler; the one that interprets for it cannot read its addresses")
     held = torch.tensor([seed]), torch.tensor([offset])
     values: dict[object, float] = dict(zip(WORDS, (seed, offset + base, -1)))
     if captured:
