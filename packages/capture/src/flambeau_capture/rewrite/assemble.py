@@ -96,12 +96,7 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
     boxed = (*code.co_cellvars, *code.co_freevars)
     made = resume_code(code, 0, (), tuple(name for name in code.co_varnames[:count] if name not in boxed))
     e.pinned(_C.Disabled, "Disabled")
-    for name in made.free:
-        e.op("LOAD_CLOSURE", value=name)
-    if made.free:
-        e.build("tuple", len(made.free))
-    e.const(made.code)
-    e.op("MAKE_FUNCTION", 8 if made.free else 0)
+    e.function(made.code, made.free)
     e.const(False)
     e.call(2)
     for parameter in made.parameters:

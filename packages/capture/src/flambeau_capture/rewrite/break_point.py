@@ -306,12 +306,7 @@ class _Ways:
             e.ret()
             return
         made = resume_code(code, target, tuple(held.slot for held in stack), self._passed(target, instructions))
-        for name in made.free:
-            e.op("LOAD_CLOSURE", value=name)
-        if made.free:
-            e.build("tuple", len(made.free))
-        e.const(made.code)
-        e.op("MAKE_FUNCTION", 8 if made.free else 0)
+        e.function(made.code, made.free)
         named = {stack_parameter(at): held for at, held in enumerate(stack)}
         for parameter in made.parameters:
             if parameter in named:

@@ -139,6 +139,15 @@ class Emitter:
         else:
             self.op("CALL", nargs - 1)
 
+    def function(self, code: CodeType, free: tuple[str, ...]) -> None:
+        """-> function, over the cells of this frame that `free` names."""
+        for name in free:
+            self.op("LOAD_CLOSURE", value=name)
+        if free:
+            self.build("tuple", len(free))
+        self.const(code)
+        self.op("MAKE_FUNCTION", 8 if free else 0)
+
     def build(self, kind: str, n: int) -> None:
         """n items (for a dict: n keys and values in turn, for a slice: its parts) -> container."""
         self.op(_BUILD[kind], n)
