@@ -47,17 +47,15 @@ class FakeRecorder:
             raise self.fail
         given = inspect.getclosurevars(run).nonlocals["given"]
         tensors = [value for value in given if isinstance(value, torch.Tensor)]
-        before, state = [tensor.detach().clone() for tensor in tensors], torch.get_rng_state()
+        # Bytes, not values: fresh memory may hold NaNs, and an expanded input cannot be copied to.
+        before, state = [tensor.untyped_storage().clone() for tensor in tensors], torch.get_rng_state()
         outputs = run()
         torch.set_rng_state(state)
-        with torch.no_grad():
-            for tensor, value in zip(tensors, before):
-                if not torch.equal(tensor.detach(), value):
-                    tensor.copy_(value)
+        for tensor, memory in zip(tensors, before):
+            tensor.untyped_storage().copy_(memory)
         self.recorded += 1
         kept = [value for value in outputs if isinstance(value, torch.Tensor)]
-        memory = [value.detach().as_strided(value.shape, value.stride()).untyped_storage().data_ptr() for value in kept]
-        layouts = [(tuple(v.shape), v.stride(), v.storage_offset(), v.dtype) for v in kept]
+        addresses = [value.untyped_storage().data_ptr() for value in kept]
         sizes = [value.untyped_storage().nbytes() for value in kept]
 
         def replay() -> None:
@@ -66,7 +64,7 @@ class FakeRecorder:
             if self.during is not None:
                 self.during()
             fresh = [value for value in run() if isinstance(value, torch.Tensor)]
-            for address, size, _, value in zip(memory, sizes, layouts, fresh):
+            for address, size, value in zip(addresses, sizes, fresh):
                 source = value.untyped_storage()
                 if source.data_ptr() != address:
                     copy_bytes(address, source.data_ptr(), size)
