@@ -71,26 +71,52 @@ template <int N> struct Mask {
   FB void set(int k, bool x) { v[k] = x ? -1 : 0; }
 };
 
-// Bytes to four times the width and back: the compiler's own conversion moves these a lane at a time.
-template <class To, int N, class From> constexpr bool widens_bytes_v =
-    N == 16 && sizeof(From) == N && sizeof(To) == 4 && !floating_v<To>;
-template <class To, int N, class From> constexpr bool narrows_to_bytes_v =
-    N == 16 && sizeof(From) == 4 * N && sizeof(To) == 1 && !same_v<From, raw<float, N>>;
+// Conversions of whole registers that the compiler splits into halves or moves a lane at a time on its own.
+template <class To, class From> FB To converted(From x, Tag<To>) { return __builtin_convertvector(x, To); }
+#if FB_AVX512
+#define FB_CONVERT(TO, FROM, N, BUILTIN, BARE_TO, BARE_FROM)                        \
+  FB raw<TO, N> converted(raw<FROM, N> x, Tag<raw<TO, N>>) {                        \
+    return (raw<TO, N>)BUILTIN((raw<BARE_FROM, N>)x, raw<BARE_TO, N>{}, -1);        \
+  }
+#define FB_CONVERT_BOTH(BITS, FROM, N, BUILTIN, BARE_TO, BARE_FROM)                 \
+  FB_CONVERT(int##BITS##_t, FROM, N, BUILTIN, BARE_TO, BARE_FROM)                   \
+  FB_CONVERT(uint##BITS##_t, FROM, N, BUILTIN, BARE_TO, BARE_FROM)
+FB_CONVERT_BOTH(32, int8_t, 16, __builtin_ia32_pmovsxbd512_mask, int, char)
+FB_CONVERT_BOTH(32, uint8_t, 16, __builtin_ia32_pmovzxbd512_mask, int, char)
+FB_CONVERT_BOTH(32, int16_t, 16, __builtin_ia32_pmovsxwd512_mask, int, short)
+FB_CONVERT_BOTH(32, uint16_t, 16, __builtin_ia32_pmovzxwd512_mask, int, short)
+FB_CONVERT_BOTH(64, int32_t, 8, __builtin_ia32_pmovsxdq512_mask, long long, int)
+FB_CONVERT_BOTH(64, uint32_t, 8, __builtin_ia32_pmovzxdq512_mask, long long, int)
+FB_CONVERT_BOTH(8, int32_t, 16, __builtin_ia32_pmovdb512_mask, char, int)
+FB_CONVERT_BOTH(8, uint32_t, 16, __builtin_ia32_pmovdb512_mask, char, int)
+FB_CONVERT_BOTH(16, int32_t, 16, __builtin_ia32_pmovdw512_mask, short, int)
+FB_CONVERT_BOTH(16, uint32_t, 16, __builtin_ia32_pmovdw512_mask, short, int)
+FB_CONVERT_BOTH(32, int64_t, 8, __builtin_ia32_pmovqd512_mask, int, long long)
+FB_CONVERT_BOTH(32, uint64_t, 8, __builtin_ia32_pmovqd512_mask, int, long long)
+FB_CONVERT_BOTH(64, int16_t, 8, __builtin_ia32_pmovsxwq512_mask, long long, short)
+FB_CONVERT_BOTH(64, uint16_t, 8, __builtin_ia32_pmovzxwq512_mask, long long, short)
+FB_CONVERT_BOTH(32, int16_t, 8, __builtin_ia32_pmovsxwd256_mask, int, short)
+FB_CONVERT_BOTH(32, uint16_t, 8, __builtin_ia32_pmovzxwd256_mask, int, short)
+FB_CONVERT_BOTH(16, int32_t, 8, __builtin_ia32_pmovdw256_mask, short, int)
+FB_CONVERT_BOTH(16, uint32_t, 8, __builtin_ia32_pmovdw256_mask, short, int)
+FB raw<char, 16> low_bytes(uint64_t bytes) { return (raw<char, 16>)raw<uint64_t, 2>{bytes, 0}; }
+FB raw<int64_t, 8> converted(raw<int8_t, 8> x, Tag<raw<int64_t, 8>>) {
+  return (raw<int64_t, 8>)__builtin_ia32_pmovsxbq512_mask(low_bytes((uint64_t)x), raw<long long, 8>{}, -1);
+}
+FB raw<int64_t, 8> converted(raw<uint8_t, 8> x, Tag<raw<int64_t, 8>>) {
+  return (raw<int64_t, 8>)__builtin_ia32_pmovzxbq512_mask(low_bytes((uint64_t)x), raw<long long, 8>{}, -1);
+}
+FB raw<double, 8> converted(raw<float, 8> x, Tag<raw<double, 8>>) { return __builtin_ia32_cvtps2pd512_mask(x, raw<double, 8>{}, -1, 4); }
+FB raw<float, 16> converted(raw<int8_t, 16> x, Tag<raw<float, 16>>) {
+  return __builtin_convertvector(converted(x, Tag<raw<int32_t, 16>>()), raw<float, 16>);
+}
+FB raw<float, 16> converted(raw<uint8_t, 16> x, Tag<raw<float, 16>>) {
+  return __builtin_convertvector(converted(x, Tag<raw<int32_t, 16>>()), raw<float, 16>);
+}
+#endif
 template <class To, int N, class From> FB raw<To, N> convert_raw(From x) {
   if constexpr (same_v<From, raw<To, N>>) return x;
-#if FB_AVX512
-  else if constexpr (widens_bytes_v<To, N, From>) {
-    typedef raw<char, 16> Bytes;
-    typedef raw<int, 16> Words;
-    if constexpr (same_v<From, raw<uint8_t, N>>) return (raw<To, N>)__builtin_ia32_pmovzxbd512_mask((Bytes)x, Words{}, -1);
-    else return (raw<To, N>)__builtin_ia32_pmovsxbd512_mask((Bytes)x, Words{}, -1);
-  }
-  else if constexpr (narrows_to_bytes_v<To, N, From>)
-    return (raw<To, N>)__builtin_ia32_pmovdb512_mask((raw<int, 16>)x, raw<char, 16>{}, -1);
-  else if constexpr (N == 16 && sizeof(From) == N && floating_v<To>)
-    return __builtin_convertvector(convert_raw<int32_t, N>(x), raw<To, N>);
-#endif
-  else return __builtin_convertvector(x, raw<To, N>);
+  else return converted(x, Tag<raw<To, N>>());
 }
 template <int N, class R> FB Mask<N> to_mask(R r) { return Mask<N>(convert_raw<mask_lane<N>, N>(r)); }
 template <class To, class From> FB To bits_as(From x) { return __builtin_bit_cast(To, x); }
@@ -224,15 +250,15 @@ template <class T, int N> FB void store_raw(T* p, raw<T, N> x, Lanes<N> t) {
 // ---- low precision: values live as float in registers, already rounded --------------------------------------------------------------
 template <int N> FB raw<uint32_t, N> bf16_bits(raw<float, N> x) {
   raw<uint32_t, N> u = bits_as<raw<uint32_t, N>>(x);
-  raw<uint32_t, N> r = u + 0x7fffu + ((u >> 16) & 1u);
-  return ((u & 0x7fffffffu) > 0x7f800000u) ? ((u & 0xffff0000u) | 0x00400000u) : (r & 0xffff0000u);
+  raw<uint32_t, N> r = (u + (((u >> 16) & 1u) + 0x7fffu)) & 0xffff0000u;
+  return x != x ? 0x7fc00000u + raw<uint32_t, N>{} : r;
 }
 FB float from_bits(uint32_t u) { return bits_as<float>(u); }
 FB uint32_t to_bits(float x) { return bits_as<uint32_t>(x); }
 FB float widen(bf16 x) { return from_bits((uint32_t)x.bits << 16); }
 FB uint16_t bf16_of(float x) {
   uint32_t u = to_bits(x);
-  return (u & 0x7fffffffu) > 0x7f800000u ? (uint16_t)((u >> 16) | 0x40) : (uint16_t)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
+  return (u & 0x7fffffffu) > 0x7f800000u ? (uint16_t)0x7fc0 : (uint16_t)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
 }
 FB float round_bf16(float x) { return from_bits((uint32_t)bf16_of(x) << 16); }
 template <int N> FB Vec<float, N> round_bf16(Vec<float, N> x) { return Vec<float, N>(bits_as<raw<float, N>>(bf16_bits<N>(x.v))); }
