@@ -84,6 +84,31 @@ def test_inputs_and_state_count() -> None:
         assert key(function) != base
     with torch.autocast("cpu"):
         assert key(function) != base
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert key(function) != base
+
+
+def test_precision_counts_however_it_is_set() -> None:
+    """The older switches and the newer ones; after the newer ones torch refuses to read the older."""
+    base = key(lambda x: torch.relu(x))
+    before = torch._C._get_fp32_precision_getter("cuda", "matmul")
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        legacy = key(lambda x: torch.relu(x))
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
+        torch.backends.cudnn.conv.fp32_precision = "ieee"
+        assert len({base["state"], legacy["state"], key(lambda x: torch.relu(x))["state"]}) == 3
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_checkpointed_regions_count() -> None:
+    """What is computed again in the backward is another program."""
+    gm = graph(lambda x: torch.relu(x))
+    plain = graph_key(gm, Options())
+    next(node for node in gm.graph.nodes if node.op == "call_function").meta["checkpoint"] = 1
+    assert graph_key(gm, Options()) != plain
 
 
 def test_pools_have_a_name() -> None:

@@ -25,6 +25,7 @@ from .options import Options
 _PACKAGES = ("flambeau_autograd", "flambeau_inductor", "flambeau_runtime", "flambeau")
 _MAX_CONSTANT_BYTES = 1 << 20
 _CUDA_DEVICE = re.compile(r"cuda(:\d+)?")
+_LIBRARIES = ("cuda", "mkldnn")
 _TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -81,6 +82,8 @@ def _graph_text(gm: fx.GraphModule) -> str:
             parts.append("static" if node.meta.get("static") else "")
         elif _counts_devices(node):
             parts.append(f"among {list(seen.devices)}, current {_current_device()}")
+        if node.meta.get("checkpoint") is not None:
+            parts.append(f"recomputed with region {node.meta['checkpoint']}")
         lines.append(" ".join(parts))
     return "\n".join(lines)
 
@@ -208,10 +211,14 @@ def _global_state() -> str:
         torch.is_autocast_cache_enabled(),
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
-        torch.get_float32_matmul_precision(),
+        # Not through torch.backends: its older switches raise once a program has used the newer ones.
+        [
+            torch._C._get_fp32_precision_getter(library, op)
+            for library in _LIBRARIES
+            for op in ("matmul", "conv", "rnn")
+        ],
         torch.backends.mkldnn.enabled,
-        torch.backends.cuda.matmul.allow_tf32,
-        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.enabled,
         torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cuda.mem_efficient_sdp_enabled(),
         torch.backends.cuda.math_sdp_enabled(),

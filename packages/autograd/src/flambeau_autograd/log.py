@@ -1,17 +1,36 @@
-"""The logger of the package and the names of its events."""
+"""The logger of autograd and the names of its events; only `flambeau` (the api package) configures output.
+
+In: events with key-value pairs. Out: structlog once the program (or `flambeau`) has configured it; until then the standard library's
+logger of the same name, which shows warnings and drops the rest.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, Final
 
 import structlog
 
-TRACED = "autograd.traced"
-PASS = "autograd.pass"
-PARTITIONED = "autograd.partitioned"
-NATIVE_MISSING = "autograd.native_missing"
+NAME: Final = "flambeau.autograd"
+
+_CONFIGURED: Any = structlog.get_logger(NAME)
+_UNCONFIGURED: Any = structlog.wrap_logger(
+    logging.getLogger(NAME),
+    processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
 
 
-def logger() -> Any:
-    """The structlog logger `flambeau.autograd`."""
-    return structlog.get_logger("flambeau.autograd")
+class _Logger:
+    """Asks at every event which of the two it is, so that the order of imports and configuration does not matter."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_CONFIGURED if structlog.is_configured() else _UNCONFIGURED, name)
+
+
+logger: Any = _Logger()
+
+TRACED: Final = "autograd.traced"
+PASS: Final = "autograd.pass"
+PARTITIONED: Final = "autograd.partitioned"
+NATIVE_MISSING: Final = "autograd.native_missing"

@@ -77,7 +77,7 @@ def prepare(
         double_backward=_double_backward(joint),
     )
     if config.log_passes:
-        log.logger().info(
+        log.logger.info(
             log.TRACED,
             nodes=len(joint.graph.nodes),
             trace_seconds=traced - start,

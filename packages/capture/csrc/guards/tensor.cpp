@@ -106,7 +106,8 @@ struct AutocastDevice {
 constexpr at::DeviceType kAutocastDevices[] = {at::kCPU, at::kCUDA, at::kXPU, at::kHPU, at::kMPS, at::kMTIA, at::kMAIA};
 
 // Payload: (grad, inference, ((device, dtype), ...), autocast cache, deterministic, warn only, default dtype,
-// function modes, depth of dispatch modes, whether a function transform is active, torch function enabled).
+// function modes, depth of dispatch modes, whether a function transform is active, torch function enabled,
+// a bit for each implementation of attention that is allowed).
 class GlobalState final : public Leaf {
  public:
   GlobalState(PyObject* payload, int spec)
@@ -120,7 +121,8 @@ class GlobalState final : public Leaf {
         dtype_(c10::scalarTypeToTypeMeta(dtype_of(item(payload, 6)))),
         modes_(item(payload, 7)),
         dispatch_modes_(PyLong_AsLongLong(item(payload, 8))),
-        transforms_(item(payload, 9) == Py_True) {
+        transforms_(item(payload, 9) == Py_True),
+        attention_(PyLong_AsLongLong(item(payload, 11))) {
     if (PyErr_Occurred()) throw PythonError();
     PyObject* on = item(payload, 2);
     for (Py_ssize_t i = 0; i < PyTuple_Size(on); ++i) {
@@ -146,12 +148,17 @@ class GlobalState final : public Leaf {
         context.deterministicAlgorithmsWarnOnly() != warn_only_ || c10::get_default_dtype() != dtype_) {
       return false;
     }
-    return modes_hold();
+    return allowed_attention(context) == attention_ && modes_hold();
   }
 
  private:
   static c10::DispatchKeySet key_of(at::DeviceType device) {
     return c10::DispatchKeySet(at::autocast::get_autocast_dispatch_key_from_device_type(device));
+  }
+
+  static int64_t allowed_attention(const at::Context& context) {
+    return int64_t{context.userEnabledFlashSDP()} | int64_t{context.userEnabledMemEfficientSDP()} << 1 |
+           int64_t{context.userEnabledMathSDP()} << 2 | int64_t{context.userEnabledCuDNNSDP()} << 3;
   }
 
   bool modes_hold() const {
@@ -170,6 +177,7 @@ class GlobalState final : public Leaf {
   PyObject* modes_;
   int64_t dispatch_modes_;
   bool transforms_;
+  int64_t attention_;
   c10::DispatchKeySet enabled_;
   c10::DispatchKeySet watched_;
   std::vector<AutocastDevice> autocast_;

@@ -13,39 +13,19 @@ import structlog
 
 NAME: Final = "flambeau.capture"
 
-
-class _Plain:
-    """The standard library's logger with structlog's way of calling."""
-
-    def __init__(self) -> None:
-        self.logger = logging.getLogger(NAME)
-
-    def debug(self, event: str, **values: Any) -> None:
-        """An event for those who look for it."""
-        self._log(logging.DEBUG, event, values)
-
-    def info(self, event: str, **values: Any) -> None:
-        """An event worth knowing."""
-        self._log(logging.INFO, event, values)
-
-    def warning(self, event: str, **values: Any) -> None:
-        """An event that costs the user something."""
-        self._log(logging.WARNING, event, values)
-
-    def _log(self, level: int, event: str, values: dict[str, Any]) -> None:
-        if self.logger.isEnabledFor(level):
-            self.logger.log(level, "%s %s", event, " ".join(f"{name}={value}" for name, value in values.items()))
+_CONFIGURED: Any = structlog.get_logger(NAME)
+_UNCONFIGURED: Any = structlog.wrap_logger(
+    logging.getLogger(NAME),
+    processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
 
 
 class _Logger:
     """Asks at every event which of the two it is, so that the order of imports and configuration does not matter."""
 
-    def __init__(self) -> None:
-        self.plain = _Plain()
-        self.structured: Any = structlog.get_logger(NAME)
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.structured if structlog.is_configured() else self.plain, name)
+        return getattr(_CONFIGURED if structlog.is_configured() else _UNCONFIGURED, name)
 
 
 logger: Any = _Logger()

@@ -252,6 +252,8 @@ STATES = [
     torch._C.DisableTorchFunction,
     lambda: Toggle(torch.use_deterministic_algorithms, False, True),
     lambda: Toggle(torch.set_default_dtype, torch.float32, torch.float64),
+    lambda: torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+    lambda: torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION),
 ]
 
 

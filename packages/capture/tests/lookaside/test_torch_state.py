@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from flambeau_capture import make_region
+
 
 def _eager(graph, inputs):
     return graph.forward
@@ -85,3 +87,48 @@ def test_what_changes_the_state_breaks(broken):
     assert broken(seed) == broken(default) == {"unsupported-call"}
     assert torch.get_default_dtype() is torch.float32
     assert torch.ones(1).dtype is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("ask", "change"),
+    [
+        (torch.get_num_threads, lambda: torch.set_num_threads(torch.get_num_threads() + 1)),
+        (torch.get_float32_matmul_precision, lambda: torch.set_float32_matmul_precision("high")),
+        (torch.backends.cuda.flash_sdp_enabled, lambda: torch.backends.cuda.enable_flash_sdp(False)),
+        (lambda: torch._C._get_cudnn_benchmark(), lambda: torch._C._set_cudnn_benchmark(True)),
+        (lambda: torch.backends.mkldnn.enabled, lambda: torch._C._set_mkldnn_enabled(False)),
+    ],
+    ids=["threads", "precision", "attention", "benchmark", "mkldnn"],
+)  # fmt: skip
+def test_an_answer_that_changes_is_asked_again(ask, change):
+    """A program that was compiled under one answer does not keep it under another."""
+    before = _settings()
+    region = make_region(lambda x: (x + 1, ask()), _eager, fullgraph=True)
+    x = torch.ones(2)
+    try:
+        first = ask()
+        assert region(x)[1] == first
+        assert region(x)[1] == first
+        change()
+        assert ask() != first
+        assert region(x)[1] == ask()
+    finally:
+        _restore(before)
+
+
+def _settings():
+    return (
+        torch.get_num_threads(),
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch._C._get_cudnn_benchmark(),
+        torch._C._get_mkldnn_enabled(),
+    )
+
+
+def _restore(settings):
+    threads, flash, benchmark, mkldnn = settings
+    torch.set_num_threads(threads)
+    torch.backends.cuda.enable_flash_sdp(flash)
+    torch._C._set_cudnn_benchmark(benchmark)
+    torch._C._set_mkldnn_enabled(mkldnn)
+    torch.set_float32_matmul_precision("highest")

@@ -1,12 +1,36 @@
-"""Event names of inductor's log. Libraries log, applications configure: nothing is set up here."""
+"""The logger of inductor and the names of its events; only `flambeau` (the api package) configures output.
+
+In: events with key-value pairs. Out: structlog once the program (or `flambeau`) has configured it; until then the standard library's
+logger of the same name, which shows warnings and drops the rest.
+"""
 
 from __future__ import annotations
 
+import logging
+from typing import Any, Final
+
 import structlog
 
-logger: structlog.stdlib.BoundLogger = structlog.get_logger("flambeau.inductor")
+NAME: Final = "flambeau.inductor"
 
-PASS_DONE = "pass_done"
-LIBRARY_CALL = "library_call"
-LOWERED = "lowered"
-STAGE_DONE = "stage_done"
+_CONFIGURED: Any = structlog.get_logger(NAME)
+_UNCONFIGURED: Any = structlog.wrap_logger(
+    logging.getLogger(NAME),
+    processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
+
+
+class _Logger:
+    """Asks at every event which of the two it is, so that the order of imports and configuration does not matter."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_CONFIGURED if structlog.is_configured() else _UNCONFIGURED, name)
+
+
+logger: Any = _Logger()
+
+PASS_DONE: Final = "pass_done"
+LIBRARY_CALL: Final = "library_call"
+LOWERED: Final = "lowered"
+STAGE_DONE: Final = "stage_done"

@@ -1,30 +1,39 @@
-"""The logger of this package and the names of its events."""
+"""The logger of runtime and the names of its events; only `flambeau` (the api package) configures output.
+
+In: events with key-value pairs. Out: structlog once the program (or `flambeau`) has configured it; until then the standard library's
+logger of the same name, which shows warnings and drops the rest.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
-CACHE_HIT = "cache hit"
-CACHE_MISS = "cache miss"
-CACHE_CORRUPT = "cache entry is corrupt and was removed"
-CACHE_UNWRITABLE = "cache folder cannot be written; entries stay in memory"
-CACHE_EVICTED = "cache evicted entries"
-COMPILED = "compiled a library"
-COMPILER_UNAVAILABLE = "no working C++ compiler; library calls are used instead of fused kernels"
+NAME: Final = "flambeau.runtime"
+
+_CONFIGURED: Any = structlog.get_logger(NAME)
+_UNCONFIGURED: Any = structlog.wrap_logger(
+    logging.getLogger(NAME),
+    processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+    wrapper_class=structlog.stdlib.BoundLogger,
+)
 
 
-_SILENT = structlog.make_filtering_bound_logger(logging.WARNING)
+class _Logger:
+    """Asks at every event which of the two it is, so that the order of imports and configuration does not matter."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_CONFIGURED if structlog.is_configured() else _UNCONFIGURED, name)
 
 
-def get_logger(artifact: str | None = None) -> Any:
-    """The structlog logger ``flambeau.runtime``; ``artifact`` is the log artifact its events belong to.
+logger: Any = _Logger()
 
-    Where nobody configured structlog, only warnings are shown.
-    """
-    logger = structlog.get_logger("flambeau.runtime")
-    if not structlog.is_configured():
-        logger = structlog.wrap_logger(None, wrapper_class=_SILENT)
-    return logger if artifact is None else logger.bind(artifact=artifact)
+CACHE_HIT: Final = "cache hit"
+CACHE_MISS: Final = "cache miss"
+CACHE_CORRUPT: Final = "cache entry is corrupt and was removed"
+CACHE_UNWRITABLE: Final = "cache folder cannot be written; entries stay in memory"
+CACHE_EVICTED: Final = "cache evicted entries"
+COMPILED: Final = "compiled a library"
+COMPILER_UNAVAILABLE: Final = "no working C++ compiler; library calls are used instead of fused kernels"

@@ -47,5 +47,5 @@ def run_passes(joint: Joint, config: Config) -> list[PassReport]:
         changes = run(joint)
         reports.append(PassReport(name, changes, time.perf_counter() - start))
         if config.log_passes:
-            log.logger().info(log.PASS, name=name, changes=changes, graph=str(joint.graph))
+            log.logger.info(log.PASS, name=name, changes=changes, graph=str(joint.graph))
     return reports

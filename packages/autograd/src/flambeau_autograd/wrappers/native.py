@@ -27,7 +27,7 @@ def native_module() -> Any:
         if torch.__version__ == _C.torch_version:
             return _C
         reason = f"built for torch {_C.torch_version}, running {torch.__version__}"
-    log.logger().warning(
+    log.logger.warning(
         log.NATIVE_MISSING, reason=reason, hint="build it again: python tools/build_native.py --inplace autograd"
     )
     return None

@@ -235,6 +235,7 @@ def _state_payload(spec: gs.GlobalState) -> Any:
         spec.dispatch_modes,
         spec.function_transform,
         spec.torch_function_enabled,
+        sum(allowed << place for place, allowed in enumerate(spec.attention)),
     )
 
 

@@ -121,6 +121,7 @@ def _same_state(expected: gs.GlobalState, now: gs.GlobalState) -> bool:
         "dispatch_modes",
         "function_transform",
         "torch_function_enabled",
+        "attention",
     )
     return all(getattr(expected, name) == getattr(now, name) for name in names)
 

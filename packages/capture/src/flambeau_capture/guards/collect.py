@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..sources.source import Pinned, root_of
+from ..sources.source import CallResult, Pinned, root_of
 from . import spec
 
 if TYPE_CHECKING:
@@ -58,6 +58,20 @@ class GuardCollector:
         """The very constant."""
         if source is not None and not self.is_trusted(source):
             self.add(spec.ConstantIs(source, value, position=self._position()))
+
+    def answer(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], expected: Any
+    ) -> None:
+        """What the function returns for these arguments; it is called at every check."""
+        pinned, position = Pinned(function), self._position()
+        if not args and not kwargs and (expected is None or isinstance(expected, bool | int | str)):
+            self.add(spec.ConstantIs(CallResult(pinned), expected, position=position))
+            return
+        self.add(
+            spec.PythonCheck(
+                pinned, lambda ask: ask(*args, **kwargs) == expected, f"the answer {expected!r}", position=position
+            )
+        )
 
     def length(self, source: Source | None, length: int) -> None:
         """The number of elements."""

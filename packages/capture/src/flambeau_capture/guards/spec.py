@@ -209,7 +209,8 @@ class GlobalState(GuardSpec):
 
     `autocast` lists `(device type, dtype)` for the device types where autocast is on; `function_modes` are the objects
     on the `__torch_function__` mode stack, compared by identity (a default device set by `torch.set_default_device` is one),
-    `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `function_transform` whether one of functorch's (vmap, grad, …) is active.
+    `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `function_transform` whether one of functorch's (vmap, grad, …) is active,
+    `attention` which implementations `scaled_dot_product_attention` may choose: flash, memory-efficient, math, cuDNN's.
     """
 
     grad_enabled: bool
@@ -223,6 +224,7 @@ class GlobalState(GuardSpec):
     dispatch_modes: int
     function_transform: bool
     torch_function_enabled: bool
+    attention: tuple[bool, bool, bool, bool]
 
 
 @frozen

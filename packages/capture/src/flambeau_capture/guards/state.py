@@ -26,6 +26,12 @@ def current_state(position: Position | None = None) -> GlobalState:
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         function_transform=torch._C._functorch.peek_interpreter_stack() is not None,
         torch_function_enabled=torch._C._is_torch_function_enabled(),
+        attention=(
+            torch._C._get_flash_sdp_enabled(),
+            torch._C._get_mem_efficient_sdp_enabled(),
+            torch._C._get_math_sdp_enabled(),
+            torch._C._get_cudnn_sdp_enabled(),
+        ),
         position=position,
     )
 

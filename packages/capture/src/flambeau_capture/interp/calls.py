@@ -171,6 +171,8 @@ class Calls(Attributes):
             if self.has_tensor(args, kwargs):
                 return self.record("call_function", function, args, kwargs)
             return self.fold(function, args, kwargs)
+        if decision is registry.Decision.ASK:
+            return self.ask(function, args, kwargs)
         if decision is registry.Decision.CONTROL_FLOW:
             raise GraphBreak("control-flow-operator", f"calling {value.describe()}")
         if decision is registry.Decision.BREAK:

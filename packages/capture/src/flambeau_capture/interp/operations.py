@@ -69,6 +69,14 @@ class Operations(TensorOperations):
             raise self.raised(error) from None
         return self.from_python(result)
 
+    def ask(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`fold` of a function whose answer depends on state that no other guard watches: every call asks again."""
+        answer = self.fold(function, args, kwargs)
+        given = tuple(self.to_python(arg) for arg in args)
+        named = {name: self.to_python(value) for name, value in kwargs.items()}
+        self.guards.answer(function, given, named, self.to_python(answer))
+        return answer
+
     def concrete(self, value: Value) -> Any:
         """A Python number or other constant; a symbol is specialised."""
         value = self.realise(value)

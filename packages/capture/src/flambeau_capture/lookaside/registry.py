@@ -45,6 +45,8 @@ class Decision(enum.Enum):
     INLINE = 3
     FOLD = 4
     """Computed for real on constants."""
+    ASK = 7
+    """Computed for real, and again at every call: the answer depends on state that no other guard watches."""
     BREAK = 5
     CONTROL_FLOW = 6
     """A higher-order operator of torch: it breaks the graph, with a reason of its own."""

@@ -132,7 +132,9 @@ def _classify_native(function: Any, module: str, name: str) -> Decision:
     if module == "_operator":
         return Decision.RECORD
     if isinstance(owner, types.ModuleType) and owner.__name__ == "torch._C":
-        return Decision.FOLD if name in _PURE_C or name.startswith(_QUESTIONS) else Decision.BREAK
+        if name in _PURE_C:
+            return Decision.FOLD
+        return Decision.ASK if name.startswith(_QUESTIONS) else Decision.BREAK
     if isinstance(owner, type) and issubclass(owner, torch.Tensor):
         return Decision.BREAK
     return Decision.INLINE

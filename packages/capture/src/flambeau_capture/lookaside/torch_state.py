@@ -1,6 +1,6 @@
 """torch calls that read or set global state, and questions about being compiled.
 
-In: calls met while tracing. Out: constants (guarded by `GlobalState` where they can change), state changes as graph nodes.
+In: calls met while tracing. Out: constants (guarded by `GlobalState`, or by asking again), state changes as graph nodes.
 """
 
 from __future__ import annotations
@@ -67,34 +67,37 @@ def answers_none(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(None)
 
 
-@replaces(*_named(
+def _answer(*paths: str, watched: bool) -> None:
+    """Register functions that are asked for real while tracing.
+
+    What ``GlobalState`` guards or never changes needs no guard of its own; what is ``watched`` is asked again at every call.
+    """
+    for target in _named(*paths):
+
+        def answer(t: Tracer, args: Args, kwargs: Kwargs, target: Any = target) -> Value:
+            return t.ask(target, args, kwargs) if watched else t.fold(target, args, kwargs)
+
+        replaces(target)(answer)
+
+
+_answer(
     "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.get_default_dtype", "torch.are_deterministic_algorithms_enabled",
     "torch.is_autocast_enabled", "torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype", "torch.is_autocast_cpu_enabled",
-    "torch.is_autocast_cache_enabled", "torch.is_deterministic_algorithms_warn_only_enabled", "torch.get_default_device", "torch._C._is_torch_function_enabled",
-    "torch.cuda.is_available", "torch.cuda.device_count", "torch.cuda.current_device", "torch.backends.cuda.is_built", "torch.amp.is_autocast_available", "torch.amp.autocast_mode.is_autocast_available", "torch._C._is_autocast_available",
-    "torch.cuda.is_bf16_supported", "torch.backends.mps.is_available", "torch.xpu.is_available", "torch.get_num_threads", "torch.distributed.is_available", "torch.distributed.is_initialized",
-    "torch.get_float32_matmul_precision", "torch._C._get_cudnn_enabled", "torch.backends.cuda.flash_sdp_enabled", "torch.backends.cuda.mem_efficient_sdp_enabled", "torch.backends.cuda.math_sdp_enabled",
-    "torch.get_rng_state_size", "torch._C._len_torch_function_stack", "torch.get_deterministic_debug_mode", "torch._C._get_mkldnn_enabled",
+    "torch.is_autocast_cache_enabled", "torch.is_deterministic_algorithms_warn_only_enabled", "torch.get_deterministic_debug_mode",
+    "torch.get_default_device", "torch._C._is_torch_function_enabled", "torch._C._len_torch_function_stack", "torch.get_rng_state_size",
+    "torch.cuda.is_available", "torch.cuda.device_count", "torch.cuda.is_bf16_supported", "torch.backends.cuda.is_built",
+    "torch.backends.mps.is_available", "torch.xpu.is_available", "torch.distributed.is_available",
+    "torch.amp.is_autocast_available", "torch.amp.autocast_mode.is_autocast_available", "torch._C._is_autocast_available",
     "torch.promote_types", "torch.can_cast", "torch.finfo", "torch.iinfo",
-))  # fmt: skip
-def reads_state(t: Tracer, args: Args, kwargs: Kwargs, *, function: Any = None) -> Value:
-    raise GraphBreak("unsupported-call", "a torch state query")
-
-
-def _fold_real() -> None:
-    """Give each state query its own replacement, which asks torch."""
-    from . import registry
-
-    for key, (target, replacement) in list(registry._BY_ID.items()):
-        if replacement is reads_state:
-
-            def ask(t: Tracer, args: Args, kwargs: Kwargs, target: Any = target) -> Value:
-                return t.fold(target, args, kwargs)
-
-            registry._BY_ID[key] = (target, ask)
-
-
-_fold_real()
+    watched=False,
+)  # fmt: skip
+_answer(
+    "torch.cuda.current_device", "torch.get_num_threads", "torch.get_num_interop_threads", "torch.distributed.is_initialized",
+    "torch.get_float32_matmul_precision", "torch._C._get_cudnn_enabled", "torch._C._get_mkldnn_enabled",
+    "torch.backends.cuda.flash_sdp_enabled", "torch.backends.cuda.mem_efficient_sdp_enabled", "torch.backends.cuda.math_sdp_enabled",
+    "torch.backends.cuda.cudnn_sdp_enabled",
+    watched=True,
+)  # fmt: skip
 
 
 @replaces(*_named("torch._C._set_grad_enabled"))

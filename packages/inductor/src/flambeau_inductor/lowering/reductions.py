@@ -286,7 +286,11 @@ def _scan(g: Builder, a: TensorValue, dim: int, kind: str, dtype: torch.dtype | 
     if a.rank == 0:
         raise Decline("0-d")
     result = _sum_type(a, dtype)
-    return g.scan(a, int(dim) % a.rank, kind, result, compute_dtype(result))
+    compute = compute_dtype(result)
+    if compute is torch.float32 and a.device.type == "cpu":
+        # As eager: on the CPU it runs these in double precision and rounds every element once.
+        compute = torch.float64
+    return g.scan(a, int(dim) % a.rank, kind, result, compute)
 
 
 @lowers("cumsum")

@@ -119,7 +119,7 @@ def compile_library(
                     binary = run_compiler(library, toolchain, include_dirs, config or Config.from_environment())
                 store.put(key, binary)
                 seconds = round(time.perf_counter() - started, 3)
-                log.get_logger("timings").debug(log.COMPILED, library=library.name, seconds=seconds)
+                log.logger.debug(log.COMPILED, artifact="timings", library=library.name, seconds=seconds)
     return evolve(library, binary=binary)
 
 

@@ -59,7 +59,7 @@ class Store:
         found = None if path is None else self._read(path)
         event = log.CACHE_MISS if found is None else log.CACHE_HIT
         count(f"{event}: {key.kind}")
-        log.get_logger("caching").debug(event, kind=key.kind, key=key.digest[:16])
+        log.logger.debug(event, artifact="caching", kind=key.kind, key=key.digest[:16])
         return None if found is None else found[0]
 
     def path(self, key: CacheKey) -> Path | None:
@@ -251,7 +251,7 @@ class Store:
             _unlink(path)
             freed += size
         if freed:
-            log.get_logger("caching").debug(log.CACHE_EVICTED, bytes=freed)
+            log.logger.debug(log.CACHE_EVICTED, artifact="caching", bytes=freed)
         return freed
 
     def _warn_once(self, subject: str, message: str) -> None:

@@ -15,7 +15,7 @@ from attrs import evolve
 from .. import artifact as a
 from ..executor import load
 from ..inputs import check_count, check_scalar, check_tensor
-from ..log import get_logger
+from ..log import logger
 from .call import RecordedProgram
 from .classify import classify, uses_device
 from .recorder import Recorder
@@ -171,7 +171,7 @@ def _constants(artifact: a.Artifact, supplied: Sequence[torch.Tensor]) -> dict[i
 
 def _reporter(report: Report | None) -> Report:
     def tell(decision: GraphDecision) -> None:
-        get_logger("cudagraphs").info("cuda_graph", text=str(decision))
+        logger.info("cuda_graph", artifact="cudagraphs", text=str(decision))
         if report is not None:
             report(decision)
 
