@@ -1,13 +1,13 @@
 """Options of capture: one frozen record, passed in, never written to.
 
-In: keyword arguments or `FLAMBEAU_CAPTURE_*` variables. Out: `Config`. A field's metadata has its help text, its environment
-variable, and whether it belongs to a cache key (it changes what is generated).
+In: keyword arguments or `FLAMBEAU_CAPTURE_*` variables. Out: `Config`. A field's metadata has its help text, whether an environment
+variable may set it, and whether it belongs to a cache key (it changes what is generated).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import Attribute, field, fields, frozen
@@ -15,8 +15,8 @@ from attrs import Attribute, field, fields, frozen
 from .errors import CaptureError
 
 
-def _option(default: Any, help: str, *, key: bool = True) -> Any:
-    return field(default=default, metadata={"help": help, "key": key})
+def _option(default: Any, help: str, *, key: bool = True, variable: bool = True) -> Any:
+    return field(default=default, metadata={"help": help, "key": key, "variable": variable})
 
 
 @frozen(kw_only=True)
@@ -38,6 +38,9 @@ class Config:
     capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph as an unbacked symbol")
     capture_dynamic_output_shape_ops: bool = _option(False, "keep ops such as nonzero in the graph")
     guard_module_hooks: bool = _option(True, "guard the hook tables of modules")
+    guard_filter_fn: Callable[[Any], Any] | None = _option(  # noqa: RUF009
+        None, "chooses which guards an entry keeps, see guards/filter.py", key=False, variable=False
+    )
     verify: bool = _option(False, "run validators between stages", key=False)
 
     @classmethod
@@ -47,7 +50,7 @@ class Config:
         values: dict[str, Any] = {}
         for option in fields(cls):
             text = table.get(variable_of(option.name))
-            if text is not None:
+            if text is not None and option.metadata["variable"]:
                 values[option.name] = _parse(option, text)
         return cls(**{**values, **overrides})
 

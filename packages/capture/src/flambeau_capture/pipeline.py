@@ -24,6 +24,7 @@ from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
 from .graph.outputs import needed_outputs
 from .graph.shapes import check_marks, shape_guards
+from .guards.filter import filter_guards
 from .guards.spec import DistinctStorage, GuardSpec, NoAlias
 from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
@@ -94,6 +95,8 @@ def capture_frame(
             return SkipAlways()  # `forward` is looked at next, and tells what breaks
         _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
         return SkipAlways() if error.always else Skip()
+    if config.guard_filter_fn is not None:
+        traced = evolve(traced, guards=filter_guards(traced.guards, config.guard_filter_fn, info))
     result = traced.result
     before_backend = time.perf_counter()
     if result.graph is None and traced.broken is None and not result.effects and not config.fullgraph:
