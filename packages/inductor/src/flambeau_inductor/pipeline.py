@@ -74,7 +74,9 @@ def compile_graph(
                     fuse=config.fuse,
                     cpu_target=config.cpu_backend,
                     reuse=config.reuse_memory,
+                    in_place=config.inplace_buffers,
                     most_buffers=config.max_fused_reads,
+                    most_loops=config.max_fusion_size,
                 ).artifact
         except UnsupportedKernel as error:
             wider = widen(gm, library, error.origins)

@@ -37,22 +37,36 @@ def programs(function, inputs, **options):
 
 @pytest.mark.parametrize("function", [chain, wide_middle])
 @pytest.mark.parametrize("reuse", [True, False])
-def test_results_do_not_depend_on_reuse(function, reuse):
+@pytest.mark.parametrize("in_place", [True, False])
+def test_results_do_not_depend_on_reuse(function, reuse, in_place):
     """With memory of its own for every result, and without."""
     inputs = (torch.randn(16, 16), torch.randn(16, 16))
-    artifact = programs(function, inputs, reuse_memory=reuse)
+    artifact = programs(function, inputs, reuse_memory=reuse, inplace_buffers=in_place)
     run = flambeau_runtime.load(flambeau_runtime.build_libraries(artifact))
     torch.testing.assert_close(run(*inputs)[0], function(*inputs), rtol=1e-4, atol=1e-4)
 
 
-def test_the_option_gives_every_result_its_own_memory():
-    """One allocation for each kernel's result."""
+def allocations(function, inputs, **options):
+    """How often the program takes memory for a kernel's result."""
+    return sum(isinstance(i, Alloc) for i in programs(function, inputs, **options).program.instructions)
+
+
+def test_the_options_give_every_result_its_own_memory():
+    """One allocation for each kernel's result; each option spares some of them by itself."""
     inputs = (torch.randn(16, 16), torch.randn(16, 16))
-    count = {
-        reuse: sum(isinstance(i, Alloc) for i in programs(chain, inputs, reuse_memory=reuse).program.instructions)
-        for reuse in (True, False)
-    }
-    assert count[False] == 4 > count[True]
+    own = allocations(chain, inputs, reuse_memory=False, inplace_buffers=False)
+    handed_on = allocations(chain, inputs, reuse_memory=True, inplace_buffers=False)
+    assert own == 4 > handed_on > 0
+    assert allocations(chain, inputs, reuse_memory=False, inplace_buffers=True) == 0
+
+
+def test_results_in_place_are_the_other_option():
+    """A result over what its kernel reads last is not a hand-over, and the reverse."""
+    inputs = (torch.randn(16, 16), torch.randn(16, 16))
+    graph = lower_graph(make_fx(chain, tracing_mode="fake")(*inputs), inputs)
+    assert hand_overs(schedule(graph), set())
+    assert not any(buffer.in_place for buffer in schedule(graph).buffers.values())
+    assert any(buffer.in_place for buffer in share_memory(graph, schedule(graph)).buffers.values())
 
 
 def test_memory_is_not_held_over_a_peak():

@@ -17,7 +17,7 @@ from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody
 from ..schedule import schedule
 from ..schedule.combine import combine, target_of
-from ..schedule.merge import MOST_BUFFERS
+from ..schedule.merge import MOST_BUFFERS, MOST_LOOPS
 from .build import BuiltProgram, build
 from .memory import share_memory
 
@@ -30,16 +30,20 @@ def assemble(
     fuse: bool = True,
     cpu_target: str = "cpp",
     reuse: bool = True,
+    in_place: bool = True,
     most_buffers: int = MOST_BUFFERS,
+    most_loops: int = MOST_LOOPS,
     meta: dict[str, Any] | None = None,
 ) -> BuiltProgram:
     """Compile ``graph``. CPU kernels are written in ``cpu_target`` ("cpp", or "triton" for its interpreter), others in Triton.
 
-    ``reuse=False`` gives every result memory of its own; a fused kernel touches at most ``most_buffers`` buffers.
+    ``reuse=False`` hands no dead buffer's memory on to a later one, ``in_place=False`` lets no kernel write over what it reads;
+    with both, every result has memory of its own. A fused kernel touches at most ``most_buffers`` buffers and does the work of at
+    most ``most_loops`` loops.
     Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express.
     """
-    plan = schedule(graph, fuse=fuse, most_buffers=most_buffers)
-    if reuse:
+    plan = schedule(graph, fuse=fuse, most_buffers=most_buffers, most_loops=most_loops)
+    if in_place:
         plan = share_memory(graph, plan)
     if fuse:
         plan = combine(plan, cpu_target)

@@ -17,7 +17,7 @@ from .. import expr as ex
 from ..ir.layout import Buffer
 from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, refs, written
 from ..ir.scalar import Scalar, walk
-from .merge import MOST_BUFFERS, merge, too_serial
+from .merge import MOST_BUFFERS, MOST_LOOPS, merge, too_serial
 from .nest import Nest, make_nest, read_indices, stores, values
 
 #: How many groups that share a read (without a dependency) are tried, latest first.
@@ -54,11 +54,13 @@ class Fuser:
         buffers: Mapping[str, Buffer],
         enabled: bool = True,
         most_buffers: int = MOST_BUFFERS,
+        most_loops: int = MOST_LOOPS,
     ) -> None:
         self.operations = operations
         self.buffers = buffers
         self.enabled = enabled
         self.most_buffers = most_buffers
+        self.most_loops = most_loops
         self.groups: list[Group] = []
         self.writer: dict[str, Group] = {}
         self.readers: dict[str, list[Group]] = {}
@@ -100,7 +102,7 @@ class Fuser:
             if any((self.groups[n].ancestors >> candidate.number) & 1 for n in _bits(needs) if n != candidate.number):
                 continue
             assert candidate.nest is not None
-            joined = merge(candidate.nest, nest, self.buffers, self.most_buffers)
+            joined = merge(candidate.nest, nest, self.buffers, self.most_buffers, self.most_loops)
             if joined is None or (too_serial(joined) and not too_serial(candidate.nest)):
                 continue
             self._join(candidate, joined, reads, writes, needs)

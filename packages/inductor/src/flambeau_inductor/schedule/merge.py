@@ -19,8 +19,8 @@ from ..ir.scalar import Scalar, index_value, loads, op, transform, walk
 from .mapping import candidates, numel
 from .nest import Nest, read_indices, rename, stores, values
 
-#: A fused kernel touches at most this many buffers and has at most this many statements.
-MOST_BUFFERS, MOST_STATEMENTS = 32, 48
+#: A fused kernel touches at most this many buffers, has at most this many statements and does the work of at most this many loops.
+MOST_BUFFERS, MOST_STATEMENTS, MOST_LOOPS = 32, 48, 64
 
 
 def shared_pairs(first: Nest, second: Nest) -> list[tuple[Expr, Expr]]:
@@ -38,11 +38,19 @@ def shared_pairs(first: Nest, second: Nest) -> list[tuple[Expr, Expr]]:
     return pairs[:6]
 
 
-def merge(first: Nest, second: Nest, buffers: Mapping[str, Buffer], most_buffers: int = MOST_BUFFERS) -> Nest | None:
+def merge(
+    first: Nest,
+    second: Nest,
+    buffers: Mapping[str, Buffer],
+    most_buffers: int = MOST_BUFFERS,
+    most_loops: int = MOST_LOOPS,
+) -> Nest | None:
     """One nest that does ``first`` then ``second`` at every point; None when that would not give the same results."""
     if first.device != second.device or first.serial or second.serial:
         return None
     if len(first.statements) + len(second.statements) > MOST_STATEMENTS:
+        return None
+    if len(first.members) + len(second.members) > most_loops:
         return None
     if len(_touched(first) | _touched(second)) > most_buffers:
         return None

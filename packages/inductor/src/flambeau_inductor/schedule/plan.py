@@ -20,7 +20,7 @@ from ..ir.loops import Assert, Extern, Operation, ReadItem, Reduction
 from ..ir.scalar import walk
 from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
-from .merge import MOST_BUFFERS
+from .merge import MOST_BUFFERS, MOST_LOOPS
 from .nest import Nest, read_indices, values
 from .split import split_reduction
 
@@ -35,10 +35,12 @@ class Schedule:
     buffers: Mapping[str, Buffer]
 
 
-def schedule(graph: Graph, *, fuse: bool = True, most_buffers: int = MOST_BUFFERS) -> Schedule:
+def schedule(
+    graph: Graph, *, fuse: bool = True, most_buffers: int = MOST_BUFFERS, most_loops: int = MOST_LOOPS
+) -> Schedule:
     """Fuse and order ``graph``. ``fuse=False`` keeps one kernel per operation (used to check the fused program)."""
     operations, buffers = _split_all(graph)
-    groups = Fuser(operations, buffers, fuse, most_buffers).run()
+    groups = Fuser(operations, buffers, fuse, most_buffers, most_loops).run()
     needed = _needed_outside(graph, groups, buffers)
     steps: list[Step] = []
     names: set[str] = set()
