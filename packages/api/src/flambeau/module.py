@@ -15,9 +15,6 @@ import torch
 
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 
-#: `(module, arguments) -> compiled module`; what `compile.py` passes in, so that copies compile themselves again.
-Recompile = Callable[[torch.nn.Module, Mapping[str, Any]], torch.nn.Module]
-
 
 def rebuild(module: torch.nn.Module, arguments: Mapping[str, Any]) -> torch.nn.Module:
     """Compile an unpickled module again, with the arguments of the first time."""

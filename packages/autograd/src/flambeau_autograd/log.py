@@ -32,5 +32,4 @@ logger: Any = _Logger()
 
 TRACED: Final = "autograd.traced"
 PASS: Final = "autograd.pass"
-PARTITIONED: Final = "autograd.partitioned"
 NATIVE_MISSING: Final = "autograd.native_missing"

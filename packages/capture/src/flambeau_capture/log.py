@@ -30,12 +30,8 @@ class _Logger:
 
 logger: Any = _Logger()
 
-FRAME_CAPTURED: Final = "frame_captured"
-FRAME_SKIPPED: Final = "frame_skipped"
 GRAPH_BREAK: Final = "graph_break"
 RECOMPILE: Final = "recompile"
 RECOMPILE_LIMIT: Final = "recompile_limit"
 GUARDS: Final = "guards"
-GRAPH_CODE: Final = "graph_code"
-BYTECODE: Final = "bytecode"
 FALLBACK: Final = "fallback"

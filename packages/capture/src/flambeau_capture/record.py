@@ -41,4 +41,3 @@ class CompileRecord:
     trace_seconds: float
     backend_seconds: float
     skipped: str = ""
-    new_code: CodeType | None = None

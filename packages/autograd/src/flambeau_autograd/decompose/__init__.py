@@ -1,1 +1,1 @@
-"""Stage: decompose."""
+"""Which ops are taken apart while a graph is recorded: one table, under the caller's own entries."""

@@ -1,1 +1,1 @@
-"""Stage: wrappers."""
+"""The callable around the compiled halves: native, its twin in Python, written inputs, views, double backward."""

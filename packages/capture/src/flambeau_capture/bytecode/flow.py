@@ -1,11 +1,11 @@
 """Control flow of normalised instructions.
 
-In: normalised instructions. Out: successors, jump targets, reachability.
+In: normalised instructions. Out: successors, reachability.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from .model import Instruction
 
@@ -23,17 +23,6 @@ def successors(instructions: Sequence[Instruction], index: int) -> tuple[int, ..
     instruction = instructions[index]
     following = (index + 1,) if falls_through(instruction) else ()
     return following if instruction.target is None else (*following, instruction.target)
-
-
-def jump_targets(instructions: Iterable[Instruction]) -> frozenset[int]:
-    """Indices that some jump or handler leads to."""
-    targets = set()
-    for instruction in instructions:
-        if instruction.target is not None:
-            targets.add(instruction.target)
-        if instruction.handler is not None:
-            targets.add(instruction.handler.target)
-    return frozenset(targets)
 
 
 def reachable(instructions: Sequence[Instruction], start: int) -> list[int]:

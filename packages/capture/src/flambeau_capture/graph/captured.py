@@ -117,7 +117,7 @@ class Return:
 
 @frozen(eq=False)
 class Break:
-    """The frame was traced up to `instruction` (an index into `bytecode.decode(code)`), which has to run for real.
+    """The frame was traced up to `instruction` (an index into `decode_normalised(code)`), which has to run for real.
 
     `locals` holds every bound local; a cell variable is a `CellValue` (rebuilding it gives the cell object), free variables are
     left out (the frame has them). `stack` is bottom first. `handled` are the exceptions being handled, the outermost first: one for

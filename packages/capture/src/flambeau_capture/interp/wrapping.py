@@ -16,7 +16,7 @@ import torch
 
 from ..graph import shapes
 from ..guards.spec import TensorMatch
-from ..sources.source import Attribute, CellContents, DictKeyAt, InstanceDict, Item, Pinned, Source, StoredItem
+from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
 from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
@@ -438,10 +438,6 @@ class Wrapping(TracerState):
         if value is not None:
             arguments = [value]
         return TracedRaise(ExceptionValue(type(error), arguments))
-
-    def instance_dict_source(self, source: Source | None) -> Source | None:
-        """The source of an object's `__dict__`."""
-        return None if source is None else InstanceDict(source)
 
 
 def _item_source(kind: Any) -> Any:

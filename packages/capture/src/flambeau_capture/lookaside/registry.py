@@ -150,8 +150,3 @@ def torch_decision(function: Any) -> Decision:
     from .torch_ops import classify
 
     return classify(function)
-
-
-def is_python_function(function: Any) -> bool:
-    """Whether a callable has Python code."""
-    return isinstance(function, types.FunctionType)

@@ -177,14 +177,6 @@ class Emitter:
         """Go on at `label`."""
         self.op("JUMP", target=label)
 
-    def jump_if_false(self, label: Label) -> None:
-        """a -> ; go on at `label` unless a is true."""
-        self.op("POP_JUMP_IF_FALSE", target=label)
-
-    def jump_if_true(self, label: Label) -> None:
-        """a -> ; go on at `label` if a is true."""
-        self.op("POP_JUMP_IF_TRUE", target=label)
-
     def label(self, hint: str = "") -> Label:
         """A new label; `place` it once."""
         return Label(hint)

@@ -1,1 +1,1 @@
-"""What stands for a Python object while a frame is traced; `base.Value` is the root, `wrap.wrap` makes one of a real object."""
+"""What stands for a Python object while a frame is traced; `base.Value` is the root, `interp/wrapping.py` makes one of a real object."""

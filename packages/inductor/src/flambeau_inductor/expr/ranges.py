@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from attrs import frozen
 
-from .node import MINUS_ONE, ONE, UNBOUNDED, ZERO, Expr, Int, add, linear, multiply
+from .node import MINUS_ONE, ONE, ZERO, Expr, Int, add, linear, multiply
 
 
 @frozen
@@ -95,8 +95,3 @@ def _replace_one_bounded(e: Expr) -> Expr | None:
             without = add(e, multiply(Int(-c), term))
             return add(without, multiply(Int(c), multiply(rest, largest)))
     return None
-
-
-def is_bounded(e: Expr) -> bool:
-    """True when both ends of the range are known."""
-    return e.lo > -UNBOUNDED and e.hi < UNBOUNDED

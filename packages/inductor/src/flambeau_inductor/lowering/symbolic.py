@@ -20,7 +20,6 @@ from .builder import Builder
 from .values import TensorValue
 
 _SCALAR_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_CHECKS = frozenset({"aten::_assert_scalar", "aten::_assert_async", "aten::sym_constrain_range"})
 
 
 def is_symbolic_call(target: Any, val: Any) -> bool:

@@ -17,7 +17,7 @@ from ... import expr as ex
 from ...expr import Expr
 from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, indirect_scalars
-from .dtypes import HALVES, MEMORY, held, literal, vector
+from .dtypes import HALVES, held, literal, vector
 from .narrow import fits_int32
 from .ops import op_text
 
@@ -42,6 +42,18 @@ class Scope:
     values: dict[Scalar, Value] = field(factory=dict)
 
 
+@frozen
+class Panel:
+    """A block of W x W elements on the stack: the lanes of each of W rows of the tile side by side, where memory has the rows side
+    by side and the lanes ``step`` apart. ``index`` is where the block's first element lies; ``stored`` when memory is written."""
+
+    name: str
+    buffer: str
+    index: Expr
+    step: Expr
+    stored: bool
+
+
 class Emitter:
     """Writes nodes into scopes. ``depth_of`` maps axis symbols and reduced names to the scope that knows them."""
 
@@ -52,6 +64,8 @@ class Emitter:
         self.depth_of: dict[Expr | str, int] = {}
         self.spelling: dict[Expr, str] = {}
         self.vector_axis: Expr | None = None
+        self.tiled_axis: Expr | None = None
+        self.panels: list[Panel] = []
         self.lambda_depth = 1 << 30
         self.lane_reduced: set[str] = set()
         self.reduced: dict[str, Value] = {}
@@ -247,6 +261,9 @@ class Emitter:
         stride = self.lane_stride(index)
         if stride is ex.ONE:
             return self.define(f"fb::load<W>({pointer} + ({self.text_of(index)}), {t})", node.dtype, True)
+        panel = self.panel(node.buffer, index, False)
+        if panel is not None:
+            return self.define(f"fb::load<W>({panel} + row * W, {t})", node.dtype, True)
         return self.define(self._gather(pointer, index, stride, t), node.dtype, True)
 
     def _gather(self, pointer: str, index: Expr, stride: Expr | None, t: str) -> str:
@@ -254,6 +271,19 @@ class Emitter:
             step = self.text_of(stride)
             return f"fb::gather<W>({pointer} + ({self.text_of(index)}), {t}, [&](int k) {{ return k * ({step}); }})"
         return f"fb::gather<W>({pointer}, {t}, [&](int k) {{ return {self.text_of(index, 'k')}; }})"
+
+    def panel(self, buffer: str, index: Expr, stored: bool) -> str | None:
+        """The panel for an access that runs along the tiled axis; None where there is none, or not every point is accessed."""
+        if self.tiled_axis is None or self.guarded() or ex.coefficient(index, self.tiled_axis) is not ex.ONE:
+            return None
+        step = self.lane_stride(index)
+        if step is None or not ex.free_symbols(step).isdisjoint({self.vector_axis, self.tiled_axis}):
+            return None
+        if any(symbol.definition is not None for symbol in ex.free_symbols(index)):
+            return None
+        name = f"t{len(self.panels)}"
+        self.panels.append(Panel(name, buffer, index, step, stored))
+        return name
 
     def lane_stride(self, index: Expr) -> Expr | None:
         """The constant step of ``index`` from lane to lane; None when there is none."""
@@ -371,7 +401,3 @@ class Emitter:
         leave = "{ failed = 1; return; }" if self.scope.depth >= self.lambda_depth else "return 1;"
         self.scope.lines.append(f"if (__builtin_expect({test}, 0)) {leave}")
         return wide
-
-    def memory_type(self, buffer: str) -> str:
-        """The element type of a buffer."""
-        return MEMORY[self.buffers[buffer].layout.dtype]
