@@ -1,14 +1,14 @@
 """`GuardCollector`: the requirements met while tracing, as specs without repetition.
 
-In: what the interpreter looked at. Out: `specs`, in order. Paths that start at a pinned object of a trusted namespace (torch, the
-standard library) are assumed not to change and get no guard.
+In: what the interpreter looked at. Out: `specs`, in order. What a trusted namespace (torch, the standard library) binds is assumed not
+to change and gets no guard, but for its data and its switches.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..sources.source import CallResult, Pinned, root_of
+from ..sources.source import CallResult, Pinned, SourceError, resolve, root_of
 from . import spec
 
 if TYPE_CHECKING:
@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     from ..sources.source import Source
 
 
+class Trust(Protocol):
+    """What needs no guard; `interp.trust` has these functions."""
+
+    def is_trusted_namespace(self, obj: Any) -> bool: ...
+    def holds_still(self, obj: Any) -> bool: ...
+    def is_setting(self, namespace: Any, name: Any, value: Any) -> bool: ...
+
+
 class GuardCollector:
     """Guards of one trace."""
 
-    def __init__(self, position: Callable[[], tuple[str, int, str] | None], trusted: Callable[[Any], bool]) -> None:
+    def __init__(self, position: Callable[[], tuple[str, int, str] | None], trust: Trust) -> None:
         self.specs: dict[spec.GuardSpec, None] = {}
         self._position = position
-        self._trusted = trusted
-        self._roots: dict[int, bool] = {}
+        self._trust = trust
+        self._known: dict[Source, bool] = {}
 
     def add(self, guard: spec.GuardSpec) -> None:
         """One more requirement."""
@@ -32,17 +40,24 @@ class GuardCollector:
 
     def is_trusted(self, source: Source | None) -> bool:
         """Whether what `source` names is assumed not to change."""
-        if source is None:
+        if source is None or isinstance(source, Pinned):
             return True
-        root = root_of(source)
-        if not isinstance(root, Pinned):
-            return False
-        if root is source:
-            return True
-        known = self._roots.get(id(root))
+        known = self._known.get(source)
         if known is None:
-            known = self._roots[id(root)] = self._trusted(root.value)
+            known = self._known[source] = self._trusts(source)
         return known
+
+    def _trusts(self, source: Source) -> bool:
+        """A trusted namespace and what can be reached from it through code and constants alone: not the contents of its data."""
+        base = getattr(source, "base", None)
+        if isinstance(base, Pinned):
+            return self._trust.is_trusted_namespace(base.value)
+        if base is None or not isinstance(root_of(source), Pinned) or not self.is_trusted(base):
+            return False
+        try:
+            return self._trust.holds_still(resolve(base, {}, {}))
+        except SourceError:
+            return False
 
     def type_is(self, source: Source | None, cls: type) -> None:
         """The exact type."""
@@ -56,8 +71,13 @@ class GuardCollector:
 
     def constant(self, source: Source | None, value: Any) -> None:
         """The very constant."""
-        if source is not None and not self.is_trusted(source):
+        if source is not None and (not self.is_trusted(source) or self._is_setting(source, value)):
             self.add(spec.ConstantIs(source, value, position=self._position()))
+
+    def _is_setting(self, source: Source, value: Any) -> bool:
+        base = getattr(source, "base", None)
+        name = getattr(source, "attribute", None) or getattr(source, "key", None)
+        return isinstance(base, Pinned) and self._trust.is_setting(base.value, name, value)
 
     def answer(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], expected: Any

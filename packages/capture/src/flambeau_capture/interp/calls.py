@@ -31,7 +31,7 @@ from .attributes import Attributes, mro_lookup
 from .frame import Frame
 from .operations import COMPARE
 from .signals import GraphBreak
-from .trust import is_trusted_module_name
+from .trust import is_pure_native
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -180,9 +180,7 @@ class Calls(Attributes):
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             return self.call_bound(self.wrap_pinned(owner), function.__name__, args, kwargs)
-        if decision is registry.Decision.FOLD or is_trusted_module_name(
-            getattr(function, "__module__", None) or getattr(owner, "__module__", None)
-        ):
+        if decision is registry.Decision.FOLD or is_pure_native(function):
             if registry.is_impure(function):
                 raise GraphBreak("unsupported-call", f"calling {value.describe()}")
             if (
@@ -366,7 +364,7 @@ class Calls(Attributes):
         if isinstance(new, types.FunctionType) and where.__module__ not in ("typing", "abc"):
             made = self.call(self.wrap_pinned(new), [value, *args], kwargs)
         elif registry.torch_decision(cls) is registry.Decision.FOLD or (
-            is_trusted_module_name(cls.__module__)
+            is_pure_native(cls)
             and not _has_python_init(cls)
             and not issubclass(cls, (BaseException, dict, list, set, tuple))
         ):

@@ -13,9 +13,9 @@ from ..graph.captured import Position
 from ..guards.collect import GuardCollector
 from ..values.base import Value
 from ..values.lazy import LazyValue
+from . import trust
 from .signals import GraphBreak
 from .tried import tried_instructions
-from .trust import is_trusted_namespace
 
 if TYPE_CHECKING:
     from ..bytecode.model import Instruction
@@ -75,7 +75,7 @@ class TracerState:
         self.caught = False
         self.rehearsing = False
         self.graph = GraphBuilder(config, self.user_stack)
-        self.guards = GuardCollector(self.user_position, is_trusted_namespace)
+        self.guards = GuardCollector(self.user_position, trust)
         self.heap = Heap(info.globals)
         self.wrapped: dict[int, Value] = {}
         self.keep: list[Any] = []

@@ -1,14 +1,17 @@
-"""Which namespaces are assumed not to change, so that what is read from them needs no guard.
+"""What of torch and the standard library is assumed not to change, and which of their native functions are pure.
 
-In: modules, their globals, classes, functions. Out: `is_trusted_namespace`.
+In: modules, their globals, classes, functions. Out: `is_trusted_namespace`, `holds_still`, `is_setting`, `is_pure_native`.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from functools import lru_cache
 from typing import Any
+
+from ..values.constants import is_constant_object
 
 
 @lru_cache(maxsize=4096)
@@ -19,6 +22,39 @@ def _trusted_name(name: str) -> bool:
         or top in sys.stdlib_module_names
         or top == "builtins"
     )
+
+
+_STILL = (
+    type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.MappingProxyType, types.CodeType,
+    types.CellType, property, classmethod, staticmethod, functools.partial, functools._lru_cache_wrapper, tuple, frozenset,
+)  # fmt: skip
+_PURE_MODULES = frozenset((
+    "builtins", "_operator", "operator", "math", "cmath", "itertools", "functools", "_functools", "_struct", "binascii", "_bisect",
+    "_string", "_sre", "re", "_statistics", "_json", "unicodedata", "zlib", "_abc", "_collections_abc", "_typing", "typing",
+    "inspect", "copyreg", "enum", "dataclasses", "fractions", "numbers", "abc", "_weakref", "collections", "_collections",
+    "string", "textwrap", "_codecs", "types",
+))  # fmt: skip
+"""Modules of the standard library whose native functions compute from their arguments alone (exceptions: `registry.impure`)."""
+
+
+def holds_still(obj: Any) -> bool:
+    """Whether what a trusted namespace binds has contents that do not change either: code and constants, but no data."""
+    return isinstance(obj, _STILL) or is_constant_object(obj)
+
+
+def is_setting(namespace: Any, name: Any, value: Any) -> bool:
+    """Whether this plain value of a trusted module or class is a switch that programs set, and no constant."""
+    if not isinstance(namespace, types.ModuleType | dict | type) or not isinstance(name, str):
+        return False
+    return isinstance(value, bool | int | float | str | None) and not name.isupper() and not name.startswith("__")
+
+
+def is_pure_native(function: Any) -> bool:
+    """Whether a function or class in C of the standard library may be called once, while tracing, for constants."""
+    owner = getattr(function, "__self__", None)
+    module = getattr(function, "__module__", None) or getattr(owner, "__module__", None)
+    return module in _PURE_MODULES
 
 
 def is_trusted_module_name(name: Any) -> bool:
