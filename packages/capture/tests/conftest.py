@@ -1,46 +1,26 @@
-"""Run a function plainly and captured, and compare: fixtures shared by the tests of values and of replacements."""
+"""Fixtures shared by the folders, and the way to `both_ways`."""
 
 from __future__ import annotations
 
+import logging
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import torch
-from torch.utils import _pytree as pytree
 
 from flambeau_capture import make_region
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from both_ways import assert_equal, eager, outcome  # noqa: E402
 
 
 def matrix():
     """The usual argument."""
     return torch.linspace(-2, 3, 12).reshape(3, 4)
-
-
-def eager(graph, inputs):
-    """A backend that runs the graph as it is."""
-    return graph.forward
-
-
-def outcome(function, *args):
-    """What calling does: the result, or the exception's type and text."""
-    try:
-        return "returned", function(*args)
-    except Exception as error:
-        return "raised", (type(error), str(error))
-
-
-def assert_equal(found, expected):
-    """The same structure, types and values, bit for bit."""
-    found_leaves, found_spec = pytree.tree_flatten(found)
-    expected_leaves, expected_spec = pytree.tree_flatten(expected)
-    assert found_spec == expected_spec
-    for a, b in zip(found_leaves, expected_leaves, strict=True):
-        if isinstance(b, torch.Tensor):
-            torch.testing.assert_close(a, b, rtol=0, atol=0)
-            assert a.requires_grad == b.requires_grad
-        else:
-            assert type(a) is type(b)
-            assert a == b
 
 
 def _check(function, *args, fullgraph=True, **options) -> list[Any]:
@@ -69,3 +49,11 @@ def check():
 def broken():
     """`broken(function, *args)`: the codes of its breaks."""
     return _broken
+
+
+@pytest.fixture
+def quiet_log():
+    """Only errors are logged, for programs whose own output is compared."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    yield
+    structlog.reset_defaults()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from both_ways import eager
 
 from flambeau_capture import make_region
 
@@ -61,7 +62,7 @@ def test_an_attribute_that_a_tensor_gets_later_is_seen():
     def run(x):
         return x + (10 if getattr(x, "tag", None) else 1)
 
-    region = make_region(run, lambda graph, inputs: graph.forward)
+    region = make_region(run, eager)
     x = torch.ones(2)
     assert torch.equal(region(x), x + 1)
     x.tag = True
@@ -71,7 +72,7 @@ def test_an_attribute_that_a_tensor_gets_later_is_seen():
 def test_a_missing_attribute_costs_no_recompile():
     """A fresh tensor, whose `__dict__` does not exist yet, fits as well."""
     records = []
-    region = make_region(lambda x: x + (2 if hasattr(x, "tag") else 1), lambda g, i: g.forward, observer=records.append)
+    region = make_region(lambda x: x + (2 if hasattr(x, "tag") else 1), eager, observer=records.append)
     for _ in range(4):
         region(torch.ones(2))
     assert len(records) == 1

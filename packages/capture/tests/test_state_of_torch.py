@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from both_ways import eager
 from torch import Tensor
 
 import flambeau_capture
@@ -19,7 +20,7 @@ def run(function: object, base: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
 
 def test_a_cached_graph_refuses_inputs_that_share_memory() -> None:
     """Distinct inputs first, then two views of one tensor, then distinct ones again: always as in plain Python."""
-    region = flambeau_capture.make_region(write_and_read, lambda gm, inputs: gm.forward)
+    region = flambeau_capture.make_region(write_and_read, eager)
     for shared in (False, True, False, True):
         results = []
         for function in (write_and_read, region):
@@ -68,7 +69,7 @@ def test_a_dispatch_guard_is_left_as_in_plain_python() -> None:
         with torch._C._DisableTorchDispatch():
             return x + 1
 
-    region = flambeau_capture.make_region(guarded, lambda gm, inputs: gm.forward)
+    region = flambeau_capture.make_region(guarded, eager)
     for _ in range(2):
         torch.testing.assert_close(region(torch.ones(2)), torch.full((2,), 2.0))
         assert not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
@@ -84,12 +85,12 @@ def test_a_break_in_a_long_loop_does_not_fill_the_stack() -> None:
             total += x.sum().item()
         return x, total
 
-    region = flambeau_capture.make_region(loop, lambda gm, inputs: gm.forward)
+    region = flambeau_capture.make_region(loop, eager)
     assert region(torch.zeros(2))[1] == loop(torch.zeros(2))[1]
 
 
 def test_a_tensor_that_cannot_be_traced_ends_the_attempt() -> None:
     """A sparse argument: plain Python, no chain of resume functions."""
-    region = flambeau_capture.make_region(lambda x, y: (x @ y, y + 1), lambda gm, inputs: gm.forward)
+    region = flambeau_capture.make_region(lambda x, y: (x @ y, y + 1), eager)
     sparse, dense = torch.eye(3).to_sparse(), torch.ones(3, 3)
     torch.testing.assert_close(region(sparse, dense), (dense, dense + 1))

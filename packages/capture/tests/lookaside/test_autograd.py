@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import torch
+from both_ways import eager
 from torch.utils.checkpoint import checkpoint
 
 from flambeau_capture import make_region
-
-
-def _eager(graph, inputs):
-    return graph.forward
-
 
 SCALE = 2.0
 WEIGHT = torch.ones(3)
@@ -57,7 +53,7 @@ def test_a_function_is_one_node_with_its_own_gradient():
         return Odd.apply(x, 3).sin()
 
     records = []
-    region = make_region(run, _eager, fullgraph=True, observer=records.append)
+    region = make_region(run, eager, fullgraph=True, observer=records.append)
     try:
         for scale in (2.0, 5.0):
             SCALE = scale

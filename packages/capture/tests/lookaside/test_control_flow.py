@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from both_ways import eager
 from torch._higher_order_ops.associative_scan import associative_scan
 
 from flambeau_capture import make_region
-
-
-def _eager(graph, inputs):
-    return graph.forward
 
 
 def test_cond_on_a_number_takes_a_branch(check):
@@ -23,7 +20,7 @@ def test_cond_on_a_tensor_breaks():
     records = []
     region = make_region(
         lambda x: torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,)),
-        _eager,
+        eager,
         fullgraph=True,
         observer=records.append,
     )
@@ -43,7 +40,7 @@ def test_associative_scan(size, reverse):
         total = associative_scan(lambda a, b: a + b, x, dim=1, reverse=reverse, combine_mode="generic")
         return total, associative_scan(combine, (decay, value), dim=0, combine_mode="generic")[1]
 
-    region = make_region(run, _eager, fullgraph=True)
+    region = make_region(run, eager, fullgraph=True)
     x, decay, value = torch.randn(2, size, 3), torch.rand(size, 3), torch.randn(size, 3)
     total, states = region(x, decay, value)
     expected = x.flip(1).cumsum(1).flip(1) if reverse else x.cumsum(1)

@@ -6,12 +6,9 @@ import copy
 
 import pytest
 import torch
+from both_ways import eager
 
 from flambeau_capture import GraphBreakError, make_region
-
-
-def _eager(graph, inputs):
-    return graph.forward
 
 
 @pytest.mark.parametrize(
@@ -25,7 +22,7 @@ def test_a_step_is_one_graph(make):
     twin = copy.deepcopy(net)
     optimizer, twin_optimizer = make(net.parameters()), make(twin.parameters())
     records = []
-    step = make_region(twin_optimizer.step, _eager, fullgraph=True, observer=records.append)
+    step = make_region(twin_optimizer.step, eager, fullgraph=True, observer=records.append)
     for _ in range(4):
         x = torch.randn(4, 3)
         for model in (net, twin):
@@ -45,14 +42,14 @@ def test_a_scalar_that_is_a_tensor(name):
         return getattr(x.clone(), name)(a, b, value=value)
 
     x, a, b = torch.ones(3), torch.full((3,), 2.0), torch.full((3,), 4.0)
-    region = make_region(run, _eager, fullgraph=True)
+    region = make_region(run, eager, fullgraph=True)
     torch.testing.assert_close(region(x, a, b, torch.tensor(0.5)), run(x, a, b, 0.5))
 
 
 def test_alpha_that_is_a_tensor(check):
     """The same for `add` and `sub`."""
     check(lambda x: x.add(x, alpha=2) - x.sub(x, alpha=3))
-    region = make_region(lambda x, a: x.add(x, alpha=a).sub_(x, alpha=a), _eager, fullgraph=True)
+    region = make_region(lambda x, a: x.add(x, alpha=a).sub_(x, alpha=a), eager, fullgraph=True)
     torch.testing.assert_close(region(torch.ones(2), torch.tensor(3.0)), torch.ones(2))
 
 
@@ -86,7 +83,7 @@ def test_methods_that_another_compiler_keeps_from_itself():
 
     of_torch.__module__ = "torch.optim.adam"
     kept, refused = marked(of_torch), marked(of_the_user)
-    region = make_region(lambda x: kept(x) * 2, _eager, fullgraph=True)
+    region = make_region(lambda x: kept(x) * 2, eager, fullgraph=True)
     torch.testing.assert_close(region(torch.ones(2)), torch.full((2,), 4.0))
     with pytest.raises(GraphBreakError, match="of_the_user is marked with disable"):
-        make_region(lambda x: refused(x) * 2, _eager, fullgraph=True)(torch.ones(2))
+        make_region(lambda x: refused(x) * 2, eager, fullgraph=True)(torch.ones(2))

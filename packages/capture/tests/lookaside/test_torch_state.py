@@ -1,16 +1,12 @@
-"""Grad mode, autocast, and questions about torch's state: set in the graph, left as in _eager, never leaked by tracing."""
+"""Grad mode, autocast, and questions about torch's state: set in the graph, left as in eager, never leaked by tracing."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from both_ways import eager
 
 from flambeau_capture import make_region
-
-
-def _eager(graph, inputs):
-    return graph.forward
-
 
 FROM_OUTSIDE = torch.autocast("cpu", dtype=torch.bfloat16)
 
@@ -56,7 +52,7 @@ def test_autocast_across_a_break(broken):
 
 
 def test_questions_are_answered(check):
-    """As in _eager, except for the one that asks about compiling."""
+    """As in eager, except for the one that asks about compiling."""
     check(
         lambda x: (
             torch.is_grad_enabled(),
@@ -103,7 +99,7 @@ def test_what_changes_the_state_breaks(broken):
 def test_an_answer_that_changes_is_asked_again(ask, change):
     """A program that was compiled under one answer does not keep it under another."""
     before = _settings()
-    region = make_region(lambda x: (x + 1, ask()), _eager, fullgraph=True)
+    region = make_region(lambda x: (x + 1, ask()), eager, fullgraph=True)
     x = torch.ones(2)
     try:
         first = ask()

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import io
-
 import pytest
 
 from .cutting import CannotCut, CannotResume, cut, cuttable, with_code
+from .observing import outcome
 from .programs import PROGRAMS
-
-
-def outcome(function, args):
-    """What a call does: printed text, result or exception, and the arguments afterwards."""
-    args = copy.deepcopy(args)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        try:
-            result = repr(function(*args))
-        except Exception as error:
-            result = describe(error)
-    return out.getvalue(), result, repr(args)
-
-
-def describe(error):
-    chain = []
-    while error is not None and len(chain) < 5:
-        cause = error.__cause__
-        chain.append((type(error).__name__, str(error), type(cause).__name__))
-        error = error.__context__
-    return chain
 
 
 @pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=lambda v: getattr(v, "__name__", None))
