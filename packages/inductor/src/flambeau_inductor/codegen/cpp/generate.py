@@ -23,8 +23,8 @@ from ..writer import Writer
 from .canonical import canonical
 from .dtypes import MEMORY, held
 from .emit import Value
-from .layout import TILE, work_of
-from .loops import LoopWriter
+from .layout import TILE_COLUMNS, work_of
+from .loops import INLINE, LoopWriter
 from .passes import is_dear, kept_values
 from .reduce import Accumulator
 
@@ -121,22 +121,47 @@ class KernelWriter(LoopWriter):
         self._close_points()
 
     def _tile(self) -> None:
-        plan = self.plan
+        plan, em = self.plan, self.emitter
         assert plan.vector is not None and plan.tiled is not None
         x, y = plan.vector.symbol.name, plan.tiled.symbol.name
-        self._open_points([("tile", self._pieces(plan.tiled.size, TILE))])
-        rows = self._text(plan.tiled.size)
-        self._line(f"const int64_t low = tile * {TILE}, high = fb::smaller(low + {TILE}, {rows});")
-        self.emitter.depth_of[plan.tiled.symbol] = 2
-        self.emitter.spelling[plan.tiled.symbol] = y
-        self._vector_body(2, [x, y], self.passes.inner[0])
+        self._open_points([("tile", self._pieces(plan.tiled.size, plan.cut))])
         size = self._text(plan.vector.size)
-        self._line("int64_t at = 0;")
-        self._line(f"for (; at + W <= {size}; at += W)")
-        self._line(f"  for (int64_t {y} = low; {y} < high; ++{y}) body(fb::Full{{}}, at, {y});")
-        self._line(f"if (at < {size})")
-        self._line(f"  for (int64_t {y} = low; {y} < high; ++{y}) body(fb::first<W>({size} - at), at, {y});")
+        self._line(
+            f"const int64_t low = tile * {plan.cut}, high = fb::smaller(low + {plan.cut}, {self._text(plan.tiled.size)});"
+        )
+        em.depth_of[plan.tiled.symbol] = 2
+        em.spelling[plan.tiled.symbol] = y
+        em.tiled_axis = plan.tiled.symbol
+        start = len(em.scope.lines)
+        self._vector_body(2, [x, y, "row"], self.passes.inner[0])
+        em.scope.lines[start:start] = [
+            f"alignas(64) {MEMORY[self.buffers[p.buffer].layout.dtype]} {p.name}[W * W];" for p in em.panels
+        ]
+        self._line(
+            f"const auto block = [&](auto t, const int64_t {x}, int64_t lanes, const int64_t {y}, int64_t rows) {INLINE} {{"
+        )
+        self._turn(False)
+        self._line(f"  for (int64_t row = 0; row < rows; ++row) body(t, {x}, {y} + row, row);")
+        self._turn(True)
+        self._line("};")
+        self._line(f"for (int64_t chunk = 0; chunk < {size}; chunk += {TILE_COLUMNS})")
+        self._line("  for (int64_t top = low; top < high; top += W)")
+        self._line(f"    for (int64_t at = chunk; at < fb::smaller(chunk + {TILE_COLUMNS}, {size}); at += W) {{")
+        self._line(f"      const int64_t lanes = fb::smaller(W, {size} - at), rows = fb::smaller(W, high - top);")
+        self._line("      if (lanes == W && rows == W) block(fb::Full{}, at, W, top, W);")
+        self._line("      else block(fb::first<W>(lanes), at, lanes, top, rows);")
+        self._line("    }")
         self._close_points()
+
+    def _turn(self, stores: bool) -> None:
+        """Move the blocks that run along the tiled axis between memory and their panels."""
+        for panel in self.emitter.panels:
+            at = f"{self.pointers[panel.buffer]} + ({self._text(panel.index)})"
+            step = self._text(panel.step)
+            if panel.stored and stores:
+                self._line(f"  fb::turn<W>({panel.name}, W, rows, lanes, {at}, {step});")
+            elif not panel.stored and not stores:
+                self._line(f"  fb::turn<W>({at}, {step}, lanes, rows, {panel.name}, W);")
 
     def _rows(self) -> None:
         plan, em = self.plan, self.emitter

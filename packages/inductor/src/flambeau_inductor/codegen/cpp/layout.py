@@ -3,7 +3,7 @@
 In: a ``KernelBody``. Out: a ``LoopPlan``. Modes:
 
 ``flat``      no inner axes; lanes along the last outer axis; the extent counts elements (one axis), rows, or pieces of rows
-``tile``      no inner axes; as ``flat`` but a second outer axis is blocked, for accesses that run along that one (transposes)
+``tile``      no inner axes; as ``flat`` but in blocks with a second outer axis, for accesses that run along that one (transposes)
 ``rows``      inner axes, lanes along the last of them; the extent counts outer points
 ``columns``   inner axes, lanes along the last outer axis, which is cut into blocks; the extent counts (other points x blocks)
 ``scalar``    one element at a time; the extent counts outer points (one for serial kernels)
@@ -27,10 +27,12 @@ from ...schedule.nest import Nest, values
 from .dtypes import width
 from .narrow import fits_int32
 
-#: Elements of a row piece, columns of a block, rows of a tile.
-PIECE, BLOCK, WIDE_BLOCK, TILE = 4096, (128, 64), (512, 256, 128), 16
-#: Fewer blocks than this are made smaller.
-BLOCKS_WANTED = 4
+#: Elements of a row piece, columns of a block, rows of a tile (multiples of any lane count).
+PIECE, BLOCK, WIDE_BLOCK, TILE = 4096, (128, 64), (512, 256, 128), (64, 32, 16)
+#: Fewer blocks, or tiles, than this are made smaller.
+BLOCKS_WANTED, TILES_WANTED = 4, 16
+#: Columns that a tile takes one after another before its next rows: whole cache lines of every row that it writes.
+TILE_COLUMNS = 64
 #: Work (in units of one cheap op on one element) worth handing to another thread.
 GRAIN = 65536
 
@@ -64,7 +66,9 @@ def plan_loops(body: KernelBody) -> LoopPlan:
         vector, tiled = outer[-1], _tiled_axis(body)
         outer = tuple(axis for axis in outer[:-1] if axis is not tiled)
         assert tiled is not None
-        extent = product([axis.size for axis in outer]) * _pieces(tiled.size, TILE)
+        others = ex.hint(product([axis.size for axis in outer]))
+        cut = _block(others, ex.hint(tiled.size), TILE, TILES_WANTED)
+        extent = product([axis.size for axis in outer]) * _pieces(tiled.size, cut)
     elif mode == "rows":
         vector, inner = inner[-1], inner[:-1]
     elif mode == "columns":
@@ -82,9 +86,9 @@ def plan_loops(body: KernelBody) -> LoopPlan:
     return LoopPlan(mode, outer, inner, vector, cut, tiled, extent, _grain(body, extent), _lane_bytes(body, vector))
 
 
-def _block(others: int, size: int, lengths: tuple[int, ...] = BLOCK) -> int:
+def _block(others: int, size: int, lengths: tuple[int, ...] = BLOCK, wanted: int = BLOCKS_WANTED) -> int:
     """Columns of a block: long runs through memory, unless that leaves too few blocks to share out."""
-    return next((length for length in lengths if others * -(-size // length) >= BLOCKS_WANTED), lengths[-1])
+    return next((length for length in lengths if others * -(-size // length) >= wanted), lengths[-1])
 
 
 def _pieces(size: Expr, length: int) -> Expr:
@@ -145,13 +149,13 @@ def _score(body: KernelBody, axis: Axis) -> int:
 
 
 def _tiled_axis(body: KernelBody) -> Axis | None:
-    """The outer axis (not the last) along which some load runs with stride one while jumping along the last."""
+    """The outer axis (not the last) along which some access runs with stride one while jumping along the last."""
     if len(body.outer) < 2 or ex.hint(body.outer[-1].size) < 8:
         return None
     last = body.outer[-1]
-    for index, is_store in index_expressions(_nest(body)):
+    for index, _ in index_expressions(_nest(body)):
         stride = ex.coefficient(index, last.symbol)
-        if is_store or stride in (None, ex.ZERO, ex.ONE):
+        if stride in (None, ex.ZERO, ex.ONE):
             continue
         for axis in body.outer[:-1]:
             if ex.coefficient(index, axis.symbol) is ex.ONE and ex.hint(axis.size) >= 8:

@@ -13,6 +13,9 @@ from ...ir.kernel import Statement
 from ...ir.scalar import Scalar
 from .statements import StatementWriter
 
+#: Attribute of the lambdas that loops call.
+INLINE = "__attribute__((always_inline))"
+
 
 class LoopWriter(StatementWriter):
     """Opens and closes loops around statements."""
@@ -98,6 +101,6 @@ class LoopWriter(StatementWriter):
         lines = em.pop()
         parameters = "".join(f", const int64_t {v}" for v in variables)
         acc = f", A{accumulators}& a" if accumulators is not None else ""
-        self._line(f"const auto {name} = [&](auto t{parameters}{acc}) __attribute__((always_inline)) {{")
+        self._line(f"const auto {name} = [&](auto t{parameters}{acc}) {INLINE} {{")
         em.scope.lines.extend("  " + line for line in lines)
         self._line("};")

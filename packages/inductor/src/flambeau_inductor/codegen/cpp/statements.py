@@ -151,6 +151,9 @@ class StatementWriter:
             return [f"fb::store({at}, {text}, {t});"]
         if combine is not None:
             raise AssertionError("a combining scatter needs separate lanes")
+        panel = em.panel(store.buffer, store.index, True) if store.condition is None else None
+        if panel is not None:
+            return [f"fb::store({panel} + row * W, {text}, {t});"]
         return [f"fb::spread<W>({pointer}, {text}, {t}, [&](int k) {{ return {em.text_of(store.index, 'k')}; }});"]
 
     def _outer_stores(self, number: int) -> None:
