@@ -7,8 +7,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
+from tracing import TABLE
 
-from flambeau_inductor.decompositions import decompositions
 from flambeau_inductor.ir.evaluate import run_graph
 from flambeau_inductor.ir.verify import verify
 from flambeau_inductor.lowering.run import lower_graph
@@ -39,11 +39,6 @@ def skipped(op):
     return op.name.startswith(UNCOMPARABLE) or last in NOT_FUNCTIONAL or last in OTHER or op.name == "normal"
 
 
-def table():
-    """The published table; ``None`` entries are ops that stay whole."""
-    return {op: function for op, function in decompositions().items() if function is not None}
-
-
 def cases():
     """(op, dtype), quick ones unmarked."""
     for op in op_db:
@@ -56,7 +51,7 @@ def cases():
                 yield pytest.param(op, dtype, id=name, marks=marks)
 
 
-def traced(op, sample):
+def over_tensors(op, sample):
     """The op over the sample's tensors alone, and those tensors."""
     flat, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [n for n, value in enumerate(flat) if isinstance(value, torch.Tensor)]
@@ -76,12 +71,12 @@ def test_equals_eager(op, dtype):
     """Values, dtypes and strides of up to four samples."""
     warnings.simplefilter("ignore")
     for sample in list(op.sample_inputs("cpu", dtype, requires_grad=False))[:4]:
-        function, tensors = traced(op, sample)
+        function, tensors = over_tensors(op, sample)
         torch.manual_seed(42)
         try:
             wanted = function(*[t.clone() for t in tensors])
             gm = make_fx(
-                torch.func.functionalize(function, remove="mutations"), decomposition_table=table(), tracing_mode="fake"
+                torch.func.functionalize(function, remove="mutations"), decomposition_table=TABLE, tracing_mode="fake"
             )(*tensors)
         except Exception as error:
             pytest.skip(f"cannot be traced: {type(error).__name__}")

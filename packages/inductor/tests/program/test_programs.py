@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.fx.experimental.proxy_tensor import make_fx
+from tracing import lowered, traced
 
-from flambeau_inductor.decompositions import decompositions
-from flambeau_inductor.lowering.run import lower_graph
 from flambeau_inductor.program import BuiltProgram, assemble
 from flambeau_runtime import load
 
-TABLE = {op: f for op, f in decompositions().items() if f is not None}
 TOLERANCE = {
     torch.bfloat16: (2e-2, 1e-2),
     torch.float16: (2e-3, 1e-3),
@@ -27,9 +24,7 @@ TOLERANCE = {
 def build(
     function: Callable[..., Any], args: tuple[Any, ...], *, symbolic: bool = False, fuse: bool = True
 ) -> BuiltProgram:
-    gm = make_fx(function, decomposition_table=TABLE, tracing_mode="symbolic" if symbolic else "fake")(*args)
-    fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    return assemble(lower_graph(gm, fakes), fuse=fuse)
+    return assemble(lowered(traced(function, *args, mode="symbolic" if symbolic else "fake")), fuse=fuse)
 
 
 def run(built: BuiltProgram, args: tuple[Any, ...]) -> tuple[Any, ...]:

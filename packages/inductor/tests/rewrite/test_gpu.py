@@ -3,22 +3,19 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.fx.experimental.proxy_tensor import make_fx
+from tracing import adamw, traced
 
 import flambeau_runtime
 from flambeau_inductor import compile_graph
-from flambeau_inductor.decompositions import decompositions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
-TABLE = {op: rule for op, rule in decompositions().items() if rule is not None}
 
 
 def check(function, *inputs, tolerance=1e-4, **options):
     """Compile on fakes, run, compare; the artifact."""
     inputs = [t.cuda() for t in inputs]
     with torch.no_grad():
-        gm = make_fx(function, tracing_mode="fake", decomposition_table=TABLE)(*inputs)
-        artifact = compile_graph(gm, inputs, {"verify": True, **options})
+        artifact = compile_graph(traced(function, *inputs), inputs, {"verify": True, **options})
         results = flambeau_runtime.load(artifact)(*[t.clone() for t in inputs])
         wanted = function(*inputs)
     for got, want in zip(results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
@@ -79,17 +76,8 @@ def test_attention_on_views():
 
 def test_an_optimizer_step_is_one_launch():
     """Tensors of any shape, updated together."""
-
-    def step(*tensors):
-        n = len(tensors) // 4
-        out = []
-        for p, g, m, v in zip(*(tensors[k * n : (k + 1) * n] for k in range(4)), strict=True):
-            m, v = m * 0.9 + g * 0.1, v * 0.999 + g * g * 0.001
-            out += [p * 0.99 - 1e-3 * m / (v.sqrt() + 1e-8), m, v]
-        return tuple(out)
-
     shapes = [(256, 64), (64,), (1000,), (3, 5, 7), (1,), (256, 64)]
-    artifact = check(step, *[torch.rand(shape) for _ in range(4) for shape in shapes], tolerance=1e-5)
+    artifact = check(adamw, *[torch.rand(shape) for _ in range(4) for shape in shapes], tolerance=1e-5)
     assert len(artifact.kernels) == 1
 
 

@@ -3,31 +3,15 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
+from tracing import traced, traced_on_cuda
 
 import flambeau_inductor.rewrite.channels_last as module
 import flambeau_runtime
 from flambeau_inductor import CompileContext, compile_graph, rewrite_joint
-from flambeau_inductor.decompositions import decompositions
 from flambeau_inductor.passes.order import PASSES
 from flambeau_inductor.passes.runner import run_passes
 
 aten = torch.ops.aten
-TABLE = {op: rule for op, rule in decompositions().items() if rule is not None}
-
-
-def traced(function, *inputs):
-    """An ATen graph in inductor's op set."""
-    return make_fx(function, tracing_mode="fake", decomposition_table=TABLE)(*inputs)
-
-
-def on_cuda(function, *inputs):
-    """The graph of ``function`` on fakes that claim to be on CUDA."""
-    with FakeTensorMode() as mode:
-        fakes = [torch.empty_strided(i.shape, i.stride(), dtype=i.dtype, device="cuda") for i in inputs]
-    with mode:
-        return make_fx(function, decomposition_table=TABLE)(*fakes)
 
 
 def targets(gm, **options):
@@ -90,13 +74,15 @@ def test_cuda_layout_follows_dtype_and_precision_flags(monkeypatch, dtype, tf32,
             x = F.relu(F.conv2d(x, w, padding=1))
         return x
 
-    gm = on_cuda(chain, torch.randn(8, 32, 28, 28).to(dtype), torch.randn(32, 32, 3, 3).to(dtype))
+    gm = traced_on_cuda(chain, torch.randn(8, 32, 28, 28).to(dtype), torch.randn(32, 32, 3, 3).to(dtype))
     assert targets(gm).count("clone.default") == (3 if wanted else 0)
 
 
 def test_one_convolution_is_not_worth_the_copies():
     """Input, weight and result would all be moved by us instead of by the library."""
-    gm = on_cuda(lambda x, w: F.conv2d(x, w), torch.randn(8, 32, 28, 28).half(), torch.randn(32, 32, 3, 3).half())
+    gm = traced_on_cuda(
+        lambda x, w: F.conv2d(x, w), torch.randn(8, 32, 28, 28).half(), torch.randn(32, 32, 3, 3).half()
+    )
     assert "clone.default" not in targets(gm)
 
 
@@ -111,7 +97,7 @@ def test_grouped_networks(monkeypatch, dtype, groups, wanted):
         return x
 
     shapes = ((8, 32, 28, 28), (32, 32 // groups, 3, 3), (32, 32, 1, 1))
-    gm = on_cuda(mixed, *(torch.randn(shape).to(dtype) for shape in shapes))
+    gm = traced_on_cuda(mixed, *(torch.randn(shape).to(dtype) for shape in shapes))
     assert ("clone.default" in targets(gm)) is wanted
 
 
@@ -133,7 +119,7 @@ def test_random_masks_are_drawn_in_eager_order(monkeypatch):
 
 def test_convolution_bias_is_added_outside_on_cuda():
     """cuDNN takes no bias: the addition joins the kernel that follows."""
-    found = targets(on_cuda(lambda x, w, b: F.relu(F.conv2d(x, w, b)), *NETWORK[:3]), layout_optimization=False)
+    found = targets(traced_on_cuda(lambda x, w, b: F.relu(F.conv2d(x, w, b)), *NETWORK[:3]), layout_optimization=False)
     assert found == ["convolution.default", "view.default", "add.Tensor", "relu.default"]
 
 
@@ -145,11 +131,11 @@ def test_large_products_leave_their_bias_to_the_kernel_that_follows():
         return F.gelu(y.view(2, 1024, -1)), F.linear(x, w, b + 1) @ v
 
     inputs = (torch.randn(2048, 512), torch.randn(2048, 512), torch.randn(2048), torch.randn(2048, 8))
-    found = targets(on_cuda(function, *inputs))
+    found = targets(traced_on_cuda(function, *inputs))
     assert [found.count(name) for name in ("mm.default", "addmm.default")] == [2, 1]
-    halves = targets(on_cuda(function, *(t.half() for t in inputs)))
+    halves = targets(traced_on_cuda(function, *(t.half() for t in inputs)))
     assert [halves.count(name) for name in ("mm.default", "addmm.default")] == [1, 2]
-    small = targets(on_cuda(lambda x, w, b: F.gelu(F.linear(x, w, b)), inputs[0][:8], *inputs[1:3]))
+    small = targets(traced_on_cuda(lambda x, w, b: F.gelu(F.linear(x, w, b)), inputs[0][:8], *inputs[1:3]))
     assert "addmm.default" in small
 
 
@@ -162,14 +148,14 @@ def test_large_products_leave_their_bias_to_the_kernel_that_follows():
 ])  # fmt: skip
 def test_activation_epilogues(function, options, fused):
     """ReLU commutes with rounding; tanh-GELU needs leave to round once."""
-    gm = on_cuda(function, torch.randn(4, 8), torch.randn(16, 8), torch.randn(16))
+    gm = traced_on_cuda(function, torch.randn(4, 8), torch.randn(16, 8), torch.randn(16))
     assert ("_addmm_activation.default" in targets(gm, **options)) is fused
 
 
 def test_a_product_with_two_readers_keeps_its_value():
     """The value before the activation is needed."""
-    gm = on_cuda(lambda x, w, b: (F.relu(F.linear(x, w, b)), F.linear(x, w, b).exp()), *(torch.randn(4, 8), torch.randn(16, 8), torch.randn(16)))  # fmt: skip
-    shared = on_cuda(lambda x, w, b: (lambda y: (F.relu(y), y.exp()))(F.linear(x, w, b)), torch.randn(4, 8), torch.randn(16, 8), torch.randn(16))  # fmt: skip
+    gm = traced_on_cuda(lambda x, w, b: (F.relu(F.linear(x, w, b)), F.linear(x, w, b).exp()), *(torch.randn(4, 8), torch.randn(16, 8), torch.randn(16)))  # fmt: skip
+    shared = traced_on_cuda(lambda x, w, b: (lambda y: (F.relu(y), y.exp()))(F.linear(x, w, b)), torch.randn(4, 8), torch.randn(16, 8), torch.randn(16))  # fmt: skip
     assert "_addmm_activation.default" in targets(gm)
     assert "_addmm_activation.default" not in targets(shared)
 
@@ -216,7 +202,7 @@ def test_attention_reads_keys_and_values_where_they_lie(kind, copies):
             split = (aten.transpose(aten.view(x, [2, 16, 4, -1]), 1, 2) for x in values)
             return tuple(aten.clone(x, memory_format=torch.contiguous_format) for x in split)
 
-        gm = on_cuda(heads, *[torch.randn(2, 16, width).half()] * 3)
+        gm = traced_on_cuda(heads, *[torch.randn(2, 16, width).half()] * 3)
         (output,) = (n for n in gm.graph.nodes if n.op == "output")
         with gm.graph.inserting_before(output):
             call = gm.graph.call_function(op, (*output.args[0], *((None, False) if kind == "efficient" else ())))

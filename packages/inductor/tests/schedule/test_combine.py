@@ -4,36 +4,16 @@ import re
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
+from tracing import adamw, lowered, traced
 
 import flambeau_runtime
-from flambeau_inductor.decompositions import decompositions
 from flambeau_inductor.ir.kernel import Combined, KernelBody
-from flambeau_inductor.lowering.run import lower_graph
 from flambeau_inductor.program import assemble, share_memory
 from flambeau_inductor.schedule import schedule
 from flambeau_inductor.schedule.combine import combine
 from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests
 
 pytest.importorskip("triton")
-
-TABLE = {op: rule for op, rule in decompositions().items() if rule is not None}
-
-
-def lowered(function, inputs, mode="fake"):
-    """The loop IR of a function."""
-    gm = make_fx(function, tracing_mode=mode, decomposition_table=TABLE)(*inputs)
-    return lower_graph(gm, [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"])
-
-
-def adamw(*tensors):
-    """One step of AdamW over a quarter of the arguments."""
-    n = len(tensors) // 4
-    out = []
-    for p, g, m, v in zip(*(tensors[k * n : (k + 1) * n] for k in range(4)), strict=True):
-        m, v = m * 0.9 + g * 0.1, v * 0.999 + g * g * 0.001
-        out += [p * 0.99 - 1e-3 * m / (v.sqrt() + 1e-8), m, v]
-    return tuple(out)
 
 
 def tensors(*shapes):
@@ -51,7 +31,7 @@ def run(graph, inputs):
 def test_an_optimizer_step_is_one_launch(mode):
     """Tensors of any shape, sizes known or not."""
     inputs = tensors((4, 9), (7,), (33, 5), (4, 9), (1,), (300,))
-    results, artifact = run(lowered(adamw, inputs, mode), inputs)
+    results, artifact = run(lowered(traced(adamw, *inputs, mode=mode)), inputs)
     assert len(artifact.kernels) == 1
     for got, want in zip(results, adamw(*inputs), strict=True):
         torch.testing.assert_close(got, want)
@@ -60,14 +40,14 @@ def test_an_optimizer_step_is_one_launch(mode):
 def test_equal_bodies_share_a_function():
     """Eight tensors of two shapes: fewer functions than bodies."""
     inputs = tensors(*[(64, 64), (64,)] * 4)
-    _, artifact = run(lowered(adamw, inputs), inputs)
+    _, artifact = run(lowered(traced(adamw, *inputs)), inputs)
     assert 2 <= len(re.findall(r"^def \w+_part\d", artifact.libraries[0].source, re.M)) <= 4
 
 
 def test_the_combined_kernel_compiles_for_sm_90():
     """Branches on program ranges are plain control flow to Triton."""
     inputs = tensors((64, 64), (64,), (1000,))
-    artifact = assemble(lowered(adamw, inputs), cpu_target="triton").artifact
+    artifact = assemble(lowered(traced(adamw, *inputs)), cpu_target="triton").artifact
     assert [c.binary[:4] for c in compile_kernels(kernel_requests(artifact, 90))] == [b"\x7fELF"]
 
 
@@ -84,14 +64,14 @@ def test_dependent_kernels_stay_in_order():
     inputs = [torch.randn(5, 8), torch.randn(8, 5)]
     expected_inputs = [t.clone() for t in inputs]
     expected = function(*expected_inputs)
-    results, _ = run(lowered(function, [t.clone() for t in inputs]), inputs)
+    results, _ = run(lowered(traced(function, *[t.clone() for t in inputs])), inputs)
     for got, want in zip((*results, *inputs), (*expected, *expected_inputs), strict=True):
         torch.testing.assert_close(got, want)
 
 
 def test_large_kernels_and_those_of_cpu_targets_stay_alone(monkeypatch):
     """A launch is nothing beside their work."""
-    graph = lowered(adamw, tensors((64,), (65,)))
+    graph = lowered(traced(adamw, *tensors((64,), (65,))))
     plan = share_memory(graph, schedule(graph))
     assert all(isinstance(step, KernelBody) for step in combine(plan, "cpp").steps)
     assert [type(step) for step in combine(plan, "triton").steps] == [Combined]
@@ -105,7 +85,7 @@ def test_kernels_move_ahead_of_calls_only_within_their_memory(monkeypatch):
     def function(x, w, v):
         return (x @ (w + 1)) @ (v * 2)
 
-    graph = lowered(function, [torch.randn(8, 8) for _ in range(3)])
+    graph = lowered(traced(function, *[torch.randn(8, 8) for _ in range(3)]))
     plan = share_memory(graph, schedule(graph))
     assert sum(isinstance(step, Combined) for step in combine(plan, "triton").steps) == 1
     monkeypatch.setattr("flambeau_inductor.schedule.combine.EARLY_BYTES", 0)

@@ -7,14 +7,11 @@ from collections.abc import Callable
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch.fx.experimental.proxy_tensor import make_fx
+from tracing import lowered, traced
 
-from flambeau_inductor.decompositions import decompositions
-from flambeau_inductor.lowering.run import lower_graph
 from flambeau_inductor.program import assemble
 from flambeau_runtime import load
 
-TABLE = {op: f for op, f in decompositions().items() if f is not None}
 UNARY: list[Callable[[torch.Tensor], torch.Tensor]] = [
     torch.tanh,
     torch.sigmoid,
@@ -74,8 +71,6 @@ def test_fused_programs_equal_eager(steps: list[tuple[int, int, int, int]], shap
     torch.manual_seed(len(steps))
     inputs = [torch.randn(shape), torch.randn(shape)]
     function = _program(steps)
-    gm = make_fx(function, decomposition_table=TABLE, tracing_mode="fake")(*inputs)
-    graph = lower_graph(gm, [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"])
-    built = assemble(graph)
+    built = assemble(lowered(traced(function, *inputs)))
     for got, want in zip(load(built.artifact, constants=built.constants)(*inputs), function(*inputs), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)

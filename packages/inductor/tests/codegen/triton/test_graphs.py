@@ -11,28 +11,18 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from tracing import lowered, traced  # noqa: E402
 
-from flambeau_inductor.decompositions import decompositions  # noqa: E402
-from flambeau_inductor.lowering.run import lower_graph  # noqa: E402
 from flambeau_inductor.program import assemble  # noqa: E402
 from flambeau_runtime import load  # noqa: E402
 from flambeau_runtime.artifact import Artifact  # noqa: E402
 
 
-def traced(function: Callable[..., Any], inputs: list[torch.Tensor], dynamic: bool = False) -> torch.fx.GraphModule:
-    table = {op: rule for op, rule in decompositions().items() if rule is not None}
-    mode = "symbolic" if dynamic else "fake"
-    gm = make_fx(function, decomposition_table=table, tracing_mode=mode, _allow_non_fake_inputs=True)(*inputs)
-    return gm
-
-
 def compiled(
     function: Callable[..., Any], inputs: list[torch.Tensor], dynamic: bool = False
 ) -> tuple[Callable[..., Any], Artifact]:
-    gm = traced(function, inputs, dynamic)
-    fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    built = assemble(lower_graph(gm, fakes), cpu_target="triton")
+    graph = lowered(traced(function, *inputs, mode="symbolic" if dynamic else "fake"))
+    built = assemble(graph, cpu_target="triton")
     return load(built.artifact, constants=built.constants, executor="python"), built.artifact
 
 

@@ -14,11 +14,8 @@ import torch.nn.functional as F
 
 triton = pytest.importorskip("triton")
 
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from tracing import lowered, traced_on_cuda  # noqa: E402
 
-from flambeau_inductor.decompositions import decompositions  # noqa: E402
-from flambeau_inductor.lowering.run import lower_graph  # noqa: E402
 from flambeau_inductor.program import assemble  # noqa: E402
 from flambeau_runtime.artifact import Artifact  # noqa: E402
 from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests  # noqa: E402
@@ -32,12 +29,8 @@ Specs = list[tuple[tuple[int, ...], torch.dtype]]
 
 def artifact_of(function: Callable[..., Any], specs: Specs) -> Artifact:
     """The program for CUDA tensors of these sizes; no GPU is needed."""
-    table = {op: rule for op, rule in decompositions().items() if rule is not None}
-    with FakeTensorMode():
-        fakes = [torch.empty(sizes, dtype=dtype, device="cuda") for sizes, dtype in specs]
-        gm = make_fx(function, decomposition_table=table, _allow_non_fake_inputs=True)(*fakes)
-    found = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    return assemble(lower_graph(gm, found)).artifact
+    shapes = [torch.empty(sizes, dtype=dtype, device="meta") for sizes, dtype in specs]
+    return assemble(lowered(traced_on_cuda(function, *shapes))).artifact
 
 
 def machine_code(function: Callable[..., Any], specs: Specs, folder: Path) -> list[str]:
