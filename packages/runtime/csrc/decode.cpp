@@ -191,11 +191,21 @@ Instruction decode_view(Fields& f, Program& p) {
 
 Instruction decode_launch(Fields& f, Program& p, const Kernels& kernels) {
   const Kernel* kernel = kernels.at(static_cast<size_t>(f.integer())).get();
-  Launch launch{kernel, registers(f.tuple()), operands(f.tuple()), operand_of(f.next()), f.integer(), {}};
+  Launch launch{kernel, registers(f.tuple()), operands(f.tuple()), operand_of(f.next()), f.integer(), p.threads, {}};
   PyObject* grid = f.next();
   if (grid != Py_None) launch.grid = operands(Fields(grid));
   p.calls_library = p.calls_library || kernel->function;
   return append(Op::Launch, p.launches, std::move(launch));
+}
+
+Instruction decode_hold(Fields& f, Program& p) {
+  const int32_t reg = f.reg();
+  const std::vector<Operand> sizes = operands(f.tuple()), strides = operands(f.tuple());
+  std::vector<std::pair<Operand, Operand>> dims;
+  for (size_t i = 0; i < sizes.size(); ++i) dims.emplace_back(sizes[i], strides.at(i));
+  const caffe2::TypeMeta dtype = c10::scalarTypeToTypeMeta(dtype_of(f.next()));
+  const c10::DeviceType device = device_of(f.next()).type();
+  return append(Op::Hold, p.holds, Hold{reg, std::move(dims), dtype, device, f.text()});
 }
 
 Instruction decode_subprogram(Fields& f, Program& p, const Kernels& kernels) {
@@ -222,6 +232,7 @@ Instruction decode_instruction(Fields f, Program& p, const Kernels& kernels) {
   if (kind == "check") return append(Op::Check, p.checks, Check{operand_of(f.next()), f.text()});
   if (kind == "free") return append(Op::Free, p.frees, Free{registers(f.tuple())});
   p.calls_library = true;
+  if (kind == "hold") return decode_hold(f, p);
   if (kind == "item") return append(Op::Item, p.items, Pair{f.reg(), f.reg()});
   if (kind == "copy") return append(Op::Copy, p.copies, Pair{f.reg(), f.reg()});
   if (kind == "subprogram") return decode_subprogram(f, p, kernels);
@@ -271,6 +282,7 @@ std::shared_ptr<Program> decode_program(PyObject* encoded, const Kernels& kernel
   program->number = fields.reg();
   program->tensor_registers = static_cast<uint32_t>(fields.integer());
   program->scalar_registers = static_cast<uint32_t>(fields.integer());
+  program->threads = fields.integer();
   for (Fields devices = fields.tuple(); !devices.done();) {
     PyObject* ordinal = devices.next();
     program->devices.push_back(

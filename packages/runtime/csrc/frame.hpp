@@ -26,6 +26,9 @@ class Frame {
 
   const at::Tensor& tensor(int32_t reg) const { return tensors_[static_cast<size_t>(reg)]; }
   const Value& scalar(int32_t reg) const { return scalars_[static_cast<size_t>(reg)]; }
+  int64_t integer(const Operand& operand) const {
+    return operand.reg < 0 ? operand.literal.as_int() : scalar(operand.reg).as_int();
+  }
   Value operand(const Operand& operand) const { return operand.reg < 0 ? operand.literal : scalar(operand.reg); }
 
   void set(int32_t reg, at::Tensor&& tensor) {

@@ -71,6 +71,7 @@ struct Launch {
   std::vector<Operand> scalars;
   Operand extent;
   int64_t grain;
+  int64_t threads;  // at most so many; 0 for as many as torch uses
   std::vector<Operand> grid;
 };
 
@@ -78,6 +79,14 @@ struct Call {
   c10::OperatorHandle op;
   std::vector<Argument> args;
   std::vector<Out> outs;
+};
+
+struct Hold {
+  int32_t reg;
+  std::vector<std::pair<Operand, Operand>> dims;  // size and stride
+  caffe2::TypeMeta dtype;
+  c10::DeviceType device;
+  std::string op;
 };
 
 struct Compute {
@@ -120,7 +129,7 @@ struct PythonCall {
   std::vector<Out> outs;
 };
 
-enum class Op : uint8_t { Alloc, View, Launch, Call, Compute, Size, Item, Check, Free, Copy, Subprogram, Python };
+enum class Op : uint8_t { Alloc, View, Launch, Call, Hold, Compute, Size, Item, Check, Free, Copy, Subprogram, Python };
 
 struct Instruction {
   Op op;
@@ -150,6 +159,7 @@ struct Output {
 struct Program {
   int32_t number = 0;  // names the program in error contexts
   uint32_t tensor_registers = 0, scalar_registers = 0;
+  int64_t threads = 0;  // that a kernel on the CPU uses at most; 0 for as many as torch uses
   bool calls_library = false;
   bool has_scalar_inputs = false, has_mutated_inputs = false;
   std::vector<c10::DeviceIndex> devices;  // one a slot of a CUDA device: its ordinal, or Devices::kUnknown for the inputs'
@@ -160,6 +170,7 @@ struct Program {
   std::vector<View> views;
   std::vector<Launch> launches;
   std::vector<Call> calls;
+  std::vector<Hold> holds;
   std::vector<Compute> computes;
   std::vector<SizeOf> sizes;
   std::vector<Pair> items, copies;

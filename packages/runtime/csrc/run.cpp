@@ -6,6 +6,8 @@
 #include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
 #include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
 
 #include <atomic>
 
@@ -74,7 +76,10 @@ void view(const View& view, Frame& frame) {
   frame.set(view.out, std::move(made));
 }
 
-int64_t run_kernel(const Kernel& kernel, void* const* buffers, const int64_t* scalars, int64_t extent, int64_t grain) {
+int64_t run_kernel(const Launch& launch, void* const* buffers, const int64_t* scalars, int64_t extent) {
+  const Kernel& kernel = *launch.kernel;
+  // Slices that large are no more than the threads allowed.
+  const int64_t grain = launch.threads == 0 ? launch.grain : std::max(launch.grain, at::divup(extent, launch.threads));
   if (extent <= grain || at::get_num_threads() == 1 || at::in_parallel_region()) {
     return kernel.entry(buffers, scalars, 0, extent);
   }
@@ -135,7 +140,7 @@ void launch(const Launch& launch, Frame& frame, Gil& gil) {
     scalars[i] = frame.operand(launch.scalars[i]).bits(kernel.scalar_kinds.empty() ? 0 : kernel.scalar_kinds[i]);
   }
   if (extent > launch.grain) gil.release();
-  const int64_t status = run_kernel(kernel, buffers.data(), scalars.data(), extent, launch.grain);
+  const int64_t status = run_kernel(launch, buffers.data(), scalars.data(), extent);
   if (status != 0) fail_status(kernel, status);
 }
 
@@ -222,6 +227,65 @@ void call(const Call& call, Frame& frame, Gil& gil) {
   Receiver receiver(call.outs, frame);
   for (IValue& value : stack) receiver.take(std::move(value));
   receiver.finish();
+}
+
+using c10::DispatchKey;
+
+// Results whose memory does not hold their values as they are, and those that have no strides.
+constexpr c10::DispatchKeySet kLazy({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
+constexpr c10::DispatchKeySet kUnusual = kLazy | c10::DispatchKeySet({
+    DispatchKey::Sparse, DispatchKey::SparseCsr, DispatchKey::NestedTensor, DispatchKey::MkldnnCPU});
+
+// Whether a result lies as predicted. This is all that a call of a library costs where it does.
+bool lies(const Hold& hold, const c10::TensorImpl& impl, const Frame& frame) {
+  if (impl.key_set().has_any(kUnusual) || impl.dtype() != hold.dtype || impl.device_type() != hold.device) return false;
+  const c10::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+  const size_t count = hold.dims.size();
+  if (sizes.size() != count) return false;
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [size, stride] = hold.dims[i];
+    if (frame.integer(size) != sizes[i]) return false;
+    // Strides of dimensions with fewer than two elements do not matter.
+    if (frame.integer(stride) != strides[i] && sizes[i] > 1) return false;
+  }
+  return true;
+}
+
+std::string layout_text(
+    caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::DeviceType device) {
+  const auto list = [](c10::IntArrayRef values) {
+    std::string text;
+    for (const int64_t value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+    return "[" + text + "]";
+  };
+  return torch::getTHPDtype(dtype.toScalarType())->name + (" " + list(sizes)) + " strides " + list(strides) + " on " +
+         c10::DeviceTypeName(device, /*lower_case=*/true);
+}
+
+// A result in another layout: copied where that is enough, else an error.
+void hold(const Hold& hold, Frame& frame, Gil& gil) {
+  const at::Tensor& tensor = frame.tensor(hold.reg);
+  Sizes sizes, strides;
+  for (const auto& [size, stride] : hold.dims) {
+    sizes.push_back(frame.integer(size));
+    strides.push_back(frame.integer(stride));
+  }
+  const bool strided = tensor.defined() && tensor.layout() == c10::kStrided && !tensor.is_nested();
+  const auto device_fits = [&] {
+    const c10::DeviceType device = tensor.device().type();
+    return device == hold.device || (hold.device == c10::kCUDA && device == c10::kCPU && tensor.dim() == 0);
+  };
+  if (!strided || tensor.dtype() != hold.dtype || tensor.sizes() != sizes || !device_fits()) {
+    const std::string found =
+        strided ? layout_text(tensor.dtype(), tensor.sizes(), tensor.strides(), tensor.device().type()) : "no strided tensor";
+    throw ProgramError(ProgramError::Type::Runtime, hold.op + " returned " + found + " where " +
+                                                        layout_text(hold.dtype, sizes, strides, hold.device) + " was predicted");
+  }
+  if ((tensor.numel() == 0 || tensor.dim() == 0) && !tensor.key_set().has_any(kLazy)) return;
+  gil.release();
+  at::Tensor copy = at::empty_strided(sizes, strides, tensor.options());
+  copy.copy_(tensor);
+  frame.set(hold.reg, std::move(copy));
 }
 
 Value value_of_scalar(const c10::Scalar& scalar) {
@@ -403,6 +467,12 @@ void run_program(const Program& program, Frame& frame, Gil& gil, Position& posit
       case Op::View: view(program.views[index], frame); break;
       case Op::Launch: launch(program.launches[index], frame, gil); break;
       case Op::Call: call(program.calls[index], frame, gil); break;
+      case Op::Hold: {
+        const Hold& held = program.holds[index];
+        const at::Tensor& result = frame.tensor(held.reg);
+        if (!result.defined() || !lies(held, *result.unsafeGetTensorImpl(), frame)) hold(held, frame, gil);
+        break;
+      }
       case Op::Compute: compute_scalar(program.computes[index], frame); break;
       case Op::Size: size_of(program.sizes[index], frame); break;
       case Op::Item: {

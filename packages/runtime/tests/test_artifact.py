@@ -24,6 +24,7 @@ def everything() -> a.Artifact:
             a.Launch(0, (0, 1), (a.Scalar(0),), a.Scalar(0), 64),
             a.Launch(1, (0,), (), grid=(1, a.Scalar(0), 1)),
             a.Call("aten::foo", "bar", arguments, {"key": (1, None)}, (3, a.Scalar(1), None)),
+            a.Hold(3, (a.Scalar(0), 4), (4, 1), torch.float32, "cuda:1", "aten::foo.bar"),
             a.Compute(2, "add", (a.Scalar(0), -1)),
             a.Size(3, 0, 1, "stride"),
             a.Item(4, 0),
@@ -76,6 +77,7 @@ def test_text_names_kernels_registers_and_positions(artifact) -> None:
     assert "t1 = alloc float32 [s0, 4] strides [4, 1] on cpu" in text
     assert "launch cpp_affine(t0, t1, 2.0, 1.0) extent s1 grain 1024" in text
     assert "model.py:12 in forward" in text and "return t1, s1" in text
+    assert "hold t3 float32 [s0, 4] strides [4, 1] on cuda from aten::foo.bar" in everything().text()
     assert len(everything().text().splitlines()) > 20
 
 
@@ -108,6 +110,9 @@ BAD = {
     "undefined scalar": ([a.Check(a.Scalar(2), "m")], "s2 is read"),
     "register range": ([a.Alloc(99, (1,), (1,), torch.int8)], "t99 is outside"),
     "rank": ([a.Alloc(1, (1, 2), (1,), torch.int8)], "2 sizes but 1 strides"),
+    "held tensor": ([a.Hold(2, (1,), (1,), torch.int8)], "t2 is read but not defined"),
+    "held rank": ([a.Hold(0, (1, 2), (1,), torch.int8)], "2 sizes but 1 strides"),
+    "held size": ([a.Hold(0, (a.Scalar(1),), (1,), torch.int8)], "s1 is read"),
     "kernel": ([a.Launch(7, ())], "kernel 7 does not exist"),
     "buffers": ([a.Launch(0, (0,), (1.0, 1.0))], "takes 2 buffers"),
     "grain": ([a.Launch(0, (0, 0), (1.0, 1.0), 1, 0)], "grain"),

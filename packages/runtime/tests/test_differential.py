@@ -41,6 +41,7 @@ instruction = st.one_of(
     st.builds(lambda o, i, s: a.Call("aten::mul", "Tensor", (a.Reg(i), s), {}, (o,)), tensor, tensor, operand),
     st.builds(view, tensor, tensor, st.sampled_from(SHAPES)),
     st.builds(a.Copy, tensor, tensor),
+    st.builds(lambda i, n: a.Hold(i, n, contiguous(n)[::-1], torch.float64), tensor, st.sampled_from(SHAPES)),
     st.builds(lambda o, n, x, y: a.Compute(o, n, (x, y)), scalar, st.sampled_from(SCALAR_OPS), operand, operand),
     st.builds(lambda o, i, d: a.Size(o, i, d, "stride" if d < 0 else "size"), scalar, tensor, st.integers(-1, 0)),
     st.builds(lambda o, i: a.Call("aten::sum", "", (a.Reg(i),), {}, (o,)), tensor, tensor),

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from attrs import evolve, field, frozen
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Written into every artifact; a reader refuses any other."""
 
 
@@ -53,7 +53,7 @@ def _device(value: str | torch.device) -> torch.device:
 
 
 def _plain_device(value: str | torch.device) -> torch.device:
-    """The device's type: a constant lies where the caller put it."""
+    """The device's type: the ordinal is the caller's choice."""
     return torch.device(torch.device(value).type)
 
 
@@ -179,6 +179,24 @@ class Call:
 
 
 @frozen
+class Hold:
+    """Hold a library call to the layout that was predicted for its result in tensor register ``reg``.
+
+    A tensor of these sizes, strides, dtype and device type stays as it is (strides of dimensions with fewer than two
+    elements do not matter). One that differs in strides only, or is lazily conjugated or negated, is replaced by a copy
+    in the predicted strides. Anything else raises RuntimeError naming ``op`` and both layouts; only a one-element tensor
+    of no dimensions may lie on the CPU where a CUDA device was predicted (see ``InputSpec``).
+    """
+
+    reg: int
+    sizes: Size1D = field(converter=_tuple)
+    strides: Size1D = field(converter=_tuple)
+    dtype: torch.dtype
+    device: torch.device = field(default="cpu", converter=_plain_device)
+    op: str = ""
+
+
+@frozen
 class Compute:
     """Scalar arithmetic, Python's rules (floor division and modulo round down). Opcodes: ``OPCODES``."""
 
@@ -253,7 +271,7 @@ class Python:
     outs: tuple[Reg | Scalar | None, ...] = field(default=(), converter=_outs)
 
 
-Instruction = Alloc | View | Launch | Call | Compute | Size | Item | Check | Free | Copy | Subprogram | Python
+Instruction = Alloc | View | Launch | Call | Hold | Compute | Size | Item | Check | Free | Copy | Subprogram | Python
 
 OPCODES: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "floordiv": 2, "mod": 2, "truediv": 2, "truncdiv": 2, "min": 2, "max": 2, "pow": 2,

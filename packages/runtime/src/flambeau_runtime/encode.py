@@ -27,8 +27,8 @@ _RECORDS: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         records.Reg, records.Scalar, records.Library, records.Kernel, records.Alloc, records.View, records.Launch,
-        records.Call, records.Compute, records.Size, records.Item, records.Check, records.Free, records.Copy,
-        records.Subprogram, records.Python, records.InputSpec, records.OutputSpec, records.ConstantSpec,
+        records.Call, records.Hold, records.Compute, records.Size, records.Item, records.Check, records.Free,
+        records.Copy, records.Subprogram, records.Python, records.InputSpec, records.OutputSpec, records.ConstantSpec,
         records.Symbol, records.Program, records.Artifact,
     )
 }  # fmt: skip

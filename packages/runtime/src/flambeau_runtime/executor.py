@@ -31,18 +31,22 @@ def load(
     executor: str | None = None,
     store: Store | None = None,
     include_dirs: Sequence[str | Path] = (),
+    threads: int | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """Make ``artifact`` callable: positional tensors and numbers in, a tuple out.
 
     ``constants`` supplies the ``ConstantSpec``s without data, in order. ``python_functions`` is the table of ``Python``
     instructions. ``executor`` is ``"native"`` (default) or ``"python"``. C++ libraries without a binary are built
-    through ``store`` with headers from ``include_dirs``; Triton kernels are compiled in the background, the first launch
+    through ``store`` with headers from ``include_dirs``; ``threads`` is how many threads a C++ kernel uses at most (None:
+    ``torch.get_num_threads()`` at the call; the Python executor always uses one); Triton kernels are compiled in the background, the first launch
     of each waits for it (and raises ``TritonCompileError``). Raises ``ArtifactError`` for a malformed artifact or missing
     constants or functions, ``CompilerUnavailable`` and ``BuildError`` from the build.
     """
     executor = executor or Config.from_environment().executor
     if executor not in ("native", "python"):
         raise ValueError(f"executor must be 'native' or 'python', not {executor!r}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be at least 1 or None, not {threads}")
     with span("load artifact"):
         artifact.validate()
         functions = dict(python_functions or {})
@@ -52,7 +56,7 @@ def load(
         others = _other_kernels(artifact, store)
         if executor == "python":
             return PythonExecutor(artifact, bind_kernels(artifact, others), tensors, functions)
-        return make_executor(artifact, tensors, functions, others)
+        return make_executor(artifact, tensors, functions, others, threads)
 
 
 def warm_up() -> None:

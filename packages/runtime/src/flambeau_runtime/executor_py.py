@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 from . import artifact as a
 from .devices import pinned, real_device
 from .errors import InputError
+from .held import held
 from .inputs import check_count, check_scalar, check_tensor
 from .scalars import Number, compute, kernel_scalar
 from .text import instruction_text, position_text
@@ -193,6 +194,10 @@ class PythonExecutor:
         result = operator(*args, **{key: frame.argument(value) for key, value in i.kwargs})
         frame.write(i.outs, list(_flatten(result)) if i.outs else ())
 
+    def hold(self, frame: _Frame, i: a.Hold) -> None:
+        """A call's result in the layout that was predicted for it."""
+        frame.tensors[i.reg] = held(i, frame.tensors[i.reg], frame.sizes(i.sizes), frame.sizes(i.strides))
+
     def compute(self, frame: _Frame, i: a.Compute) -> None:
         """Scalar arithmetic."""
         frame.scalars[i.out] = compute(i.opcode, [frame.operand(value) for value in i.args])
@@ -249,6 +254,7 @@ _HANDLERS: dict[type, Callable[[PythonExecutor, _Frame, Any], None]] = {
     a.View: PythonExecutor.view,
     a.Launch: PythonExecutor.launch,
     a.Call: PythonExecutor.call,
+    a.Hold: PythonExecutor.hold,
     a.Compute: PythonExecutor.compute,
     a.Size: PythonExecutor.size,
     a.Item: PythonExecutor.item,

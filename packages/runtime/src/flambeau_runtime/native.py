@@ -39,8 +39,8 @@ def extension() -> Any:
 class _Encoder:
     """Encodes one artifact; programs are numbered in the order they are met, for error contexts."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        self.functions = functions
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], threads: int | None) -> None:
+        self.functions, self.threads = functions, threads
         self.programs: list[a.Program] = []
 
     def program(self, program: a.Program, devices: tuple[int | None, ...]) -> tuple[Any, ...]:
@@ -50,6 +50,7 @@ class _Encoder:
             number,
             program.tensor_registers,
             program.scalar_registers,
+            self.threads or 0,
             devices,
             tuple(_input(spec) for spec in program.inputs),
             tuple(self.instruction(instruction) for instruction in program.instructions),
@@ -69,6 +70,9 @@ class _Encoder:
             case a.Call():
                 kwargs = tuple((key, encode_argument(value)) for key, value in i.kwargs)
                 return ("call", i.op, i.overload, _operands(i.args), kwargs, _operands(i.outs))
+            case a.Hold():
+                sizes, strides = _operands(i.sizes), _operands(i.strides)
+                return ("hold", i.reg, sizes, strides, i.dtype, i.device, i.op or "a call")
             case a.Compute():
                 return ("compute", i.out, i.opcode, _operands(i.args))
             case a.Size():
@@ -115,9 +119,10 @@ def make_executor(
     constants: Sequence[torch.Tensor],
     functions: Mapping[str, Callable[..., Any]],
     others: Mapping[int, KernelFunction],
+    threads: int | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
-    """The native executor of a built artifact. ``others`` are the kernels that are not C++, by number."""
-    encoder = _Encoder(functions)
+    """The native executor of a built artifact. ``others`` are the kernels that are not C++, by number; ``threads`` as in ``load``."""
+    encoder = _Encoder(functions, threads)
     program = encoder.program(artifact.program, pinned(artifact, constants))
     kernels = tuple(_kernel(artifact, number, others) for number in range(len(artifact.kernels)))
     specs = artifact.program.inputs

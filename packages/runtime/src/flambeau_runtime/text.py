@@ -30,6 +30,11 @@ def _dtype(dtype: torch.dtype | None) -> str:
     return "any" if dtype is None else str(dtype).removeprefix("torch.")
 
 
+def layout_text(dtype: torch.dtype, sizes: Any, strides: Any, device: torch.device) -> str:
+    """What a tensor is and how it lies: ``float32 [2, 3] strides [3, 1] on cpu``."""
+    return f"{_dtype(dtype)} {_layout(sizes, strides)} on {device.type}"
+
+
 def _call_arguments(args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...] = ()) -> str:
     return ", ".join([*map(operand_text, args), *(f"{key}={operand_text(value)}" for key, value in kwargs)])
 
@@ -55,6 +60,8 @@ def instruction_text(instruction: a.Instruction, kernels: tuple[a.Kernel, ...] =
         case a.Call(op, overload, args, kwargs, outs):
             name = f"{op}.{overload}" if overload else op
             return f"{_outs(outs)} = call {name}({_call_arguments(args, kwargs)})"
+        case a.Hold(reg, sizes, strides, dtype, device, op):
+            return f"hold t{reg} {layout_text(dtype, sizes, strides, device)} from {op or 'a call'}"
         case a.Compute(out, opcode, args):
             return f"s{out} = {opcode} {', '.join(map(operand_text, args))}"
         case a.Size(out, source, dim, kind):

@@ -121,6 +121,9 @@ def _check_instruction(scope: _Scope, instruction: Any) -> None:
                 scope.read(value)
             for out in instruction.outs:
                 scope.define(out)
+        case a.Hold():
+            scope.read_tensor(instruction.reg)
+            scope.layout(instruction.sizes, instruction.strides)
         case a.Compute():
             if a.OPCODES.get(instruction.opcode) != len(instruction.args):
                 scope.fail(f"unknown opcode {instruction.opcode!r} with {len(instruction.args)} arguments")

@@ -208,6 +208,69 @@ def test_source_freed_before_its_view() -> None:
         case.check(torch.randn(4))
 
 
+def test_a_held_result_is_recorded_with_its_call() -> None:
+    """The copy into the predicted layout is part of the recording, and a view of it is made again where it is used."""
+    artifact = artifact_of(
+        [
+            sine(1, 0),
+            a.Hold(1, (3, 2), (2, 1), torch.float32, "cpu", "aten::sin"),
+            a.View(2, 1, (4,), (1,), 1),
+            call("sum", a.Reg(2), outs=(3,)),
+            a.Item(0, 3),
+            call("mul_", a.Reg(2), a.Scalar(0), overload="Scalar"),
+            sine(4, 1),
+            sine(5, 2),
+        ],
+        [tensor(0)],
+        out(1, 4, 5),
+    )
+    parts = split(artifact, classify(artifact, "cpu"), SMALL)
+    assert shape(parts) == [(True, 4), (False, 3), (True, 3)]
+    assert parts[2].tensors == (1,)
+    case = Case(artifact)
+    for _ in range(6):
+        case.check(torch.randn(3, 2))
+        case.check(torch.randn(2, 3).t())
+
+
+def test_a_view_made_before_its_source_is_held_is_not_made_again() -> None:
+    """It lies on the tensor that the register held then."""
+    artifact = artifact_of(
+        [
+            sine(1, 0),
+            a.View(2, 1, (4,), (1,), 1),
+            a.Hold(1, (3, 2), (2, 1), torch.float32, "cpu", "aten::sin"),
+            call("sum", a.Reg(2), outs=(3,)),
+            a.Item(0, 3),
+            call("mul", a.Reg(2), a.Scalar(0), overload="Scalar", outs=(4,)),
+            sine(5, 1),
+        ],
+        [tensor(0)],
+        out(4, 5),
+    )
+    case = Case(artifact)
+    for _ in range(5):
+        case.check(torch.randn(2, 3).t())
+
+
+def test_what_is_held_is_as_dynamic_as_before() -> None:
+    """And its dtype is known from there on: it is no mask."""
+    index = a.Hold(2, (a.Scalar(0), 1), (1, 1), torch.int64, "cuda", "aten::nonzero")
+    artifact = artifact_of(
+        [
+            call("nonzero", a.Reg(0), outs=(2,)),
+            a.Size(0, 2, 0),
+            index,
+            call("argmax", a.Reg(0), 0, outs=(3,)),
+            a.Hold(3, (4,), (1,), torch.int64, "cuda", "aten::argmax"),
+            call("index", a.Reg(0), (a.Reg(3),), overload="Tensor", outs=(4,)),
+        ],
+        [tensor(0, "cuda")],
+        out(4),
+    )
+    assert [v.kind for v in classify(artifact)] == ["plain", "plain", "plain", "device", "host", "device"]
+
+
 def test_sizes_from_inputs_are_not_dynamic() -> None:
     """A symbolic size keys recordings; nothing is divided."""
     artifact = artifact_of(

@@ -20,6 +20,7 @@ from flambeau_runtime.artifact import (
     Check,
     ConstantSpec,
     Free,
+    Hold,
     InputSpec,
     Instruction,
     Item,
@@ -41,14 +42,14 @@ from ..codegen.kernel import GeneratedKernel
 from ..expr import Expr
 from ..ir.graph import Graph, ScalarInput, TensorInput
 from ..ir.kernel import Combined, KernelBody
-from ..ir.layout import Buffer, Layout, Ref, strides_in_order
-from ..ir.loops import Assert, Extern, ReadItem
+from ..ir.layout import Buffer, Ref
+from ..ir.loops import Assert, Extern, ReadItem, refs
 from ..ir.scalar import Scalar as ScalarNode
 from ..schedule import Schedule
-from .memory import hand_overs, pinned_buffers, step_reads, step_writes
+from .memory import hand_overs, may_alias, pinned_buffers, step_reads, step_writes
 from .registers import Registers
 
-#: Calls whose result's layout is up to the backend that runs them.
+#: Calls whose result's layout is known to be up to the backend that runs them: held to the prediction always.
 _CHOOSES_LAYOUT = frozenset({"aten::convolution", "aten::convolution_backward"})
 
 
@@ -68,9 +69,14 @@ def build(
     meta: dict[str, Any] | None = None,
     *,
     reuse: bool = True,
+    size_asserts: bool = True,
 ) -> BuiltProgram:
-    """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody`` or ``Combined`` to (library, kernel)."""
-    return _Builder(graph, schedule, kernels, libraries, reuse).run(meta or {})
+    """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody`` or ``Combined`` to (library, kernel).
+
+    With ``size_asserts`` the results of library calls are held to the layouts that the fake run predicted, wherever the
+    program relies on them; without, only those of calls that are known to choose their layout.
+    """
+    return _Builder(graph, schedule, kernels, libraries, reuse, size_asserts).run(meta or {})
 
 
 class _Builder:
@@ -81,8 +87,9 @@ class _Builder:
         kernels: Mapping[str, tuple[int, GeneratedKernel]],
         libraries: Sequence[Library],
         reuse: bool,
+        size_asserts: bool,
     ) -> None:
-        self.reuse = reuse
+        self.reuse, self.size_asserts = reuse, size_asserts
         self.graph, self.schedule, self.generated, self.libraries = graph, schedule, kernels, libraries
         self.buffers = schedule.buffers
         self.registers = Registers()
@@ -99,6 +106,7 @@ class _Builder:
         self.inherits: dict[str, str] = {}
         self.handed_on: set[str] = set()
         self.owned: set[str] = set()
+        self.relied_on = self._relied_on()
 
     @property
     def instructions(self) -> list[Instruction]:
@@ -294,26 +302,44 @@ class _Builder:
                 outs.append(None)
         name, overload = step.op._schema.name, step.op._schema.overload_name
         self.instructions.append(Call(name, overload, args, kwargs, tuple(outs)))
-        if name in _CHOOSES_LAYOUT:
-            self._hold_layouts(step)
         for symbol, position, dim in step.binds:
             out = step.outs[position]
             if dim is not None and out is not None and not isinstance(symbol, str):
                 scalar = self.registers.scalar()
                 self.instructions.append(Size(scalar.index, self._register(out.name), dim))
                 self.registers.known[symbol] = scalar
+        if self.size_asserts or name in _CHOOSES_LAYOUT:
+            self._hold(step)
 
-    def _hold_layouts(self, step: Extern) -> None:
-        """Channels-last results are what kernels were written for: the library may have answered row-major after all."""
+    def _relied_on(self) -> set[str]:
+        """Storages whose layout the program relies on: a kernel indexes them, a window lies on them, or they leave."""
+        names = {output.buffer for output in self.graph.outputs if isinstance(output, Ref)}
+        for step in self.schedule.steps:
+            if isinstance(step, Extern):
+                # A call that is handed the whole tensor asks it for its layout; a result that shares its memory lies in it.
+                every = may_alias(step) or "as_strided" in step.op._schema.name
+                names |= {r.buffer for r in refs((step.args, step.kwargs)) if every or not self._is_whole(r)}
+            else:
+                names |= step_reads(step) | step_writes(step)
+        return {self.buffers[name].storage for name in names}
+
+    def _hold(self, step: Extern) -> None:
+        """Hold the results to their predicted layouts. What they bind is read first, so that it fits by itself."""
+        schema = step.op._schema
+        op = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         for out in step.outs:
-            memory_format = None if out is None else _channels_last_format(out.layout)
-            if out is None or memory_format is None:
+            if out is None or out.in_place or out.name not in self.relied_on:
                 continue
-            given, held = self.register_of[out.name], self.registers.tensor()
-            kwargs = {"memory_format": memory_format}
-            self.instructions.append(Call("aten::contiguous", "", (Reg(given),), kwargs, (Reg(held),)))
-            self.instructions.append(Free((given,)))
-            self.register_of[out.name] = held
+            layout = out.layout
+            if not self._computable((*layout.sizes, *layout.strides)):
+                continue
+            sizes, strides = self._all(layout.sizes), self._all(layout.strides)
+            self.instructions.append(Hold(self.register_of[out.name], sizes, strides, layout.dtype, layout.device, op))
+
+    def _computable(self, values: Sequence[Expr]) -> bool:
+        """False where a symbol has no value: no kernel can read such a tensor, nor can a window lie on it."""
+        known = self.registers.known
+        return all(value in known or all(s in known for s in ex.free_symbols(value)) for value in values)
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Ref):
@@ -329,18 +355,23 @@ class _Builder:
     def _view(self, ref: Ref) -> int:
         """The register of a window on a buffer."""
         register = self._register(ref.buffer)
-        buffer = self.buffers[ref.buffer]
-        layout = buffer.layout
-        whole = ref.sizes == layout.sizes and ref.strides == layout.strides and ref.offset is ex.ZERO
-        if whole and ref.dtype is layout.dtype and self._same_shape_as_storage(buffer):
+        if self._is_whole(ref):
             return register
+        buffer = self.buffers[ref.buffer]
         found = self.views.get(ref)
         if found is None:
             found = self.views[ref] = self.registers.tensor()
             offset = self._absolute(buffer, ref.offset)
-            dtype = None if ref.dtype is layout.dtype else ref.dtype
+            dtype = None if ref.dtype is buffer.layout.dtype else ref.dtype
             self.instructions.append(View(found, register, self._all(ref.sizes), self._all(ref.strides), offset, dtype))
         return found
+
+    def _is_whole(self, ref: Ref) -> bool:
+        """True when the register of the buffer's storage is what ``ref`` describes."""
+        buffer = self.buffers[ref.buffer]
+        layout = buffer.layout
+        whole = ref.sizes == layout.sizes and ref.strides == layout.strides and ref.offset is ex.ZERO
+        return whole and ref.dtype is layout.dtype and self._same_shape_as_storage(buffer)
 
     def _same_shape_as_storage(self, buffer: Buffer) -> bool:
         base = self.buffers.get(buffer.storage, buffer).layout
@@ -395,17 +426,6 @@ class _Builder:
                     else None
                 )
         return None
-
-
-def _channels_last_format(layout: Layout) -> torch.memory_format | None:
-    """The memory format of a dense channels-last image that is not row-major as well, else None."""
-    rank = len(layout.sizes)
-    if rank not in (4, 5) or layout.is_contiguous:
-        return None
-    wanted = strides_in_order(layout.sizes, (0, *range(2, rank), 1))
-    if any(a is not b and n is not ex.ONE for a, b, n in zip(layout.strides, wanted, layout.sizes, strict=True)):
-        return None
-    return torch.channels_last if rank == 4 else torch.channels_last_3d
 
 
 def _stack(body: KernelBody | Combined) -> list[Any]:

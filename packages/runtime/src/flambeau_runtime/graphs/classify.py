@@ -18,7 +18,7 @@ from ..text import instruction_text, position_text
 from .operands import RANDOM_STATE, operator_of, uses
 
 DEVICE, HOST, PLAIN = "device", "host", "plain"
-"""Kinds of verdict: work for a recording; arithmetic and views, which fit anywhere; what must run plainly."""
+"""Kinds of verdict: work for a recording; arithmetic, views and held layouts, which fit anywhere; what must run plainly."""
 
 _SYNCHRONISING = frozenset({
     "aten::item", "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::nonzero", "aten::masked_select",
@@ -110,7 +110,7 @@ def _kind(instruction: a.Instruction, artifact: a.Artifact, known: _Known, dynam
     match instruction:
         case a.Free():
             return HOST, ""
-        case a.View() | a.Size() | a.Compute():
+        case a.View() | a.Size() | a.Compute() | a.Hold():
             return (PLAIN, "sizes depend on data") if dynamic else (HOST, "")
         case a.Check():
             return (PLAIN, "checks a number that was read from the device") if dynamic else (HOST, "")
@@ -197,7 +197,7 @@ def _gives_dynamic(call: a.Call, known: _Known, dynamic: bool) -> bool:
 
 
 def _device_of(instruction: a.Instruction, known: _Known) -> str:
-    if isinstance(instruction, a.Alloc):
+    if isinstance(instruction, a.Alloc | a.Hold):
         return instruction.device.type
     if isinstance(instruction, a.Call):
         device = dict(instruction.kwargs).get("device")

@@ -38,6 +38,8 @@ def uses(instruction: a.Instruction) -> Uses:
         case a.View(out=out, source=source):
             operands = (instruction.sizes, instruction.strides, instruction.offset)
             return Uses((source,), _scalars(operands), (out,))
+        case a.Hold(reg=reg):
+            return Uses((reg,), _scalars((instruction.sizes, instruction.strides)), (reg,))
         case a.Launch(buffers=buffers):
             numbers = (instruction.scalars, instruction.extent, instruction.grid or ())
             return Uses(tuple(dict.fromkeys(buffers)), _scalars(numbers), writes=tuple(dict.fromkeys(buffers)))

@@ -140,14 +140,21 @@ def _too_small(steps: int) -> str:
 
 
 def _inlined_views(program: a.Program) -> dict[int, a.View]:
-    """Views that may be made again anywhere: each register on the way is defined once."""
+    """Views that may be made again anywhere: each register on the way is defined once.
+
+    A ``Hold`` may give its register another tensor; that counts only where a view of the first one was made before.
+    """
     definitions: dict[int, int] = {}
     for spec in program.inputs:
         if spec.kind == "tensor":
             definitions[spec.register] = definitions.get(spec.register, 0) + 1
+    viewed: set[int] = set()
     for instruction in program.instructions:
+        if isinstance(instruction, a.View):
+            viewed.add(instruction.source)
         for register in uses(instruction).tensor_outs:
-            definitions[register] = definitions.get(register, 0) + 1
+            again = not isinstance(instruction, a.Hold) or register in viewed
+            definitions[register] = definitions.get(register, 0) + again
     return {
         i.out: i
         for i in program.instructions
