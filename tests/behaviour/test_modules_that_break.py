@@ -12,7 +12,7 @@ from flambeau.compile import compile_recorded
 from flambeau.records import Recorder
 from flambeau_capture import disable, make_region
 
-from ..comparison import assert_same
+from ..comparison import assert_same, run_as_it_is
 
 
 class Expert(nn.Module):
@@ -71,16 +71,12 @@ class Net(nn.Module):
         return self.head(x)
 
 
-def _eager(graph: Any, inputs: Any) -> Any:
-    return graph.forward
-
-
 def test_modules_do_not_share_a_limit() -> None:
     """A mixture of experts compiles with no limit reached, and at last compiles nothing more."""
     torch.manual_seed(0)
     net = Net()
     records: list[Any] = []
-    compiled = make_region(net, _eager, observer=records.append, fail_on_recompile_limit=True)
+    compiled = make_region(net, run_as_it_is, observer=records.append, fail_on_recompile_limit=True)
     x = torch.randn(64, 8)
     for _ in range(3):
         assert_same(compiled(x), net(x))
@@ -106,7 +102,7 @@ def test_the_limit_of_one_module_is_exact() -> None:
         print(end="")
         return module(x, kind)
 
-    compiled = make_region(disable(run, recursive=False), _eager, observer=records.append, recompile_limit=3)
+    compiled = make_region(disable(run, recursive=False), run_as_it_is, observer=records.append, recompile_limit=3)
     x = torch.ones(2)
     for module in (first, second):
         for size in range(6):
@@ -164,7 +160,7 @@ def test_what_comes_before_a_loop_is_compiled_and_calls_inside_of_it() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(Chooses(), nn.ReLU(), Chooses())
     records: list[Any] = []
-    compiled = make_region(net, _eager, observer=records.append)
+    compiled = make_region(net, run_as_it_is, observer=records.append)
     x = torch.randn(32, 8)
     for _ in range(3):
         assert_same(compiled(x), net(x))
@@ -220,7 +216,7 @@ def test_loops_that_break_do_as_in_plain_python() -> None:
                     seen.append(str(error))
         return y.relu(), seen
 
-    compiled = make_region(run, _eager)
+    compiled = make_region(run, run_as_it_is)
     x = torch.linspace(-1, 2, 6)
     for kind in (0, 1, 2, 3, 4, 5, 0, 1):
         for _ in range(2):

@@ -11,15 +11,11 @@ import torch
 
 import flambeau_capture
 
-from ..comparison import assert_same
+from ..comparison import assert_same, run_as_it_is
 from .cases import calls, classes, containers, control_flow, modules, tensors
 from .cases.table import CASES, Case
 
 THEMES = (calls, classes, containers, control_flow, modules, tensors)
-
-
-def _eager(graph: Any, inputs: Any) -> Any:
-    return graph.forward
 
 
 def _outcome(function: Any, arguments: tuple[Any, ...]) -> Any:
@@ -54,7 +50,7 @@ def test_same_as_plain_python(case: Case, capsys: pytest.CaptureFixture[str]) ->
     if isinstance(plain, torch.nn.Module):
         program = copy.deepcopy(plain)
     records: list[Any] = []
-    compiled = flambeau_capture.make_region(program, _eager, observer=records.append)
+    compiled = flambeau_capture.make_region(program, run_as_it_is, observer=records.append)
     for call in range(3):
         torch.manual_seed(call)
         expected_arguments, arguments = case.arguments(), case.arguments()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import flambeau_capture
 
-from ..comparison import assert_same
+from ..comparison import assert_same, run_as_it_is
 
 Change = Callable[[], Any]
 Maker = Callable[[], tuple[Callable[[Tensor], Any], list[Change]]]
@@ -429,7 +429,7 @@ def test_a_change_is_seen(make: Maker, dynamic: bool | None) -> None:
     """Plain and compiled programs over states of their own; each call twice."""
     plain, plain_changes = make()
     program, changes = make()
-    compiled = flambeau_capture.make_region(program, lambda graph, inputs: graph.forward, dynamic=dynamic)
+    compiled = flambeau_capture.make_region(program, run_as_it_is, dynamic=dynamic)
     x = torch.tensor([1.0, -2.0])
     try:
         for change, other in zip([lambda: None, *plain_changes], [lambda: None, *changes], strict=True):

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+from torch import nn
 
 import flambeau
 from flambeau_runtime import graphs
@@ -59,23 +58,13 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     yield found
 
 
-def varied(case: zoo.Case) -> dict[str, Any]:
-    """The case's inputs with other values."""
-
-    def other(value: Tensor) -> Tensor:
-        return torch.randn_like(value) if value.is_floating_point() else value.roll(1, -1)
-
-    result: dict[str, Any] = pytree.tree_map_only(Tensor, other, case.inputs)
-    return result
-
-
 @pytest.mark.parametrize("name", ["mlp", "lstm_cell", "moe"])
 def test_inference(name: str, seen: Seen) -> None:
     """Results are looked at after the last call."""
     case = zoo.make(name)
     compiled = flambeau.compile(case.model, mode="reduce-overhead")
     with torch.no_grad():
-        inputs = [varied(case) for _ in range(8)]
+        inputs = [zoo.varied(case) for _ in range(8)]
         kept = [case.outputs(compiled(**given)) for given in inputs]
         for found, given in zip(kept, inputs):
             assert_same(found, case.outputs(case.model(**given)), rtol=1e-4, atol=1e-5)
@@ -92,7 +81,7 @@ def test_training(name: str, seen: Seen) -> None:
     compiled = flambeau.compile(model, mode="reduce-overhead")
     kept = []
     for step in range(8):
-        given = varied(case)
+        given = zoo.varied(case)
         losses = []
         for run, owner in ((compiled, model), (eager, eager)):
             owner.zero_grad()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 import flambeau
 from tests.comparison import assert_same, gradient_errors, gradients, relative_error, twin_of
@@ -19,16 +16,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 CALLS = 100
-
-
-def varied(case: zoo.Case) -> dict[str, Any]:
-    """The case's inputs with other values: normal floats, other tokens."""
-
-    def other(value: Tensor) -> Tensor:
-        return torch.randn_like(value) if value.is_floating_point() else value.roll(1, -1)
-
-    result: dict[str, Any] = pytree.tree_map_only(Tensor, other, case.inputs)
-    return result
 
 
 def on_gpu(name: str) -> zoo.Case:
@@ -48,7 +35,7 @@ def test_inference(name: str) -> None:
     kept, expected = [], []
     with torch.no_grad():
         for _ in range(CALLS):
-            inputs = varied(case)
+            inputs = zoo.varied(case)
             kept += case.outputs(compiled(**inputs))
             expected += case.outputs(case.model(**inputs))
     assert max(relative_error(a, e) for a, e in zip(kept, expected, strict=True)) < 1e-3
@@ -62,7 +49,7 @@ def test_training(name: str) -> None:
     compiled = flambeau.compile(model, mode="reduce-overhead")
     losses, expected = [], []
     for _ in range(CALLS):
-        inputs = varied(case)
+        inputs = zoo.varied(case)
         model.zero_grad(set_to_none=True)
         eager.zero_grad(set_to_none=True)
         losses.append(case.loss(compiled(**inputs)))
@@ -81,7 +68,7 @@ def test_training_changes_the_weights_in_place() -> None:
     compiled = flambeau.compile(model, mode="reduce-overhead")
     optimizers = [torch.optim.SGD(one.parameters(), lr=0.05) for one in (model, eager)]
     for _ in range(20):
-        inputs = varied(case)
+        inputs = zoo.varied(case)
         ours, theirs = case.loss(compiled(**inputs)), case.loss(eager(**inputs))
         assert_same(ours, theirs, rtol=1e-3, atol=1e-4)
         ours.backward()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from attrs import frozen
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 Scale = str
 
@@ -336,3 +337,13 @@ def make(name: str, scale: Scale = "tiny", seed: int = 0) -> Case:
     """A case by name; weights and inputs are those of `seed`."""
     torch.manual_seed(seed)
     return ZOO[name](scale)
+
+
+def varied(case: Case) -> dict[str, Any]:
+    """The case's inputs with other values: normal floats, other tokens."""
+
+    def other(value: Tensor) -> Tensor:
+        return torch.randn_like(value) if value.is_floating_point() else value.roll(1, -1)
+
+    result: dict[str, Any] = pytree.tree_map_only(Tensor, other, case.inputs)
+    return result

@@ -28,23 +28,32 @@ USABLE = [
 CHOSEN = random.Random(2026).sample(USABLE, 150)
 
 
+def replaced(value, stand_in):
+    """The same lists, tuples and slices, with `stand_in(tensor)` for each tensor."""
+    if isinstance(value, torch.Tensor):
+        return stand_in(value)
+    if type(value) in (list, tuple):
+        return type(value)(replaced(v, stand_in) for v in value)
+    if isinstance(value, slice):
+        return slice(*(replaced(v, stand_in) for v in (value.start, value.stop, value.step)))
+    return value
+
+
+def arguments(sample, stand_in):
+    """Positional and keyword arguments of a sample, its tensors replaced in order."""
+    args = replaced((sample.input, *sample.args), stand_in)
+    return args, {k: replaced(v, stand_in) for k, v in sample.kwargs.items()}
+
+
 def graph_of(op, sample):
     """A graph with one placeholder per tensor of the sample and one call."""
     graph, tensors = Graph(), []
 
-    def lower(value):
-        if isinstance(value, torch.Tensor):
-            tensors.append(value)
-            return graph.placeholder(f"t{len(tensors)}")
-        if type(value) in (list, tuple):
-            return type(value)(lower(v) for v in value)
-        if isinstance(value, slice):
-            return slice(lower(value.start), lower(value.stop), lower(value.step))
-        return value
+    def placeholder(tensor):
+        tensors.append(tensor)
+        return graph.placeholder(f"t{len(tensors)}")
 
-    args = lower((sample.input, *sample.args))
-    kwargs = {k: lower(v) for k, v in sample.kwargs.items()}
-    out = graph.call_function(op.op, args, kwargs)
+    out = graph.call_function(op.op, *arguments(sample, placeholder))
     return graph, out, tensors
 
 
@@ -77,18 +86,8 @@ def test_op(op):
 
         def eager(*leaves):
             feed = iter(leaves)
-
-            def lower(value):
-                if isinstance(value, torch.Tensor):
-                    return next(feed)
-                if type(value) in (list, tuple):
-                    return type(value)(lower(v) for v in value)
-                if isinstance(value, slice):
-                    return slice(lower(value.start), lower(value.stop), lower(value.step))
-                return value
-
-            args = lower((sample.input, *sample.args))
-            return op.op(*args, **{k: lower(v) for k, v in sample.kwargs.items()})
+            args, kwargs = arguments(sample, lambda tensor: next(feed))
+            return op.op(*args, **kwargs)
 
         try:
             want = run(eager, tensors)

@@ -1,5 +1,6 @@
 """The index algebra: whatever it simplifies to has the value plain Python arithmetic has."""
 
+import operator
 import pickle
 
 import pytest
@@ -37,46 +38,29 @@ AXES = (
 FREE = (Symbol("n", -30, 30),)
 
 
-def build(tree, symbols):
-    """An expression from a nested tuple."""
+ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}
+OURS = {**ARITHMETIC, "min": minimum, "max": maximum, "lt": truth.lt, "eq": truth.eq}
+PYTHONS = {**ARITHMETIC, "min": min, "max": max, "lt": operator.lt, "eq": operator.eq}
+
+
+def fold(tree, number, names, operations):
+    """What a nested tuple of operators, names and numbers comes to."""
     if isinstance(tree, int):
-        return Int(tree)
+        return number(tree)
     if isinstance(tree, str):
-        return symbols[tree]
+        return names[tree]
     op, a, b = tree
-    x, y = build(a, symbols), build(b, symbols)
-    return {
-        "+": lambda: x + y,
-        "-": lambda: x - y,
-        "*": lambda: x * y,
-        "//": lambda: x // y,
-        "%": lambda: x % y,
-        "min": lambda: minimum(x, y),
-        "max": lambda: maximum(x, y),
-        "lt": lambda: truth.lt(x, y),
-        "eq": lambda: truth.eq(x, y),
-    }[op]()
+    return operations[op](fold(a, number, names, operations), fold(b, number, names, operations))
+
+
+def build(tree, symbols):
+    """An expression."""
+    return fold(tree, Int, symbols, OURS)
 
 
 def plain(tree, values):
     """The same in Python's own integers."""
-    if isinstance(tree, int):
-        return tree
-    if isinstance(tree, str):
-        return values[tree]
-    op, a, b = tree
-    x, y = plain(a, values), plain(b, values)
-    return {
-        "+": lambda: x + y,
-        "-": lambda: x - y,
-        "*": lambda: x * y,
-        "//": lambda: x // y,
-        "%": lambda: x % y,
-        "min": lambda: min(x, y),
-        "max": lambda: max(x, y),
-        "lt": lambda: int(x < y),
-        "eq": lambda: int(x == y),
-    }[op]()
+    return int(fold(tree, int, values, PYTHONS))
 
 
 NAMES = {s.name: s for s in (*SIZES, *AXES, *FREE)}
