@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flambeau.errors import InvalidOption, UnknownName
@@ -40,6 +42,46 @@ def test_wrong_types_are_refused() -> None:
         resolve(None, [("max_autotune", True)])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_fusion_size": 0},
+        {"compile_threads": -1},
+        {"cpp.threads": 0},
+        {"cpp.threads": 2.0},
+        {"activation_memory_budget": 1.5},
+        {"guard_filter_fn": 3},
+        {"guard_filter_fn": True},
+        {"inplace_buffers": 1},
+    ],
+)
+def test_values_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    """The message names the option, the hint says what it is."""
+    (name,) = options
+    with pytest.raises(InvalidOption, match=name) as raised:
+        resolve(None, options)
+    assert OPTIONS[name].help in str(raised.value)
+
+
+def test_extremes_are_accepted() -> None:
+    """The ends of each range."""
+    given = {
+        "max_fusion_size": 1,
+        "compile_threads": 1,
+        "cpp.threads": 1,
+        "activation_memory_budget": 0,
+        "guard_filter_fn": list,
+    }
+    options = resolve(None, given)
+    assert {name: options[name] for name in given} == given
+    assert resolve(None, {"cpp.threads": -1, "compile_threads": 0, "guard_filter_fn": None}).values == {}
+
+
+def test_options_without_effect_are_marked() -> None:
+    """Those that need a GPU to measure on are still to come, and `options.md` says so."""
+    assert {spec.name for spec in OPTIONS.values() if spec.planned} == {"max_autotune", "coordinate_descent_tuning"}
+
+
 def test_mode_and_options_exclude_each_other() -> None:
     """The hint shows what the mode would have set."""
     with pytest.raises(InvalidOption, match=r"triton\.cudagraphs"):
@@ -47,6 +89,14 @@ def test_mode_and_options_exclude_each_other() -> None:
 
 
 def test_cache_key_ignores_what_does_not_change_code() -> None:
-    """Two regions that differ in compile threads share compiled graphs."""
-    assert Options({"compile_threads": 2}).cache_key() == Options().cache_key()
-    assert Options({"numerics": "fast"}).cache_key() != Options().cache_key()
+    """Two regions that differ in how they are compiled, loaded and guarded share compiled graphs."""
+    same = {
+        "compile_threads": 2,
+        "cpp.threads": 1,
+        "guard_filter_fn": list,
+        "fallback_random": False,
+        "executor": "python",
+    }
+    assert Options(same).cache_key() == Options().cache_key()
+    for option in ({"numerics": "fast"}, {"size_asserts": False}, {"inplace_buffers": False}, {"max_fusion_size": 1}):
+        assert Options(option).cache_key() != Options().cache_key()

@@ -126,6 +126,11 @@ def _configured_backend(arguments: Mapping[str, Any], options: Options, recorder
     if backend in (inductor, cudagraphs):
         return functools.wraps(backend)(functools.partial(backend, options=options, recorder=recorder))
     extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
+    if "options" in extra:
+        # Capture has it; a backend is not asked about guards.
+        extra["options"] = {key: value for key, value in extra["options"].items() if key != "guard_filter_fn"}
+        if not extra["options"]:
+            del extra["options"]
     if extra and getattr(backend, "wants_real_inputs", True):
         return functools.wraps(backend)(functools.partial(backend, **extra))
     return backend

@@ -38,6 +38,7 @@ def capture_config(arguments: Mapping[str, Any], options: Options) -> Config:
         "fullgraph": arguments["fullgraph"],
         "dynamic": arguments["dynamic"],
         "suppress_errors": errors_suppressed(options),
+        "guard_filter_fn": options["guard_filter_fn"],
     }
     if arguments["recompile_limit"] is not None:
         changes["recompile_limit"] = arguments["recompile_limit"]

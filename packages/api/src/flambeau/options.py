@@ -6,7 +6,7 @@ One record per option (`OPTIONS`) feeds validation, `list_options()`, and the do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +29,7 @@ class OptionSpec:
         help: one sentence.
         cached: whether the value is part of the compilation cache's key.
         choices: the accepted values, if they are few.
+        accepts: a further condition on values of the right type, and the words for it.
         planned: accepted for programs written for torch.compile, and without effect so far.
     """
 
@@ -38,6 +39,7 @@ class OptionSpec:
     help: str
     cached: bool = True
     choices: tuple[Any, ...] | None = None
+    accepts: tuple[Callable[[Any], bool], str] | None = None
     planned: bool = False
 
 
@@ -45,7 +47,11 @@ def _spec(name: str, default: Any, help: str, *, types: tuple[type, ...] | None 
     return OptionSpec(name, types or (type(default),), default, help, **more)
 
 
-_CALLABLE: tuple[type, ...] = (object,)
+_POSITIVE = (lambda value: value >= 1, "at least 1")
+_NOT_NEGATIVE = (lambda value: value >= 0, "at least 0")
+_THREADS = (lambda value: value == -1 or value >= 1, "at least 1, or -1")
+_SHARE = (lambda value: 0 <= value <= 1, "from 0 to 1")
+_FUNCTION = (lambda value: value is None or callable(value), "a callable or None")
 
 _SPECS = (
     _spec("numerics", "faithful", "'faithful' rounds where eager rounds; 'fast' may not", choices=("faithful", "fast")),
@@ -53,22 +59,52 @@ _SPECS = (
     _spec("triton.cudagraphs", False, "record and replay CUDA graphs", cached=False),
     _spec("max_autotune", False, "choose kernels by measurement", planned=True),
     _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement", planned=True),
-    _spec("epilogue_fusion", True, "fuse pointwise work into the tail of templates", planned=True),
-    _spec("max_fusion_size", 64, "operations in one kernel at most", planned=True),
-    _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one", planned=True),
-    _spec("inplace_buffers", True, "let an output overwrite an input that dies", planned=True),
+    _spec("epilogue_fusion", True, "let the library's product of matrices do the activation after it (CUDA)"),
+    _spec(
+        "max_fusion_size", 64, "loops, each with a result of its own, fused into one kernel at most", accepts=_POSITIVE
+    ),
+    _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one"),
+    _spec("inplace_buffers", True, "let a kernel write its result over an intermediate that it reads last"),
     _spec("fallback_by_default", False, "library calls for everything: a minimal compile"),
-    _spec("fallback_random", True, "random numbers from torch's own generators, equal to eager's", planned=True),
-    _spec("deterministic", True, "no choice depends on a measurement", planned=True),
+    _spec("fallback_random", True, "random numbers equal eager's; they always do, False changes nothing", cached=False),
+    _spec("deterministic", True, "no choice is measured; none ever is, False changes nothing", cached=False),
     _spec("fx_graph_cache", True, "keep compiled graphs on disk", cached=False),
-    _spec("force_disable_caches", False, "neither read nor write the disk cache", cached=False),
-    _spec("compile_threads", 0, "parallel compiler processes; 0 = one a core", cached=False, planned=True),
-    _spec("cpp.threads", -1, "threads of CPU kernels; -1 = torch.get_num_threads() at the call", planned=True),
-    _spec("activation_memory_budget", 1.0, "saved activations as a share of eager's (0..1)", types=(float, int)),
-    _spec("size_asserts", True, "check sizes where a library call's result is not what was predicted", planned=True),
+    _spec(
+        "force_disable_caches",
+        False,
+        "neither read nor write the disk cache: no compiled graphs, no kernels",
+        cached=False,
+    ),
+    _spec(
+        "compile_threads",
+        0,
+        "C++ compilers at work on one graph at once; 0 = as many as it can use (Triton's are always one a core)",
+        accepts=_NOT_NEGATIVE,
+        cached=False,
+    ),
+    _spec(
+        "cpp.threads",
+        -1,
+        "threads of a C++ kernel at most; -1 = torch.get_num_threads() at the call",
+        accepts=_THREADS,
+        cached=False,
+    ),
+    _spec(
+        "activation_memory_budget",
+        1.0,
+        "saved activations as a share of eager's (0..1)",
+        types=(float, int),
+        accepts=_SHARE,
+    ),
+    _spec("size_asserts", True, "check what library calls return against what was predicted"),
     _spec("recompile_limit", 8, "compiled entries of one frame in one region", cached=False),
     _spec(
-        "guard_filter_fn", None, "choose which guards are kept (unsafe)", types=_CALLABLE, cached=False, planned=True
+        "guard_filter_fn",
+        None,
+        "gets a list of entries, returns a bool for each guard: False drops it (unsafe)",
+        types=(object,),
+        accepts=_FUNCTION,
+        cached=False,
     ),
     _spec("suppress_errors", True, "our own failure runs the graph in eager after one warning", cached=False),
     _spec("executor", "native", "which executor runs the program", choices=("native", "python"), cached=False),
@@ -124,9 +160,11 @@ def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
         if spec is None:
             raise UnknownName("option", name, OPTIONS)
         wrong_type = not isinstance(value, spec.types) or (isinstance(value, bool) and bool not in spec.types)
-        if wrong_type and spec.types is not _CALLABLE:
+        if wrong_type and object not in spec.types:
             expected = " or ".join(kind.__name__ for kind in spec.types)
             raise InvalidOption(f"option {name!r} takes {expected}, not {value!r}", hint=spec.help)
+        if spec.accepts is not None and not spec.accepts[0](value):
+            raise InvalidOption(f"option {name!r} is {spec.accepts[1]}, not {value!r}", hint=spec.help)
         if spec.choices is not None and value not in spec.choices:
             raise UnknownName(f"value of option {name!r}", value, map(str, spec.choices))
         if value != spec.default:
@@ -141,10 +179,10 @@ def resolve(mode: str | None, options: Mapping[str, Any] | None) -> Options:
 
     Args:
         mode: one of `list_mode_options()`, or None.
-        options: option name -> value, or None. A key of `"guard_filter_fn"` is capture's.
+        options: option name -> value, or None.
 
     Raises:
-        InvalidOption: when both are given, or a value has the wrong type.
+        InvalidOption: when both are given, or a value has the wrong type or is out of range.
         UnknownName: for an unknown mode, option or choice.
     """
     if mode is not None and options is not None:

@@ -115,22 +115,24 @@ def compile_stack(
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder) -> CompiledFn:
     options = _for_this_machine(options)
-    key, store = _cache_key(gm, options), default_store()
+    key = _cache_key(gm, options)
+    # Without caches kernels are kept in memory, for as long as this graph is being compiled.
+    store = Store(None) if options["force_disable_caches"] else default_store()
     if key is not None:
         with _timed(recorder, "cache"):
             found = _read(key, store, inputs)
         if found is not None:
             with _timed(recorder, "load"):
-                return _assemble(found, options, gm, recorder, cached=True)
-    compiled = _compile_both(gm, inputs, options, recorder)
+                return _assemble(found, options, gm, recorder, store, cached=True)
+    compiled = _compile_both(gm, inputs, options, recorder, store)
     if key is not None and _self_contained(compiled.graph):
         with _timed(recorder, "cache"):
             store.put(key, compiled.graph.to_bytes())
     with _timed(recorder, "load"):
-        return _assemble(compiled.graph, options, gm, recorder, constants=compiled.constants)
+        return _assemble(compiled.graph, options, gm, recorder, store, constants=compiled.constants)
 
 
-def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder) -> Fresh:
+def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder, store: Store) -> Fresh:
     """Autograd and inductor; the C++ compiler works on the forward while the backward is still being lowered."""
     # Not at the top: a graph that comes from the cache needs no compiler, and loading this one takes a tenth of a second.
     import flambeau_inductor as inductor
@@ -152,7 +154,9 @@ def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recor
     graphs = [(prepared.forward, prepared.forward_inputs)]
     if prepared.backward is not None:
         graphs.append((prepared.backward, prepared.backward_inputs))
-    with ThreadPoolExecutor(max_workers=len(graphs), thread_name_prefix="flambeau-build") as pool:
+    workers, settings_of_build = _compilers(options, len(graphs))
+    build = partial(runtime.build_libraries, store=store, config=settings_of_build)
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="flambeau-build") as pool:
         pending = []
         with _timed(recorder, "inductor"):
             for graph, graph_inputs in graphs:
@@ -160,12 +164,22 @@ def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recor
                     artifact = inductor.compile_graph(graph, graph_inputs, settings)
                 except inductor.UnsupportedGraphError as error:
                     raise NotLowered(str(error)) from error
-                pending.append((pool.submit(runtime.build_libraries, artifact), _constants(artifact, graph)))
+                pending.append((pool.submit(build, artifact), _constants(artifact, graph)))
         with _timed(recorder, "build"):
             artifacts = [future.result() for future, _ in pending]
     guards = tuple(shape_guards(inputs)[before:])
     built = CompiledGraph(prepared.signature, artifacts[0], artifacts[1] if len(artifacts) > 1 else None, guards)
     return Fresh(built, tuple(constants for _, constants in pending))
+
+
+def _compilers(options: Options, graphs: int) -> tuple[int, runtime.Config]:
+    """How many graphs are built at once, and the runtime's options for each: together no more compilers than were asked for."""
+    config = runtime.Config.from_environment()
+    allowed = options["compile_threads"]
+    if allowed == 0:
+        return graphs, config
+    workers = min(graphs, allowed)
+    return workers, attrs.evolve(config, compile_jobs=allowed // workers)
 
 
 def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any]) -> CompiledFn:
@@ -191,7 +205,11 @@ def inductor_options(options: Options) -> dict[str, Any]:
     library_only = options["fallback_by_default"]
     return {
         "numerics": options["numerics"],
+        "epilogue_fusion": options["epilogue_fusion"],
+        "max_fusion_size": options["max_fusion_size"],
         "reuse_memory": options["allow_buffer_reuse"],
+        "inplace_buffers": options["inplace_buffers"],
+        "size_asserts": options["size_asserts"],
         "max_autotune": options["max_autotune"],
         "deterministic": options["deterministic"],
         "cpp_kernels": not library_only,
@@ -265,6 +283,7 @@ def _assemble(
     options: Options,
     gm: fx.GraphModule,
     recorder: Recorder,
+    store: Store,
     *,
     constants: tuple[list[torch.Tensor], ...] = ([], []),
     cached: bool = False,
@@ -279,27 +298,32 @@ def _assemble(
         logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
-        loaded.append(_load(artifact, tensors, kind, options, recorder))
+        loaded.append(_load(artifact, tensors, kind, options, recorder, store))
     backward = loaded[1] if len(loaded) > 1 else None
     return autograd.assemble(compiled.signature, loaded[0], backward, replay=gm, config=autograd_config(options))
 
 
 def _load(
-    artifact: runtime.Artifact, constants: list[torch.Tensor], kind: str, options: Options, recorder: Recorder
+    artifact: runtime.Artifact,
+    constants: list[torch.Tensor],
+    kind: str,
+    options: Options,
+    recorder: Recorder,
+    store: Store,
 ) -> CompiledFn:
     """The program as a callable, with CUDA graphs where the options ask for them."""
+    how: dict[str, Any] = {
+        "constants": constants,
+        "executor": options["executor"],
+        "store": store,
+        "threads": None if options["cpp.threads"] == -1 else options["cpp.threads"],
+    }
     if not options["triton.cudagraphs"]:
-        return runtime.load(artifact, constants=constants, executor=options["executor"])
+        return runtime.load(artifact, **how)
     # Not at the top: most regions use no CUDA graphs.
     from flambeau_runtime import graphs
 
-    return graphs.load_graphed(
-        artifact,
-        name=kind,
-        report=recorder.cuda_graphs.append,
-        constants=constants,
-        executor=options["executor"],
-    )
+    return graphs.load_graphed(artifact, name=kind, report=recorder.cuda_graphs.append, **how)
 
 
 def _constants(artifact: runtime.Artifact, graph: fx.GraphModule) -> list[torch.Tensor]:

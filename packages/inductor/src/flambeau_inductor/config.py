@@ -42,6 +42,7 @@ class Config:
     max_fusion_size: int = _option(64, "the most loops, each with a result of its own, that are fused into one kernel")
     reuse_memory: bool = _option(True, "give the memory of a dead buffer to a later one of the same shape")
     inplace_buffers: bool = _option(True, "let a kernel write a result over an intermediate that it reads last")
+    size_asserts: bool = _option(True, "hold what library calls return to the layout that was predicted")
     max_autotune: bool = _option(False, "measure candidate kernels instead of trusting the cost model")
     epilogue_fusion: bool = _option(True, "fuse pointwise work into library calls and templates that can take it")
     layout_optimization: bool = _option(True, "run convolutions channels-last where that pays")

@@ -75,6 +75,7 @@ def compile_graph(
                     cpu_target=config.cpu_backend,
                     reuse=config.reuse_memory,
                     in_place=config.inplace_buffers,
+                    size_asserts=config.size_asserts,
                     most_buffers=config.max_fused_reads,
                     most_loops=config.max_fusion_size,
                 ).artifact

@@ -31,6 +31,7 @@ def assemble(
     cpu_target: str = "cpp",
     reuse: bool = True,
     in_place: bool = True,
+    size_asserts: bool = True,
     most_buffers: int = MOST_BUFFERS,
     most_loops: int = MOST_LOOPS,
     meta: dict[str, Any] | None = None,
@@ -39,7 +40,7 @@ def assemble(
 
     ``reuse=False`` hands no dead buffer's memory on to a later one, ``in_place=False`` lets no kernel write over what it reads;
     with both, every result has memory of its own. A fused kernel touches at most ``most_buffers`` buffers and does the work of at
-    most ``most_loops`` loops.
+    most ``most_loops`` loops. ``size_asserts=False`` trusts library calls to return what was predicted.
     Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express.
     """
     plan = schedule(graph, fuse=fuse, most_buffers=most_buffers, most_loops=most_loops)
@@ -59,7 +60,7 @@ def assemble(
         libraries.append(Library(f"kernels_{target}", target, unit.translation_unit(generated), unit.FLAGS))
         for body, kernel in zip(bodies, generated, strict=True):
             kernels[body.name] = (len(libraries) - 1, kernel)
-    return build(graph, plan, kernels, libraries, meta, reuse=reuse)
+    return build(graph, plan, kernels, libraries, meta, reuse=reuse, size_asserts=size_asserts)
 
 
 def _generate(target: str, bodies: Sequence[KernelBody | Combined]) -> list[GeneratedKernel]:
