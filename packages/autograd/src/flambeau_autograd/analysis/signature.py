@@ -55,7 +55,7 @@ def analyse(recorder: Recorder, inputs: list[TracedInput], outputs: list[Any]) -
             cell = recorder.value_of(out).cell
             if id(out) in by_identity or cell in by_cell:
                 continue
-            if users[cell] > 1 and cell.meta is not out and _has_base(recorder, cell):
+            if users[cell] > 1 and cell.meta is not out and _has_base(cell):
                 continue
             plain[i] = analysis.add_result(out)
             if cell.meta is out:
@@ -68,7 +68,7 @@ def analyse(recorder: Recorder, inputs: list[TracedInput], outputs: list[Any]) -
     return analysis
 
 
-def _has_base(recorder: Recorder, cell: Cell) -> bool:
+def _has_base(cell: Cell) -> bool:
     value = getattr(cell.meta, "_flambeau", None)
     return isinstance(value, Value) and value.cell is cell and not value.chain
 

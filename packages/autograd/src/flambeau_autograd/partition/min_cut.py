@@ -78,7 +78,7 @@ def solve(problem: Problem, config: Config) -> set[Node]:
         rooms.append(room)
 
     for node, i in places.items():
-        weight = _weight(problem, node, banned)
+        weight = _weight(problem, node)
         if weight < _INFINITE and (node in results or node in kept_alive):
             # The caller holds these anyway, at least for a while.
             weight = max(weight // 4, 1)
@@ -126,7 +126,7 @@ def _is_list_of_banned(node: Node) -> bool:
     return not is_tensor(node) and node.target is not operator.getitem and not is_fusible(node)
 
 
-def _weight(problem: Problem, node: Node, banned: set[Node]) -> int:
+def _weight(problem: Problem, node: Node) -> int:
     """What saving the node costs; infinite where it makes no sense or the user's region forbids it."""
     if node.op == "get_attr" or isinstance(node.meta.get("val"), (list, tuple)):
         return _INFINITE

@@ -1,9 +1,8 @@
 """Floor division, modulo, minimum and maximum on expressions, as tables of rules.
 
-In: two expressions in normal form. Out: the simplest equal expression the rules find.
-A rule is a function ``(a, b) -> Expr | None``; None means "does not apply". Rules hold for every integer value inside
-the
-symbols' ranges, with Python's floor semantics. Order matters: the first rule that answers wins.
+In: two expressions in normal form. Out: the simplest equal expression the rules find. A rule is a function ``(a, b) ->
+Expr | None``; None means "does not apply". Rules hold for every integer value inside the symbols' ranges, with Python's
+floor semantics. Order matters: the first rule that answers wins.
 """
 
 from __future__ import annotations

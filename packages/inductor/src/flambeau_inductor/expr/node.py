@@ -10,8 +10,7 @@ and memo tables are dicts keyed by the node.
 
 A sum is held as a polynomial: ``("add", constant, ((term, coefficient), ...))`` where no term is itself a sum or an
 integer; a product of symbols is ``("mul", factor, factor, ...)`` in a fixed order. Division rules are in
-``division.py``.
-Values are bounded by 2**62 in magnitude; a bound that large means "unknown".
+``division.py``. Values are bounded by 2**62 in magnitude; a bound that large means "unknown".
 """
 
 from __future__ import annotations
@@ -205,8 +204,7 @@ def Symbol(
     """A named integer in ``[lo, hi]``.
 
     ``bound`` is an exclusive upper bound as an expression (a loop index below its size); ``definition`` is the scalar
-    an
-    indirect index stands for; ``hint`` is a likely value, used for decisions about speed only.
+    an indirect index stands for; ``hint`` is a likely value, used for decisions about speed only.
     """
     if bound is not None:
         hi = min(hi, max(bound.hi - 1, lo)) if bound.hi < UNBOUNDED else hi

@@ -1,11 +1,9 @@
 """Expressions as text: Python, C++ or Triton.
 
-In: an expression, a target, and optionally how a symbol is spelled. Out: one line of source.
-C++ text assumes 64-bit integers and the helpers ``fl_floordiv(a, b)``, ``fl_mod(a, b)`` (floor semantics),
-``std::min`` and
-``std::max``; where both operands are known non-negative plain ``/`` and ``%`` are written. Triton text uses ``//``
-and ``%``
-(which truncate there) for non-negative operands and corrects the sign otherwise.
+In: an expression, a target, and optionally how a symbol is spelled. Out: one line of source. C++ text assumes 64-bit
+integers and the helpers ``fl_floordiv(a, b)``, ``fl_mod(a, b)`` (floor semantics), ``std::min`` and ``std::max``; where
+both operands are known non-negative plain ``/`` and ``%`` are written. Triton text uses ``//`` and ``%`` (which
+truncate there) for non-negative operands and corrects the sign otherwise.
 """
 
 from __future__ import annotations
@@ -107,8 +105,7 @@ def _render_division(e: Expr, target: str, spell: Spelling) -> tuple[str, int]:
             return f"({left} {'%' if e.op == 'mod' else '/'} {right})", 2
         function = "fl_mod" if e.op == "mod" else "fl_floordiv"
         return f"{function}({_render(a, target, spell)[0]}, {_render(b, target, spell)[0]})", 2
-    # Triton's // and % truncate: correct towards minus infinity for a positive divisor, the only sign indices divide
-    # by.
+    # Triton's // and % truncate: correct towards minus infinity for a positive divisor, the only one that indices have.
     if e.op == "mod":
         return f"(({left} % {right} + {right}) % {right})", 2
     return f"(({left} - (({left} % {right} + {right}) % {right})) // {right})", 2

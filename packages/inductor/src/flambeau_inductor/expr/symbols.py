@@ -1,8 +1,7 @@
 """The border with sympy: torch's symbolic integers become ``Expr``.
 
 In: ``torch.SymInt`` / ``SymBool`` values or sympy expressions of one ``ShapeEnv``. Out: expressions over ``Symbol``
-nodes
-named as the ShapeEnv names them (``s0`` backed, ``u0`` data-dependent), with its value ranges and hints.
+nodes named as the ShapeEnv names them (``s0`` backed, ``u0`` data-dependent), with its value ranges and hints.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ class TensorInput:
 @frozen
 class ScalarInput:
     """Positional scalar input. ``value`` is the integer expression it carries (usually a symbol); None for a float or
-    bool
-    parameter, which loop bodies read as ``parameter(name)``."""
+    bool parameter, which loop bodies read as ``parameter(name)``."""
 
     name: str
     value: Expr | None
@@ -55,8 +54,7 @@ class Graph:
     """``inputs`` in calling order, ``constants``, ``operations`` in program order, ``outputs`` in returning order.
 
     ``buffers`` has every buffer by name (inputs, constants and results). ``origins`` on operations name FX nodes;
-    ``stacks``
-    maps an FX node's name to the user's line, for comments and profiles.
+    ``stacks`` maps an FX node's name to the user's line, for comments and profiles.
     """
 
     inputs: tuple[Input, ...]

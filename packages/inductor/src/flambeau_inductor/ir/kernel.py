@@ -78,11 +78,9 @@ class KernelBody:
     """One kernel. ``outer`` axes are parallel, ``inner`` is the reduction or scan space (empty for pointwise).
 
     ``buffers`` lists every buffer the kernel touches in argument order (each with its layout, dtype and device);
-    buffers with
-    equal ``storage`` share one argument. ``scalars`` are the symbols and parameter names it needs, in argument order:
-    free
-    symbols of sizes, strides and index expressions that are not axes, not indirect.
-    ``serial`` asks for one thread in row-major order (a "set" scatter that may collide on a CPU).
+    buffers with equal ``storage`` share one argument. ``scalars`` are the symbols and parameter names it needs, in
+    argument order: free symbols of sizes, strides and index expressions that are not axes, not indirect. ``serial``
+    asks for one thread in row-major order (a "set" scatter that may collide on a CPU).
     """
 
     name: str

@@ -86,8 +86,7 @@ class Buffer:
     """Named memory that exactly one operation (or the caller) fills.
 
     ``storage`` names the buffer whose memory this one occupies: itself, or, for an in-place update, the buffer (or
-    graph
-    input) that the operation overwrites. Reads of ``storage`` come before the operation that writes this buffer.
+    graph input) that the operation overwrites. Reads of ``storage`` come before the operation that writes this buffer.
     A buffer's own data pointer already includes ``layout.offset``: loads index relative to it.
     """
 

@@ -1,9 +1,8 @@
 """Operations of the loop IR: each fills its output buffers, in the order of ``Graph.operations``.
 
 In: scalars over axes. Out: frozen records. Element ``(a0, a1, …)`` of the output is written at ``out.layout.index(a0,
-a1, …)``
-where ``a`` are the axes of the operation, one per dimension of the output (reduced dimensions are kept out of it).
-A value whose dtype differs from the output's dtype is converted as ``to_dtype`` does when stored.
+a1, …)`` where ``a`` are the axes of the operation, one per dimension of the output (reduced dimensions are kept out of
+it). A value whose dtype differs from the output's dtype is converted as ``to_dtype`` does when stored.
 """
 
 from __future__ import annotations
@@ -51,11 +50,9 @@ class Pointwise:
 class Reduction:
     """``out[axes] = kind over reduce_axes of value``.
 
-    The accumulator has the dtype of ``value`` (lowering widens it to what eager accumulates in).
-    ``argmax``/``argmin`` give
-    the row-major position inside ``reduce_axes`` as int64. ``any``/``all`` take and give bool. An empty reduction
-    gives the
-    identity of its kind (lowering refuses those that have none).
+    The accumulator has the dtype of ``value`` (lowering widens it to what eager accumulates in). ``argmax``/``argmin``
+    give the row-major position inside ``reduce_axes`` as int64. ``any``/``all`` take and give bool. An empty reduction
+    gives the identity of its kind (lowering refuses those that have none).
     """
 
     out: Buffer
@@ -85,9 +82,8 @@ class Scatter:
 
     ``out.storage`` is the buffer that holds the initial contents; it has no other reader after this operation.
     ``index`` is an element position in ``out`` (no offset) and usually contains indirect symbols. With "set" and
-    colliding
-    indices the last point in row-major order wins on the CPU; on a GPU any may (as in eager). Parallel "add" is atomic.
-    Where ``condition`` is given (bool scalar), points at which it is false write nothing.
+    colliding indices the last point in row-major order wins on the CPU; on a GPU any may (as in eager). Parallel "add"
+    is atomic. Where ``condition`` is given (bool scalar), points at which it is false write nothing.
     """
 
     out: Buffer
@@ -109,14 +105,11 @@ class Extern:
     """A call of dispatcher op ``op`` (an ``OpOverload``).
 
     ``args``/``kwargs`` hold ``Ref``s (tensors), ``Expr``s (ints), ``Scalar`` parameters (floats), Python values and
-    nested tuples
-    or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused or not a
-    tensor.
-    ``mutates`` lists positions of ``args`` that are written; the op then has in ``outs`` the buffers that stand for
-    the new
-    contents (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols the results define:
-    ``(symbol, output position, dimension)``, or dimension None for a scalar result; a string in the symbol's place names
-    an integer parameter that loop bodies read. ``reason`` says why this is a library call.
+    nested tuples or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused
+    or not a tensor. ``mutates`` lists positions of ``args`` that are written; the op then has in ``outs`` the buffers
+    that stand for the new contents (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols
+    the results define: ``(symbol, output position, dimension)``, or dimension None for a scalar result; a string in the
+    symbol's place names an integer parameter that loop bodies read. ``reason`` says why this is a library call.
     """
 
     op: Any

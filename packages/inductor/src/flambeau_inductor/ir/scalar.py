@@ -1,8 +1,7 @@
 """The value a loop body computes for one index: hash-consed, frozen scalar nodes.
 
 In: index expressions, constants and the ops of ``ops/table.py``. Out: ``Scalar`` nodes; equal nodes are the same
-object, so a
-set of nodes is common-subexpression elimination.
+object, so a set of nodes is common-subexpression elimination.
 
 Kinds (``node.kind``) and their parts (``node.args``):
 
@@ -19,8 +18,8 @@ kind           args                     meaning
 =============  =======================  =====================================================================
 
 Arithmetic on float16 and bfloat16 does not exist here: lowering widens with ``to_dtype`` to float32, computes, and
-rounds with
-``to_dtype``, once per eager op. Only load, store, ``to_dtype``, ``where``, ``masked`` and ``bitcast`` see half types.
+rounds with ``to_dtype``, once per eager op. Only load, store, ``to_dtype``, ``where``, ``masked`` and ``bitcast`` see
+half types.
 """
 
 from __future__ import annotations
@@ -113,8 +112,7 @@ def _part_form(part: Any) -> int:
 
 
 def _identity(part: Any) -> Any:
-    # 1, 1.0 and True are equal in Python, as are 0.0 and -0.0; a NaN equals nothing: none of that may merge or split
-    # nodes.
+    # 1, 1.0 and True are equal in Python, as are 0.0 and -0.0; a NaN equals nothing: none of that may merge or split nodes.
     if isinstance(part, float):
         return ("float", struct.pack("<d", part))
     return (type(part), part)
@@ -209,8 +207,7 @@ def indirect(value: Scalar, size: Expr, *, wrap: bool = True, check: bool = True
     """An index read from memory: a symbol in ``[0, size)`` whose ``definition`` is the final scalar.
 
     ``wrap`` adds ``size`` to negative values; ``check`` asks for a run-time bounds check (op ``check_bounds``), which
-    makes
-    the kernel report an index error instead of reading outside.
+    makes the kernel report an index error instead of reading outside.
     """
     limit = index_value(size)
     position = op("to_dtype", value, dtype=torch.int64)

@@ -1,18 +1,14 @@
 """The scalar ops: one record per op, with its arity, dtype rule and meaning.
 
 In: an op's name. Out: its ``ScalarOp`` record. Code generators hold a table name → text and are checked for
-completeness
-against ``names()``; the IR interpreter runs ``reference`` (a function of torch tensors, elementwise, the definition
-of the op).
+completeness against ``names()``; the IR interpreter runs ``reference`` (a function of torch tensors, elementwise, the
+definition of the op).
 
 Conventions: operands of arithmetic have one dtype (lowering promotes). float16/bfloat16 never reach arithmetic (see
 ``ir/scalar.py``). Integer arithmetic wraps around in its dtype. Comparisons and ``logical_*`` give bool. ``div`` on
-integers does not
-exist (``truediv`` converts first: lowering inserts ``to_dtype``); ``floordiv``/``remainder`` follow Python's signs,
-``truncdiv``/
-``fmod`` C's; integer division by zero is an error in eager, which lowering keeps by calling the library unless the
-divisor is
-a non-zero constant.
+integers does not exist (``truediv`` converts first: lowering inserts ``to_dtype``); ``floordiv``/``remainder`` follow
+Python's signs, ``truncdiv``/``fmod`` C's; integer division by zero is an error in eager, which lowering keeps by
+calling the library unless the divisor is a non-zero constant.
 """
 
 from __future__ import annotations
