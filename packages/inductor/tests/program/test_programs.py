@@ -230,3 +230,16 @@ def test_a_scatter_into_a_copy_of_a_dying_library_result() -> None:
     index, rows = torch.tensor([1, 3]), torch.randn(2, 3)
     check(lambda x, w, i, r: torch.mm(x, w).index_add(0, i, r) * 2, x, w, index, rows)
     check(lambda x, w, i, r: torch.mm(x, w).mul(2).index_add(0, i, r), x, w, index, rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize(("shape", "dim"), [((3, 20001), 1), ((20001, 3), 0), ((2, 3001, 9), 1)])
+def test_long_scans_equal_eager_s_to_the_bit(dtype: torch.dtype, shape: tuple[int, ...], dim: int) -> None:
+    """Along rows and along columns: float32 is accumulated in double precision, half types in float32."""
+
+    def scans(x: torch.Tensor) -> Any:
+        return x.cumsum(dim), (1 + x * 0.01).cumprod(dim)
+
+    x = R(shape).to(dtype)
+    for ours, eager in zip(run(build(scans, (x,)), (x,)), scans(x), strict=True):
+        assert torch.equal(ours, eager)

@@ -286,11 +286,9 @@ def _scan(g: Builder, a: TensorValue, dim: int, kind: str, dtype: torch.dtype | 
     if a.rank == 0:
         raise Decline("0-d")
     result = _sum_type(a, dtype)
-    compute = compute_dtype(result)
-    if compute is torch.float32 and a.device.type == "cpu":
-        # As eager: on the CPU it runs these in double precision and rounds every element once.
-        compute = torch.float64
-    return g.scan(a, int(dim) % a.rank, kind, result, compute)
+    # As eager, which on the CPU adds float32 up in double precision, half types in float32, and rounds every element once.
+    wide = result is torch.float32 and a.device.type == "cpu"
+    return g.scan(a, int(dim) % a.rank, kind, result, torch.float64 if wide else compute_dtype(result))
 
 
 @lowers("cumsum")
