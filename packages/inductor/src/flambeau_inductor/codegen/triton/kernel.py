@@ -29,7 +29,7 @@ from .looped import Loops
 from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan, plan, values_of
-from .traffic import accesses, moved, traffic_of
+from .traffic import accesses, moved, step, traffic_of
 from .types import HALVES, signature_text, type_text
 from .values import LOOP, NO_DIMS, Dims, Emitter, Scope, Value
 
@@ -196,7 +196,9 @@ class Generator:
         r = self.space.tile("r")
         if r is None or node.kind != "load":
             return ""
-        if r.symbol not in ex.free_symbols(node.index):
+        along = {r.symbol, *(part.within for part in self.segments if part.tile is r)}
+        if not any(step(node.index, symbol) for symbol in along & ex.free_symbols(node.index)):
+            # What is the same along the row, or along stretches of it, is small, and other rows read it too.
             return "evict_last"
         if self.config.persistent or self.plan.count < 2:
             return ""

@@ -104,15 +104,18 @@ def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     if not traffic.along_r:
         return _down_columns(rows, columns, r_tile.numel.is_int, traffic, device)
     width = next_power_of_two(columns)
-    if r_tile.numel.is_int and width <= _most_kept(traffic):
+    if r_tile.numel.is_int and width <= _most_kept(rows, traffic, device):
         return _persistent(rows, width, traffic, device)
     return _looped(rows, columns, traffic, device)
 
 
-def _most_kept(traffic: Traffic) -> int:
+def _most_kept(rows: int, traffic: Traffic, device: Device) -> int:
     """The longest row worth keeping: one that is walked once gains nothing beyond a block."""
     if traffic.walks < 2 and not traffic.chained:
         return 4096
+    if traffic.rows <= 1 and rows > device.multiprocessors:
+        # A row of more fills the registers of a multiprocessor: while it is worked on, nothing would be on its way from memory.
+        return PERSISTENT_ELEMENTS // 2
     return PERSISTENT_ELEMENTS // min(max(traffic.rows, 1), 4)
 
 
