@@ -94,9 +94,7 @@ def surface_page() -> str:
     for section, names in table.items():
         lines += [f"\n## {section}\n", "| name | tier | meaning | here |", "| --- | --- | --- | --- |"]
         for name, (tier, meaning) in names.items():
-            lines.append(
-                f"| `{name}` | {tier} | {_cell(meaning)} | {'yes' if name in existing[section] else 'not yet'} |"
-            )
+            lines.append(f"| `{name}` | {tier} | {_cell(meaning)} | {_status(name, existing[section])} |")
     return "\n".join(lines) + "\n"
 
 
