@@ -9,6 +9,7 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -64,9 +65,14 @@ const c10::DispatchKeySet& special_keys() {
   return keys;
 }
 
+// The same type and value; zeros of different sign are different numbers, NaNs are one.
 bool same_number(PyObject* given, PyObject* recorded) {
   if (given == recorded) return true;
   if (Py_TYPE(given) != Py_TYPE(recorded)) return false;
+  if (PyFloat_CheckExact(given)) {
+    const double x = PyFloat_AS_DOUBLE(given), y = PyFloat_AS_DOUBLE(recorded);
+    return std::isnan(x) ? std::isnan(y) : x == y && std::signbit(x) == std::signbit(y);
+  }
   const int equal = PyObject_RichCompareBool(given, recorded, Py_EQ);
   if (equal < 0) throw PythonError();
   return equal == 1;

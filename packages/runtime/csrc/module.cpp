@@ -104,6 +104,13 @@ PyObject* run(const State& state, PyObject* const* inputs, Position& position, P
   Frame frame(program);
   for (const auto& [reg, tensor] : state.constants) frame.borrow(reg, tensor);
   bind_inputs(program, frame, inputs, state.misfit.get());
+  // Their registers may hold something else at the end.
+  c10::SmallVector<at::Tensor, 2> mutated;
+  if (program.has_mutated_inputs) {
+    for (const Input& input : program.inputs) {
+      if (input.mutated) mutated.push_back(frame.tensor(input.reg));
+    }
+  }
   std::vector<Ref> kept;
   std::vector<PyObject*> held;
   if (list != nullptr) {
@@ -121,12 +128,8 @@ PyObject* run(const State& state, PyObject* const* inputs, Position& position, P
       run_program(program, frame, gil, position);
     }
   }
-  if (program.has_mutated_inputs) {
-    for (const Input& input : program.inputs) {
-      if (input.mutated && !frame.tensor(input.reg).is_inference()) {
-        frame.tensor(input.reg).unsafeGetTensorImpl()->bump_version();
-      }
-    }
+  for (const at::Tensor& tensor : mutated) {
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
   Ref result = checked(PyTuple_New(static_cast<Py_ssize_t>(program.outputs.size())));
   for (size_t i = 0; i < program.outputs.size(); ++i) {

@@ -267,6 +267,15 @@ def test_a_mutated_input_bumps_its_version(make, tensor_input, executor) -> None
     assert x.tolist() == [2, 2] and x._version == before + 1
 
 
+def test_a_mutated_input_that_the_program_frees_bumps_its_version_too(make, tensor_input, executor) -> None:
+    code = [a.Launch(0, (0, 0), (2.0, 0.0), 2, 64), a.Free((0,))]
+    run = make(code, [tensor_input(0, (2,), mutated=True)], [], executor=executor)
+    x = torch.ones(2)
+    before = x._version
+    run(x)
+    assert x.tolist() == [2, 2] and x._version == before + 1
+
+
 BAD_INPUTS = {
     "dtype": (lambda: torch.randn(2, 3).double(), "dtype torch.float32, got torch.float64"),
     "rank": (lambda: torch.randn(6), "2 dimensions, got 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 from typing import Any
 
@@ -277,6 +278,18 @@ def test_numbers_are_part_of_the_key(native: bool) -> None:
             assert y.tolist() == [float(n)] * 2 and type(back) is type(n)
             del y
     assert h.recorder.recorded == 4
+
+
+def test_zeros_of_different_sign_are_different_numbers(native: bool) -> None:
+    """And all NaNs are one, though none equals another."""
+    h = Harness(lambda n, x: (x / n, n), [a.InputSpec("scalar", 0), tensor()], native)
+    for _ in range(3):
+        for zero in (0.0, -0.0):
+            assert h.call(zero, torch.ones(2))[0].tolist() == [math.copysign(math.inf, zero)] * 2
+    assert h.recorder.recorded == 2
+    for _ in range(4):
+        assert h.call(float("nan"), torch.ones(2))[0].isnan().all()
+    assert h.recorder.recorded == 3
 
 
 def test_outputs_of_every_kind(native: bool) -> None:

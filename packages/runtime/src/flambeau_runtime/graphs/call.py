@@ -29,7 +29,7 @@ from . import copying, memory
 from .recorder import Recorded, Recorder
 from .records import CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
 from .table import make_table
-from .table_py import is_plain, moved
+from .table_py import is_plain, moved, number_key
 
 Executor = Callable[..., tuple[Any, ...]]
 Signature = tuple[Any, ...]
@@ -170,7 +170,7 @@ class RecordedProgram:
 
     def _signature(self, inputs: tuple[Any, ...]) -> Signature:
         return tuple(
-            (type(value), value)
+            number_key(value)
             if spec.kind == "scalar"
             else (value.dtype, value.device, tuple(value.shape), value.stride())
             for spec, value in zip(self.specs, inputs)
