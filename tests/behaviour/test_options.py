@@ -304,6 +304,19 @@ def test_a_filter_drops_guards_with_any_backend(backend: Any) -> None:
     assert len(calls) == 1
 
 
+FACTOR = 2.0
+
+
+@pytest.mark.parametrize("name", ["skip_guard_on_globals_unsafe", "skip_all_guards_unsafe"])
+def test_filters_of_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that ask whether something is global, or ask nothing, serve here as well."""
+    compiled = flambeau.compile(lambda x: x * FACTOR, options={"guard_filter_fn": getattr(torch.compiler, name)})
+    assert compiled(torch.ones(1)).item() == 2.0
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert compiled(torch.ones(1)).item() == 2.0
+    assert flambeau.compile(lambda x: x * FACTOR)(torch.ones(1)).item() == 3.0
+
+
 def test_filtered_regions_share_programs_but_no_entries() -> None:
     """The filter is not part of the key: the second region finds the first one's program and guards it by itself."""
 

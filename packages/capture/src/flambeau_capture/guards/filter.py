@@ -6,7 +6,9 @@ What is dropped is not looked at any more: an entry then runs where it was not c
 not read or write memory that is not its own. The executor looks at each tensor that goes into a program all the same (dtype, kind
 of device, number of dimensions, sizes and strides that were constants, plain memory) and refuses what the kernels were not written
 for. What it cannot see is how sizes relate to each other, so `ShapeExpression`s are not up for choice: they always stay. Other
-backends are run by torch's own operators, which check their arguments, or answer for themselves.
+backends are run by torch's own operators, which check their arguments, or answer for themselves. One thing is left to the user: where
+a guard on the type of a container is dropped, no container may come whose own `__getitem__` takes other arguments apart while
+the guards are checked.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ _KNOWN_AS: Mapping[type[gs.GuardSpec], tuple[str, ...]] = MappingProxyType(
         gs.SetEquals: ("SET_CONTAINS",),
         gs.HasAttribute: ("HASATTR",),
         gs.FunctionIs: ("CLOSURE_MATCH",),
+        gs.ClassMembers: ("TYPE_MATCH", "HASATTR"),
         gs.AliasOf: ("DUPLICATE_INPUT",),
         gs.NoAlias: ("NO_TENSOR_ALIASING",),
         gs.DistinctStorage: ("STORAGE_OVERLAPPING",),
@@ -49,7 +52,8 @@ class GuardEntry:
 
     Attributes:
         name: what it is about, as text (`x.weight`, `G['scale']`); empty for a guard about several things or about torch's state.
-        guard_type: its kind, the name of a class in `flambeau_capture.guards.spec` (`"TensorMatch"`).
+        guard_type: its kind, the name of a class in `flambeau_capture.guards.spec` (`"TensorMatch"`). A filter that was written for
+            torch.compile and compares kinds has to look at `derived_guard_types`.
         has_value: whether `value` is what the name stands for now.
         value: that object, else None.
         is_global: whether what it is about is reached through a global.
