@@ -1,4 +1,4 @@
-"""Helpers of the autograd tests: lift a module or function into a graph with fake inputs, compare with eager."""
+"""The way to `lifting`, which these tests share."""
 
 from __future__ import annotations
 
