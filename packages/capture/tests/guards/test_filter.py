@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from both_ways import eager
 
 from flambeau_capture import CompileRecord, make_region, reset
 from flambeau_capture.config import Config
@@ -14,10 +15,6 @@ from flambeau_capture.guards import spec as gs
 from flambeau_capture.guards.filter import GuardEntry
 
 scale = 2.0
-
-
-def eager(graph: Any, inputs: Any) -> Any:
-    return graph.forward
 
 
 class Model(torch.nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
+from tracing import traced
 
 import flambeau_runtime
 from flambeau_inductor import compile_graph
@@ -20,7 +20,7 @@ def six_results(x):
 def test_a_kernel_takes_no_more_loops_than_allowed(most, kernels):
     """Six loops over the same points need so many kernels, and give the same results."""
     x = torch.randn(8, 9)
-    artifact = compile_graph(make_fx(six_results, tracing_mode="fake")(x), (x,), {"max_fusion_size": most})
+    artifact = compile_graph(traced(six_results, x), (x,), {"max_fusion_size": most})
     assert sum(isinstance(i, Launch) for i in artifact.program.instructions) == kernels
     for got, want in zip(flambeau_runtime.load(artifact)(x), six_results(x), strict=True):
         torch.testing.assert_close(got, want)
@@ -29,7 +29,7 @@ def test_a_kernel_takes_no_more_loops_than_allowed(most, kernels):
 def test_a_reduction_and_what_uses_it_are_two_loops():
     """A softmax is one kernel, or one for every loop of it."""
     x = torch.randn(8, 64)
-    gm = make_fx(lambda x: torch.softmax(x * 2, -1), tracing_mode="fake")(x)
+    gm = traced(lambda x: torch.softmax(x * 2, -1), x)
     counts = [
         sum(isinstance(i, Launch) for i in compile_graph(gm, (x,), {"max_fusion_size": most}).program.instructions)
         for most in (64, 1)
