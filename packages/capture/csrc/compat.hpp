@@ -84,4 +84,22 @@ inline int lookup_attribute(PyObject* object, PyObject* name, PyObject** result)
 #endif
 }
 
+// A number that changes with every write to the class or one of its bases; 0 while the class has none.
+inline unsigned int version_of(PyTypeObject* type) {
+#if FB_312
+  return type->tp_version_tag;
+#else
+  return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+#endif
+}
+
+// The namespace of a class, as a new reference.
+inline PyObject* class_namespace(PyTypeObject* type) {
+#if FB_312
+  return PyType_GetDict(type);
+#else
+  return Py_XNewRef(type->tp_dict);
+#endif
+}
+
 }  // namespace flambeau::compat

@@ -1,7 +1,9 @@
 // Leaves about plain Python values, and relations between values.
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
+#include "compat.hpp"
 #include "flambeau/errors.hpp"
 #include "guards/node.hpp"
 
@@ -184,6 +186,57 @@ class FunctionIs final : public Leaf {
   PyObject* code_;
 };
 
+// Payload: ((name, class to search behind or None, class that has it or None, the object or None), ...).
+class ClassMembers final : public Leaf {
+ public:
+  ClassMembers(PyObject* members, int spec) : Leaf(spec), members_(members) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members); ++i) {
+      PyObject* member = PyTuple_GET_ITEM(members, i);
+      if (!PyTuple_CheckExact(member) || PyTuple_GET_SIZE(member) != 4) raise(PyExc_TypeError, "a class member is a tuple of 4");
+    }
+  }
+
+  bool holds(PyObject* value) const override {
+    if (!PyType_Check(value)) return false;
+    auto* type = reinterpret_cast<PyTypeObject*>(value);
+    const unsigned int version = compat::version_of(type);
+    if (version != 0 && version == version_.load(std::memory_order_relaxed)) return true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(members_); ++i) {
+      if (!holds_one(type, PyTuple_GET_ITEM(members_, i))) return false;
+    }
+    // Looking something up is what gives a class its version.
+    if (PyTuple_GET_SIZE(members_) > 0) _PyType_Lookup(type, PyTuple_GET_ITEM(PyTuple_GET_ITEM(members_, 0), 0));
+    version_.store(compat::version_of(type), std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  static bool holds_one(PyTypeObject* type, PyObject* member) {
+    PyObject* after = PyTuple_GET_ITEM(member, 1);
+    PyObject* order = type->tp_mro;
+    bool searching = after == Py_None;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
+      PyObject* base = PyTuple_GET_ITEM(order, i);
+      if (!searching) {
+        searching = base == after;
+        continue;
+      }
+      Ref names = checked(compat::class_namespace(reinterpret_cast<PyTypeObject*>(base)));
+      PyObject* found = PyDict_GetItemWithError(names.get(), PyTuple_GET_ITEM(member, 0));
+      if (found == nullptr) {
+        if (PyErr_Occurred()) throw PythonError();
+        continue;
+      }
+      PyObject* code = PyTuple_GET_ITEM(member, 3);
+      return base == PyTuple_GET_ITEM(member, 2) && (code == Py_None || code == found);
+    }
+    return searching && PyTuple_GET_ITEM(member, 2) == Py_None;
+  }
+
+  PyObject* members_;
+  mutable std::atomic<unsigned int> version_{0};
+};
+
 class PythonCheck final : public Leaf {
  public:
   PythonCheck(PyObject* predicate, int spec) : Leaf(spec), predicate_(predicate) {}
@@ -325,6 +378,9 @@ std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec) {
       return std::make_unique<FunctionIs>(payload, spec);
     case LeafKind::kGlobalState:
       return make_state_leaf(payload, spec);
+    case LeafKind::kClassMembers:
+      if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "ClassMembers needs a tuple");
+      return std::make_unique<Contained<ClassMembers>>(payload, spec);
     case LeafKind::kPythonCheck:
       return std::make_unique<Contained<PythonCheck>>(payload, spec);
   }

@@ -98,6 +98,7 @@ enum class LeafKind : int {
   kFunctionIs,
   kGlobalState,
   kPythonCheck,
+  kClassMembers,
 };
 enum class RelationKind : int { kAlias, kNoAlias, kShape, kDistinctStorage };
 

@@ -217,7 +217,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.graph, tracer.tensor_inputs)
-    guards = (state, *tracer.guards.specs, *_alias_guards(tracer), *_object_alias_guards(tracer))
+    guards = (state, *tracer.guards.all(), *_alias_guards(tracer), *_object_alias_guards(tracer))
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),

@@ -64,6 +64,5 @@ for _code, _explanation, _hint in (
     ("too-deep", "inlined calls are nested too deeply", "reduce the recursion"),
     ("too-long", "too many instructions were traced in one frame", "move the loop into a tensor operation"),
     ("cannot-rebuild", "a value that lives across a graph break cannot be rebuilt", "avoid keeping it alive across the break"),
-    ("internal", "the interpreter failed", "please report it with the program"),
 ):  # fmt: skip
     register(_code, _explanation, _hint)

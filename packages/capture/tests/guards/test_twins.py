@@ -416,3 +416,53 @@ def test_errors_inside_guards_mean_that_they_do_not_hold():
         gs.PythonCheck(X, raising, "raises"),
     ]:
         assert build([guard])[0].check(frame, {}) == 0
+
+
+def _member(cls, name, after=None):
+    order = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
+    owner = next((base for base in order if name in vars(base)), None)
+    found = None if owner is None else vars(owner)[name]
+    return gs.ClassMember(name, after, owner, found if hasattr(type(found), "__get__") else None)
+
+
+def test_members_of_classes():
+    """Found, inherited, absent and behind a class; written to, shadowed, restored, in a base."""
+
+    class Base:
+        def method(self):
+            return 1
+
+        data = 3
+
+    class Derived(Base):
+        def own(self):
+            return 2
+
+    asked = [("method", None), ("data", None), ("own", None), ("absent", None), ("method", Derived), ("__len__", Base)]
+    guard = [gs.ClassMembers(src.Pinned(Derived), tuple(_member(Derived, name, after) for name, after in asked))]
+    tree = build(guard)[0]
+
+    def holds():
+        native = tree.check({}, {}) < 0
+        assert native == agree(guard, {})
+        return native
+
+    assert holds() and holds()
+    Base.data = 4
+    Derived.unrelated = 1
+    assert holds() and holds()
+    for name, value in [("absent", 1), ("data", 5), ("method", lambda self: 3)]:
+        setattr(Derived, name, value)
+        assert not holds()
+        delattr(Derived, name)
+        assert holds()
+    method = Base.method
+    Base.method = lambda self: 4
+    assert not holds()
+    Base.method = method
+    assert holds()
+    Base.__len__ = lambda self: 0
+    assert holds()
+    del Derived.own
+    assert not holds()
+    assert "absent" in explain(guard[0], {}, {})

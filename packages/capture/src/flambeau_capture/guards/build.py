@@ -62,6 +62,7 @@ class LeafKind(IntEnum):
     FUNCTION_IS = 10
     GLOBAL_STATE = 11
     PYTHON_CHECK = 12
+    CLASS_MEMBERS = 13
 
 
 class RelationKind(IntEnum):
@@ -252,5 +253,6 @@ _PAYLOADS: dict[type[gs.GuardSpec], _Maker] = {
     gs.SetEquals: lambda s: (LeafKind.SET_EQUALS, s.members),
     gs.HasAttribute: lambda s: (LeafKind.HAS_ATTRIBUTE, (s.attribute, s.present)),
     gs.FunctionIs: lambda s: (LeafKind.FUNCTION_IS, s.code),
+    gs.ClassMembers: lambda s: (LeafKind.CLASS_MEMBERS, tuple((m.name, m.after, m.owner, m.code) for m in s.members)),
     gs.PythonCheck: lambda s: (LeafKind.PYTHON_CHECK, s.predicate),
 }

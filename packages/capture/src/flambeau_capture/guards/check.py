@@ -91,9 +91,23 @@ def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
             return hasattr(value, attribute) == present
         case gs.FunctionIs(code=code):
             return getattr(value, "__code__", None) is code
+        case gs.ClassMembers(members=members):
+            return all(_is_member(value, member) for member in members)
         case gs.PythonCheck(predicate=predicate):
             return _predicate_holds(predicate, value)
     raise TypeError(f"unknown guard {type(spec).__name__}")
+
+
+def _is_member(cls: type, member: gs.ClassMember) -> bool:
+    order = cls.__mro__
+    if member.after is not None:
+        if member.after not in order:
+            return False
+        order = order[order.index(member.after) + 1 :]
+    owner = next((base for base in order if member.name in base.__dict__), None)
+    if owner is not member.owner:
+        return False
+    return owner is None or member.code is None or owner.__dict__[member.name] is member.code
 
 
 def _predicate_holds(predicate: Any, value: Any) -> bool:

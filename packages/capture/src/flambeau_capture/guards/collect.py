@@ -12,6 +12,7 @@ from ..sources.source import CallResult, Pinned, SourceError, resolve, root_of
 from . import spec
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Callable
 
     from ..sources.source import Source
@@ -33,6 +34,7 @@ class GuardCollector:
         self._position = position
         self._trust = trust
         self._known: dict[Source, bool] = {}
+        self._members: dict[type, dict[tuple[str, type | None], spec.ClassMember]] = {}
 
     def add(self, guard: spec.GuardSpec) -> None:
         """One more requirement."""
@@ -47,17 +49,22 @@ class GuardCollector:
             known = self._known[source] = self._trusts(source)
         return known
 
+    def _contents_hold_still(self, source: Source) -> bool:
+        if isinstance(source, Pinned):
+            return self._trust.is_trusted_namespace(source.value)
+        if not self.is_trusted(source):
+            return False
+        try:
+            return self._trust.holds_still(resolve(source, {}, {}))
+        except SourceError:
+            return False
+
     def _trusts(self, source: Source) -> bool:
         """A trusted namespace and what can be reached from it through code and constants alone: not the contents of its data."""
         base = getattr(source, "base", None)
-        if isinstance(base, Pinned):
-            return self._trust.is_trusted_namespace(base.value)
-        if base is None or not isinstance(root_of(source), Pinned) or not self.is_trusted(base):
+        if base is None or not isinstance(root_of(source), Pinned):
             return False
-        try:
-            return self._trust.holds_still(resolve(base, {}, {}))
-        except SourceError:
-            return False
+        return self._contents_hold_still(base)
 
     def type_is(self, source: Source | None, cls: type) -> None:
         """The exact type."""
@@ -93,6 +100,17 @@ class GuardCollector:
             )
         )
 
+    def member(self, cls: type, name: str, after: type | None, found: Any, owner: type | None) -> None:
+        """Where a class has an attribute; written down together with everything else that the class was asked."""
+        if not self._trust.is_trusted_namespace(cls):
+            code = found if hasattr(type(found), "__get__") else None
+            self._members.setdefault(cls, {})[name, after] = spec.ClassMember(name, after, owner, code)
+
+    def all(self) -> tuple[spec.GuardSpec, ...]:
+        """Every requirement."""
+        members = (spec.ClassMembers(Pinned(cls), tuple(asked.values())) for cls, asked in self._members.items())
+        return (*self.specs, *members)
+
     def length(self, source: Source | None, length: int) -> None:
         """The number of elements."""
         if source is not None and not isinstance(source, Pinned):
@@ -105,12 +123,12 @@ class GuardCollector:
 
     def contains(self, source: Source, origin: dict[Any, Any], key: Any) -> None:
         """One key, there or not."""
-        if not self.is_trusted(source):
+        if not self._contents_hold_still(source):
             self.add(spec.Contains(source, key, key in origin, position=self._position()))
 
     def absent(self, source: Source, key: str) -> None:
         """A name that a namespace does not have."""
-        if not self.is_trusted(source):
+        if not self._contents_hold_still(source):
             self.add(spec.Contains(source, key, False, position=self._position()))
 
     def lacks_attribute(self, source: Source, name: str) -> None:
@@ -118,10 +136,10 @@ class GuardCollector:
         if not self.is_trusted(source):
             self.add(spec.HasAttribute(source, name, False, position=self._position()))
 
-    def function(self, source: Source | None, code: Any) -> None:
-        """A function with this code."""
-        if source is not None and not self.is_trusted(source):
-            self.add(spec.FunctionIs(source, code, position=self._position()))
+    def function(self, source: Source, function: types.FunctionType) -> None:
+        """A function with the code that this one has now; tools that reload code give functions another."""
+        if not self._trust.is_trusted_namespace(function):
+            self.add(spec.FunctionIs(source, function.__code__, position=self._position()))
 
     def members(self, source: Source | None, members: Any) -> None:
         """A set's members."""

@@ -78,6 +78,8 @@ def describe(spec: gs.GuardSpec) -> str:
             return f"{'' if present else 'not '}hasattr({source}, {attribute!r})"
         case gs.FunctionIs(source=source, code=code):
             return f"{source}.__code__ is {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+        case gs.ClassMembers(source=source, members=members):
+            return f"{source} has, as it had: {', '.join(sorted({member.name for member in members}))}"
         case gs.AliasOf(source=source, other=other):
             return f"{source} is {other}"
         case gs.NoAlias(sources=sources):

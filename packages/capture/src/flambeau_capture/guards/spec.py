@@ -204,6 +204,27 @@ class DistinctStorage(GuardSpec):
 
 
 @frozen
+class ClassMember:
+    """One answer of a class: which class of its resolution order has `name`, from behind `after` for a `super()` search.
+
+    `owner` is None where no class has it. `code` is the very object where it is a function, a property or another descriptor, else None:
+    data has guards of its own.
+    """
+
+    name: str
+    after: type | None
+    owner: type | None
+    code: Any = field(eq=id)
+
+
+@frozen
+class ClassMembers(SourceGuard):
+    """What a class was asked for is where it was. Holds at once while the class and its bases have not been written to."""
+
+    members: tuple[ClassMember, ...]
+
+
+@frozen
 class GlobalState(GuardSpec):
     """The state of torch that changes what a graph means.
 

@@ -69,7 +69,13 @@ class Attributes(Operations):
 
     def class_lookup(self, cls: type, name: str) -> Any:
         """The raw class attribute, `MISSING` when there is none."""
-        return mro_lookup(cls, name)[0]
+        return self.class_member(cls, name)[0]
+
+    def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
+        """`mro_lookup`, with a guard that the answer stays the same."""
+        found, owner = mro_lookup(cls, name, after)
+        self.guards.member(cls, name, after, found, owner)
+        return found, owner
 
     # real objects known by identity
 
@@ -146,13 +152,13 @@ class Attributes(Operations):
             return self.sequence([self.wrap_pinned(base) for base in getattr(cls, name)], tuple)
         if name == "__dict__":
             return self.wrap(cls.__dict__, Attribute(Pinned(cls), "__dict__"))
-        found, where = mro_lookup(cls, name)
+        found, where = self.class_member(cls, name)
         if name == "apply" and issubclass(cls, torch.autograd.Function) and where in torch.autograd.Function.__mro__:
             from ..lookaside.autograd import function_apply
 
             return MethodValue(self.wrap_pinned(function_apply), value)
         if found is MISSING:
-            found, _ = mro_lookup(meta, name)
+            found, _ = self.class_member(meta, name)
             if found is MISSING:
                 if "__getattr__" in dir(meta):
                     return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
@@ -214,12 +220,13 @@ class Attributes(Operations):
             return self.wrap_pinned(cls)
         if name == "__dict__":
             return self._instance_dict(value)
+        self.class_member(cls, "__getattribute__")
         access = cls.__getattribute__
         if isinstance(access, types.FunctionType):
             try:
                 return self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
             except TracedRaise as error:
-                last, _ = mro_lookup(cls, "__getattr__")
+                last, _ = self.class_member(cls, "__getattr__")
                 if not issubclass(error.value.python_type(), AttributeError) or not isinstance(
                     last, types.FunctionType
                 ):
@@ -236,7 +243,7 @@ class Attributes(Operations):
         deleted = name in value.attrs
         if name == "__dict__":
             return self._instance_dict(value)
-        found, _ = mro_lookup(cls, name)
+        found, _ = self.class_member(cls, name)
         if found is not MISSING:
             slot = None if deleted else self._slot_attribute(value, name, found)
             if slot is not None:
@@ -261,7 +268,7 @@ class Attributes(Operations):
             return self.bind_class_attribute(value, cls, name, found)
         if isinstance(obj, torch.nn.Module) or (obj is MISSING and issubclass(cls, torch.nn.Module)):
             return self._module_attribute(value, name, found, hook=hook)
-        getattr_hook, _ = mro_lookup(cls, "__getattr__") if hook else (None, None)
+        getattr_hook, _ = self.class_member(cls, "__getattr__") if hook else (None, None)
         if isinstance(getattr_hook, types.FunctionType):
             return self.call(self.wrap_pinned(getattr_hook), [value, ConstantValue(name)], {})
         if (
@@ -291,7 +298,7 @@ class Attributes(Operations):
             if source is not None:
                 self.guards.absent(InstanceDict(source), name)
             return self.bind_class_attribute(value, value.cls, name, found)
-        own, where = mro_lookup(value.cls, "__getattr__")
+        own, where = self.class_member(value.cls, "__getattr__")
         if hook and isinstance(own, types.FunctionType) and where is not torch.nn.Module:
             return self.call(self.wrap_pinned(own), [value, ConstantValue(name)], {})
         return self.module_getattr(value, name)
@@ -333,7 +340,7 @@ class Attributes(Operations):
 
     def special_method(self, value: ObjectValue, name: str) -> Value | None:
         """A Python-level special method of the class, bound; None for native or absent ones."""
-        found, where = mro_lookup(value.cls, name)
+        found, where = self.class_member(value.cls, name)
         if found is MISSING or where in (object, dict, list, tuple, set):
             return None
         if isinstance(found, (types.FunctionType, types.MethodType, classmethod, staticmethod, functools.partial)):
@@ -346,6 +353,7 @@ class Attributes(Operations):
 
     def store_object_attribute(self, value: ObjectValue, name: str, new: Value) -> None:
         """`value.name = new` for an instance of a Python class."""
+        self.class_member(value.cls, "__setattr__")
         hook = value.cls.__setattr__
         if isinstance(hook, types.FunctionType) and hook is not torch.nn.Module.__setattr__:
             self.call(self.wrap_pinned(hook), [value, ConstantValue(name), new], {})
@@ -354,7 +362,7 @@ class Attributes(Operations):
 
     def plain_store(self, value: ObjectValue, name: str, new: Value) -> None:
         """`object.__setattr__` or `nn.Module.__setattr__`."""
-        found, _ = mro_lookup(value.cls, name)
+        found, _ = self.class_member(value.cls, name)
         if isinstance(found, property):
             if found.fset is None:
                 raise self.raised(AttributeError(f"property '{name}' of '{value.cls.__name__}' object has no setter"))

@@ -31,10 +31,10 @@ from .attributes import Attributes, mro_lookup
 from .frame import Frame
 from .operations import COMPARE
 from .signals import GraphBreak
-from .trust import is_pure_native
+from .trust import is_pure_native, is_trusted_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _PURE_OBJECTS = (re.Pattern, re.Match)
@@ -213,6 +213,10 @@ class Calls(Attributes):
             if kwargs or not all(self.is_foldable(arg) or arg.real() is not MISSING for arg in args):
                 raise GraphBreak("input-output", "a cached function with effects")
             self.heap.calls[before:] = [CallFunction(value, tuple(args))]
+        elif self.heap.size() == changes and isinstance(result, ConstantValue | SymbolicValue):
+            if all(self.is_foldable(arg) for arg in (*args, *kwargs.values())):
+                # The cache may hold an older answer, and has to hold this one from now on.
+                return self.fold(function, args, kwargs)
         return result
 
     def call_descriptor(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -342,7 +346,7 @@ class Calls(Attributes):
         if cls.__module__.startswith("torch._C") and hasattr(cls, "__enter__"):
             # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
             raise GraphBreak("unsupported-call", f"making the guard {cls.__module__}.{cls.__qualname__}")
-        meta_call, owner = mro_lookup(type(cls), "__call__")
+        meta_call, owner = self.class_member(type(cls), "__call__")
         if (
             isinstance(meta_call, types.FunctionType)
             and owner is not type
@@ -359,7 +363,7 @@ class Calls(Attributes):
             and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType)
         ):
             return self._construct_named(cls, args, kwargs)
-        new, where = mro_lookup(cls, "__new__")
+        new, where = self.class_member(cls, "__new__")
         new = getattr(new, "__func__", new)
         if isinstance(new, types.FunctionType) and where.__module__ not in ("typing", "abc"):
             made = self.call(self.wrap_pinned(new), [value, *args], kwargs)
@@ -375,7 +379,7 @@ class Calls(Attributes):
             made = self.make_instance(value, args)
         if not issubclass(made.python_type(), cls):
             return made
-        init, init_owner = mro_lookup(made.python_type(), "__init__")
+        init, init_owner = self.class_member(made.python_type(), "__init__")
         if isinstance(init, types.FunctionType):
             self.call(self.wrap_pinned(init), [made, *args], kwargs)
         elif (
@@ -420,7 +424,7 @@ class Calls(Attributes):
         for scalar in (int, float, str, bytes):
             if issubclass(cls, scalar):
                 return ObjectValue(cls, storage=self.fold(scalar, args, {}))
-        native, where = mro_lookup(cls, "__new__")
+        native, where = self.class_member(cls, "__new__")
         if (
             where is not object
             and not isinstance(getattr(native, "__func__", native), types.FunctionType)
@@ -441,8 +445,17 @@ class Calls(Attributes):
 
     def class_or_tuple(self, value: Value) -> Any:
         """The real class or tuple of classes."""
-        found = self.concrete(value)
-        return found
+        return self.concrete(value)
+
+    def asked_of_class(self, cls: type, classes: Any) -> None:
+        """Guard what a class answers for itself to `isinstance` and `issubclass`: an abstract one may get a subclass later."""
+        for one in _flat(classes):
+            _, owner = mro_lookup(type(one), "__instancecheck__")
+            if owner is type or is_trusted_namespace(one):
+                continue
+            if not is_trusted_namespace(owner):
+                raise GraphBreak("unsupported-call", f"{type(one).__name__}.__instancecheck__ decides")
+            self.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
 
     def set_context(self, error: Value) -> None:
         """Note which exception was being handled when `error`, made by the trace, was raised first."""
@@ -459,6 +472,15 @@ class Calls(Attributes):
                 return frame.current_exceptions[-1]
             frame = frame.caller
         return None
+
+
+def _flat(classes: Any) -> Iterator[type]:
+    """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth."""
+    for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", (classes,)):
+        if isinstance(one, type):
+            yield one
+        else:
+            yield from _flat(one)
 
 
 def _has_python_init(cls: type) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import threading
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +198,8 @@ class Wrapping(TracerState):
 
             self.guards.type_is(source, kind)
             return wrap_autocast(self, obj, source)  # type: ignore[arg-type]
+        if isinstance(obj, threading.local):
+            raise GraphBreak("unsupported-argument", "attributes of a thread-local object")
         storage: Value | None = None
         if isinstance(obj, dict):
             storage = self._wrap_dict(obj, source)
@@ -215,12 +218,10 @@ class Wrapping(TracerState):
         return ObjectValue(kind, obj, source)
 
     def _guard_function(self, obj: types.FunctionType, source: Source) -> None:
-        if isinstance(source, Pinned):
-            return
-        if obj.__closure__ and "<locals>" in obj.__qualname__ and not self.guards.is_trusted(source):
-            self.guards.function(source, obj.__code__)
-        else:
+        closure = obj.__closure__ and "<locals>" in obj.__qualname__
+        if not isinstance(source, Pinned) and not (closure and not self.guards.is_trusted(source)):
             self.guards.identity(source, obj)
+        self.guards.function(source, obj)
 
     def _wrap_partial(self, obj: Any, source: Source) -> Value:
         self.guards.type_is(source, functools.partial)

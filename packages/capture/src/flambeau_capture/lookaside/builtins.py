@@ -55,6 +55,9 @@ def length(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value, classes = args[0], t.class_or_tuple(args[1])
     cls = value.python_type()
+    if isinstance(t.class_lookup(cls, "__class__"), property):
+        raise GraphBreak("unsupported-call", f"isinstance() of {cls.__qualname__}, which names its class itself")
+    t.asked_of_class(cls, classes)
     if isinstance(value, ObjectValue) and value.object is not MISSING:
         return ConstantValue(isinstance(value.object, classes))
     if isinstance(value, TensorValue):
@@ -70,7 +73,9 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.issubclass)
 def is_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(issubclass(t.concrete(args[0]), t.class_or_tuple(args[1])))
+    cls, classes = t.concrete(args[0]), t.class_or_tuple(args[1])
+    t.asked_of_class(cls, classes)
+    return ConstantValue(issubclass(cls, classes))
 
 
 @replaces(builtins.type)

@@ -43,11 +43,9 @@ class SuperValue(Value):
         e.call(2)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from ..interp.attributes import mro_lookup
-
         is_class = isinstance(self.owner, ClassValue)
         start = self.owner.object if is_class else self.owner.python_type()  # type: ignore[attr-defined]
-        found, where = mro_lookup(start, name, after=self.cls)
+        found, where = t.class_member(start, name, after=self.cls)
         if found is MISSING:
             raise t.raised(AttributeError(f"'super' object has no attribute '{name}'"))
         if is_class:
