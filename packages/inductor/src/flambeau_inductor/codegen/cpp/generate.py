@@ -132,17 +132,16 @@ class KernelWriter(LoopWriter):
         em.depth_of[plan.tiled.symbol] = 2
         em.spelling[plan.tiled.symbol] = y
         em.tiled_axis = plan.tiled.symbol
-        start = len(em.scope.lines)
         self._vector_body(2, [x, y, "row"], self.passes.inner[0])
-        em.scope.lines[start:start] = [
-            f"alignas(64) {MEMORY[self.buffers[p.buffer].layout.dtype]} {p.name}[W * W];" for p in em.panels
-        ]
-        self._line(
-            f"const auto block = [&](auto t, const int64_t {x}, int64_t lanes, const int64_t {y}, int64_t rows) {INLINE} {{"
-        )
-        self._turn(False)
-        self._line(f"  for (int64_t row = 0; row < rows; ++row) body(t, {x}, {y} + row, row);")
-        self._turn(True)
+        at = next(n for n, line in enumerate(em.scope.lines) if line.startswith("const auto body"))
+        body, em.scope.lines[at:] = em.scope.lines[at:], []
+        # The panels belong to one block: where its rows are unrolled they stay in registers.
+        panels = [f"alignas(64) {MEMORY[self.buffers[p.buffer].layout.dtype]} {p.name}[W * W];" for p in em.panels]
+        rows = f"for (int64_t row = 0; row < rows; ++row) body(t, {x}, {y} + row, row);"
+        inside = [*panels, *body, *self._turned(False), rows, *self._turned(True)]
+        parameters = f"auto t, const int64_t {x}, int64_t lanes, const int64_t {y}, int64_t rows"
+        self._line(f"const auto block = [&]({parameters}) {INLINE} {{")
+        em.scope.lines.extend("  " + line for line in inside)
         self._line("};")
         self._line(f"for (int64_t chunk = 0; chunk < {size}; chunk += {TILE_COLUMNS})")
         self._line("  for (int64_t top = low; top < high; top += W)")
@@ -153,15 +152,17 @@ class KernelWriter(LoopWriter):
         self._line("    }")
         self._close_points()
 
-    def _turn(self, stores: bool) -> None:
+    def _turned(self, stores: bool) -> list[str]:
         """Move the blocks that run along the tiled axis between memory and their panels."""
+        lines = []
         for panel in self.emitter.panels:
             at = f"{self.pointers[panel.buffer]} + ({self._text(panel.index)})"
             step = self._text(panel.step)
             if panel.stored and stores:
-                self._line(f"  fb::turn<W>({panel.name}, W, rows, lanes, {at}, {step});")
+                lines.append(f"fb::turn<W>({panel.name}, W, rows, lanes, {at}, {step});")
             elif not panel.stored and not stores:
-                self._line(f"  fb::turn<W>({at}, {step}, lanes, rows, {panel.name}, W);")
+                lines.append(f"fb::turn<W>({at}, {step}, lanes, rows, {panel.name}, W);")
+        return lines
 
     def _rows(self) -> None:
         plan, em = self.plan, self.emitter

@@ -434,8 +434,6 @@ template <class T, int N> FB typename Value<T, N>::type broadcast(typename Held<
 // ---- elementary arithmetic ----------------------------------------------------------------------------------------------------------
 template <class T> struct LaneOf { typedef T type; };
 template <class T, int N> struct LaneOf<Vec<T, N>> { typedef T type; };
-#define FB_F32(N) Vec<float, N>
-#define FB_F64(N) Vec<double, N>
 
 template <class T> FB T fma(T a, T b, T c) {
   if constexpr (same_v<T, float>) return __builtin_fmaf(a, b, c); else return __builtin_fma(a, b, c);

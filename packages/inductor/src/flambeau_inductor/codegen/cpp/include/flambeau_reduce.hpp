@@ -55,8 +55,6 @@ template <bool Max, class T, int N> FB Best<T> fold_best(BestLanes<T, N> b) {
     if (b.index[k] >= 0) r = best<Max>(r, b.value[k], (int64_t)b.index[k] + k);
   return r;
 }
-template <class T> FB Best<T> merge_best_max(Best<T> a, Best<T> b) { return b.index < 0 ? a : best<true>(a, b.value, b.index); }
-template <class T> FB Best<T> merge_best_min(Best<T> a, Best<T> b) { return b.index < 0 ? a : best<false>(a, b.value, b.index); }
 
 // Whether a live lane's position is outside [0, size).
 template <int N, class P> FB bool outside(Vec<int64_t, N> i, int64_t size, P t) {
