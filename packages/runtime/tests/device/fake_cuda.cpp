@@ -201,7 +201,6 @@ void fake_set_device(int device) {
   current_device = device;
   current_context = context_of(device);
 }
-void fake_forget_context() { current_context = nullptr; }
 int fake_device() { return current_device; }
 void fake_fail_next_launch(int status) { failing_status = status; }
 int64_t fake_live_blocks() { return live_blocks; }
