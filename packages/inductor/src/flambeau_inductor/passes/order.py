@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..rewrite.attention import strided_operands
+from ..rewrite.batch_products import batch_products
 from ..rewrite.bias import split_bias, split_product_bias
 from ..rewrite.channels_last import channels_last
 from ..rewrite.epilogues import activation_epilogues
+from ..rewrite.sum_products import sum_products
 from .remove_dead import remove_dead
 from .remove_noops import remove_noops
 from .runner import Pass
@@ -13,6 +15,8 @@ from .runner import Pass
 PASSES = (
     Pass("remove_noops", remove_noops),
     Pass("remove_dead", remove_dead),
+    Pass("sum_products", sum_products),
+    Pass("batch_products", batch_products),
     Pass("strided_operands", strided_operands),
     Pass("split_bias", split_bias),
     Pass("channels_last", channels_last),

@@ -41,10 +41,16 @@ def step_writes(step: Step) -> set[str]:
     return {out.name for out in written(step)} if isinstance(step, Extern) else set()
 
 
+#: Their results are views of their argument, although their schemas do not say so.
+_HIDDEN_VIEWS = frozenset({"aten::unsafe_chunk", "aten::unsafe_split", "aten::unsafe_split_with_sizes"})
+
+
 def may_alias(step: Extern) -> bool:
     """True when a result of the call can be a view of an argument."""
     schema = getattr(step.op, "_schema", None)
-    return schema is None or any(result.alias_info is not None for result in schema.returns)
+    if schema is None or schema.name in _HIDDEN_VIEWS:
+        return True
+    return any(result.alias_info is not None for result in schema.returns)
 
 
 def pinned_buffers(graph: Graph, steps: tuple[Step, ...]) -> set[str]:

@@ -1,0 +1,104 @@
+"""What a small matrix product is, and when several are worth being one.
+
+In: nodes. Out: ``Product`` records, and the costs that ``batch_products.py`` and ``sum_products.py`` weigh.
+
+The costs are bytes that memory moves in the same time. Everything is decided from sizes (the hints of symbolic ones, without a
+guard) and never from a measurement, so that a graph has one program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import fx
+
+from ..passes.remove_dead import has_effect
+from .bias import LARGE_PRODUCT
+from .fakes import hint_of
+
+aten = torch.ops.aten
+
+#: Fewer products than this stay as they are.
+FEWEST = 3
+#: What memory moves while a library call starts, on a fast device of each kind.
+CALL_BYTES = {"cuda": 4 << 20, "cpu": 64 << 10}
+#: Results and copies that exist earlier, or longer, than they would have may take this much in all.
+MOST_BYTES = 32 << 20
+
+
+@frozen
+class Product:
+    """``alpha * left @ right + beta * bias``: an ``mm``, or an ``addmm`` whose bias is a row."""
+
+    node: fx.Node
+    left: fx.Node
+    right: fx.Node
+    bias: fx.Node | None
+
+    @property
+    def val(self) -> torch.Tensor:
+        result: torch.Tensor = self.node.meta["val"]
+        return result
+
+    @property
+    def work(self) -> int:
+        """Multiplications."""
+        return hint_of(self.val.shape[0]) * hint_of(self.val.shape[1]) * hint_of(self.left.meta["val"].shape[1])
+
+    def is_small(self) -> bool:
+        """Whether starting it takes about as long as doing it."""
+        return self.work < LARGE_PRODUCT
+
+
+def read_product(node: fx.Node) -> Product | None:
+    """``node`` as a product of floating-point matrices; None for anything else."""
+    if node.op != "call_function" or node.target not in (aten.mm.default, aten.addmm.default):
+        return None
+    bias = node.args[0] if node.target is aten.addmm.default else None
+    left, right = node.args[-2:]
+    vals = [part.meta.get("val") if isinstance(part, fx.Node) else None for part in (node, left, right)]
+    if not isinstance(left, fx.Node) or not isinstance(right, fx.Node):
+        return None
+    if any(not isinstance(val, torch.Tensor) or not _is_plain(val) for val in vals):
+        return None
+    if bias is None:
+        return Product(node, left, right, None)
+    row = bias.meta.get("val") if isinstance(bias, fx.Node) else None
+    if not isinstance(bias, fx.Node) or not isinstance(row, torch.Tensor) or row.dim() != 1:
+        return None
+    return Product(node, left, right, bias)
+
+
+def _is_plain(val: Any) -> bool:
+    if val.dim() != 2 or not val.dtype.is_floating_point or val.device.type not in CALL_BYTES:
+        return False
+    # Sizes that only the run knows may be zero or huge.
+    return all(isinstance(n, int) or (isinstance(n, torch.SymInt) and n.node.has_hint()) for n in val.shape)
+
+
+def saved_calls(count: int, each: int, device: torch.device) -> int:
+    """What is gained by one call in the place of ``count``, if each of the others moves ``each`` bytes that it alone needs."""
+    return (count - 1) * (CALL_BYTES[device.type] + each)
+
+
+def is_worth_it(gain: int, copied: int) -> bool:
+    """Weigh what is gained against copies, which are read and written."""
+    return gain > 2 * copied and copied <= MOST_BYTES
+
+
+def same_size(x: Any, y: Any) -> bool:
+    """Whether two sizes are known to be equal; no guard is added."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x == y
+    return isinstance(x, torch.SymInt) and isinstance(y, torch.SymInt) and bool(x.node.expr == y.node.expr)
+
+
+def erase(graph: fx.Graph, node: fx.Node) -> None:
+    """Erase ``node``, and what was there for it alone."""
+    operands = node.all_input_nodes
+    graph.erase_node(node)
+    for operand in operands:
+        if operand.op == "call_function" and not operand.users and not has_effect(operand):
+            erase(graph, operand)
