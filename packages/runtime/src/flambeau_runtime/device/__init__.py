@@ -1,0 +1,1 @@
+"""Triton kernels on a GPU: the kernels of a program, and the CUDA driver from Python."""
