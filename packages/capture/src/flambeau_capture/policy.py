@@ -70,6 +70,8 @@ _PARTS: Final = ("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>
 """Parts of functions with frames of their own, which loop over an iterator that exists already: the functions they call are captured."""
 
 
+_TOOLS: Final = ("attr", "attrs", "filelock", "structlog")
+"""What compiling itself calls. Some of it runs at any time (filelock listens to the interpreter's audit events)."""
 _HOOKS: Final = frozenset(
     ("__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__len__", "__iter__", "__bool__", "__hash__", "__repr__", "__str__")
 )  # fmt: skip
@@ -82,6 +84,8 @@ def decide(code: CodeType) -> Decision:
         return Decision.SKIP
     if "/torch/optim/" in code.co_filename and not code.co_name.startswith(_OPTIMIZER_ROOTS):
         return Decision.SKIP
+    if code.co_filename.startswith(_tool_roots()):
+        return Decision.OPAQUE
     return _DECISIONS[owner_of(code.co_filename)]
 
 
@@ -107,6 +111,10 @@ def owner_of(filename: str) -> Owner:
 def _package_root(name: str) -> str:
     spec = importlib.util.find_spec(name)
     return "" if spec is None or spec.origin is None else str(Path(spec.origin).parent) + "/"
+
+
+def _tool_roots() -> tuple[str, ...]:
+    return tuple(root for name in _TOOLS if name in sys.modules and (root := _package_root(name)))
 
 
 def _flambeau_roots() -> tuple[str, ...]:
