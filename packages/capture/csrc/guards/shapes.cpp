@@ -56,6 +56,7 @@ Maybe on_integers(Op op, int64_t a, int64_t b) {
     case Op::kFloorDiv:
       return no_divisor ? Maybe() : Number::integer(floor_div(a, b));
     case Op::kMod:
+      if (b == -1) return Number::integer(0);  // the quotient of the lowest number does not fit, the rest does
       return no_divisor ? Maybe() : Number::integer(a - floor_div(a, b) * b);
     case Op::kPow:
       return power(a, b);
