@@ -81,6 +81,29 @@ def test_rows_of_odd_length_are_read_in_vectors(dtype: torch.dtype, tmp_path: Pa
     assert "STL" not in code
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_group_norm_is_one_kernel_that_shares_a_multiprocessor(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Many rows of 9,216 elements: statistics and what follows in two walks, with few enough registers for several programs."""
+
+    def function(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.silu(F.group_norm(x, 32, w, b))
+
+    specs = [((16, 128, 48, 48), dtype), ((128,), dtype), ((128,), dtype)]
+    artifact = artifact_of(function, specs)
+    assert [kernel.name.split("_fused")[0] for kernel in artifact.kernels] == ["triton_red"]
+    (code,) = machine_code(function, specs, tmp_path)
+    loads, stores = accesses(code)
+    assert "128" in loads and stores == {"128"} and "STL" not in code
+    used = max(int(number) for number in re.findall(r"\bR(\d+)\b", code))
+    assert used < 64
+
+
+def test_few_rows_as_long_stay_in_registers() -> None:
+    """One program a multiprocessor is all there is: nothing waits for registers."""
+    (kernel,) = artifact_of(lambda x: F.layer_norm(x, (9216,)), [((64, 9216), F32)]).kernels
+    assert kernel.name.startswith("triton_per")
+
+
 def test_an_odd_number_of_elements_is_read_in_vectors(tmp_path: Path) -> None:
     """Only the last block of a pointwise kernel has a mask."""
     (code,) = machine_code(lambda a: a * 2 + 1, [((1000003,), BF16)], tmp_path)

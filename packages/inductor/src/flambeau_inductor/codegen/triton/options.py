@@ -156,7 +156,9 @@ def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config
         r_block = min(r_block, even)
         warps = min(warps, max(4, r_block // (32 * each)))
     r_block = next((part for part in (r_block, r_block // 2) if part and columns % part == 0), r_block)
-    warps = min(warps, max(1, r_block // 32))
+    # A shorter block has fewer threads rather than shorter accesses.
+    vector = 16 // min(max(traffic.narrowest, 2), 8)
+    warps = min(warps, max(4, r_block // (32 * vector)), max(1, r_block // 32))
     x_block = 1
     while x_block * r_block < 1024 and rows >= 4 * x_block * device.multiprocessors:
         x_block *= 2
