@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from tracing import TABLE, traced
+from tracing import TABLE, traced, traced_on_cuda
 
 import flambeau_runtime
 from flambeau_inductor import CompileContext, compile_graph
@@ -98,6 +98,22 @@ def test_the_gradients_of_a_recurrent_loop():
     found = calls(gm)
     assert found.count("mm") + found.count("addmm") == forward + recurrent + 5
     assert products(gradients(loop()), x, *weights(), tolerance=1e-4) == forward + recurrent + 5
+
+
+def test_a_recurrent_loop_on_cuda():
+    """As large as they come there: 64 steps of 32 rows, width 512."""
+
+    def run(x, w, u, b, d, head, bias):
+        h = c = x.new_zeros(32, 512)
+        outputs = []
+        for step in x.unbind(1):
+            h, c = cell(step, h, c, w, u, b, d)
+            outputs.append(F.linear(h, head, bias))
+        return torch.stack(outputs, 1)
+
+    shapes = ((32, 64, 256), (2048, 256), (2048, 512), (2048,), (2048,), (1, 512), (1,))
+    gm = traced_on_cuda(run, *(torch.empty(shape) for shape in shapes))
+    assert calls(gm).count("addmm") == 64 + 2
 
 
 def towers(*rows):

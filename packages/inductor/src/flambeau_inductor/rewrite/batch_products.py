@@ -136,11 +136,11 @@ def _parts(graph: fx.Graph, before: fx.Node, node: fx.Node, group: Sequence[Prod
     count = len(group)
     if equal:
         # As sizes that need no computation of their own; the fake results name each size as it was named before.
-        stacked = node.meta["val"].view(count, rows, columns)
-        vals = tuple(stacked[n] for n in range(count))
+        stacked = aten.view.default(node.meta["val"], [count, rows, columns])
+        vals = tuple(aten.select.int(stacked, 0, n) for n in range(count))
     else:
         sizes = [int(product.val.shape[0]) for product in group]
-        vals = tuple(node.meta["val"].split(sizes))
+        vals = tuple(aten.split_with_sizes.default(node.meta["val"], sizes))
     if all(_is_aligned(val) for val in vals):
         # Pieces from the library: kernels that read them are the same for every piece. As windows of the product, each would
         # have its offset written into a kernel of its own.
