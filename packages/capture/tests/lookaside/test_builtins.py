@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 import torch
 
@@ -88,3 +90,11 @@ def test_what_cannot_be_traced_breaks(broken):
     assert broken(lambda x: (sorted(globals())[:0], x + 1)) == {"unsupported-call"}
     assert broken(lambda x: float(x.sum())) == {"data-dependent-value"}
     assert broken(lambda x: bool(x.sum() > 0)) == {"data-dependent-branch"}
+
+
+@pytest.mark.parametrize(
+    "classes", [int, (int, (str, float)), int | str, types.UnionType, (types.UnionType, int | None)], ids=str
+)
+def test_any_form_of_classes(classes, check):
+    """One, tuples of tuples, a union, and the class of unions itself."""
+    check(lambda x: (isinstance(3, classes), isinstance(int | str, classes), isinstance(x, classes), x + 1))

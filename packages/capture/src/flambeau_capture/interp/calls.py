@@ -476,11 +476,11 @@ class Calls(Attributes):
 
 def _flat(classes: Any) -> Iterator[type]:
     """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth."""
-    for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", (classes,)):
-        if isinstance(one, type):
-            yield one
-        else:
-            yield from _flat(one)
+    if isinstance(classes, type):
+        yield classes
+        return
+    for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", ()):
+        yield from _flat(one)
 
 
 def _has_python_init(cls: type) -> bool:
