@@ -152,6 +152,9 @@ class Wrapping(TracerState):
         if isinstance(obj, types.ModuleType):
             self.guards.identity(source, obj)
             return PythonModuleValue(obj, source)
+        if kind is types.UnionType:
+            self.guards.identity(source, obj)
+            return ConstantValue(obj, source)
         if kind is functools.partial:
             return self._wrap_partial(obj, source)
         if kind is types.CellType:
