@@ -5,17 +5,28 @@ In: capture's `CompileRecord`, one per compiled frame. Out: events for `FLAMBEAU
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import structlog
+from torch import fx
 
 from flambeau_capture import CompileRecord
 
 from .log import Deferred
 from .records import BreakReason, GraphRecord, Recorder
+from .tables import graph_sizes, graph_table
 
 logger: Any = structlog.get_logger("flambeau.frame")
+
+_TEXTS: Mapping[str, Callable[[fx.GraphModule], str]] = {
+    "graph_code": attrgetter("code"),
+    "graph": graph_table,
+    "graph_sizes": graph_sizes,
+}
+"""Artifact -> what it shows of a captured graph."""
 
 
 def observer_of(recorder: Recorder | None, name: str | None) -> Callable[[CompileRecord], None]:
@@ -34,7 +45,8 @@ def observer_of(recorder: Recorder | None, name: str | None) -> Callable[[Compil
             if recorder is not None:
                 recorder.breaks.append(reason)
         if record.graph is not None:
-            logger.debug("graph", artifact="graph_code", **where, code=Deferred(lambda: record.graph.code))
+            for artifact, text in _TEXTS.items():
+                logger.debug("graph", artifact=artifact, **where, code=Deferred(partial(text, record.graph)))
             if recorder is not None:
                 recorder.graphs.append(_graph_record(record))
         if recorder is not None:

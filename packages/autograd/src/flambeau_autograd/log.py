@@ -7,9 +7,11 @@ logger of the same name, which shows warnings and drops the rest.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
+from attrs import frozen
 
 NAME: Final = "flambeau.autograd"
 
@@ -30,6 +32,18 @@ class _Logger:
 
 logger: Any = _Logger()
 
+
+@frozen(repr=False)
+class Text:
+    """A value of an event that is put into words only where the event is shown: most events are dropped."""
+
+    make: Callable[[], str]
+
+    def __repr__(self) -> str:
+        return self.make()
+
+
 TRACED: Final = "autograd.traced"
 PASS: Final = "autograd.pass"
 NATIVE_MISSING: Final = "autograd.native_missing"
+JOINT_GRAPH: Final = "joint_graph"

@@ -61,6 +61,8 @@ def prepare(
     run_passes(joint, config)
     if rewrite is not None and joint.grads:
         _rewritten(joint, rewrite)
+    if joint.grads:
+        log.logger.debug(log.JOINT_GRAPH, artifact="aot_joint_graph", graph=log.Text(lambda: _joint_text(joint)))
     saved = partitioner(joint, config) if joint.grads else set()
     halves = split(joint, saved)
     analysis = joint.analysis
@@ -145,6 +147,14 @@ def _rewritten(joint: Joint, rewrite: Rewrite) -> None:
     joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
     joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
     joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
+
+
+def _joint_text(joint: Joint) -> str:
+    """The nodes of forward and backward, then what leaves them."""
+    writes = [f"{target} <- {value}" for target, value in joint.writes]
+    leaving = {"results": joint.results, "gradients": joint.grads, "writes": writes}
+    ends = [f"{name}: {', '.join(map(str, nodes))}" for name, nodes in leaving.items() if nodes]
+    return "\n".join([str(joint.graph).strip(), *ends])
 
 
 def _double_backward(joint: Joint) -> str:

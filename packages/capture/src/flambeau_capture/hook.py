@@ -23,6 +23,7 @@ from .config import Config
 from .errors import GuardSelfCheckError, InternalError, RecompileLimitError
 from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .guards.build import build
+from .guards.check import holds
 from .guards.explain import GuardText, explain
 from .native import _C
 
@@ -117,6 +118,14 @@ class _Handler:
             log.logger.warning(event, **words, limit=self.config.recompile_limit, reasons=reasons)
         else:
             log.logger.info(event, artifact="recompiles", **words, entries=len(trees), reasons=reasons)
+        log.logger.debug(
+            log.RECOMPILE_FAILURES,
+            artifact="recompiles_verbose",
+            **words,
+            failures=log.Text(
+                lambda: "\n".join(_all_failures(number, tree, frame) for number, tree in enumerate(trees))
+            ),
+        )
         listed = "".join(f"\n  - {reason}" for reason in reasons)
         if over_limit and self.config.fail_on_recompile_limit:
             limit = self.config.recompile_limit
@@ -145,6 +154,15 @@ def failure(tree: _C.GuardTree, frame: FrameInfo) -> str | None:
     if index >= len(tree.specs):
         return "an input of the graph cannot be reached"
     return explain(tree.specs[index], frame.locals, frame.globals, frame.builtins)
+
+
+def _all_failures(number: int, tree: _C.GuardTree, frame: FrameInfo) -> str:
+    """An entry's number and, one a line, every guard of it that does not hold."""
+    at = frame.locals, frame.globals, frame.builtins
+    failed = [explain(spec, *at) for spec in tree.specs if not holds(spec, *at)]
+    if not failed:
+        failed = [failure(tree, frame) or "every guard holds when looked at again"]
+    return f"entry {number}:" + "".join(f"\n  - {reason}" for reason in failed)
 
 
 def _checked_tree(frame: FrameInfo, answer: RunCode | RunGraph) -> tuple[_C.GuardTree, tuple[int, ...]]:

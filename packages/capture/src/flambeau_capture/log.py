@@ -7,9 +7,11 @@ logger of the same name, which shows warnings and drops the rest.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
+from attrs import frozen
 
 NAME: Final = "flambeau.capture"
 
@@ -30,8 +32,23 @@ class _Logger:
 
 logger: Any = _Logger()
 
+
+@frozen(repr=False)
+class Text:
+    """A value of an event that is put into words only where the event is shown: most events are dropped."""
+
+    make: Callable[[], str]
+
+    def __repr__(self) -> str:
+        return self.make()
+
+
 GRAPH_BREAK: Final = "graph_break"
 RECOMPILE: Final = "recompile"
 RECOMPILE_LIMIT: Final = "recompile_limit"
 GUARDS: Final = "guards"
 FALLBACK: Final = "fallback"
+RECOMPILE_FAILURES: Final = "recompile_failures"
+BYTECODE: Final = "bytecode"
+SIDE_EFFECTS: Final = "side_effects"
+DYNAMIC: Final = "dynamic_shapes"

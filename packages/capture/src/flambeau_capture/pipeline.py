@@ -19,9 +19,11 @@ from attrs import evolve, frozen
 
 from . import hook, log
 from .config import Config
+from .effects.describe import effects_text
 from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, UserPosition
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
+from .graph.describe import symbols_text
 from .graph.outputs import needed_outputs
 from .graph.shapes import check_marks, shape_guards
 from .guards.filter import filter_guards
@@ -36,6 +38,7 @@ from .reasons import describe
 from .record import BreakRecord, CompileRecord
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
+from .rewrite.listing import listing
 from .rewrite.resume import CannotResume
 from .sources.source import Pinned, Source
 from .values.base import Value
@@ -119,6 +122,7 @@ def capture_frame(
         return SkipAlways()
     _report(observer, _record(info, traced, traced.broken, started, backend_seconds=backend_seconds))
     shape = _direct_outputs(result)
+    _tell(info.code, code, traced, direct=shape is not None)
     if compiled is not None and shape is not None:
         return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.keep))
     return RunCode(code, traced.guards, tuple(traced.tracer.keep))
@@ -426,6 +430,26 @@ def _record(
 def _report(observer: Callable[[CompileRecord], None] | None, record: CompileRecord) -> None:
     if observer is not None:
         observer(record)
+
+
+def _tell(original: CodeType, code: CodeType, traced: Traced, *, direct: bool) -> None:
+    """Log what was made of a frame; `direct`: the entry calls the graph itself, without running the rewritten code."""
+    result, builder = traced.result, traced.tracer.graph
+    where = {"function": original.co_qualname, "file": original.co_filename, "line": original.co_firstlineno}
+    if builder.shape_env is not None and builder.shape_env.var_to_range:
+        symbols = log.Text(lambda: symbols_text(builder, traced.tracer.dynamics))
+        log.logger.debug(log.DYNAMIC, artifact="dynamic", **where, symbols=symbols)
+    if result.effects:
+        effects = log.Text(lambda: effects_text(result.effects, result.outputs) + "\n")
+        log.logger.debug(log.SIDE_EFFECTS, artifact="side_effects", **where, effects=effects)
+    log.logger.debug(
+        log.BYTECODE,
+        artifact="bytecode",
+        **where,
+        runs="graph" if direct else "rewritten code",
+        original=log.Text(lambda: listing(original)),
+        rewritten=log.Text(lambda: listing(code)),
+    )
 
 
 # regions

@@ -7,9 +7,11 @@ logger of the same name, which shows warnings and drops the rest.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
+from attrs import frozen
 
 NAME: Final = "flambeau.inductor"
 
@@ -30,7 +32,22 @@ class _Logger:
 
 logger: Any = _Logger()
 
+
+@frozen(repr=False)
+class Text:
+    """A value of an event that is put into words only where the event is shown: most events are dropped."""
+
+    make: Callable[[], str]
+
+    def __repr__(self) -> str:
+        return self.make()
+
+
 PASS_DONE: Final = "pass_done"
 LIBRARY_CALL: Final = "library_call"
 LOWERED: Final = "lowered"
 STAGE_DONE: Final = "stage_done"
+POST_GRAD_GRAPH: Final = "post_grad_graph"
+LOOPS: Final = "loops"
+KERNEL_BODIES: Final = "kernel_bodies"
+FUSION: Final = "fusion"

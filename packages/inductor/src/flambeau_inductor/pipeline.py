@@ -7,6 +7,7 @@ Read next: ``passes/order.py``, ``lowering/run.py``, ``schedule/plan.py``, ``cod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import fx
@@ -18,6 +19,7 @@ from .config import Config
 from .context import CompileContext
 from .ir.text import graph_text
 from .ir.verify import verify
+from .log import LOOPS, Text, logger
 from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.order import PASSES
@@ -65,6 +67,7 @@ def compile_graph(
             graph = lower_graph(gm, inputs, context, library=library)
         if config.verify:
             verify(graph)
+        logger.debug(LOOPS, artifact="ir_pre_fusion", text=Text(partial(graph_text, graph)))
         if config.dump:
             context.dump("loops", graph_text(graph))
         try:

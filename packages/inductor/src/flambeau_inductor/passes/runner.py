@@ -14,7 +14,7 @@ from torch import fx
 
 from ..context import CompileContext
 from ..errors import FlambeauInductorError, VerifyError
-from ..log import PASS_DONE, logger
+from ..log import PASS_DONE, POST_GRAD_GRAPH, Text, logger
 
 
 @frozen
@@ -41,6 +41,9 @@ def run_passes(gm: fx.GraphModule, passes: Sequence[Pass], context: CompileConte
             _check(work, item.name)
             context.dump(f"pass_{item.name}", str(work.graph))
         logger.debug(PASS_DONE, name=item.name, changed=changed)
+    # The graph's own text: passes edit the graph, and the module's code is that of before.
+    text = Text(lambda: work.graph.python_code("self").src.strip())
+    logger.debug(POST_GRAD_GRAPH, artifact="post_grad_graphs", code=text)
     return work if changed_any else gm
 
 

@@ -6,6 +6,7 @@ In: ``Graph``. Out: ``BuiltProgram``: an artifact whose libraries hold sources o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from flambeau_runtime.artifact import Library
@@ -15,9 +16,12 @@ from ..codegen.kernel import GeneratedKernel
 from ..codegen.triton.combine import generate_combined
 from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody
+from ..ir.text import kernel_text, operation_text
+from ..log import KERNEL_BODIES, Text, logger
 from ..schedule import schedule
 from ..schedule.combine import combine, target_of
 from ..schedule.merge import MOST_BUFFERS, MOST_LOOPS
+from ..schedule.plan import Schedule
 from .build import BuiltProgram, build
 from .memory import share_memory
 
@@ -48,6 +52,7 @@ def assemble(
         plan = share_memory(graph, plan)
     if fuse:
         plan = combine(plan, cpu_target)
+    logger.debug(KERNEL_BODIES, artifact="ir_post_fusion", text=Text(partial(_plan_text, plan)))
     by_target: dict[str, list[KernelBody | Combined]] = {}
     for step in plan.steps:
         if isinstance(step, KernelBody | Combined):
@@ -61,6 +66,17 @@ def assemble(
         for body, kernel in zip(bodies, generated, strict=True):
             kernels[body.name] = (len(libraries) - 1, kernel)
     return build(graph, plan, kernels, libraries, meta, reuse=reuse, size_asserts=size_asserts)
+
+
+def _plan_text(plan: Schedule) -> str:
+    """Kernels and library calls in running order."""
+    texts: list[str] = []
+    for step in plan.steps:
+        if isinstance(step, Combined):
+            texts += [f"launched as one: {step.name}", *map(kernel_text, step.bodies)]
+        else:
+            texts.append(kernel_text(step) if isinstance(step, KernelBody) else operation_text(step))
+    return "\n".join(texts) + "\n"
 
 
 def _generate(target: str, bodies: Sequence[KernelBody | Combined]) -> list[GeneratedKernel]:

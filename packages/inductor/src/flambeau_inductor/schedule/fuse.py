@@ -11,12 +11,13 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 import torch
-from attrs import define, field
+from attrs import define, field, frozen
 
 from .. import expr as ex
 from ..ir.layout import Buffer
 from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, refs, written
 from ..ir.scalar import Scalar, walk
+from ..log import FUSION, Text, logger
 from .merge import MOST_BUFFERS, MOST_LOOPS, merge, too_serial
 from .nest import Nest, make_nest, read_indices, stores, values
 
@@ -36,6 +37,16 @@ class Group:
     reads: set[str] = field(factory=set)
     writes: set[str] = field(factory=set)
     parents: int = 0
+
+
+@frozen
+class Note:
+    """What became of the operation at ``position``: ``what`` ("joins", "starts", …) ``group``, and why."""
+
+    position: int
+    what: str
+    group: int
+    reason: str = ""
 
 
 def operation_reads(operation: Operation) -> set[str]:
@@ -67,6 +78,7 @@ class Fuser:
         self.symbols: dict[ex.Expr | str, Group] = {}
         self.last_draw: Group | None = None
         self.storage_users: dict[str, list[Group]] = {}
+        self.notes: list[Note] = []
 
     def run(self) -> list[Group]:
         """Fuse, then order the groups so that each comes after what it needs, as early as program order says."""
@@ -75,7 +87,19 @@ class Fuser:
                 self._add_loop(position, make_nest(position, operation))
             else:
                 self._add_single(position, operation)
+        logger.debug(FUSION, artifact="fusion", text=Text(self._text))
         return self._ordered()
+
+    def _text(self) -> str:
+        """The notes, one a line, each with the operation's result and the ops that it came from."""
+        lines = []
+        for note in self.notes:
+            operation = self.operations[note.position]
+            results = ", ".join(out.name for out in written(operation)) or type(operation).__name__.lower()
+            origins = f" ({', '.join(operation.origins)})" if operation.origins else ""
+            because = f": {note.reason}" if note.reason else ""
+            lines.append(f"{results}{origins} {note.what} group {note.group}{because}")
+        return "\n".join(lines) + "\n"
 
     def _add_single(self, position: int, operation: Operation) -> None:
         group = Group(len(self.groups), None, operation, 0, position)
@@ -87,6 +111,7 @@ class Fuser:
             needs |= 0 if self.last_draw is None else 1 << self.last_draw.number
             self.last_draw = group
         self._insert(group, needs)
+        self.notes.append(Note(position, "is alone in", group.number, "not a loop"))
         if isinstance(operation, Extern):
             for symbol, _, _ in operation.binds:
                 self.symbols[symbol] = group
@@ -98,17 +123,32 @@ class Fuser:
     def _add_loop(self, position: int, nest: Nest) -> None:
         reads, writes = set(read_indices(nest)), set(stores(nest))
         needs = self._needs(reads, writes, _nest_symbols(nest))
-        for candidate in self._candidates(reads, needs):
-            if any((self.groups[n].ancestors >> candidate.number) & 1 for n in _bits(needs) if n != candidate.number):
-                continue
-            assert candidate.nest is not None
-            joined = merge(candidate.nest, nest, self.buffers, self.most_buffers, self.most_loops)
-            if joined is None or (too_serial(joined) and not too_serial(candidate.nest)):
+        candidates = self._candidates(reads, needs)
+        for candidate in candidates:
+            joined = self._joined(candidate, nest, needs)
+            if isinstance(joined, str):
+                self.notes.append(Note(position, "is refused by", candidate.number, joined))
                 continue
             self._join(candidate, joined, reads, writes, needs)
+            self.notes.append(Note(position, "joins", candidate.number))
             return
         group = Group(len(self.groups), nest, None, 0, position, reads, writes)
+        why = (
+            "" if candidates else "it reads nothing that a loop before it touches" if self.enabled else "fusion is off"
+        )
+        self.notes.append(Note(position, "starts", group.number, why))
         self._insert(group, needs)
+
+    def _joined(self, group: Group, nest: Nest, needs: int) -> Nest | str:
+        """The nest of ``group`` with ``nest`` at its end, or why that is not done."""
+        between = [n for n in _bits(needs) if n != group.number and (self.groups[n].ancestors >> group.number) & 1]
+        if between:
+            return f"group {between[0]} has to run in between"
+        assert group.nest is not None
+        joined = merge(group.nest, nest, self.buffers, self.most_buffers, self.most_loops)
+        if not isinstance(joined, str) and too_serial(joined) and not too_serial(group.nest):
+            return "few points would do a lot of work in turn"
+        return joined
 
     def _candidates(self, reads: set[str], needs: int) -> list[Group]:
         """Groups worth merging with, the most bytes saved first."""

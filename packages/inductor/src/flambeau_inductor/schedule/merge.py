@@ -1,6 +1,6 @@
-"""Merge two loop nests into one, or say that it cannot be.
+"""Merge two loop nests into one, or say why that cannot be.
 
-In: a nest ``first`` and a nest ``second`` that comes after it. Out: one nest computing both, or None. The second reads what the
+In: a nest ``first`` and a nest ``second`` that comes after it. Out: one nest computing both, or the reason as text. The second reads what the
 first writes only at the very point where it is written: such reads become the value itself.
 """
 
@@ -44,19 +44,24 @@ def merge(
     buffers: Mapping[str, Buffer],
     most_buffers: int = MOST_BUFFERS,
     most_loops: int = MOST_LOOPS,
-) -> Nest | None:
-    """One nest that does ``first`` then ``second`` at every point; None when that would not give the same results."""
-    if first.device != second.device or first.serial or second.serial:
-        return None
+) -> Nest | str:
+    """One nest that does ``first`` then ``second`` at every point; where that would not give the same results, the reason."""
+    if first.device != second.device:
+        return f"they run on {first.device} and {second.device}"
+    if first.serial or second.serial:
+        return "a scatter takes its points in turn"
     if len(first.statements) + len(second.statements) > MOST_STATEMENTS:
-        return None
+        return f"more than {MOST_STATEMENTS} statements"
     if len(first.members) + len(second.members) > most_loops:
-        return None
+        return f"more than {most_loops} loops"
     if len(_touched(first) | _touched(second)) > most_buffers:
-        return None
+        return f"more than {most_buffers} buffers"
+    refused = "no way is found to match their points"
     for a, b, outer, inner in _aligned(first, second):
         joined = _join(a, b, buffers)
-        if joined is not None:
+        if isinstance(joined, str):
+            refused = joined
+        else:
             return Nest(
                 outer,
                 inner,
@@ -66,7 +71,7 @@ def merge(
                 False,
                 first.device,
             )
-    return None
+    return refused
 
 
 def _touched(nest: Nest) -> set[str]:
@@ -124,8 +129,8 @@ def _without(index: Expr, axes: tuple[Axis, ...]) -> Expr:
 
 def _join(
     a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[str, Buffer]
-) -> tuple[Statement, ...] | None:
-    """``a`` then ``b`` with reads of a's stores replaced by the values; None where a read is at another point."""
+) -> tuple[Statement, ...] | str:
+    """``a`` then ``b`` with reads of a's stores replaced by the values; where one has to wait for all of the other, the reason."""
     written = {s.buffer: s for s in a if isinstance(s, Store)}
     legal = True
 
@@ -143,8 +148,12 @@ def _join(
     for statement in b:
         moved.append(_replace(statement, value_of))
         if not legal:
-            return None
-    return a + tuple(moved) if _memory_safe(a, tuple(moved), buffers) and _levels_hold(a, tuple(moved)) else None
+            return "a result is read at another point than the one where it is written"
+    if not _memory_safe(a, tuple(moved), buffers):
+        return "memory that one overwrites is read by the other at another point"
+    if not _levels_hold(a, tuple(moved)):
+        return "a running value is needed after its pass over the axis"
+    return a + tuple(moved)
 
 
 def _replace(statement: Statement, replace: Callable[[Scalar], Scalar | None]) -> Statement:
