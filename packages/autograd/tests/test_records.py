@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from lifting import fakes, lift_function
+from lifting import fakes, lift_function, lift_symbolically
 
 from flambeau_autograd import Config, Signature, assemble, prepare
 
@@ -18,8 +18,9 @@ from flambeau_autograd import Config, Signature, assemble, prepare
         lambda x: (x.exp() * 2, x.view(-1)[1:], x, None, 3),
         lambda x: (lambda y: (y, y.t(), y.split(1)[1]))(x.sin()),
         lambda x: (x.detach().add_(1), x * 2),
+        lambda x: (x.view(torch.int32), x * 2),
     ],
-    ids=["kinds", "bases", "write"],
+    ids=["kinds", "bases", "write", "types"],
 )
 def test_json_round_trip(function):
     """from_json(to_json(s)) == s, and the assembled callable behaves the same."""
@@ -35,6 +36,18 @@ def test_json_round_trip(function):
         else:
             assert a == b
     torch.testing.assert_close(ours, theirs)
+
+
+def test_symbolic_views_survive_json():
+    """The sizes of a view of an input are read off the forward's results."""
+    x, y = torch.randn(3, 4), torch.randn(5, 4)
+    gm = lift_symbolically(lambda x, y: (y[: x.size(0)], y.view(y.size(0) * y.size(1))))
+    prepared = prepare(gm, fakes([x, y], dynamic=True))
+    signature = Signature.from_json(prepared.signature.to_json())
+    assert signature == prepared.signature
+    rows, flat = assemble(signature, prepared.forward.forward, None)(x, y)
+    assert rows.shape == (3, 4) and flat.shape == (20,)
+    assert rows.data_ptr() == y.data_ptr() and flat.data_ptr() == y.data_ptr()
 
 
 def test_inference_without_wrappers_is_the_forward_itself():

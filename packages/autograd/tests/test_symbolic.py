@@ -17,8 +17,11 @@ CASES = {
     "slice_write": (lambda x: (_write(x),), [(4, 4)], [(6, 9)]),
     "split_half": (lambda x: (x[:, : x.size(1) // 2] * 2,), [(3, 4)], [(5, 8)]),
     "view_of_input": (lambda x: (x.view(-1), x.t()), [(3, 4)], [(5, 8)]),
+    "sliced_by_a_size": (lambda x, y: (y[: x.size(0)], y[x.size(0) - 1 :], y[-x.size(0) :, : x.size(1) - 1], y * 2), [(3, 4), (5, 4)], [(4, 9), (7, 9)]),
+    "sizes_of_views": (lambda x: (x.narrow(0, 1, x.size(0) - 1), x.split(x.size(1) - 1, 1)[0], x[0].expand(x.size(0), -1), x.view(x.size(0) * x.size(1))), [(3, 4)], [(5, 8)]),
+    "views_of_a_result": (lambda x: (lambda y: (y, y[: x.size(0) - 1], y.view(x.size(0) * x.size(1))))(x * 2), [(3, 4)], [(5, 8)]),
     "factories": (lambda x: (x * torch.arange(x.size(1)) + x.new_zeros(x.size(0), 1),), [(3, 4)], [(5, 8)]),
-}
+}  # fmt: skip
 
 
 def _write(x):
@@ -26,6 +29,14 @@ def _write(x):
     y[1:3].add_(1.0)
     y.view(-1).mul_(2.0)
     return y
+
+
+def _owner(tensor, others):
+    """The first of `others` that shares the tensor's storage."""
+    storage = tensor.untyped_storage().data_ptr()
+    return next(
+        i for i, t in enumerate(others) if isinstance(t, torch.Tensor) and t.untyped_storage().data_ptr() == storage
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -40,6 +51,9 @@ def test_other_sizes(name):
         got, want = as_tuple(compiled(*ours)), as_tuple(function(*theirs))
         for a, b in zip(got, want):
             torch.testing.assert_close(a, b)
+            if isinstance(a, torch.Tensor):
+                assert a.stride() == b.stride()
+                assert _owner(a, (*ours, *got)) == _owner(b, (*theirs, *want))
         scalar_loss(got).backward()
         scalar_loss(want).backward()
         for a, b in zip(ours, theirs):

@@ -14,8 +14,25 @@ from torch.fx import GraphModule
 
 
 @frozen
+class ResultNumber:
+    """Among the arguments of a `ViewStep`: the number that is forward output `result`."""
+
+    result: int
+
+
+@frozen
+class TypeName:
+    """Among the arguments of a `ViewStep`: the dtype `torch.<dtype>`."""
+
+    dtype: str
+
+
+@frozen
 class ViewStep:
-    """One replayable view: `op` as `aten.select.int`, its arguments after the tensor, and which result of a list."""
+    """One replayable view: `op` as `aten.select.int`, its arguments after the tensor, and which result of a list.
+
+    Arguments are numbers, strings, None, tuples of them, `ResultNumber` for symbolic sizes and `TypeName` for dtypes.
+    """
 
     op: str
     args: tuple[Any, ...] = ()
@@ -29,14 +46,13 @@ class OutputSpec:
 
     kind: "graph" (forward output `index`), "input" (the caller's own object `index`), "view_of_input" (replay `steps`
     on input `index`), "view_of_base" (replay on forward output `index`), "same_as" (the object of output `index`),
-    "constant" (`value`). Where `like` is set, the view has symbolic sizes: they are read off forward output `like`.
+    "constant" (`value`).
     """
 
     kind: str
     index: int = -1
     requires_grad: bool = False
     steps: tuple[ViewStep, ...] = ()
-    like: int = -1
     value: Any = None
 
 
@@ -126,6 +142,8 @@ class Prepared:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ResultNumber(**value) if "result" in value else TypeName(**value)
     return tuple(_plain(v) for v in value) if isinstance(value, list) else value
 
 

@@ -15,7 +15,7 @@ from ..errors import UnsupportedGraph, UnsupportedMutation
 from ..functional.recorder import Recorder
 from ..functional.values import Cell, Step, Value
 from ..joint.inputs import TracedInput
-from ..records import MutationSpec, OutputSpec, ViewStep
+from ..records import MutationSpec, OutputSpec, ResultNumber, TypeName, ViewStep
 
 
 @define
@@ -29,6 +29,16 @@ class Analysis:
     def add_result(self, value: Any) -> int:
         self.results.append(value)
         return len(self.results) - 1
+
+    def number(self, value: torch.SymInt) -> int | ResultNumber:
+        """The symbolic size as a number or as a place among the results, one for equal expressions."""
+        known = value.node.maybe_as_int()
+        if known is not None:
+            return int(known)
+        for place, result in enumerate(self.results):
+            if isinstance(result, torch.SymInt) and result.node.expr == value.node.expr:
+                return ResultNumber(place)
+        return ResultNumber(self.add_result(value))
 
 
 def analyse(recorder: Recorder, inputs: list[TracedInput], outputs: list[Any]) -> Analysis:
@@ -120,27 +130,23 @@ def _output(
         if value.cell not in bases:
             bases[value.cell] = analysis.add_result(value.cell.meta)
         index = bases[value.cell]
-    steps = _plain_steps(value.chain)
-    if steps is None:
-        return OutputSpec(kind, index, out.requires_grad, like=analysis.add_result(out.detach()))
+    steps = tuple(_view_step(analysis, step) for step in value.chain)
     return OutputSpec(kind, index, out.requires_grad, steps)
 
 
-def _plain_steps(chain: tuple[Step, ...]) -> tuple[ViewStep, ...] | None:
-    steps = []
-    for step in chain:
-        if not (_is_plain(step.args) and _is_plain(tuple(step.kwargs.values()))):
-            return None
-        name = str(step.op)
-        steps.append(ViewStep(name, _freeze(step.args), tuple(sorted(step.kwargs.items())), step.item))
-    return tuple(steps)
+def _view_step(analysis: Analysis, step: Step) -> ViewStep:
+    kwargs = tuple(sorted((name, _frozen(analysis, value)) for name, value in step.kwargs.items()))
+    return ViewStep(str(step.op), _frozen(analysis, tuple(step.args)), kwargs, step.item)
 
 
-def _is_plain(value: Any) -> bool:
+def _frozen(analysis: Analysis, value: Any) -> Any:
+    """An argument of a view as a `ViewStep` holds it."""
     if isinstance(value, (list, tuple)):
-        return all(_is_plain(v) for v in value)
-    return isinstance(value, (int, float, bool, str, type(None)))
-
-
-def _freeze(value: Any) -> Any:
-    return tuple(_freeze(v) for v in value) if isinstance(value, (list, tuple)) else value
+        return tuple(_frozen(analysis, v) for v in value)
+    if isinstance(value, torch.SymInt):
+        return analysis.number(value)
+    if isinstance(value, torch.dtype):
+        return TypeName(str(value).removeprefix("torch."))
+    if isinstance(value, (int, float, bool, str, type(None))):
+        return value
+    raise UnsupportedGraph(f"an output is a view with the argument {value!r}")

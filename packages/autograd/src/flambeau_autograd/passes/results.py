@@ -11,11 +11,10 @@ from .facts import alias_root, is_tensor
 
 def separate_results(joint: Joint) -> int:
     """Insert copies where passes made distinct tensors of the user's program share memory; returns how many."""
-    exempt = {o.like for o in joint.analysis.outputs if o.like >= 0}
     taken: set[Node] = set()
     copies = 0
     for i, result in enumerate(joint.results):
-        if not isinstance(result, Node) or not is_tensor(result) or i in exempt:
+        if not isinstance(result, Node) or not is_tensor(result):
             continue
         root = alias_root(result)
         if root not in taken and root.op not in ("placeholder", "get_attr"):

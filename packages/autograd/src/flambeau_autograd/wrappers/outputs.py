@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ..errors import InternalError
-from ..records import OutputSpec, Signature, ViewStep
+from ..records import OutputSpec, ResultNumber, Signature, TypeName, ViewStep
 
 
 def resolve(name: str) -> Any:
@@ -50,31 +49,54 @@ def _maker(spec: OutputSpec) -> Callable[[Any, Any, list[Any]], Any]:
     if spec.kind == "constant":
         return lambda args, results, outputs: value
     from_input = spec.kind == "view_of_input"
-    steps = tuple((resolve(s.op), s) for s in spec.steps)
+    steps = tuple(_step(s) for s in spec.steps)
 
     def view(args: Any, results: Any, outputs: list[Any]) -> Any:
         base = args[index] if from_input else results[index]
         if not spec.requires_grad and base.requires_grad:
             base = base.detach()
-        if spec.like >= 0:
-            return _like(base, results[spec.like])
         if not steps:
             return base if not spec.requires_grad else base.view_as(base)
-        for op, step in steps:
-            base = _apply(op, step, base)
+        for step in steps:
+            base = step(base, results)
         return base
 
     return view
 
 
-def _apply(op: Any, step: ViewStep, base: torch.Tensor) -> Any:
-    result = op(base, *(list(a) if isinstance(a, tuple) else a for a in step.args), **dict(step.kwargs))
-    return result if step.item is None else result[step.item]
+def _step(step: ViewStep) -> Callable[[torch.Tensor, Any], Any]:
+    op, item = resolve(step.op), step.item
+    args, kwargs = _thawed(step.args), {name: _thawed(value) for name, value in step.kwargs}
+    if _mentions_results((*step.args, *(value for _, value in step.kwargs))):
+
+        def call(base: torch.Tensor, results: Any) -> Any:
+            return op(base, *_filled(args, results), **_filled(kwargs, results))
+
+    else:
+
+        def call(base: torch.Tensor, results: Any) -> Any:
+            return op(base, *args, **kwargs)
+
+    return call if item is None else lambda base, results: call(base, results)[item]
 
 
-def _like(base: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
-    if pattern.untyped_storage().data_ptr() != base.untyped_storage().data_ptr():
-        raise InternalError("the compiled graph copied an output that must be a view of an input")
-    if pattern.dtype != base.dtype:
-        raise InternalError("an output of symbolic size changes its input's type")
-    return torch.as_strided(base, pattern.shape, pattern.stride(), pattern.storage_offset())
+def _thawed(value: Any) -> Any:
+    """As the op takes it: lists for tuples, dtypes for their names."""
+    if isinstance(value, tuple):
+        return [_thawed(v) for v in value]
+    return getattr(torch, value.dtype) if isinstance(value, TypeName) else value
+
+
+def _mentions_results(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(_mentions_results(v) for v in value)
+    return isinstance(value, ResultNumber)
+
+
+def _filled(value: Any, results: Any) -> Any:
+    """With the numbers of this call."""
+    if isinstance(value, list):
+        return [_filled(v, results) for v in value]
+    if isinstance(value, dict):
+        return {name: _filled(v, results) for name, v in value.items()}
+    return results[value.result] if isinstance(value, ResultNumber) else value
