@@ -106,7 +106,8 @@ def compile_joint(
     prepared = prepare(gm, inputs, partitioner=partitioner, decompositions=decompositions, config=config)
     if prepared.backward is None:
         forward = (inference_compiler or forward_compiler)(prepared.forward, prepared.forward_inputs)
-        return assemble(prepared.signature, forward, None, replay=gm, config=config)
+        isolate = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+        return assemble(prepared.signature, forward, None, replay=gm, config=config, isolate=isolate)
     forward = forward_compiler(prepared.forward, prepared.forward_inputs)
     backward = LazyCompiled(backward_compiler or forward_compiler, prepared.backward, prepared.backward_inputs)
     return assemble(prepared.signature, forward, backward, replay=gm, config=config)

@@ -10,18 +10,19 @@ from typing import Any
 import torch
 
 
-def _hint(value: Any) -> int | None:
+def hint(value: Any) -> int | None:
+    """The number, or the one that a symbolic number stood for when it was made."""
     if isinstance(value, int):
         return value
-    hint = value.node.hint if isinstance(value, torch.SymInt) else None
-    return int(hint) if hint is not None else None
+    known = value.node.hint if isinstance(value, torch.SymInt) else None
+    return int(known) if known is not None else None
 
 
 def dense_order(tensor: torch.Tensor) -> tuple[int, ...]:
     """Dimensions from the largest stride to the smallest where the tensor is dense, else 0, 1, 2, …"""
     natural = tuple(range(tensor.dim()))
-    sizes = [_hint(s) for s in tensor.shape]
-    strides = [_hint(s) for s in tensor.stride()]
+    sizes = [hint(s) for s in tensor.shape]
+    strides = [hint(s) for s in tensor.stride()]
     if None in sizes or None in strides:
         return natural
     order = sorted(natural, key=lambda d: (-(strides[d] or 0), -(sizes[d] or 0), d))

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .layout import dense_order
 from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
+from .overlap import collides
 from .scatter import is_absolute, scatter_back
 from .special import SPECIAL
 from .symbols import SymbolNodes
@@ -118,6 +119,16 @@ class Recorder(TorchDispatchMode):
                 node = self._replay(step, node)
             value.node, value.version = node, cell.version
         return value.node
+
+    def laid_out(self, tensor: torch.Tensor) -> Node:
+        """The node of the contents, in the tensor's own strides: a view that was written is taken of its base again."""
+        value, node = self.value_of(tensor), self.node_of(tensor)
+        if value.chain and node.meta["val"] is not tensor and node.meta["val"].stride() != tensor.stride():
+            node = value.cell.base
+            for step in value.chain:
+                node = self._replay(step, node)
+            value.node = node
+        return node
 
     def _replay(self, step: Step, source: Node) -> Node:
         node = self._node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.result)
@@ -301,12 +312,14 @@ class Recorder(TorchDispatchMode):
         arguments = func._schema.arguments
         kept = tuple(args[i] if i < len(args) else arguments[i].default_value for i in plan.keep)
         named = {k: kwargs[k] for k in plan.keep_kwargs if k in kwargs}
+        targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
+        for target in tensors_in(targets):
+            self.refuse_collisions(target, (kept, named))
         out = (
             self._filled(plan.functional, kept, named)
             if is_random(func)
             else self.call(plan.functional, *kept, **named)
         )
-        targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
         results = [out] if len(targets) == 1 else list(out)
         for target, result in zip(targets, results):
             pairs = zip(target, result) if isinstance(target, (list, tuple)) else ((target, result),)
@@ -315,6 +328,15 @@ class Recorder(TorchDispatchMode):
         if not func._schema.returns:
             return None
         return targets[0] if len(targets) == 1 else tuple(targets)
+
+    def refuse_collisions(self, target: torch.Tensor, operands: Any) -> None:
+        """Raise `UnsupportedMutation` when `target` partly lies over another operand: eager raises its own error."""
+        cell = self.value_of(target).cell
+        for other in tensors_in(operands):
+            if other is target or not isinstance(other, FakeTensor) or self.value_of(other).cell is not cell:
+                continue
+            if collides(target, other):
+                raise UnsupportedMutation("a write reads memory that it overwrites")
 
     def _filled(self, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The new contents of a tensor that is filled with random numbers: on a GPU they are drawn in memory order."""

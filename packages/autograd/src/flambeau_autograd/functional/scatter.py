@@ -13,6 +13,7 @@ import torch
 
 from ..errors import UnsupportedMutation
 from .ops import short_name
+from .overlap import folds_onto_itself
 from .values import Step
 
 aten = torch.ops.aten
@@ -104,6 +105,8 @@ def _strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> A
 def _scatter_strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor, origin: torch.Tensor) -> Any:
     """`base` stands for `origin`; a copy of it starts at its own memory's beginning, whatever `base` is a view of."""
     view = step.result
+    if folds_onto_itself(view):
+        raise UnsupportedMutation(f"a write goes through {step.op}: several elements share one memory location")
     if origin.dtype != view.dtype:
         raise UnsupportedMutation(f"a write goes through {step.op}, whose inverse is not known")
     copy = call(aten.clone.default, base)

@@ -35,6 +35,7 @@ def register(*ops: OpOverload) -> Callable[[SpecialRule], SpecialRule]:
 def copy_(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`x.copy_(y)`: the new contents are a converted copy of y, in x's layout."""
     target, source = args[0], args[1]
+    recorder.refuse_collisions(target, source)
     new = None
     if source.shape == target.shape:
         if source.dtype != target.dtype or source.device != target.device:

@@ -57,7 +57,9 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
             raise UnsupportedGraph("the graph must return a tuple")
         analysis = analyse(recorder, traced, list(outputs))
         joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
-        joint.results = [recorder.operands(r) for r in analysis.results]
+        joint.results = [
+            recorder.laid_out(r) if isinstance(r, torch.Tensor) else recorder.operands(r) for r in analysis.results
+        ]
         for mutation in analysis.mutations:
             item = traced[mutation.index]
             if mutation.mode == "graph":

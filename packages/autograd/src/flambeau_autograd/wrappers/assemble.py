@@ -25,16 +25,18 @@ def assemble(
     *,
     replay: GraphModule | None = None,
     config: Config | None = None,
+    isolate: bool = False,
 ) -> Callable[..., Any]:
     """The callable for the whole graph.
 
     `replay` is the captured graph; it is only run when the backward itself is differentiated (`create_graph=True`).
-    Without a backward, writes or rebuilt outputs, the forward itself is handed back when it is not boxed.
+    Without a backward, writes or rebuilt outputs, the forward itself is handed back when it is not boxed, unless `isolate`
+    says that autograd would see what it does.
     """
     config = config or Config.from_environment()
     bumped = tuple(m.index for m in signature.mutations if m.mode == "graph")
     joined: Callable[..., Any]
-    if backward is None and not bumped and not getattr(forward, "_boxed_call", False):
+    if backward is None and not (bumped or isolate) and not getattr(forward, "_boxed_call", False):
         joined = forward
     else:
         double = DoubleBackward(signature, replay)

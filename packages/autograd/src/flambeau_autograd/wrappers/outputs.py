@@ -53,10 +53,10 @@ def _maker(spec: OutputSpec) -> Callable[[Any, Any, list[Any]], Any]:
 
     def view(args: Any, results: Any, outputs: list[Any]) -> Any:
         base = args[index] if from_input else results[index]
-        if not spec.requires_grad and base.requires_grad:
+        if not spec.requires_grad and (base.requires_grad or not steps):
             base = base.detach()
-        if not steps:
-            return base if not spec.requires_grad else base.view_as(base)
+        elif not steps:
+            base = base.view_as(base)
         for step in steps:
             base = step(base, results)
         return base

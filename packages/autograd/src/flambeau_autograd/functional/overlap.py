@@ -1,0 +1,78 @@
+"""Which tensors of one storage lie over each other: what eager refuses to write, or writes in the order of its loops.
+
+In: fake tensors with their strides and storage offsets, symbolic ones by their hints. Out: yes or no; no where a hint is missing.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .layout import hint
+
+
+def _numbers(tensor: torch.Tensor) -> tuple[list[tuple[int, int]], int] | None:
+    """(stride, size) of each dimension longer than 1, from the largest stride down, and the offset; None when unknown."""
+    offset, dims = hint(tensor.storage_offset()), []
+    for size, stride in zip(tensor.shape, tensor.stride()):
+        length, step = hint(size), hint(stride)
+        if length is None or step is None or offset is None:
+            return None
+        if length != 1:
+            dims.append((step, length))
+    return (sorted(dims, reverse=True), offset) if offset is not None else None
+
+
+def folds_onto_itself(tensor: torch.Tensor) -> bool:
+    """True when two elements of the tensor may share one memory location (`expand`, steps of `unfold` below its size)."""
+    known = _numbers(tensor)
+    if known is None or any(size == 0 for _, size in known[0]):
+        return False
+    room = 1
+    for stride, size in reversed(known[0]):
+        if stride < room:
+            return True
+        room += stride * (size - 1)
+    return False
+
+
+def collides(target: torch.Tensor, source: torch.Tensor) -> bool:
+    """True when a write to `target` changes elements of `source` other than those in the same places.
+
+    Both are views of one storage. Views of different strides that are not both dense, or of types of another width, are taken to
+    be apart, as eager takes them.
+    """
+    if target.dtype.itemsize != source.dtype.itemsize:
+        return False
+    first, second = _numbers(target), _numbers(source)
+    if first is None or second is None or any(size == 0 for _, size in (*first[0], *second[0])):
+        return False
+    (dims, start), (others, begin) = first, second
+    if dims == others and tuple(map(hint, target.stride())) == tuple(map(hint, source.stride())):
+        return start != begin and _reaches(begin - start, dims)
+    if not (_is_dense(dims) and _is_dense(others)):
+        return False
+    return start <= begin + _extent(others) and begin <= start + _extent(dims)
+
+
+def _extent(dims: list[tuple[int, int]]) -> int:
+    return sum(stride * (size - 1) for stride, size in dims)
+
+
+def _is_dense(dims: list[tuple[int, int]]) -> bool:
+    expected = 1
+    for stride, size in reversed(dims):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _reaches(distance: int, dims: list[tuple[int, int]]) -> bool:
+    """True when `distance` is a sum of strides, each taken fewer times than its dimension is long, forward or back."""
+    if not dims:
+        return distance == 0
+    (stride, size), rest = dims[0], dims[1:]
+    if stride == 0:
+        return _reaches(distance, rest)
+    low = distance // stride
+    return any(abs(count) < size and _reaches(distance - count * stride, rest) for count in (low, low + 1))
