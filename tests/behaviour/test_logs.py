@@ -18,8 +18,8 @@ from flambeau.log import ARTIFACTS
 FRESH = {"force_disable_caches": True}
 """What comes from the disk cache is not compiled, so that the compiler has nothing to tell."""
 
-SHOWN_ELSEWHERE = {"kernel_code", "caching", "cudagraphs", "perf_hints", "timings", "fallbacks", "recompiles"}
-"""Names whose events are asserted on where their subject is tested."""
+NEED_MORE = {"caching", "cudagraphs", "perf_hints", "fallbacks"}
+"""Names that need more than a program: a cache, a device, an option, something that cannot be compiled."""
 
 
 class Counter:
@@ -161,6 +161,15 @@ def test_dynamic_shows_symbols_ranges_and_specialisations() -> None:
     assert shown("dynamic", branching, (torch.ones(5), torch.ones(6))) == ""
 
 
+@pytest.mark.filterwarnings("error")
+def test_dynamic_shows_sizes_without_a_value() -> None:
+    """An unbacked size has a source and a range, and no value that the program could have looked at."""
+    x = torch.ones(5)
+    flambeau.compiler.mark_unbacked(x, 0)
+    text = shown("dynamic", lambda x: x * 2, (x,))
+    assert lines_with(text, "u0 = L['x'].size()[0], range [0, inf]")
+
+
 # ---- autograd and inductor --------------------------------------------------------------------------------------------------------
 
 
@@ -226,7 +235,7 @@ def broken(x: Tensor, items: list[Any]) -> Tensor:
 CALLS = [(torch.randn(n, 4, requires_grad=True), []) for n in (3, 5)]
 
 
-@pytest.mark.parametrize("name", sorted(ARTIFACTS.keys() - SHOWN_ELSEWHERE))
+@pytest.mark.parametrize("name", sorted(ARTIFACTS.keys() - NEED_MORE))
 def test_a_name_shows_its_own_events_alone(name: str) -> None:
     """Each prints something, and nothing that belongs to another name."""
     text = shown(name, broken, *CALLS)

@@ -20,7 +20,7 @@ def symbols_text(builder: GraphBuilder, learnt: Dynamics) -> str:
     """What became symbolic and why, what it may be, and what the program fixed."""
     env = builder.shape_env
     # The field was renamed between torch versions.
-    values = getattr(env, "backed_var_to_val", None) or getattr(env, "var_to_val", {})
+    values = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
     lines = []
     for symbol, bounds in env.var_to_range.items():
         source = builder.symbol_sources.get(str(symbol))
