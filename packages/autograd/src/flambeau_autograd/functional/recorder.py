@@ -18,10 +18,10 @@ from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
-from .layout import dense_order
+from .layout import dense_order, hint
 from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import collides
-from .scatter import is_absolute, scatter_back
+from .scatter import is_absolute, is_strided, scatter_back
 from .special import SPECIAL
 from .symbols import SymbolNodes
 from .values import Cell, Step, Value
@@ -114,20 +114,27 @@ class Recorder(TorchDispatchMode):
         value = self.value_of(tensor)
         cell = value.cell
         if value.version != cell.version:
-            node = cell.base
-            for step in value.chain:
-                node = self._replay(step, node)
-            value.node, value.version = node, cell.version
+            value.node, value.version = self._from_base(value), cell.version
         return value.node
+
+    def _from_base(self, value: Value, strided: bool = False) -> Node:
+        """The chain of views taken of the base; `strided`: one more that is told in strides follows."""
+        cell, node = value.cell, value.cell.base
+        if strided or any(is_strided(step.op) for step in value.chain):
+            now, before = node.meta["val"], cell.meta
+            if now.stride() != before.stride() or now.storage_offset() != before.storage_offset():
+                raise UnsupportedMutation(
+                    "a view in strides is taken of a tensor whose memory a write has laid out anew"
+                )
+        for step in value.chain:
+            node = self._replay(step, node)
+        return node
 
     def laid_out(self, tensor: torch.Tensor) -> Node:
         """The node of the contents, in the tensor's own strides: a view that was written is taken of its base again."""
         value, node = self.value_of(tensor), self.node_of(tensor)
         if value.chain and node.meta["val"] is not tensor and node.meta["val"].stride() != tensor.stride():
-            node = value.cell.base
-            for step in value.chain:
-                node = self._replay(step, node)
-            value.node = node
+            node = value.node = self._from_base(value)
         return node
 
     def _replay(self, step: Step, source: Node) -> Node:
@@ -257,6 +264,9 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **kwargs)
         source = args[0]
         value = self.value_of(source)
+        if is_strided(func) and value.cell.version:
+            # What a write left as the contents need not lie in memory as the tensor does.
+            value.node, value.version = self._from_base(value, strided=True), value.cell.version
         node = self._node(func, self.operands(args), self.operands(kwargs), out)
         if isinstance(out, torch.Tensor):
             if out is source:
@@ -380,6 +390,8 @@ class Recorder(TorchDispatchMode):
         if not value.chain:
             cell.base = node
         else:
+            if any(is_strided(s.op) and not is_absolute(s) and hint(s.source.storage_offset()) != 0 for s in value.chain):
+                raise UnsupportedMutation("a write goes through a view in strides that starts where another view does")
             # What came before an absolute view does not matter: it starts at the storage again.
             first = max((i for i, step in enumerate(value.chain) if is_absolute(step)), default=0)
             chain = value.chain[first:]

@@ -127,7 +127,13 @@ _INVERSES: dict[str, Callable[..., Any]] = {
 
 def is_absolute(step: Step) -> bool:
     """True when the view says where it lies in the storage, whatever tensor of it is given."""
-    return short_name(step.op) == "as_strided"
+    offset = step.args[2] if len(step.args) > 2 else step.kwargs.get("storage_offset")
+    return is_strided(step.op) and offset is not None
+
+
+def is_strided(op: Any) -> bool:
+    """True for the view that is told in strides of the storage."""
+    return short_name(op) == "as_strided"
 
 
 def scatter_back(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor, root: torch.Tensor) -> Any:
