@@ -34,7 +34,8 @@ READS = {
     ),
     "switch": (
         lambda: torch.backends.cudnn.benchmark,
-        lambda patch: patch.setattr(torch.backends.cudnn, "benchmark", True),
+        # Not by assignment: after torch's own test helpers were imported, that is refused in the whole process.
+        lambda patch: torch._C._set_cudnn_benchmark(True),
     ),
     "switch of a class": (
         lambda: torch.nn.Module.dump_patches,
@@ -59,6 +60,7 @@ def test_a_change_is_seen(read, change, monkeypatch, tmp_path):
     finally:
         sys.setrecursionlimit(limit)
         LOGGER.setLevel(logging.NOTSET)
+        torch._C._set_cudnn_benchmark(False)
 
 
 @pytest.mark.parametrize(
