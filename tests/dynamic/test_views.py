@@ -128,3 +128,17 @@ def test_sizes_that_do_not_broadcast_raise_what_eager_raises(
     assert str(ours.value) == str(theirs.value)
     x = torch.randn(5, 6, requires_grad=grads[0])
     torch.testing.assert_close(compiled(x, y), function(x, y))
+
+
+def test_a_window_at_an_offset_of_the_storage_of_a_written_input() -> None:
+    """Where the input starts in its storage is the caller's business: such a program is left to eager."""
+
+    def program(y: Tensor) -> Tensor:
+        window = y.diagonal().as_strided((3,), (2,), 1)
+        y.sin_()
+        return window.sum(0)
+
+    ours = torch.arange(42.0).view(7, 6)
+    theirs = ours.clone()
+    torch.testing.assert_close(flambeau.compile(program)(ours[1:, 1:-1]), program(theirs[1:, 1:-1]))
+    torch.testing.assert_close(ours, theirs)

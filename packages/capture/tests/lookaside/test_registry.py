@@ -57,3 +57,30 @@ def test_marks(check, broken):
     assert record.operations == 1
     assert broken(lambda x: (graph_break(), x + 1)[1]) == {"user-requested"}
     assert is_capturing() is False
+
+
+def test_modules_made_after_another_compiler_was_used(check):
+    """It tags every new module in a table of its own, by patching `Module.__init__`; the table is no part of the program."""
+    table = {}
+    namespace = {"__name__": "torch._dynamo.mutation_guard", "table": table}
+    exec(
+        "class GenerationTracker:\n    @staticmethod\n    def tag(module):\n        table[id(module)] = 1\n", namespace
+    )
+    original = torch.nn.Module.__init__
+
+    def patched(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        namespace["GenerationTracker"].tag(self)
+
+    layers = torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Sigmoid(), torch.nn.Tanh()])
+
+    def first_two(x):
+        for layer in layers[:2]:
+            x = layer(x)
+        return x
+
+    torch.nn.Module.__init__ = patched
+    try:
+        check(first_two)
+    finally:
+        torch.nn.Module.__init__ = original

@@ -126,9 +126,16 @@ class Recorder(TorchDispatchMode):
                 raise UnsupportedMutation(
                     "a view in strides is taken of a tensor whose memory a write has laid out anew"
                 )
+        self._refuse_unknown_start(value)
         for step in value.chain:
             node = self._replay(step, node)
         return node
+
+    def _refuse_unknown_start(self, value: Value) -> None:
+        if value.cell.input_index >= 0 and any(is_absolute(step) for step in value.chain):
+            raise UnsupportedMutation(
+                "a written input has a view at an offset of its storage; where the input starts is not known"
+            )
 
     def laid_out(self, tensor: torch.Tensor) -> Node:
         """The node of the contents, in the tensor's own strides: a view that was written is taken of its base again."""
@@ -390,8 +397,11 @@ class Recorder(TorchDispatchMode):
         if not value.chain:
             cell.base = node
         else:
-            if any(is_strided(s.op) and not is_absolute(s) and hint(s.source.storage_offset()) != 0 for s in value.chain):
+            if any(
+                is_strided(s.op) and not is_absolute(s) and hint(s.source.storage_offset()) != 0 for s in value.chain
+            ):
                 raise UnsupportedMutation("a write goes through a view in strides that starts where another view does")
+            self._refuse_unknown_start(value)
             # What came before an absolute view does not matter: it starts at the storage again.
             first = max((i for i, step in enumerate(value.chain) if is_absolute(step)), default=0)
             chain = value.chain[first:]

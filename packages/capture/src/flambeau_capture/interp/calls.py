@@ -65,6 +65,8 @@ class Calls(Attributes):
         wrapper = registry.find_wrapper(function.__code__)
         if wrapper is not None:
             return wrapper(self, value, args, kwargs)
+        if registry.is_the_peers_bookkeeping(function):
+            return ConstantValue(None)
         original = registry.behind_the_peers_mark(function)
         if original is not None:
             return self.call(self.wrap_pinned(original), args, kwargs)
