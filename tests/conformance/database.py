@@ -113,7 +113,8 @@ def run(function: Any, sample: SampleInput) -> tuple[Any, list[Any]]:
     grads: Any = []
     if outputs and inputs:
         torch.manual_seed(1)
-        tangents = [torch.randn_like(output) for output in outputs]
+        # Not `randn_like`: numbers are drawn in the order of memory, and layouts may differ.
+        tangents = [torch.randn(output.shape, dtype=output.dtype, device=output.device) for output in outputs]
         grads = torch.autograd.grad(outputs, inputs, tangents, allow_unused=True)
     return result, list(grads)
 
