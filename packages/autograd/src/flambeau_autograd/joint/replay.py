@@ -6,7 +6,8 @@ effect while replaying and are undone at the end; user positions and checkpoint 
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import Any, Final
 
 import torch
 from torch.fx import GraphModule, Node
@@ -14,6 +15,14 @@ from torch.fx.node import map_arg
 
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
+
+#: Products whose C++ reads the sizes of its operands as plain numbers (torch before 2.13), so that symbolic ones become constants. Their
+#: decomposition in Python, which the Python dispatcher takes, keeps them.
+_READS_SIZES: Final[frozenset[Any]] = frozenset(
+    (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+    else ()
+)
 
 
 class Replay:
@@ -66,6 +75,13 @@ class Replay:
 
     def _call(self, gm: GraphModule, node: Node, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
         target: Any = node.target
+        if target in _READS_SIZES and _is_symbolic(args):
+            with torch._C._EnablePythonDispatcher():
+                return (
+                    getattr(args[0], target)(*args[1:], **kwargs)
+                    if isinstance(target, str)
+                    else target(*args, **kwargs)
+                )
         if node.op == "call_method":
             return getattr(args[0], target)(*args[1:], **kwargs)
         if node.op == "call_module":
@@ -98,3 +114,7 @@ class Replay:
         if name == "autograd_function_apply":
             raise UnsupportedGraph("autograd_function_apply is not traced through")
         return target(*args, **kwargs)
+
+
+def _is_symbolic(args: Any) -> bool:
+    return any(isinstance(size, torch.SymInt) for arg in args if isinstance(arg, torch.Tensor) for size in arg.shape)

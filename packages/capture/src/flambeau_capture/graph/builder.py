@@ -6,9 +6,10 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 
 from __future__ import annotations
 
+import operator
 import warnings
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.fx
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
+
+#: Products whose C++ reads the sizes of its operands as plain numbers (torch before 2.13), so that symbolic ones become constants. Their
+#: decomposition in Python, which the Python dispatcher takes, keeps them.
+_READS_SIZES: Final[frozenset[Any]] = frozenset(
+    (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+    else ()
+)
 
 
 @frozen(eq=False)
@@ -172,7 +181,8 @@ class GraphBuilder:
     def run(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The operation on fakes alone; failures become graph breaks."""
         try:
-            with self.fake_mode, warnings.catch_warnings():
+            dispatcher = torch._C._EnablePythonDispatcher() if target in _READS_SIZES else nullcontext()
+            with self.fake_mode, warnings.catch_warnings(), dispatcher:
                 warnings.simplefilter("ignore")
                 result = (
                     getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
