@@ -32,7 +32,7 @@ _STILL = (
 _PURE_MODULES = frozenset((
     "builtins", "_operator", "operator", "math", "cmath", "itertools", "functools", "_functools", "_struct", "binascii", "_bisect",
     "_string", "_sre", "re", "_statistics", "_json", "unicodedata", "zlib", "_abc", "_collections_abc", "_typing", "typing",
-    "inspect", "copyreg", "enum", "dataclasses", "fractions", "numbers", "abc", "_weakref", "collections", "_collections",
+    "inspect", "copyreg", "enum", "dataclasses", "fractions", "numbers", "abc", "collections", "_collections",
     "string", "textwrap", "_codecs", "types",
 ))  # fmt: skip
 """Modules of the standard library whose native functions compute from their arguments alone (exceptions: `registry.impure`)."""
