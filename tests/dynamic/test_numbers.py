@@ -69,6 +69,15 @@ def test_integers_become_inputs() -> None:
     compilations(lambda x, n: sum((x * i for i in range(n)), x), [(torch.randn(3), n) for n in (2, 3, 4, 5)])
 
 
+def test_slices_from_outside() -> None:
+    """A slice is taken apart, alone or in a tuple: its bounds are numbers like others, and what is not a number is guarded."""
+    slices = [slice(0, 2), slice(0, 3), slice(0, 4), slice(0, 5), slice(None), slice(0, 6, 2)]
+    assert compilations(lambda x, s: (x[s] + 1, s, x[(s, 0)]), [(torch.randn(9, 2), s) for s in slices[:4]]) == 2
+    compilations(lambda x, s: (x[s] + 1, s.indices(9), s == slice(0, 4)), [(torch.randn(9), s) for s in slices])
+    index: Callable[..., Any] = lambda x, i: (x[i], [1, 2, 3][i[0]], bool(i[0]))  # noqa: E731
+    compilations(index, [(torch.randn(9, 2), (s, 1)) for s in slices])
+
+
 def test_gradients_through_a_float_input() -> None:
     """The float reaches the backward program too."""
     function: Callable[[Tensor, float], Tensor] = lambda x, a: (F.leaky_relu(x, a) * (a + 1)).sin() * a  # noqa: E731

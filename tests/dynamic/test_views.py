@@ -26,7 +26,7 @@ VIEWS = (
     "{v}[torch.arange({v}.shape[0] // 2)]", "{v}.repeat(2, 1)", "{v} * 2", "{v} + n",
 )  # fmt: skip
 WRITES = (
-    "{v}.add_(1)", "{v}[:n // 2].mul_(2)", "{v}.t()[0] = 1.5", "{v}[:, ::2].add_(m)", "{v}.masked_fill_({v} > 0, 0.5)", "{v}.fill_(n)",
+    "{v}.add_(1)", "{v}[:n // 2].mul_(2)", "{v}.t()[0] = 1.5", "{v}[:, ::2].add_(m)", "{v}[:, ::2] += m", "{v}.masked_fill_({v} > 0, 0.5)", "{v}.fill_(n)",
     "{v}.index_put_((torch.arange({v}.shape[0] - 1),), torch.tensor(0.25))", "{v}[1:] = {v}[:-1].clone()", "{v}[1:] = {v}[:-1]",
     "{v}.copy_({v}.sum() + 1)", "{v}.reshape(-1)[: m - 1].zero_()", "{v}.narrow(0, 0, {v}.shape[0] // 2).sin_()",
 )  # fmt: skip

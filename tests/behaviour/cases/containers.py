@@ -283,3 +283,10 @@ def delattr_and_setattr_by_name(x: Tensor, state: Any) -> Any:
         delattr(state, name)
         setattr(state, name * 2, value)
     return x * state.aa, hasattr(state, "a"), sorted(vars(state))
+
+
+@case(1, breaks=("input-output",))
+def slice_across_a_break(x: Tensor) -> Any:
+    rows = (slice(None), slice(1, 3))
+    x[:, ::2] += print("in the middle") or 1
+    return x[rows] * 2, rows

@@ -302,6 +302,8 @@ class Operations(TensorOperations):
         return self._compare_containers(symbol, left, right)
 
     def _compare_containers(self, symbol: str, left: Value, right: Value) -> Value:
+        if left.python_type() is slice and right.python_type() is slice:
+            left, right = (self.sequence(self._bounds(value), tuple) for value in (left, right))
         a, b = (self._as_sequence(left), self._as_sequence(right))
         if (
             a is not None
@@ -333,6 +335,9 @@ class Operations(TensorOperations):
         if isinstance(left, SetValue) and isinstance(right, SetValue):
             return ConstantValue(COMPARE[symbol](left.items.keys(), right.items.keys()))
         raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
+
+    def _bounds(self, value: Value) -> list[Value]:
+        return [self.realise(self.get_attribute(value, part)) for part in ("start", "stop", "step")]
 
     def _as_sequence(self, value: Value) -> list[Value] | None:
         if isinstance(value, SequenceValue):

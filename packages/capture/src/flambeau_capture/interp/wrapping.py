@@ -53,7 +53,7 @@ class Wrapping(TracerState):
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """A value for an object that existed before the frame, guarded."""
-        if is_constant_object(obj):
+        if is_constant_object(obj) and not _holds_slice(obj):
             return self._wrap_constant(obj, source)
         known = self.wrapped.get(id(obj))
         if known is not None:
@@ -88,8 +88,6 @@ class Wrapping(TracerState):
                 return symbolic
         if isinstance(obj, enum.Enum):
             self.guards.identity(source, obj)
-        elif isinstance(obj, slice):
-            raise GraphBreak("unsupported-argument", "a slice object that comes from outside the function")
         else:
             self.guards.constant(source, obj)
         return ConstantValue(obj, source)
@@ -168,13 +166,11 @@ class Wrapping(TracerState):
         if isinstance(obj, tuple) and hasattr(kind, "_fields"):
             return self._wrap_sequence(obj, source)
         if kind is slice:
-            return SliceValue(
-                (
-                    LazyValue(obj.start, Attribute(source, "start")),
-                    LazyValue(obj.stop, Attribute(source, "stop")),
-                    LazyValue(obj.step, Attribute(source, "step")),
-                )
+            self.guards.type_is(source, kind)
+            start, stop, step = (
+                LazyValue(getattr(obj, part), Attribute(source, part)) for part in ("start", "stop", "step")
             )
+            return SliceValue((start, stop, step), source)
         return self._wrap_object(obj, source)
 
     def _wrap_object(self, obj: Any, source: Source) -> Value:
@@ -416,7 +412,12 @@ class Wrapping(TracerState):
         """What a value hashes to as a dict key."""
         value = self.realise(value)
         if value.is_constant():
-            return value.constant()
+            constant = value.constant()
+            if _holds_slice(constant) and slice.__hash__ is None:
+                raise self.raised(TypeError("unhashable type: 'slice'"))
+            return constant
+        if isinstance(value, SliceValue):
+            return self.hashable(ConstantValue(slice(*(self.hashable(part) for part in value.parts))))
         if isinstance(value, TensorValue):
             return ("tensor", id(value.tensor)) if value.tensor is not MISSING else value
         if isinstance(value, SymbolicValue):
@@ -447,6 +448,11 @@ class Wrapping(TracerState):
 def _item_source(kind: Any) -> Any:
     """How an item of a container of this class is reached: by its subscript, unless that is code of the user's."""
     return StoredItem if isinstance(kind.__getitem__, types.FunctionType) else Item
+
+
+def _holds_slice(obj: Any) -> bool:
+    """Whether a constant is a slice or a tuple with one: what bounds a slice may be a number that changes."""
+    return type(obj) is slice or (type(obj) is tuple and any(_holds_slice(item) for item in obj))
 
 
 def _object_hash(kind: Any) -> bool:

@@ -284,18 +284,24 @@ class ListValue(SequenceValue):
 
 
 class SliceValue(Value):
-    """A slice with a part that is not a constant."""
+    """A slice from outside, or with a part that is not a constant."""
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: tuple[Value, Value, Value]) -> None:
-        super().__init__()
+    def __init__(self, parts: tuple[Value, Value, Value], source: Source | None = None) -> None:
+        super().__init__(source)
         self.parts = parts
 
     def python_type(self) -> type:
         return slice
 
+    def truth(self, t: Tracer) -> bool:
+        return True
+
     def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
         e.pinned(slice, "slice")
         for part in self.parts:
             e.value(part)
@@ -303,5 +309,13 @@ class SliceValue(Value):
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
-            return self.parts[("start", "stop", "step").index(name)]
+            return t.realise(self.parts[("start", "stop", "step").index(name)])
+        if name == "indices":
+            from .builtins import BoundBuiltin
+
+            return BoundBuiltin(self, name)
         return super().get_attribute(t, name)
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        bounds = slice(*(t.concrete(part) for part in self.parts))
+        return t.fold(getattr(bounds, name), [ConstantValue(t.concrete(arg)) for arg in args], kwargs)
