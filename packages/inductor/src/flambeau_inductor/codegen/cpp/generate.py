@@ -1,6 +1,6 @@
 """``KernelBody`` -> one C++ function.
 
-In: kernels from ``schedule``. Out: ``GeneratedKernel``s whose sources together, after ``PREAMBLE``, are a translation unit.
+In: kernels from ``schedule``. Out: ``GeneratedKernel``s whose sources together, after the support headers (``unit.py``), are a translation unit.
 ``layout.py`` decides the loops, ``passes.py`` what each pass over the inner loops does; ``loops.py`` writes loops, ``statements.py``
 what happens in them, ``emit.py`` the values.
 """

@@ -1,5 +1,7 @@
-// Horizontal reductions, Welford statistics, argument reductions, and atomic updates.
+// Folding the lanes of accumulators, and where the best value stands.
 #pragma once
+#include "arithmetic.hpp"
+#include "halves.hpp"
 
 namespace fb {
 
@@ -25,10 +27,6 @@ template <class F, int N> FB bool fold(F f, Mask<N> x) {
   for (int k = 1; k < N; ++k) r = f(r, x[k]);
   return r;
 }
-
-// A new accumulator where lanes are live, the old one elsewhere.
-template <int N, class V> FB V keep(Full, V fresh, V) { return fresh; }
-template <int N, class V> FB V keep(Lanes<N> t, V fresh, V old) { return select(lane_mask<N>(t), fresh, old); }
 
 // The best value and where it stands; not-a-number wins, the first of equals wins.
 template <class T> struct Best { T value; int64_t index; };
@@ -56,24 +54,4 @@ template <bool Max, class T, int N> FB Best<T> fold_best(BestLanes<T, N> b) {
   return r;
 }
 
-// Whether a live lane's position is outside [0, size).
-template <int N, class P> FB bool outside(Vec<int64_t, N> i, int64_t size, P t) {
-  return lane_bits(to_mask<N>((raw<uint64_t, N>)i.v >= (raw<uint64_t, N>)Vec<int64_t, N>(size).v) & lane_mask<N>(t)) != 0;
-}
-FB bool outside(int64_t i, int64_t size) { return (uint64_t)i >= (uint64_t)size; }
-
-// Memory of one call, too large for the stack.
-template <class T> struct Scratch {
-  T* data;
-  explicit Scratch(int64_t count) : data((T*)__builtin_malloc((uint64_t)(count + 16) * sizeof(T))) {}
-  ~Scratch() { __builtin_free(data); }
-  Scratch(const Scratch&) = delete;
-};
-
-FB int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-FB int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 }  // namespace fb
-
-FB int64_t fl_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q; }
-FB int64_t fl_mod(int64_t a, int64_t b) { int64_t r = a % b; return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r; }

@@ -1,0 +1,21 @@
+// What loops are written with: bounds, memory of one call, Python's division of sizes.
+#pragma once
+#include "base.hpp"
+
+namespace fb {
+
+// Memory of one call, too large for the stack.
+template <class T> struct Scratch {
+  T* data;
+  explicit Scratch(int64_t count) : data((T*)__builtin_malloc((uint64_t)(count + 16) * sizeof(T))) {}
+  ~Scratch() { __builtin_free(data); }
+  Scratch(const Scratch&) = delete;
+};
+
+FB int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+FB int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+}  // namespace fb
+
+FB int64_t fl_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q; }
+FB int64_t fl_mod(int64_t a, int64_t b) { int64_t r = a % b; return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r; }

@@ -1,0 +1,61 @@
+// The error function and its inverse, the gamma functions, the next float.
+#pragma once
+#include "elementary.hpp"
+
+namespace fb {
+
+// A quotient of polynomials in x * x on [-3.9, 3.9], constant outside.
+template <int N> FB f32v<N> erf(f32v<N> x) {
+  f32v<N> c = max_second(f32v<N>(-3.925f), min_second(f32v<N>(3.925f), x));
+  f32v<N> s = c * c;
+  f32v<N> p = poly(s, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f, -7.34990630326855e-04f,
+                   -2.95459980854025e-03f, -1.60960333262415e-02f);
+  f32v<N> q = poly(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f, -1.42647390514189e-02f);
+  f32v<N> y = divide_safe(c * p, q);
+  return max_second(f32v<N>(-1.0f), min_second(f32v<N>(1.0f), y));
+}
+
+FB_LIBRARY_1(erf) FB_LIBRARY_1(erfc) FB_LIBRARY_1(lgamma)
+
+FB_LANES_1(erf, double) FB_LANES_1(erfc, double) FB_LANES_1(lgamma, double)
+FB_LANES_1(erfc, float) FB_LANES_1(lgamma, float)
+
+FB_LIBRARY_2(nextafter)
+
+// Giles' approximation, then two Newton steps on erf.
+FB double erfinv(double y) {
+  if (!(y > -1.0 && y < 1.0)) return y == 1.0 ? __builtin_inf() : (y == -1.0 ? -__builtin_inf() : __builtin_nan(""));
+  double w = -__builtin_log((1.0 - y) * (1.0 + y)), x;
+  if (w < 5.0) {
+    w -= 2.5;
+    x = 2.81022636e-08;
+    for (const double c : (const double[]){3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}) x = c + x * w;
+  } else {
+    w = __builtin_sqrt(w) - 3.0;
+    x = -0.000200214257;
+    for (const double c : (const double[]){0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}) x = c + x * w;
+  }
+  x *= y;
+  for (int k = 0; k < 2; ++k) x -= (__builtin_erf(x) - y) / (1.1283791670955126 * __builtin_exp(-x * x));
+  return x;
+}
+FB double digamma(double x) {
+  if (x == 0) return __builtin_copysign(__builtin_inf(), -x);
+  double r = 0;
+  if (x < 0) {
+    if (x == __builtin_trunc(x)) return __builtin_nan("");
+    double q = x - __builtin_trunc(x);
+    r = -3.14159265358979323846 / __builtin_tan(3.14159265358979323846 * q);
+    x = 1 - x;
+  }
+  while (x < 10) { r -= 1 / x; x += 1; }
+  if (x == 10) return r + 2.25175258906672110764;
+  double z = 1 / (x * x), p = 8.33333333333333333333e-2;
+  for (const double c : (const double[]){-2.10927960927960927961e-2, 7.57575757575757575758e-3, -4.16666666666666666667e-3, 3.96825396825396825397e-3, -8.33333333333333333333e-3, 8.33333333333333333333e-2}) p = p * z + c;
+  return r + __builtin_log(x) - 0.5 / x - (x < 1e17 ? z * p : 0);
+}
+FB float erfinv(float y) { return (float)erfinv((double)y); }
+FB float digamma(float x) { return (float)digamma((double)x); }
+FB_LANES_1(erfinv, float) FB_LANES_1(erfinv, double) FB_LANES_1(digamma, float) FB_LANES_1(digamma, double)
+
+}  // namespace fb
