@@ -120,7 +120,12 @@ def kernels(call: Call, device: str, shown: int = 12) -> dict[str, Any]:
         wait(device)
     own = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
     wanted = torch.autograd.DeviceType.CUDA if device == "cuda" else torch.autograd.DeviceType.CPU
-    rows = [row for row in profile.key_averages() if row.device_type == wanted and getattr(row, own) > 0]
+    # On the device, a range that someone named spans the kernels in it: counting it would count them twice.
+    rows = [
+        row
+        for row in profile.key_averages()
+        if row.device_type == wanted and getattr(row, own) > 0 and not row.is_user_annotation
+    ]
     rows.sort(key=lambda row: -getattr(row, own))
     return {
         "kernels": sum(row.count for row in rows) / 3,
