@@ -127,7 +127,8 @@ def hand_overs(schedule: Schedule, kept: set[str], outer: Set[str] = frozenset()
     """Dying storage -> the later storage of the same shape that takes its memory on, where holding it does not raise the peak.
 
     ``kept`` are storages that stay to the end or whose memory is not ours to give, ``outer`` those that were there before (they do
-    not count). Sizes count by their hints.
+    not count). Sizes count by their hints. Of several that begin or end together the first by name goes first: sets have no order, and
+    a program must come out the same in every process.
     """
     buffers, steps = schedule.buffers, schedule.steps
     first: dict[str, int] = {}
@@ -147,10 +148,10 @@ def hand_overs(schedule: Schedule, kept: set[str], outer: Set[str] = frozenset()
             use[at] += _bytes(buffers[storage])
     peak = max(use)
     waiting: dict[tuple[Any, ...], list[str]] = {}
-    for storage in sorted(made, key=lambda name: first[name]):
+    for storage in sorted(made, key=lambda name: (first[name], name)):
         waiting.setdefault(memory_key(buffers[storage]), []).append(storage)
     found: dict[str, str] = {}
-    for storage in sorted(made - kept, key=lambda name: last[name]):
+    for storage in sorted(made - kept, key=lambda name: (last[name], name)):
         later = [n for n in waiting[memory_key(buffers[storage])] if first[n] > last[storage]]
         size = _bytes(buffers[storage])
         if not later:
