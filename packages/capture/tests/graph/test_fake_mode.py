@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from types import FunctionType
 
 import pytest
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -20,6 +22,10 @@ assert type(mode) is LeanFakeMode
 with mode:
     x = torch.empty(3, 4)
     y = torch.relu(x.softmax(-1) @ x.t() + 1).sum()
+    for function in (torch.erf, torch.rsqrt, torch.sigmoid, torch.nn.functional.gelu, torch.special.erfcx):
+        assert function(x).shape == (3, 4), function
+    assert torch.nn.functional.rms_norm(x, (4,)).shape == (3, 4)
+    assert torch.linalg.vecdot(x, x).shape == (3,)
 assert y.shape == ()
 assert "torch._dynamo" not in sys.modules
 import torch._dynamo
@@ -54,3 +60,18 @@ def test_the_compiler_is_not_loaded_until_it_is_asked_for() -> None:
     """In a fresh process: ops run on fakes without the package; importing it later gives the real one."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100)
     assert done.stdout.strip() == "ok", done.stderr
+
+
+def test_every_reference_defers_its_exclusion() -> None:
+    """However many wrappers lie over it: none of torch's references would load the package."""
+    fake_mode._defer_exclusions()
+    excluded = [
+        function
+        for function in gc.get_objects()
+        if type(function) is FunctionType
+        and function.__code__.co_filename == fake_mode._EXCLUDER
+        and function.__module__.startswith(("torch._refs", "torch._decomp"))
+    ]
+    assert len(excluded) > 50
+    for function in excluded:
+        assert hasattr(fake_mode._closure_of(function)["fn"], fake_mode._EXCLUSION), function

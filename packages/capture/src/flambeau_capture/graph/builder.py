@@ -85,9 +85,9 @@ class GraphBuilder:
     def need_shape_env(self) -> Any:
         """The shape environment, made on first use: a compile with static shapes pays for neither sympy nor its imports."""
         if self.fake_mode.shape_env is None:
-            from torch.fx.experimental.symbolic_shapes import ShapeEnv
+            from .shape_env import new_shape_env
 
-            self.fake_mode.shape_env = ShapeEnv(
+            self.fake_mode.shape_env = new_shape_env(
                 allow_scalar_outputs=self.config.capture_scalar_outputs,
                 allow_dynamic_output_shape_ops=self.config.capture_dynamic_output_shape_ops,
                 duck_shape=False,

@@ -11,12 +11,13 @@ those known here (another version), or where the package is loaded anyway, the o
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import importlib
 import sys
 import traceback
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ import torch._compile
 import torch._decomp
 import torch._functorch.config
 import torch._refs
+import torch._refs.linalg
 import torch._refs.special
 import torch.nested._internal.nested_tensor
 from torch._decomp import decompositions
@@ -38,9 +40,11 @@ _ATTRIBUTES = frozenset(
         "propagate_real_tensors", "shape_env", "static_shapes",
     )
 )  # fmt: skip
-_COMPILER = "torch._dynamo"
+COMPILER = "torch._dynamo"
+"""The package that is not imported."""
 _EXCLUSION = "__dynamo_disable"
 _EXCLUDER = torch._compile._disable_dynamo.__code__.co_filename
+_WRAPPED = ("torch._refs", "torch._decomp", "torch._prims", "torch._meta_registrations")
 _own_dispatch: Any = FakeTensorMode.__torch_dispatch__
 
 
@@ -50,7 +54,7 @@ class _Settings:
     _custom_ops_profile = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(f"{_COMPILER}.config"), name)
+        return getattr(importlib.import_module(f"{COMPILER}.config"), name)
 
 
 class _Unloaded(ModuleType):
@@ -60,14 +64,14 @@ class _Unloaded(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        real = sys.modules.get(_COMPILER)
+        real = sys.modules.get(COMPILER)
         if real is not None:
             return getattr(real, name)
         if name == "config":
             return _SETTINGS
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(importlib.import_module(_COMPILER), name)
+        return getattr(importlib.import_module(COMPILER), name)
 
 
 _SETTINGS = _Settings()
@@ -83,7 +87,7 @@ class _DeferredExclusion:
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        package = sys.modules.get(_COMPILER)
+        package = sys.modules.get(COMPILER)
         if package is None or not hasattr(package, "disable"):
             return self.function(*args, **kwargs)
         excluded = package.disable(self.function, True, wrapping=False)
@@ -94,16 +98,33 @@ class _DeferredExclusion:
 @functools.cache
 def _defer_exclusions() -> None:
     """Put a `_DeferredExclusion` where a reference would import the package at its first call."""
-    tables = [vars(torch._refs), vars(torch._refs.nn.functional), vars(torch._refs.special), vars(decompositions)]
-    for table in (*tables, *torch._decomp.global_decomposition_table.values()):
-        for function in list(table.values()):
-            while (wrapped := getattr(function, "__wrapped__", None)) is not None:
-                if function.__code__.co_filename == _EXCLUDER:
-                    # Further wrappers overwrite `__wrapped__`; the closure holds what is really called.
-                    target = function.__closure__[function.__code__.co_freevars.index("fn")].cell_contents
-                    if not hasattr(target, _EXCLUSION):
-                        setattr(target, _EXCLUSION, _DeferredExclusion(target))
-                function = wrapped
+    modules = (torch._refs, torch._refs.nn.functional, torch._refs.special, torch._refs.linalg, decompositions)
+    tables = [vars(module) for module in modules]
+    seen: set[FunctionType] = set()
+    waiting: list[Any] = [
+        function
+        for table in (*tables, *torch._decomp.global_decomposition_table.values())
+        for function in table.values()
+    ]
+    while waiting:
+        function = waiting.pop()
+        if type(function) is not FunctionType or function in seen or not function.__module__.startswith(_WRAPPED):
+            continue
+        seen.add(function)
+        # Wrappers overwrite one another's `__wrapped__`; the closures hold what is really called.
+        below = _closure_of(function)
+        if function.__code__.co_filename == _EXCLUDER and not hasattr(target := below["fn"], _EXCLUSION):
+            setattr(target, _EXCLUSION, _DeferredExclusion(target))
+        waiting += below.values()
+
+
+def _closure_of(function: FunctionType) -> dict[str, Any]:
+    """What the free variables of a function hold, by name; those without a value are left out."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 class LeanFakeMode(FakeTensorMode):
@@ -140,10 +161,10 @@ class LeanFakeMode(FakeTensorMode):
 
 def new_fake_mode() -> FakeTensorMode:
     """A fresh mode; `shape_env` is None until the first symbolic size."""
-    if _COMPILER in sys.modules or not _known_initialiser():
+    if COMPILER in sys.modules or not _known_initialiser():
         return FakeTensorMode(allow_non_fake_inputs=False)
-    package, _, name = _COMPILER.rpartition(".")
-    vars(sys.modules[package]).setdefault(name, _Unloaded(_COMPILER))
+    package, _, name = COMPILER.rpartition(".")
+    vars(sys.modules[package]).setdefault(name, _Unloaded(COMPILER))
     _defer_exclusions()
     return LeanFakeMode()
 

@@ -157,7 +157,10 @@ def _new_symbol(builder: GraphBuilder, env: Any, value: Any, source: Source, *, 
 def fake_of(
     builder: GraphBuilder, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int]
 ) -> FakeTensor:
-    """A fake tensor like `tensor`, whose dimensions in `dynamic_dims` (or `unbacked`) are fresh symbols."""
+    """A fake tensor like `tensor`, whose dimensions in `dynamic_dims` (or `unbacked`) are fresh symbols.
+
+    It is a leaf where `tensor` is one, and where `tensor` is a view that requires grad: eager decides about writes to those.
+    """
     sizes: list[Any] = list(tensor.shape)
     strides: list[Any] = list(tensor.stride())
     for dim in sorted(dynamic_dims):
@@ -176,7 +179,24 @@ def fake_of(
             fake = torch._neg_view(fake)
         if tensor.requires_grad:
             fake.requires_grad_()
+            if not tensor.is_leaf and tensor._base is None:
+                with torch.enable_grad():
+                    fake = _History.apply(fake)  # type: ignore[no-untyped-call]
     return fake
+
+
+class _History(torch.autograd.Function):
+    """A tensor like the given leaf that can be written in place, as one that the program computed from it; its version is zero."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
+        """As `Function` defines it."""
+        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        """As `Function` defines it."""
+        return grad
 
 
 def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], source: Source) -> list[Any]:
