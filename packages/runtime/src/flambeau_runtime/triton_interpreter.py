@@ -3,6 +3,7 @@
 In: an interpreting Triton, already imported. Out: the same, with
 - ``libdevice`` for CPU arrays: the functions of the device library computed by torch's own kernels;
 - float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off), and exact back;
+- float32's fused multiply-add with one rounding, also where a Triton has two;
 - comparisons as truth values also where a scalar's is spread over a block;
 - reductions and scans with a function of the kernel's own done on whole arrays, not element by element;
 - ``device_assert`` as an ``IndexError`` with the kernel's message.
@@ -22,7 +23,7 @@ _UNARY = {
     "log10": torch.log10, "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin,
     "acos": torch.acos, "atan": torch.atan, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh,
     "acosh": torch.acosh, "atanh": torch.atanh, "erf": torch.erf, "erfc": torch.erfc, "erfinv": torch.erfinv,
-    "lgamma": torch.lgamma, "rint": torch.round, "sqrt": torch.sqrt,
+    "lgamma": torch.lgamma, "rint": torch.round, "sqrt": torch.sqrt, "fast_log2f": torch.log2,
 }  # fmt: skip
 _BINARY = {
     "atan2": torch.atan2, "hypot": torch.hypot, "copysign": torch.copysign, "nextafter": torch.nextafter, "pow": torch.pow,
@@ -64,7 +65,7 @@ def install() -> None:
     if getattr(builder, "flambeau_installed", False):
         return
     builder.flambeau_installed = True
-    original_cast, original_binary = builder.cast_impl, builder.binary_op
+    original_cast, original_binary, original_fma = builder.cast_impl, builder.binary_op, builder.create_fma
 
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
@@ -80,6 +81,13 @@ def install() -> None:
         # The interpreter leaves a comparison the type of its operands, and spreads it over a block in that type.
         return interpreter.TensorHandle(result.data, tl.int1) if result.data.dtype == np.bool_ else result
 
+    def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+        if z.data.dtype != np.float32:
+            return original_fma(self, x, y, z)
+        # The product of two float32 is exact in float64.
+        with np.errstate(all="ignore"):
+            return interpreter.TensorHandle((x.data.astype(np.float64) * y.data + z.data).astype(np.float32), z.dtype)
+
     def create_assert(self: Any, condition: Any, message: str, *rest: Any) -> None:
         if not np.all(condition.data):
             raise IndexError(message)
@@ -88,6 +96,7 @@ def install() -> None:
     interpreter.interpreter_builder.options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
     builder.cast_impl = cast_impl
     builder.binary_op = binary_op
+    builder.create_fma = create_fma
     builder.create_assert = create_assert
     interpreter.ReduceOps.generic_reduce = _generic_reduce
     interpreter.ScanOps.generic_scan = _generic_scan

@@ -1,7 +1,7 @@
 """Scalar op -> Triton text, with eager's semantics.
 
 In: an op's name, its operands as texts (names of blocks), their dtypes and the result's. Out: one expression. Ops whose text is
-longer than a line are calls of ``helpers.py``; transcendental functions are ``libdevice``'s, as accurate as eager's.
+longer than a line are calls of ``helpers.py``; transcendental functions are ``libdevice``'s or, as accurate, ``elementary.py``'s.
 The table is checked against ``ops/table.py`` in the tests: an op without text cannot be forgotten.
 """
 
@@ -103,11 +103,12 @@ for _name, _symbol in {
     register(_name, _infix(_symbol))
 
 for _name in (
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "log10", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
     "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "atan2", "hypot", "copysign", "nextafter",
 ):  # fmt: skip
     register(_name, _library(_name))
 
+register("log1p", lambda o: (_call("log1p_float") if o.dtype is torch.float32 else _library("log1p"))(o))
 register("truediv", _call("divide"))
 register("reciprocal", lambda o: f"{o.need('divide')}({literal(1.0, o.dtype)}, {o.args[0]})")
 register("floordiv", _by_kind(_call("floordiv_float"), _signed(_call("floordiv_int"), _infix("//"))))

@@ -38,7 +38,7 @@ def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
     return 1 if kind in ("prod", "all") else 0
 
 
-def accumulator_dtype(kind: str, dtype: torch.dtype) -> torch.dtype:
+def accumulator_dtype(dtype: torch.dtype) -> torch.dtype:
     """Truth values are accumulated as integers."""
     return torch.int32 if dtype is torch.bool else dtype
 
@@ -57,7 +57,7 @@ _LAST_POSITION = 2**31 - 1
 
 def block_value(emitter: Emitter, statement: Reduce | ScanStep) -> Value:
     """The statement's value over a whole block, the identity in lanes outside."""
-    dtype = accumulator_dtype(statement.kind, statement.value.dtype)
+    dtype = accumulator_dtype(statement.value.dtype)
     r = emitter.space.tile("r")
     if r is not None and r.numel is ZERO:
         # Nothing to reduce: what the value loads need not exist.
@@ -81,7 +81,7 @@ def _positions(emitter: Emitter) -> str:
 
 def start(emitter: Emitter, statement: Reduce) -> Accumulator:
     """Open an accumulator before the loop."""
-    dtype = accumulator_dtype(statement.kind, statement.value.dtype)
+    dtype = accumulator_dtype(statement.value.dtype)
     value = emitter.name("acc")
     first = number(identity(statement.kind, dtype))
     emitter.scopes[0].lines.append(f"{value} = tl.full({emitter.shape(BLOCK)}, {first}, {type_text(dtype)})")
@@ -151,7 +151,7 @@ def _collapse(emitter: Emitter, statement: Reduce, names: tuple[str, ...], dtype
 
 def scan_carry(emitter: Emitter, statement: ScanStep) -> str:
     """Open the running value that a looped scan hands from block to block; its name."""
-    dtype = accumulator_dtype(statement.kind, statement.value.dtype)
+    dtype = accumulator_dtype(statement.value.dtype)
     name = emitter.name("carry")
     first = number(identity(statement.kind, dtype))
     emitter.scopes[0].lines.append(f"{name} = tl.full({emitter.shape(ROW)}, {first}, {type_text(dtype)})")

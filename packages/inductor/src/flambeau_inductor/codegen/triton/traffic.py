@@ -17,7 +17,7 @@ from .. import tiling
 from .options import Traffic
 from .passes import Plan, is_inner, values_of
 
-_HEAVY = frozenset({"sin", "cos", "tan", "lgamma", "digamma", "pow"})
+_HEAVY = frozenset({"tan", "lgamma", "digamma", "pow"})
 Dtypes = Mapping[str, torch.dtype]
 Access = tuple[str, Expr]
 

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from ... import expr as ex
 from ...expr import Expr
-from ...ir.scalar import Scalar, indirect_scalars
+from ...ir.scalar import Scalar, indirect_scalars, op
 from ..tiling import Space
 from .errors import UnsupportedKernel
 from .ops import Operation, cast_text, op_text
@@ -158,7 +158,7 @@ class Emitter:
             if self._find(node, mask) is not None:
                 stack.pop()
                 continue
-            first = node.children[:1] if node.kind == "masked" else node.children
+            first = node.children[:1] if node.kind == "masked" else _beside_one(node) or node.children
             pending = [c for c in (*first, *indirect_scalars(node)) if self._find(c, mask) is None]
             if pending:
                 stack.extend(reversed(pending))
@@ -223,6 +223,8 @@ class Emitter:
             return self._load(node, mask)
         if node.kind == "masked":
             return self._masked(node, mask)
+        if _beside_one(node):
+            return self._add_erf(node, mask)
         operands = [self.emit(part, mask) for part in node.children]
         dims = frozenset().union(*(value.dims for value in operands))
         if node.op == "check_bounds":
@@ -233,8 +235,32 @@ class Emitter:
                 return self.define(quotient, dims, node.dtype)
         if node.op == "philox_uniform" and self._neighbours_share(node, dims):
             return self._draw_for_neighbours(node, operands, dims)
+        if node.op in ("sin", "cos") and node.dtype is torch.float32 and dims - {LOOP}:
+            return self._sine_and_cosine(node, operands[0], mask)
         operation = Operation(node.op, [v.text for v in operands], [v.dtype for v in operands], node.dtype, self.need)
         return self.define(op_text(operation), dims, node.dtype)
+
+    def _add_erf(self, node: Scalar, mask: Value | None) -> Value:
+        """An error function plus or minus a number of at least one: its absolute error counts."""
+        operands = []
+        for part in node.children:
+            if part.op == "erf" and self._find(part, mask) is None:
+                angle = self.emit(part.children[0], mask)
+                operands.append(self.define(f"{self.need('erf_beside_one')}({angle.text})", angle.dims, part.dtype))
+            else:
+                operands.append(self.emit(part, mask))
+        operation = Operation(node.op, [v.text for v in operands], [v.dtype for v in operands], node.dtype, self.need)
+        return self.define(op_text(operation), operands[0].dims | operands[1].dims, node.dtype)
+
+    def _sine_and_cosine(self, node: Scalar, angle: Value, mask: Value | None) -> Value:
+        """Both of one angle by one call; the value of ``node``."""
+        names = {"sin": self.name(), "cos": self.name()}
+        self.line(f"{names['sin']}, {names['cos']} = {self.need('sin_cos')}({angle.text})", angle.dims)
+        values = {name: Value(text, angle.dims, node.dtype) for name, text in names.items()}
+        for name, value in values.items():
+            twin = op(name, node.children[0], dtype=node.dtype)
+            self._scope(angle.dims).values[self._key(twin, mask)] = value
+        return values[node.op]
 
     def _cheap_quotient(self, node: Scalar, operands: list[Value]) -> str:
         """A division that rounds as one but costs less, "" where there is none."""
@@ -324,6 +350,16 @@ class Emitter:
         if value.dtype is dtype:
             return value
         return self.define(cast_text(value.text, value.dtype, dtype), value.dims, dtype)
+
+
+def _beside_one(node: Scalar) -> tuple[Scalar, ...]:
+    """What must be known before an error function in float32 is added to a constant of at least one; empty for other nodes."""
+    if node.op not in ("add", "sub") or node.dtype is not torch.float32:
+        return ()
+    one, other = node.children if node.children[0].kind == "constant" else node.children[::-1]
+    if other.op != "erf" or one.kind != "constant" or not abs(one.args[0]) >= 1:
+        return ()
+    return (one, other.children[0])
 
 
 def _is_power_of_two(value: float) -> bool:
