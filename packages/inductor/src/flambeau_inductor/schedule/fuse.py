@@ -123,7 +123,7 @@ class Fuser:
     def _add_loop(self, position: int, nest: Nest) -> None:
         reads, writes = set(read_indices(nest)), set(stores(nest))
         needs = self._needs(reads, writes, _nest_symbols(nest))
-        candidates = self._candidates(reads, needs)
+        candidates = self._candidates(reads)
         for candidate in candidates:
             joined = self._joined(candidate, nest, needs)
             if isinstance(joined, str):
@@ -150,7 +150,7 @@ class Fuser:
             return "few points would do a lot of work in turn"
         return joined
 
-    def _candidates(self, reads: set[str], needs: int) -> list[Group]:
+    def _candidates(self, reads: set[str]) -> list[Group]:
         """Groups worth merging with, the most bytes saved first."""
         if not self.enabled:
             return []

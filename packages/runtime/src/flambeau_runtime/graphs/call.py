@@ -297,7 +297,7 @@ class RecordedProgram:
         copied_out: Skipped,
     ) -> Recording:
         tensors = [(i, v) for i, (spec, v) in enumerate(zip(self.specs, inputs)) if spec.kind == "tensor"]
-        results = tuple(_result_of(value, given, recorded.outputs) for value in recorded.outputs)
+        results = tuple(_result_of(value, given) for value in recorded.outputs)
         return Recording(
             scalars=tuple((i, v) for i, (spec, v) in enumerate(zip(self.specs, inputs)) if spec.kind == "scalar"),
             tensors=tuple(TensorFact(i, v.dtype, v.device, tuple(v.shape), v.stride()) for i, v in tensors),
@@ -347,7 +347,7 @@ class RecordedProgram:
         warnings.warn(f"flambeau: {self.name} runs without a CUDA graph: {self.closed}", RuntimeWarning, stacklevel=2)
 
 
-def _result_of(value: Any, given: list[Any], outputs: tuple[Any, ...]) -> Result:
+def _result_of(value: Any, given: list[Any]) -> Result:
     """What an output of the recorded run is: an input, a window on one, memory of the recording, or a number."""
     if not isinstance(value, torch.Tensor):
         return Result("value", value)

@@ -99,14 +99,14 @@ def uses_device(artifact: a.Artifact) -> bool:
 def _verdict(instruction: a.Instruction, artifact: a.Artifact, known: _Known) -> Verdict:
     touched = uses(instruction)
     dynamic = bool(known.tensors.intersection(touched.tensors) or known.scalars.intersection(touched.scalars))
-    kind, reason = _kind(instruction, artifact, known, dynamic)
+    kind, reason = _kind(instruction, known, dynamic)
     _remember(instruction, known, dynamic)
     if kind != PLAIN:
         return Verdict(kind)
     return Verdict(kind, reason, _position(instruction, artifact))
 
 
-def _kind(instruction: a.Instruction, artifact: a.Artifact, known: _Known, dynamic: bool) -> tuple[str, str]:
+def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str, str]:
     match instruction:
         case a.Free():
             return HOST, ""

@@ -280,11 +280,12 @@ class KernelWriter(LoopWriter):
         number: int,
         statements: Sequence[Statement],
         accumulators: list[Accumulator],
-        kept: dict[Scalar, tuple[int, bool]],
+        kept: dict[Scalar, int],
     ) -> None:
         em, plan = self.emitter, self.plan
         assert plan.vector is not None
-        self._slots(kept, number, False)
+        em.spilled = {node: self._column_slot(node) for node, at in kept.items() if at <= number}
+        em.spill_writes = {}
         deep = 2 + len(plan.inner)
         sums = [a for a in accumulators if a.kind == "sum"]
         chunked = (
@@ -315,30 +316,19 @@ class KernelWriter(LoopWriter):
                     f"for (int k = 0; k < {self.plan.cut}; ++k) c_{self.words[a.name]}[k] = d_{self.words[a.name]}[k];"
                 )
 
-    def _column_phase(self, number: int, kept: dict[Scalar, tuple[int, bool]]) -> None:
+    def _column_phase(self, number: int, kept: dict[Scalar, int]) -> None:
         """Once a column: stores after the passes so far, and values that the next pass needs at every row."""
         assert self.plan.vector is not None
         stores = self.passes.after[number]
-        invariant = [node for node, (at, per_row) in kept.items() if at == number and not per_row]
+        invariant = [node for node, at in kept.items() if at == number]
         if not stores and not invariant:
             return
         x = self.plan.vector.symbol.name
-        self._slots(kept, number, True)
+        em = self.emitter
+        em.spilled = {node: self._column_slot(node) for node, at in kept.items() if at < number}
+        em.spill_writes = {node: self._column_slot(node) for node in invariant}
         self._vector_body(2, [x], stores, f"column{number}", extra=invariant)
         self._vector_loop("low", "high", f"column{number}")
-
-    def _slots(self, kept: dict[Scalar, tuple[int, bool]], number: int, phase: bool) -> None:
-        em = self.emitter
-        em.spilled = {
-            n: self._column_slot(n, per_row)
-            for n, (at, per_row) in kept.items()
-            if at < number or (at == number and not per_row and not phase)
-        }
-        em.spill_writes = {
-            n: self._column_slot(n, per_row) for n, (at, per_row) in kept.items() if at == number and per_row != phase
-        }
-        if phase:
-            em.spilled = {n: slot for n, slot in em.spilled.items() if not kept[n][1]}
 
     def _scatter(self) -> None:
         plan = self.plan
@@ -364,7 +354,7 @@ class KernelWriter(LoopWriter):
             self._open_inner()
             em.depth_of.update({s.name: 2 + len(plan.inner) for s in statements if isinstance(s, ScanStep)})
             em.push(2 + len(plan.inner))
-            self._statements(statements, None)
+            self._statements(statements)
             lines = em.pop()
             em.scope.lines.extend(lines)
             self._close_inner()
@@ -380,15 +370,15 @@ class KernelWriter(LoopWriter):
         return product([axis.size for axis in self.body.inner])
 
     def _spill_rows(self) -> dict[Scalar, int]:
-        inner = {axis.symbol for axis in self.body.inner}
         last = self.body.inner[-1].symbol
         kept = kept_values(self.passes, lambda n: last in self.emitter.needs(n) and is_dear(n) and not self._unsafe(n))
-        return self._scratch(kept, self._inner_numel(), inner)
+        return self._scratch(kept, self._inner_numel())
 
     def _unsafe(self, node: Scalar) -> bool:
         return any(part.op == "check_bounds" for part in walk(node))
 
-    def _scratch(self, kept: dict[Scalar, int], each: Expr, inner: set[Expr]) -> dict[Scalar, int]:
+    def _scratch(self, kept: dict[Scalar, int], each: Expr) -> dict[Scalar, int]:
+        """Room for each kept value, on the stack where it fits; none of them where even the heap is too much."""
         if not kept or each.hi * len(kept) > (1 << 22):
             return {}
         self.slots: dict[Scalar, str] = {}
@@ -414,13 +404,13 @@ class KernelWriter(LoopWriter):
         self.emitter.spelling.update({axis.symbol: axis.symbol.name for axis in self.body.inner})
         return self.emitter.text_of(position)
 
-    def _spill_columns(self) -> dict[Scalar, tuple[int, bool]]:
-        """Node -> (pass or phase that computes it, whether it differs from row to row)."""
+    def _spill_columns(self) -> dict[Scalar, int]:
+        """Expensive values that are the same in every row -> the pass before which they are computed, once a column."""
         em, vector = self.emitter, self.plan.vector
         assert vector is not None
         inner = {axis.symbol for axis in self.body.inner}
         lanes = {vector.symbol, *em.lane_reduced}
-        kept: dict[Scalar, tuple[int, bool]] = {}
+        kept: dict[Scalar, int] = {}
         for number, statements in enumerate(self.passes.inner):
             stack = [v for s in statements for v in values(s)]
             seen: set[Scalar] = set()
@@ -432,7 +422,7 @@ class KernelWriter(LoopWriter):
                 needs = em.needs(node)
                 if needs.isdisjoint(inner) and not needs.isdisjoint(lanes) and is_dear(node) and not self._unsafe(node):
                     if not any(isinstance(s, ScanStep) and s.name in needs for s in self.body.statements):
-                        kept.setdefault(node, (number, False))
+                        kept.setdefault(node, number)
                     continue
                 stack.extend(node.children)
         for n, node in enumerate(kept):
@@ -440,7 +430,7 @@ class KernelWriter(LoopWriter):
         self.slots = {node: f"k{n}" for n, node in enumerate(kept)}
         return kept
 
-    def _column_slot(self, node: Scalar, per_row: bool) -> str:
+    def _column_slot(self, node: Scalar) -> str:
         assert self.plan.vector is not None
         return f"{self.slots[node]} + ({self.plan.vector.symbol.name} - low)"
 

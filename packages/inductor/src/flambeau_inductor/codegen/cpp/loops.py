@@ -97,7 +97,7 @@ class LoopWriter(StatementWriter):
         em.push(depth)
         for node in extra:
             em.emit(node)
-        self._statements(statements, accumulators)
+        self._statements(statements)
         lines = em.pop()
         parameters = "".join(f", const int64_t {v}" for v in variables)
         acc = f", A{accumulators}& a" if accumulators is not None else ""

@@ -61,7 +61,7 @@ class StatementWriter:
         text = self.emitter.text_of(e)
         return text if e.is_int or e.is_symbol else f"({text})"
 
-    def _statements(self, statements: Sequence[Statement], accumulators: int | None) -> None:
+    def _statements(self, statements: Sequence[Statement]) -> None:
         """All values first, then all stores: a store may overwrite what a later statement reads at the same point."""
         em = self.emitter
         pending: list[str] = []
@@ -69,10 +69,10 @@ class StatementWriter:
             if isinstance(statement, Store):
                 pending += self._store(statement)
             else:
-                self._accumulate(statement, accumulators)
+                self._accumulate(statement)
         em.scope.lines.extend(pending)
 
-    def _accumulate(self, statement: Reduce | ScanStep, accumulators: int | None) -> None:
+    def _accumulate(self, statement: Reduce | ScanStep) -> None:
         em = self.emitter
         a = Accumulator.of(statement)
         value = em.emit(statement.value)
