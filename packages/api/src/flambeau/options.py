@@ -57,8 +57,8 @@ _SPECS = (
     _spec("numerics", "faithful", "'faithful' rounds where eager rounds; 'fast' may not", choices=("faithful", "fast")),
     _spec("cpu_backend", "cpp", "code generator for CPU tensors", choices=("cpp", "triton")),
     _spec("triton.cudagraphs", False, "record and replay CUDA graphs", cached=False),
-    _spec("max_autotune", False, "choose kernels by measurement", planned=True),
-    _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement", planned=True),
+    _spec("max_autotune", False, "choose kernels by measurement", planned=True, cached=False),
+    _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement", planned=True, cached=False),
     _spec("epilogue_fusion", True, "let the library's product of matrices do the activation after it (CUDA)"),
     _spec(
         "max_fusion_size", 64, "loops, each with a result of its own, fused into one kernel at most", accepts=_POSITIVE
@@ -67,7 +67,13 @@ _SPECS = (
     _spec("inplace_buffers", True, "let a kernel write its result over an intermediate that it reads last"),
     _spec("fallback_by_default", False, "library calls for everything: a minimal compile"),
     _spec("fallback_random", True, "random numbers equal eager's; they always do, False changes nothing", cached=False),
-    _spec("deterministic", True, "no choice is measured; none ever is, False changes nothing", cached=False),
+    _spec(
+        "deterministic",
+        True,
+        "no choice is measured; none ever is, False changes nothing "
+        "(for colliding writes on a GPU see torch.use_deterministic_algorithms)",
+        cached=False,
+    ),
     _spec("fx_graph_cache", True, "keep compiled graphs on disk", cached=False),
     _spec(
         "force_disable_caches",

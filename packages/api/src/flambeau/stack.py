@@ -210,8 +210,6 @@ def inductor_options(options: Options) -> dict[str, Any]:
         "reuse_memory": options["allow_buffer_reuse"],
         "inplace_buffers": options["inplace_buffers"],
         "size_asserts": options["size_asserts"],
-        "max_autotune": options["max_autotune"],
-        "deterministic": options["deterministic"],
         "cpp_kernels": not library_only,
         "triton_kernels": not library_only,
         "cpu_backend": options["cpu_backend"],

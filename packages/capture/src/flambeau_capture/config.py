@@ -38,10 +38,10 @@ class Config:
     capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph as an unbacked symbol")
     capture_dynamic_output_shape_ops: bool = _option(False, "keep ops such as nonzero in the graph")
     guard_module_hooks: bool = _option(True, "guard the hook tables of modules")
+    # ruff takes the call for a default; it is a field, as above, where the types tell ruff that it does no harm.
     guard_filter_fn: Callable[[Any], Any] | None = _option(  # noqa: RUF009
         None, "chooses which guards an entry keeps, see guards/filter.py", key=False, variable=False
     )
-    verify: bool = _option(False, "run validators between stages", key=False)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> Config:

@@ -18,10 +18,10 @@ def test_options_come_from_defaults_then_environment_then_arguments():
     environment = {
         "FLAMBEAU_CAPTURE_RECOMPILE_LIMIT": "3",
         "FLAMBEAU_CAPTURE_DYNAMIC": "none",
-        "FLAMBEAU_CAPTURE_VERIFY": "1",
+        "FLAMBEAU_CAPTURE_SPECIALIZE_INT": "1",
     }
     config = Config.from_environment(environment, fullgraph=True)
-    assert (config.recompile_limit, config.dynamic, config.verify, config.fullgraph) == (3, None, True, True)
+    assert (config.recompile_limit, config.dynamic, config.specialize_int, config.fullgraph) == (3, None, True, True)
     assert Config.from_environment(environment, recompile_limit=5).recompile_limit == 5
 
 

@@ -43,10 +43,8 @@ class Config:
     reuse_memory: bool = _option(True, "give the memory of a dead buffer to a later one of the same shape")
     inplace_buffers: bool = _option(True, "let a kernel write a result over an intermediate that it reads last")
     size_asserts: bool = _option(True, "hold what library calls return to the layout that was predicted")
-    max_autotune: bool = _option(False, "measure candidate kernels instead of trusting the cost model")
-    epilogue_fusion: bool = _option(True, "fuse pointwise work into library calls and templates that can take it")
+    epilogue_fusion: bool = _option(True, "let a library's product of matrices do the activation after it")
     layout_optimization: bool = _option(True, "run convolutions channels-last where that pays")
-    deterministic: bool = _option(False, "no choice depends on a measurement")
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")
     cpu_backend: str = _option(
