@@ -7,6 +7,8 @@ alike.
 
 from __future__ import annotations
 
+import compileall
+import importlib.util
 import json
 import os
 import subprocess
@@ -26,8 +28,17 @@ from .engines import ENGINES
 from .gate import Gate
 
 Record = dict[str, Any]
+PACKAGES = ("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime")
 #: What makes two requests the same measurement.
 IDENTITY = ("experiment", "workload", "engine", "train", "dtype", "device", "cache", "tf32", "scale")
+
+
+def byte_compile() -> None:
+    """Bytecode for flambeau's modules, as installing a package makes it: a first call from a checkout would compile them all."""
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        for folder in () if spec is None else spec.submodule_search_locations or ():
+            compileall.compile_dir(folder, quiet=2)
 
 
 def identity(record: Record) -> tuple[Any, ...]:
@@ -76,6 +87,7 @@ class Runner:
         cache = {"cache": "warm" if warm else "cold"}
         every = [{**request, "engine": engine, **cache} for request in requests for engine in engines]
         found: dict[int, list[Record]] = {}
+        byte_compile()
         with ThreadPoolExecutor(self.jobs) as pool:
             running = {pool.submit(self._one, request, warm): number for number, request in enumerate(every)}
             try:
@@ -121,6 +133,7 @@ class Runner:
             "FLAMBEAU_CACHE_DIR": f"{cache}/flambeau",
             "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
             "TRITON_CACHE_DIR": f"{cache}/triton",
+            "PYTHONDONTWRITEBYTECODE": "",
         }
         command = [sys.executable, "-m", "benchmarks.measure", json.dumps(request), "--gated"]
         pipe = subprocess.PIPE
