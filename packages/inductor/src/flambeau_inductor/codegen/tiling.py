@@ -44,7 +44,7 @@ class Space:
 def space_of(body: KernelBody) -> Space:
     """The tiles of ``body``."""
     if body.inner:
-        parts = [("x", body.outer), ("r", body.inner)]
+        parts = [("x", _sharing_order(body)), ("r", body.inner)]
     else:
         split = _transposed_split(body)
         parts = [("x", body.outer)] if split is None else [("y", body.outer[:split]), ("x", body.outer[split:])]
@@ -131,6 +131,33 @@ def statement_indices(statement: Statement) -> Iterable[Expr]:
         if statement.condition is not None:
             yield from (node.index for node in loads(statement.condition))
     yield from (node.index for node in loads(statement.value))
+
+
+#: Rows of at least this many elements may lie anywhere.
+_LONG_ROW = 128
+
+
+def _sharing_order(body: KernelBody) -> Sequence[Axis]:
+    """The outer axes, so that neighbours share rows that they read: an axis that these rows do not move along comes last.
+
+    Only where every other row is gathered: rows that are read in order stay in order.
+    """
+    axes = [axis for axis in body.outer if axis.size is not ONE]
+    inner = {axis.symbol for axis in body.inner}
+    if len(axes) < 2 or ex.hint(product([axis.size for axis in body.inner])) < _LONG_ROW:
+        return body.outer
+    free, gathered = set(axes), False
+    for index in (node.index for statement in body.statements for node in loads(statement.value)):
+        symbols = ex.free_symbols(index)
+        missing = {axis for axis in axes if axis.symbol not in symbols}
+        if any(symbol.definition is not None for symbol in symbols):
+            gathered = True
+        elif inner & symbols and len(missing) < len(axes):
+            free &= missing
+    last = [axis for axis in axes if axis in free]
+    if not gathered or not last or len(last) == len(axes):
+        return body.outer
+    return [*(axis for axis in body.outer if axis not in last), *last]
 
 
 #: Below this many elements along an axis, reading against the grain costs less than a second tile dimension.

@@ -76,3 +76,37 @@ def test_group_norm_reads_each_channels_weight(shape: str, inside: int, monkeypa
     a, w, b = torch.randn(2, 4, inside), torch.randn(4), torch.randn(4)
     monkeypatch.setattr(options, "choose", lambda space, traffic, device: SHAPES[shape](2 * inside))
     test_graphs.check(lambda a, w, b: F.group_norm(a, 2, w, b), a, w, b, tolerance=2e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("positions", [1, 5, 16])
+def test_gathered_rows_beside_shared_ones_equal_eager(batch: int, positions: int) -> None:
+    """Token and position embeddings: a program takes rows of one position, whatever divides what."""
+    ids = torch.randint(0, 30, (batch, positions))
+    table, position = torch.randn(30, 256), torch.randn(positions, 256)
+
+    def function(ids: torch.Tensor, table: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(F.embedding(ids, table) + position, (256,))
+
+    artifact = test_graphs.check(function, ids, table, position, tolerance=2e-5)
+    assert len(artifact.kernels) == 1
+
+
+def test_rows_that_several_rows_need_are_read_once() -> None:
+    """The position's row is one row of a block of several."""
+    ids = torch.randint(0, 30, (512, 64))
+    table, position = torch.randn(30, 256), torch.randn(64, 256)
+    _, artifact = test_graphs.compiled(
+        lambda ids, table, position: F.layer_norm(F.embedding(ids, table) + position, (256,)), [ids, table, position]
+    )
+    (kernel,) = artifact.kernels
+    assert kernel.meta["constexprs"]["XBLOCK"] == 8
+    text = artifact.libraries[0].source
+    assert "+ (256 * xn + ri))" in text and "pid * XBLOCK // 512" in text
+
+
+def test_rows_read_in_order_stay_in_order() -> None:
+    """A mask shared by a batch does not take the rows that it masks out of their order."""
+    x, mask = torch.randn(64, 32, 256), torch.zeros(32, 256)
+    _, artifact = test_graphs.compiled(lambda x, mask: torch.softmax(x + mask, -1), [x, mask])
+    assert "+ (256 * xi + ri)" in artifact.libraries[0].source or "8192 * xn + 256 * xw" in artifact.libraries[0].source

@@ -44,7 +44,7 @@ class Traffic:
     how often it goes over them; ``chained`` where that is fewer than the reductions need of one another; ``accumulators`` it keeps while
     it does. ``along_r``: its memory is contiguous along ``r``, not ``x``. ``segment``: the shortest stretch of a row
     that its indices divide it into. ``across``: something runs through memory along ``x`` although most runs along ``r``.
-    ``scans``: it keeps running values. ``heavy``: functions whose slow paths take many registers.
+    ``scans``: it keeps running values. ``gathered``: rows lie where indices say that are read first. ``heavy``: functions whose slow paths take many registers.
     """
 
     widest: int = 4
@@ -59,6 +59,7 @@ class Traffic:
     segment: int = 0
     across: bool = False
     scans: bool = False
+    gathered: bool = False
     heavy: bool = False
 
 
@@ -120,7 +121,8 @@ def _most_kept(rows: int, traffic: Traffic, device: Device) -> int:
 
 
 def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Config:
-    x_block = max(1, min(1024 // width, next_power_of_two(rows), 64))
+    # Two loads wait for each other where rows are gathered: more of them at once.
+    x_block = max(1, min((2048 if traffic.gathered else 1024) // width, next_power_of_two(rows), 64))
     if traffic.across:
         # A sector of 32 bytes holds as many neighbours across the rows.
         x_block = max(x_block, min(8, 8192 // width, next_power_of_two(rows)), 1)
@@ -129,6 +131,8 @@ def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Conf
         x_block //= 2
     elements = x_block * width
     each = 8 if elements <= 2048 else 16 if elements <= 8192 else 32
+    if traffic.gathered:
+        each = 32
     return Config({"x": x_block, "r": width}, _warps(elements, 32 * each), persistent=True)
 
 

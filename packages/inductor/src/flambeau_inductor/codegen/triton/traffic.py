@@ -80,8 +80,13 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         segment=_segment(read + written, r),
         across=along_r and r is not None and any(_runs_across(index, space) for _, index in read),
         scans=any(isinstance(statement, ScanStep) for statement in body.statements),
+        gathered=r is not None and any(_lies_anywhere(index) and step(index, r.symbol) for _, index in read),
         heavy=any(node.op in _HEAVY for s in body.statements for node in walk(*values_of(s))),
     )
+
+
+def _lies_anywhere(index: Expr) -> bool:
+    return any(symbol.definition is not None for symbol in ex.free_symbols(index))
 
 
 def _runs_across(index: Expr, space: tiling.Space) -> bool:
