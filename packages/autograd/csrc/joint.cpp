@@ -116,15 +116,21 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
   }
 }
 
-Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, const Ref& values) {
-  Ref items = checked(PySequence_Fast(values.get(), "the compiled forward must return a tuple"));
-  auto [node, owner] = make_node<JointNode>(self);
+// Taken before the forward runs: a view that it writes to gets another history, that of its base.
+torch::autograd::edge_list gradient_edges(JointObject* self, PyObject* const* args) {
   torch::autograd::edge_list edges;
   edges.reserve(self->grad_inputs->size());
   for (int64_t index : *self->grad_inputs) {
     if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is differentiated");
     edges.push_back(torch::autograd::impl::gradient_edge(THPVariable_Unpack(args[index])));
   }
+  return edges;
+}
+
+Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, const Ref& values,
+                        torch::autograd::edge_list edges) {
+  Ref items = checked(PySequence_Fast(values.get(), "the compiled forward must return a tuple"));
+  auto [node, owner] = make_node<JointNode>(self);
   node->set_next_edges(std::move(edges));
   Ref results = checked(PyTuple_New(self->results));
   for (int64_t i = 0; i < self->results; ++i) {
@@ -162,13 +168,16 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
           if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is written");
         }
         const bool differentiable = self->backward != Py_None && needs_grad(self, args);
+        torch::autograd::edge_list edges;
+        if (differentiable) edges = gradient_edges(self, args);
         Ref values = call_compiled(self->forward, self->forward_boxed, args, count);
         check_count(self, values);
         for (int64_t index : *self->bumped) {
           const at::Tensor& tensor = THPVariable_Unpack(args[index]);
           if (!tensor.is_inference()) torch::autograd::impl::bump_version(tensor);
         }
-        return (differentiable ? differentiable_call(self, args, count, values) : first_results(self, values)).release();
+        if (!differentiable) return first_results(self, values).release();
+        return differentiable_call(self, args, count, values, std::move(edges)).release();
       },
       nullptr);
 }

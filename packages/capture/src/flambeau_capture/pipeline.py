@@ -18,6 +18,7 @@ import torch
 from attrs import evolve, frozen
 
 from . import hook, log
+from .collector import few_collections
 from .config import Config
 from .effects.describe import effects_text
 from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, UserPosition
@@ -27,7 +28,7 @@ from .graph.describe import symbols_text
 from .graph.outputs import needed_outputs
 from .graph.shapes import check_marks, shape_guards
 from .guards.filter import filter_guards
-from .guards.spec import DistinctStorage, GuardSpec, NoAlias
+from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
 from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
@@ -40,7 +41,7 @@ from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
 from .rewrite.resume import CannotResume
-from .sources.source import Pinned, Source
+from .sources.source import Attribute, Pinned, Source
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.sequences import ListValue, TupleValue
@@ -221,7 +222,13 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.graph, tracer.tensor_inputs)
-    guards = (state, *tracer.guards.all(), *_alias_guards(tracer), *_object_alias_guards(tracer))
+    guards = (
+        state,
+        *tracer.guards.all(),
+        *_alias_guards(tracer),
+        *_object_alias_guards(tracer),
+        *_history_guards(tracer, broken),
+    )
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),
@@ -275,6 +282,20 @@ def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
         reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
         raise CannotCapture(reason, always=False)
     return NoAlias(sources), DistinctStorage(sources)
+
+
+def _history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardSpec]:
+    """Whether a tensor that requires grad and is written is a leaf, or a view of one: eager refuses writes to those, and so did the
+    trace, if an operator ended it."""
+    refused = broken is not None and broken.code == "operator-error"
+    for tensor, fake, source in tracer.tensor_inputs:
+        if not tensor.requires_grad or fake.is_inference() or isinstance(source, Pinned):
+            continue
+        if isinstance(tensor, torch.nn.Parameter) or not (fake._version or refused):
+            continue
+        yield ConstantIs(Attribute(source, "is_leaf"), tensor.is_leaf)
+        base, owner = Attribute(source, "_base"), tensor._base
+        yield ConstantIs(base, None) if owner is None else ConstantIs(Attribute(base, "is_leaf"), owner.is_leaf)
 
 
 def _object_alias_guards(tracer: Tracer) -> Iterator[GuardSpec]:
@@ -490,9 +511,10 @@ class _Callback:
             return SkipAlways()
         dynamics = self.dynamics.setdefault(info.code, Dynamics())
         try:
-            return capture_frame(
-                info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer
-            )
+            with few_collections():
+                return capture_frame(
+                    info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer
+                )
         except FlambeauCaptureError:
             raise
         except Exception as error:

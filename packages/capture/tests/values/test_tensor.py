@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+from both_ways import assert_equal, eager, outcome
+
+from flambeau_capture import make_region
 
 
 def test_facts_are_constants(check):
@@ -68,3 +72,52 @@ def test_subclasses_are_left_alone(broken):
         pass
 
     assert broken(lambda x: x + 1, torch.ones(2).as_subclass(Tagged)) == {"unsupported-tensor"}
+
+
+def _leaf():
+    return torch.ones(4, 3, requires_grad=True)
+
+
+_KINDS = {
+    "plain": lambda: torch.ones(4, 3),
+    "view": lambda: torch.ones(6, 3)[2:],
+    "leaf": _leaf,
+    "computed": lambda: _leaf() * 1,
+    "view of computed": lambda: (torch.ones(6, 3, requires_grad=True) * 1)[2:],
+    "view of a leaf": lambda: torch.ones(6, 3, requires_grad=True)[2:],
+}
+_QUESTIONS = {
+    "is_leaf": lambda x: x.is_leaf,
+    "is_leaf after a write": lambda x: (x.mul_(torch.ones(3, requires_grad=True)), x.is_leaf)[1],
+    "_is_view": lambda x: x._is_view(),
+    "grad_fn": lambda x: x.grad_fn is None,
+    "retains_grad": lambda x: x.retains_grad,
+    "storage_offset": lambda x: x.storage_offset(),
+    "is_set_to": lambda x: (x.is_set_to(x), x.is_set_to(x[:1])),
+    "is_shared": lambda x: (x.is_shared(), x.is_pinned()),
+    "requires_grad_": lambda x: x.requires_grad_(not x.requires_grad).requires_grad,
+    "requires_grad": lambda x: (setattr(x, "requires_grad", True), (x * 2).requires_grad)[1],
+    "made to require grad": lambda x: (x.detach() * 2).requires_grad_().is_leaf,
+    "detach_": lambda x: (x.detach_().requires_grad, x.is_leaf),
+}
+
+
+@pytest.mark.parametrize("name", _QUESTIONS)
+def test_what_tensors_of_one_layout_differ_in(name):
+    """Leaves, views and offsets: each kind of tensor answers for itself, whatever was compiled for another, and changes stay."""
+    question = _QUESTIONS[name]
+
+    def run(x):
+        y = x * 2
+        return question(x), y, (x + 1).requires_grad
+
+    for kinds in (list(_KINDS), list(reversed(_KINDS))):
+        region = make_region(run, eager)
+        for kind in kinds:
+            expected, found = outcome(run, given := _KINDS[kind]()), outcome(region, ours := _KINDS[kind]())
+            assert found[0] == expected[0], (kind, found, expected)
+            if found[0] == "raised":
+                assert found == expected
+            else:
+                assert_equal(found[1], expected[1])
+            assert (ours.requires_grad, ours.is_leaf) == (given.requires_grad, given.is_leaf), kind

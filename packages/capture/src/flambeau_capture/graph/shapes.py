@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import DynamicShapeError
 from ..guards.spec import ShapeExpression
+from ..interp.signals import GraphBreak
 from ..sources.source import Source, TensorOffset, TensorSize, TensorStride
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def fake_of(
 ) -> FakeTensor:
     """A fake tensor like `tensor`, whose dimensions in `dynamic_dims` (or `unbacked`) are fresh symbols.
 
-    It is a leaf where `tensor` is one, and where `tensor` is a view that requires grad: eager decides about writes to those.
+    It is a leaf where `tensor` is one, or a view of one: eager refuses writes to those.
     """
     sizes: list[Any] = list(tensor.shape)
     strides: list[Any] = list(tensor.stride())
@@ -179,10 +180,19 @@ def fake_of(
             fake = torch._neg_view(fake)
         if tensor.requires_grad:
             fake.requires_grad_()
-            if not tensor.is_leaf and tensor._base is None:
+            if _may_be_written(tensor):
                 with torch.enable_grad():
                     fake = _History.apply(fake)  # type: ignore[no-untyped-call]
     return fake
+
+
+def _may_be_written(tensor: torch.Tensor) -> bool:
+    """Whether eager lets a program write to a tensor that requires grad: no leaf, and no view of a leaf."""
+    try:
+        base = tensor._base
+        return not tensor.is_leaf and not (base is not None and base.requires_grad and base.is_leaf)
+    except RuntimeError as error:  # one of several views of a tensor that was written since: nobody may use it any more
+        raise GraphBreak("unsupported-tensor", str(error).partition("\n")[0]) from None
 
 
 class _History(torch.autograd.Function):

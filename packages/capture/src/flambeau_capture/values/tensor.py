@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 _FACTS = frozenset((
     "ndim", "dtype", "device", "layout", "is_cuda", "is_cpu", "is_meta", "is_xpu", "is_mps", "is_sparse", "is_nested", "is_quantized",
     "is_mkldnn", "is_sparse_csr", "itemsize", "names", "is_leaf", "requires_grad", "is_xla", "is_mtia", "is_hpu", "is_vulkan", "is_ipu",
-    "is_maia", "retains_grad", "_is_view", "nbytes",
+    "is_maia", "retains_grad", "nbytes",
 ))  # fmt: skip
 _FACT_METHODS = frozenset((
     "dim", "ndimension", "is_floating_point", "is_complex", "element_size", "get_device", "is_contiguous", "is_conj", "is_neg",
-    "is_inference", "is_signed", "storage_offset", "numel", "nelement", "has_names", "is_same_size", "is_set_to", "is_nonzero_static",
+    "is_inference", "is_signed", "storage_offset", "numel", "nelement", "has_names", "is_same_size", "is_nonzero_static",
     "_is_view", "is_pinned", "is_shared", "is_coalesced",
 ))  # fmt: skip
+_OF_THE_REAL_ONE = frozenset(("is_leaf", "retains_grad", "_is_view", "is_pinned", "is_shared", "storage_offset"))
+"""What two tensors of one layout can differ in: an input answers itself, and a guard remembers what."""
 _VIEWS_BY_ATTRIBUTE = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 _NEVER = {
     "item": "data-dependent-value", "tolist": "data-dependent-value", "numpy": "numpy", "__array__": "numpy", "data_ptr": "data-dependent-value",
     "backward": "autograd-call", "register_hook": "tensor-hook", "register_post_accumulate_grad_hook": "tensor-hook",
     "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "set_": "unsupported-call",
     "__reduce_ex__": "unsupported-call", "__deepcopy__": "unsupported-call", "share_memory_": "unsupported-call", "dlpack": "unsupported-call",
-    "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call",
+    "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call", "is_set_to": "unsupported-call", "detach_": "autograd-call",
 }  # fmt: skip
 
 
@@ -77,9 +79,11 @@ class TensorValue(Value):
 
         if name == "shape":
             return t.shape_of(self)
-        if name in _FACTS:
+        if name in _FACTS and hasattr(torch.Tensor, name):
             if name == "nbytes" and any(isinstance(s, torch.SymInt) for s in self.fake.shape):
                 raise GraphBreak("unsupported-attribute", "nbytes of a tensor with symbolic sizes")
+            if name in _OF_THE_REAL_ONE and self.tensor is not MISSING:
+                return self._real_fact(t, name)
             return t.from_python(getattr(self.fake, name))
         if name in self.attrs:
             return self.attrs[name]
@@ -88,6 +92,8 @@ class TensorValue(Value):
         if name == "grad":
             return t.gradient_of(self)
         if name == "grad_fn":
+            if self.tensor is not MISSING:
+                self._real_fact(t, "is_leaf")
             if self.fake.grad_fn is None and (
                 self.source is None or self.tensor is MISSING or self.tensor.grad_fn is None
             ):
@@ -109,9 +115,8 @@ class TensorValue(Value):
         raise GraphBreak("unsupported-attribute", f"attribute {name!r} of a tensor")
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
-        if name == "requires_grad" and value.is_constant():
-            t.record("call_method", "requires_grad_", [self, value], {})
-            return
+        if name == "requires_grad":
+            raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} is set")
         if name in ("data", "grad") or hasattr(torch.Tensor, name):
             raise GraphBreak("unsupported-store", f"storing {name!r} of a tensor")
         t.heap.store_attribute(self, name, value)
@@ -122,6 +127,11 @@ class TensorValue(Value):
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
         if name in ("size", "stride"):
             return _size_or_stride(t, self, name, args, kwargs)
+        if name == "requires_grad_":
+            self._require_grad(t.concrete((*args, *kwargs.values())[0]) if args or kwargs else True)
+            return self
+        if name in _OF_THE_REAL_ONE and self.tensor is not MISSING and not args and not kwargs:
+            return self._real_fact(t, name)
         if name in _FACT_METHODS:
             return t.fact(self, name, args, kwargs)
         if name == "type" and not args and not kwargs:
@@ -148,6 +158,24 @@ class TensorValue(Value):
             if found is not None:
                 return found
         return t.record("call_method", name, [self, *args], dict(kwargs))
+
+    def _real_fact(self, t: Tracer, name: str) -> Value:
+        """An answer of the real tensor, guarded."""
+        from ..sources.source import Attribute, CallResult
+
+        answer, source = getattr(self.tensor, name), None
+        if self.source is not None:
+            source = Attribute(self.source, name)
+        if callable(answer):
+            answer, source = answer(), CallResult(source) if source is not None else None
+        t.guards.constant(source, answer)
+        # A write can end a tensor's being a leaf; nothing makes it one.
+        return ConstantValue(answer and self.fake.is_leaf if name == "is_leaf" else answer)
+
+    def _require_grad(self, wanted: Any) -> None:
+        """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change."""
+        if bool(wanted) != self.fake.requires_grad:
+            raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} becomes {wanted}")
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         import operator
