@@ -65,6 +65,7 @@ _SPECS = (
     ),
     _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one"),
     _spec("inplace_buffers", True, "let a kernel write its result over an intermediate that it reads last"),
+    _spec("spend_memory", False, "hold more memory at a time than eager does where that saves time"),
     _spec("fallback_by_default", False, "library calls for everything: a minimal compile"),
     _spec("fallback_random", True, "random numbers equal eager's; they always do, False changes nothing", cached=False),
     _spec(
@@ -122,9 +123,14 @@ OPTIONS: Mapping[str, OptionSpec] = MappingProxyType({spec.name: spec for spec i
 _MODES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "default": {},
-        "reduce-overhead": {"triton.cudagraphs": True},
-        "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True},
-        "max-autotune": {"max_autotune": True, "coordinate_descent_tuning": True, "triton.cudagraphs": True},
+        "reduce-overhead": {"triton.cudagraphs": True, "spend_memory": True},
+        "max-autotune-no-cudagraphs": {"max_autotune": True, "coordinate_descent_tuning": True, "spend_memory": True},
+        "max-autotune": {
+            "max_autotune": True,
+            "coordinate_descent_tuning": True,
+            "triton.cudagraphs": True,
+            "spend_memory": True,
+        },
         "lite": {"fallback_by_default": True, "allow_buffer_reuse": False},
     }
 )

@@ -210,6 +210,7 @@ def inductor_options(options: Options) -> dict[str, Any]:
         "reuse_memory": options["allow_buffer_reuse"],
         "inplace_buffers": options["inplace_buffers"],
         "size_asserts": options["size_asserts"],
+        "spend_memory": options["spend_memory"],
         "cpp_kernels": not library_only,
         "triton_kernels": not library_only,
         "cpu_backend": options["cpu_backend"],

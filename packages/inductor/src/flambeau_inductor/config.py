@@ -44,6 +44,7 @@ class Config:
     inplace_buffers: bool = _option(True, "let a kernel write a result over an intermediate that it reads last")
     size_asserts: bool = _option(True, "hold what library calls return to the layout that was predicted")
     epilogue_fusion: bool = _option(True, "let a library's product of matrices do the activation after it")
+    spend_memory: bool = _option(False, "let rewrites hold more memory at a time than eager does where that saves time")
     layout_optimization: bool = _option(True, "run convolutions channels-last where that pays")
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")

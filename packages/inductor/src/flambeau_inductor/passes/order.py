@@ -5,8 +5,10 @@ from __future__ import annotations
 from ..rewrite.attention import strided_operands
 from ..rewrite.batch_products import batch_products
 from ..rewrite.bias import split_bias, split_product_bias
+from ..rewrite.cells import open_cells
 from ..rewrite.channels_last import channels_last
 from ..rewrite.epilogues import activation_epilogues
+from ..rewrite.split_products import split_products
 from ..rewrite.sum_products import sum_products
 from .remove_dead import remove_dead
 from .remove_noops import remove_noops
@@ -15,11 +17,13 @@ from .runner import Pass
 PASSES = (
     Pass("remove_noops", remove_noops),
     Pass("remove_dead", remove_dead),
+    Pass("open_cells", open_cells),
     Pass("sum_products", sum_products),
     Pass("batch_products", batch_products),
     Pass("strided_operands", strided_operands),
     Pass("split_bias", split_bias),
     Pass("channels_last", channels_last),
     Pass("split_product_bias", split_product_bias),
+    Pass("split_products", split_products),
     Pass("activation_epilogues", activation_epilogues),
 )

@@ -2,7 +2,7 @@
 
 In: a functional graph. Out: the same graph with ``x_1 @ w``, ``x_2 @ w``, … replaced by rows of ``cat(x_1, x_2, …) @ w``: the
 inputs of a recurrent cell at all steps, a head applied at each step, a weight shared by towers. The joined rows are a view where
-the operands are consecutive parts of one tensor.
+the operands are consecutive parts of one tensor. As many are joined as may lie in memory at once.
 
 Rounding: each element is still one sum over ``k`` of the same products, rounded once, as ``numerics="faithful"`` asks. The library
 may choose other blocks for more rows, and so another order of that sum; it promises no equal bits across row counts anyway (eager
@@ -24,7 +24,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..context import CompileContext
 from .fakes import bytes_of, fake_mode_of, insert_call, quietly
 from .joins import Join, call, is_transpose, plan_join, window_of
-from .products import FEWEST, MOST_BYTES, Product, erase, is_worth_it, read_product, same_size, saved_calls
+from .products import (
+    FEWEST,
+    MOST_BYTES,
+    Product,
+    erase,
+    free_bytes,
+    is_worth_it,
+    read_product,
+    same_size,
+    saved_calls,
+)
 
 aten = torch.ops.aten
 
@@ -36,10 +46,12 @@ def batch_products(gm: fx.GraphModule, context: CompileContext) -> bool:
     mode = fake_mode_of(gm.graph)
     if mode is None:
         return False
+    allowed = free_bytes(gm.graph, context)
     changed = False
     for products in _by_operand(gm.graph):
         for group in _independent(gm.graph, products):
-            changed = _batch(gm.graph, group, mode) or changed
+            for part in _within(group, allowed):
+                changed = _batch(gm.graph, part, mode) or changed
     return changed
 
 
@@ -89,14 +101,25 @@ def _independent(graph: fx.Graph, products: Sequence[Product]) -> list[list[Prod
     return [group for group in groups.values() if len(group) >= FEWEST]
 
 
+def _within(group: Sequence[Product], allowed: int) -> list[Sequence[Product]]:
+    """``group`` in equal parts, the operands and results of each of which, all there at once, take at most ``allowed`` bytes."""
+    held = sum(bytes_of(product.val) + bytes_of(product.left.meta["val"]) * _copies(product.left) for product in group)
+    count = -(-len(group) // max(1, -(-held // max(allowed, 1))))
+    return [part for n in range(0, len(group), count) if len(part := group[n : n + count]) >= FEWEST]
+
+
+def _copies(left: fx.Node) -> int:
+    """How often joining may hold an operand; a window of something lies there anyway."""
+    return 1 if window_of(left) is not None else 2
+
+
 def _batch(graph: fx.Graph, group: Sequence[Product], mode: FakeTensorMode) -> bool:
     """Make one product of ``group`` where that pays and the graph can be put into an order that allows it."""
     group, join = _plan(group)
     first = group[0]
     right = bytes_of(first.right.meta["val"])
-    early = sum(bytes_of(product.val) for product in group)
     columns = first.val.shape[1]
-    if not is_worth_it(saved_calls(len(group), right, first.val.device), join.copied) or early > MOST_BYTES:
+    if not is_worth_it(saved_calls(len(group), right, first.val.device), join.copied):
         return False
     equal = all(same_size(product.val.shape[0], first.val.shape[0]) for product in group)
     if not equal and not all(isinstance(product.val.shape[0], int) for product in group):

@@ -14,18 +14,22 @@ import torch
 from attrs import frozen
 from torch import fx
 
+from ..context import CompileContext
 from ..passes.remove_dead import has_effect
-from .bias import LARGE_PRODUCT
-from .fakes import hint_of
+from .fakes import bytes_of, hint_of
 
 aten = torch.ops.aten
 
 #: Fewer products than this stay as they are.
 FEWEST = 3
+#: Multiplications from which on a product takes much longer than starting it.
+LARGE_PRODUCT = 1 << 28
 #: What memory moves while a library call starts, on a fast device of each kind.
 CALL_BYTES = {"cuda": 4 << 20, "cpu": 64 << 10}
-#: Results and copies that exist earlier, or longer, than they would have may take this much in all.
+#: Results and copies that exist earlier, or longer, than they would have may take this much in all,
 MOST_BYTES = 32 << 20
+#: and this much where a program is to need no more memory than eager: as small as what varies anyway.
+FREE_BYTES = 512 << 10
 
 
 @frozen
@@ -76,6 +80,19 @@ def _is_plain(val: Any) -> bool:
         return False
     # Sizes that only the run knows may be zero or huge.
     return all(isinstance(n, int) or (isinstance(n, torch.SymInt) and n.node.has_hint()) for n in val.shape)
+
+
+def free_bytes(graph: fx.Graph, context: CompileContext) -> int:
+    """What rewrites may hold at once beyond what eager holds.
+
+    As much as the results of the graph take (where those are saved activations, the peak comes later), or ``MOST_BYTES`` if the
+    options say so.
+    """
+    if context.config.spend_memory:
+        return MOST_BYTES
+    (output,) = graph.find_nodes(op="output")
+    results = {node for node in output.all_input_nodes if node.op == "call_function"}
+    return min(MOST_BYTES, max(FREE_BYTES, sum(bytes_of(node.meta.get("val")) for node in results)))
 
 
 def saved_calls(count: int, each: int, device: torch.device) -> int:
