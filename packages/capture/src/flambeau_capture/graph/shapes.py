@@ -182,7 +182,7 @@ def fake_of(
             fake.requires_grad_()
             if _may_be_written(tensor):
                 with torch.enable_grad():
-                    fake = _History.apply(fake)  # type: ignore[no-untyped-call]
+                    fake = _History.apply(fake)
     return fake
 
 

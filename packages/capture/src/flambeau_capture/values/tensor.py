@@ -163,7 +163,8 @@ class TensorValue(Value):
         """An answer of the real tensor, guarded."""
         from ..sources.source import Attribute, CallResult
 
-        answer, source = getattr(self.tensor, name), None
+        answer = getattr(self.tensor, name)
+        source: Source | None = None
         if self.source is not None:
             source = Attribute(self.source, name)
         if callable(answer):
