@@ -16,11 +16,13 @@ import test_graphs  # noqa: E402
 
 from flambeau_inductor.codegen.triton import Config, options  # noqa: E402
 
-#: Loops of one row a program (vectors inside, masks at the edges), of several rows, and whole rows in a block.
+#: Loops of one row a program (vectors inside, masks at the edges), of several rows, rows kept in pieces, and whole rows in a block.
 SHAPES: dict[str, Callable[[int], Config]] = {
     "one row": lambda width: Config({"x": 1, "r": 16}, 1),
     "two rows": lambda width: Config({"x": 2, "r": 16}, 1),
     "four rows": lambda width: Config({"x": 4, "r": 16}, 1),
+    "pieces": lambda width: Config({"x": 1, "r": 16}, 1, pieces=True),
+    "pieces of two rows": lambda width: Config({"x": 2, "r": 16}, 1, pieces=True),
     "whole rows": lambda width: Config({"x": 2, "r": options.next_power_of_two(width)}, 1, persistent=True),
 }
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -110,3 +112,12 @@ def test_rows_read_in_order_stay_in_order() -> None:
     x, mask = torch.randn(64, 32, 256), torch.zeros(32, 256)
     _, artifact = test_graphs.compiled(lambda x, mask: torch.softmax(x + mask, -1), [x, mask])
     assert "+ (256 * xi + ri)" in artifact.libraries[0].source or "8192 * xn + 256 * xw" in artifact.libraries[0].source
+
+
+def test_a_row_kept_in_pieces_loads_each_channels_weight_once() -> None:
+    """Pieces that lie in one channel or across two share one value a channel."""
+    a, w, b = torch.randn(300, 4, 4608), torch.randn(4), torch.randn(4)
+    _, artifact = test_graphs.compiled(lambda a, w, b: F.group_norm(a, 2, w, b), [a, w, b])
+    text = artifact.libraries[0].source
+    assert text.count("tl.load") == 9 + 2 * 2 and text.count("tl.where(ri <") == 2
+    test_graphs.check(lambda a, w, b: F.group_norm(a, 2, w, b), a, w, b, tolerance=2e-5)

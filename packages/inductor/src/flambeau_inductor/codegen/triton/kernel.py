@@ -6,6 +6,7 @@ belongs to, ``values`` writes scalars, ``reduction`` writes reductions and scans
 
     pointwise     xi over all points; or yi and xi, two tile dimensions, where accesses are transposed
     persistent    a block holds whole rows: every load happens once, statements follow each other
+    pieces        several blocks hold a row: every load happens once, each stage goes over all of them
     looped        one loop over the row per stage, accumulators a block wide
 """
 
@@ -29,6 +30,7 @@ from .looped import Loops
 from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan, plan, values_of
+from .pieces import Pieces
 from .traffic import accesses, moved, step, traffic_of
 from .types import HALVES, signature_text, type_text
 from .values import LOOP, NO_DIMS, Dims, Emitter, Scope, Value
@@ -84,6 +86,9 @@ class Generator:
         #: One program takes the points in turn: the stores combine with memory in ways that no atomic does.
         self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
         self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
+        pairs = self.plan.pairs
+        if self.config.pieces:
+            self.plan = plan(body, paired=False)
         self.moved = moved(self.body, self.space, self.dtypes)
         self.mirrored = self._mirrored()
         self.segments = () if self.serial else self._segments()
@@ -114,7 +119,7 @@ class Generator:
         )
         self.emitter.starts = self._starts()
 
-        for number, pair in self.plan.pairs.items():
+        for number, pair in pairs.items():
             statement = self.body.statements[number]
             if pair.kind == "exponentials" and number == pair.second and isinstance(statement, Reduce):
                 self.emitter.totals[statement.name] = statement.value
@@ -200,7 +205,7 @@ class Generator:
         if not any(step(node.index, symbol) for symbol in along & ex.free_symbols(node.index)):
             # What is the same along the row, or along stretches of it, is small, and other rows read it too.
             return "evict_last"
-        if self.config.persistent or self.plan.count < 2:
+        if self.config.persistent or self.config.pieces or self.plan.count < 2:
             return ""
         return "evict_last" if self.plan.last_use.get(node.buffer, 0) > self.stage else "evict_first"
 
@@ -222,6 +227,10 @@ class Generator:
                 ]
             else:
                 emitter.scopes[0].lines[:] = self._straight_lines()
+        elif self.config.pieces:
+            pieces = Pieces(self)
+            for stage in range(self.plan.count):
+                pieces.stage(stage)
         else:
             loops = Loops(self)
             for stage in range(self.plan.count):
@@ -230,7 +239,9 @@ class Generator:
         body = [*self._header(), *emitter.scopes[0].lines]
         if self.serial:
             body = self._in_turn(emitter.scopes[0].lines)
-        kind = "poi" if self.space.tile("r") is None else "per" if self.config.persistent else "red"
+        kind = (
+            "poi" if self.space.tile("r") is None else "per" if self.config.persistent or self.config.pieces else "red"
+        )
         entry = name or f"triton_{kind}_{self._telling_name()}"
         parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
         comments = [f"# {line}" for stack in self.body.stacks[:4] for line in stack.splitlines()]

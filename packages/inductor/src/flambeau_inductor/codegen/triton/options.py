@@ -20,6 +20,8 @@ from .. import tiling
 
 #: A row of at most this many elements (all rows together) is kept in registers from its first load to its last use.
 PERSISTENT_ELEMENTS = 16384
+#: The same for a row that is kept without padding while other programs wait for memory beside it.
+_PIECES_ELEMENTS = 12288
 #: Elements of a column that one program holds at once at most.
 _COLUMN_ELEMENTS = 64
 _MOST_WARPS = 32
@@ -27,12 +29,14 @@ _MOST_WARPS = 32
 
 @frozen
 class Config:
-    """``blocks`` maps a tile's prefix to its block size; ``persistent`` says whether one block covers a whole row."""
+    """``blocks`` maps a tile's prefix to its block size; ``persistent`` says whether one block covers a whole row, ``pieces``
+    whether several do that are all kept."""
 
     blocks: Mapping[str, int]
     num_warps: int
     num_stages: int = 1
     persistent: bool = False
+    pieces: bool = False
 
 
 @frozen
@@ -107,6 +111,8 @@ def _reduction(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     width = next_power_of_two(columns)
     if r_tile.numel.is_int and width <= _most_kept(rows, traffic, device):
         return _persistent(rows, width, traffic, device)
+    if r_tile.numel.is_int and _fits_pieces(columns, traffic):
+        return _in_pieces(columns, traffic)
     return _looped(rows, columns, traffic, device)
 
 
@@ -118,6 +124,24 @@ def _most_kept(rows: int, traffic: Traffic, device: Device) -> int:
         # A row of more fills the registers of a multiprocessor: while it is worked on, nothing would be on its way from memory.
         return PERSISTENT_ELEMENTS // 2
     return PERSISTENT_ELEMENTS // min(max(traffic.rows, 1), 4)
+
+
+def _fits_pieces(columns: int, traffic: Traffic) -> bool:
+    """Whether a row that is walked again is kept without padding: it leaves registers for other programs, and has whole vectors."""
+    again = traffic.walks > 1 or traffic.chained
+    elements = columns * max(traffic.rows, 1)
+    return again and not traffic.scans and elements <= _PIECES_ELEMENTS and columns % _vector(traffic) == 0
+
+
+def _in_pieces(columns: int, traffic: Traffic) -> Config:
+    # Three programs of 256 threads share a multiprocessor where each thread keeps about 40 elements.
+    warps = 8 if columns * max(traffic.rows, 1) <= 10240 else 16
+    return Config({"x": 1, "r": 32 * warps * _vector(traffic)}, warps, pieces=True)
+
+
+def _vector(traffic: Traffic) -> int:
+    """Elements in an access of sixteen bytes."""
+    return 16 // min(max(traffic.narrowest, 2), 8)
 
 
 def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Config:
@@ -161,8 +185,7 @@ def _looped(rows: int, columns: int, traffic: Traffic, device: Device) -> Config
         warps = min(warps, max(4, r_block // (32 * each)))
     r_block = next((part for part in (r_block, r_block // 2) if part and columns % part == 0), r_block)
     # A shorter block has fewer threads rather than shorter accesses.
-    vector = 16 // min(max(traffic.narrowest, 2), 8)
-    warps = min(warps, max(4, r_block // (32 * vector)), max(1, r_block // 32))
+    warps = min(warps, max(4, r_block // (32 * _vector(traffic))), max(1, r_block // 32))
     x_block = 1
     while x_block * r_block < 1024 and rows >= 4 * x_block * device.multiprocessors:
         x_block *= 2

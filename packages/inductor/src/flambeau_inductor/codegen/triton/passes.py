@@ -49,13 +49,17 @@ def is_inner(statement: Statement) -> bool:
     return not (isinstance(statement, Store) and statement.level == "outer")
 
 
-def plan(body: KernelBody) -> Plan:
-    """Stages for the statements of ``body``. Raises UnsupportedKernel where a kernel reads back what it wrote elsewhere."""
+def plan(body: KernelBody, paired: bool = True) -> Plan:
+    """Stages for the statements of ``body``; without pairs where a row is kept and another walk over it costs nothing.
+
+    Raises UnsupportedKernel where a kernel reads back what it wrote elsewhere.
+    """
     storage = {buffer.name: buffer.storage for buffer in body.buffers}
     ready: dict[str, int] = {}
     stages: list[int] = []
     last_use: dict[str, int] = {}
-    pairs = find_pairs(body.statements, product([axis.size for axis in body.inner])) if body.inner else {}
+    paired = paired and len(body.inner) > 0
+    pairs = find_pairs(body.statements, product([axis.size for axis in body.inner])) if paired else {}
     for number, statement in enumerate(body.statements):
         known = {body.statements[pairs[number].first].name} if _is_second(pairs, number) else set()  # type: ignore[union-attr]
         used = {r.args[0] for r in walk(*values_of(statement)) if r.kind == "reduced"}

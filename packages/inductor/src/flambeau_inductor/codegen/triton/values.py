@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ... import expr as ex
-from ...expr import Expr
-from ...ir.scalar import Scalar, indirect_scalars, op
+from ...expr import Expr, Symbol
+from ...ir.scalar import Scalar, indirect_scalars, load, op
 from ..tiling import Space
 from .errors import UnsupportedKernel
 from .ops import Operation, cast_text, op_text
@@ -84,6 +84,8 @@ class Emitter:
         self.aligned: Mapping[Expr, str] = {}
         #: Tile -> where its block starts and how long it is, for tiles that no loop moves.
         self.starts: Mapping[str, tuple[str, int]] = {}
+        #: From where to where along the row the block lies, where that is known as it is written.
+        self.piece: tuple[int, int] | None = None
         self._count = 0
         self._memory: dict[Scalar, bool] = {}
         self._tiles = positions
@@ -313,7 +315,28 @@ class Emitter:
         dims = condition.dims | body.dims | other.dims
         return self.define(f"tl.where({condition.text}, {body.text}, {other.text})", dims, node.dtype)
 
+    def _load_of_steps(self, node: Scalar) -> Value | None:
+        """A load of what is the same along stretches of the row, where the block lies in one of them or in two: one value each."""
+        r = self.space.tiles[-1].symbol
+        parts = [n for n in ex.walk(node.index) if n.op == "floordiv" and n.args[0] is r and n.args[1].is_int]
+        if self.piece is None or len({part.args[1] for part in parts}) != 1:
+            return None
+        length = int(parts[0].args[1])
+        first, last = self.piece[0] // length, (self.piece[1] - 1) // length
+        number, within = Symbol("rn", bound=ex.Int(last + 1)), Symbol("rw", bound=ex.Int(length))
+        index = ex.substitute(node.index, {r: number * length + within})
+        if last - first > 1 or within in ex.free_symbols(index):
+            return None
+        places = [ex.substitute(index, {number: ex.Int(n)}) for n in (first, last)]
+        values = [self.emit(load(node.buffer, place, node.dtype)) for place in places]
+        if first == last:
+            return evolve(values[0], dims=values[0].dims | {LOOP})
+        text = f"tl.where(ri < {last * length}, {values[0].text}, {values[1].text})"
+        return self.define(text, values[0].dims | {"r"}, node.dtype)
+
     def _load(self, node: Scalar, mask: Value | None) -> Value:
+        if mask is None and (steps := self._load_of_steps(node)) is not None:
+            return steps
         offset, dims = self.index(node.index, mask)
         wanted = dims if mask is None else dims | mask.dims
         if wanted != dims:

@@ -1,0 +1,112 @@
+"""Rows that are kept in registers piece by piece, where the next power of two would be far longer than the row.
+
+In: a generator whose configuration is ``pieces``. Out: straight lines in its emitter. Each stage of the plan goes over the pieces of
+the row in turn; what a piece loaded or computed in one stage is there in the later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import field, frozen
+
+from ...ir.kernel import Reduce, ScanStep, Statement, Store
+from . import reduction
+from .passes import is_inner
+from .values import LOOP, Scope, Value
+
+if TYPE_CHECKING:
+    from ...expr import Expr
+    from .kernel import Generator
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@frozen(eq=False)
+class Piece:
+    """A block's worth of the row: the values that are known of it, what was stored to it and its running values."""
+
+    start: int
+    masked: bool
+    scope: Scope = field(factory=Scope)
+    stored: dict[tuple[str, Expr], Value] = field(factory=dict)
+    reduced: dict[str, Value] = field(factory=dict)
+
+
+class Pieces:
+    """Writes all stages of one kernel."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
+        self.emitter = generator.emitter
+        r = generator.space.tile("r")
+        assert r is not None and r.numel.is_int
+        self.length = int(r.numel)
+        block = generator.config.blocks["r"]
+        self.pieces = [Piece(at, at + block > self.length) for at in range(0, self.length, block)]
+        self.segments = [part for part in generator.segments if part.tile is r]
+
+    def stage(self, number: int) -> None:
+        """The outer statements of a stage, then its inner ones for each piece."""
+        generator, emitter = self.generator, self.emitter
+        chosen = [s for s, at in zip(generator.body.statements, generator.plan.stages, strict=True) if at == number]
+        for statement in chosen:
+            if isinstance(statement, Store) and not is_inner(statement):
+                generator.store(statement)
+        generator.flush()
+        inner = [s for s in chosen if is_inner(s)]
+        accumulators = {s.name: reduction.start(emitter, s) for s in inner if isinstance(s, Reduce)}
+        carries = {s.name: reduction.scan_carry(emitter, s) for s in inner if isinstance(s, ScanStep)}
+        for piece in self.pieces if inner else ():
+            self._open(piece)
+            for statement in inner:
+                self._write(statement, accumulators, carries)
+            generator.flush()
+            self._close(piece)
+        for name, accumulator in accumulators.items():
+            emitter.reduced[name] = reduction.finish(emitter, accumulator)
+
+    def _write(
+        self, statement: Statement, accumulators: dict[str, reduction.Accumulator], carries: dict[str, str]
+    ) -> None:
+        if isinstance(statement, Reduce):
+            reduction.step(self.emitter, accumulators[statement.name])
+        elif isinstance(statement, Store):
+            self.generator.store(statement)
+        else:
+            self.generator.check_scan()
+            value = reduction.scan_block(self.emitter, statement, carries[statement.name])
+            self.emitter.reduced[statement.name] = value
+
+    def _open(self, piece: Piece) -> None:
+        emitter = self.emitter
+        wide = ".to(tl.int64)" if self.generator.index_bits == 64 else ""
+        lines = [f"ri = {piece.start} + {self.generator.range('r')}{wide}"]
+        for part in self.segments:
+            lines += [f"rn = {piece.start // part.length}", f"rw = ri - {piece.start // part.length * part.length}"]
+        emitter.masks.pop("r", None)
+        if piece.masked:
+            lines.append(f"rmask = ri < {self.length}")
+            emitter.masks["r"] = "rmask"
+        emitter.piece = (piece.start, min(piece.start + self.generator.config.blocks["r"], self.length))
+        emitter.stored.update(piece.stored)
+        emitter.reduced.update(piece.reduced)
+        emitter.scopes[0].lines.extend(lines)
+        emitter.scopes.append(piece.scope)
+
+    def _close(self, piece: Piece) -> None:
+        """Put aside what holds for this piece alone."""
+        emitter = self.emitter
+        emitter.piece = None
+        emitter.scopes.pop()
+        emitter.scopes[0].lines.extend(piece.scope.lines)
+        piece.scope.lines.clear()
+        _move(emitter.stored, piece.stored)
+        _move(emitter.reduced, piece.reduced)
+
+
+def _move(known: dict[Key, Value], kept: dict[Key, Value]) -> None:
+    """From ``known`` to ``kept``: what varies along the row."""
+    for key in [key for key, value in known.items() if value.dims & {"r", LOOP}]:
+        kept[key] = known.pop(key)
