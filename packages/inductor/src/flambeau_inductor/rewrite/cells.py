@@ -68,12 +68,20 @@ def _cell(graph: fx.Graph, node: fx.Node) -> tuple[fx.Node, fx.Node]:
             else call(graph, node, aten._to_copy.default, value, dtype=stored)
         )
 
-    total = call(graph, node, aten.add.Tensor, widen(gates), widen(other))
-    for bias in biases:
-        if bias is not None:
-            total = call(graph, node, aten.add.Tensor, total, widen(bias))
-    width = total.meta["val"].shape[1] // 4
-    parts = [call(graph, node, aten.slice.Tensor, total, 1, n * width, (n + 1) * width) for n in range(4)]
+    def part(n: int) -> fx.Node:
+        # Each gate from its own columns: a sum of whole rows would be read four times, and so be stored.
+        pieces = [widen(columns(value, n)) for value in (gates, other, *biases) if value is not None]
+        total = pieces[0]
+        for piece in pieces[1:]:
+            total = call(graph, node, aten.add.Tensor, total, piece)
+        return total
+
+    def columns(value: fx.Node, n: int) -> fx.Node:
+        val = value.meta["val"]
+        width = val.shape[-1] // 4
+        return call(graph, node, aten.slice.Tensor, value, val.dim() - 1, n * width, (n + 1) * width)
+
+    parts = [part(n) for n in range(4)]
     enter, forget, leave = (call(graph, node, aten.sigmoid.default, parts[n]) for n in (0, 1, 3))
     cell = call(graph, node, aten.tanh.default, parts[2])
     kept = call(graph, node, aten.mul.Tensor, forget, widen(memory))
