@@ -187,13 +187,17 @@ def _is_aligned(val: torch.Tensor) -> bool:
 
 
 def make_room(graph: fx.Graph, replaced: Sequence[fx.Node], needed: Iterable[fx.Node]) -> fx.Node | None:
-    """Move what ``needed`` depends on before the first reader of ``replaced``; that reader, or None where a move could be noticed.
+    """The node before which one call can take the place of ``replaced``: the last of these, if nothing reads one earlier.
+
+    Otherwise the first reader, and what ``needed`` depends on is moved before that; None where a move could be noticed.
 
     No way may lead from ``replaced`` to ``needed``. The order of everything else stays.
     """
     nodes = list(graph.nodes)
     position = {node: n for n, node in enumerate(nodes)}
     start = min(position[user] for node in replaced for user in node.users)
+    # Not later than that: what the call reads would be kept in memory for nothing.
+    start = min(start, max(position[node] for node in replaced))
     late: set[fx.Node] = set()
     pending = [node for node in needed if position[node] >= start]
     while pending:
