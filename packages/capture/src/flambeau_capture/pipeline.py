@@ -106,7 +106,7 @@ def capture_frame(
     if result.graph is None and traced.broken is None and not result.effects and not config.fullgraph:
         traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
         _report(observer, _record(info, traced, None, started, skipped="no tensor operation"))
-        return RunCode(info.code, traced.guards, tuple(traced.tracer.keep))
+        return RunCode(info.code, traced.guards, tuple(traced.tracer.pinned_objects))
     compiled = None if result.graph is None else _call_backend(backend, traced)
     # Only now: a backend may assume more about sizes than tracing did.
     traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
@@ -125,8 +125,8 @@ def capture_frame(
     shape = _direct_outputs(result)
     _tell(info.code, code, traced, direct=shape is not None)
     if compiled is not None and shape is not None:
-        return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.keep))
-    return RunCode(code, traced.guards, tuple(traced.tracer.keep))
+        return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.pinned_objects))
+    return RunCode(code, traced.guards, tuple(traced.tracer.pinned_objects))
 
 
 # tracing

@@ -78,7 +78,10 @@ class TracerState:
         self.guards = GuardCollector(self.user_position, trust)
         self.heap = Heap(info.globals)
         self.wrapped: dict[int, Value] = {}
-        self.keep: list[Any] = []
+        #: Kept while the trace lasts, for `wrapped` knows objects by their address; an entry must not keep its first arguments.
+        self.met: list[Any] = []
+        #: Kept by the entry: they are part of it.
+        self.pinned_objects: list[Any] = []
         self.pinned: dict[int, Value] = {}
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[Any] = []

@@ -68,7 +68,7 @@ class Wrapping(TracerState):
             return known
         made = self._wrap_new(obj, source)
         self.wrapped[id(obj)] = made
-        self.keep.append(obj)
+        (self.pinned_objects if isinstance(source, Pinned) else self.met).append(obj)
         return made
 
     def wrap_pinned(self, obj: Any) -> Value:
@@ -289,7 +289,7 @@ class Wrapping(TracerState):
             contents = None
         made = CellValue(contents, source, cell)
         self.real_cells[id(cell)] = made
-        self.keep.append(cell)
+        self.met.append(cell)
         return made
 
     # tensors
