@@ -10,6 +10,7 @@ import flambeau_runtime
 from flambeau_inductor import CompileContext, compile_graph, rewrite_joint
 from flambeau_inductor.passes.order import PASSES
 from flambeau_inductor.passes.runner import run_passes
+from flambeau_runtime.artifact import Alloc
 
 aten = torch.ops.aten
 
@@ -212,3 +213,52 @@ def test_attention_reads_keys_and_values_where_they_lie(kind, copies):
 
     assert attention(32) == copies
     assert attention(20) == 3
+
+
+def tied_table(h, g, first, a, second, b):
+    """The gradients of a table that is the last layer's weight and two embeddings; one embedding's gradient by itself."""
+
+    def looked_up(grad, indices):
+        return aten.embedding_dense_backward(grad, indices, 50, -1, False)
+
+    return g.t() @ h + looked_up(a, first) + looked_up(b, second), looked_up(a * 2, second)
+
+
+def tied_inputs(dtype):
+    """Indices that collide, within an embedding and between them."""
+    first, second = torch.randint(0, 50, (3, 40)), torch.randint(0, 9, (3, 40))
+    a, b = torch.randn(3, 40, 8).to(dtype), torch.randn(3, 40, 8).to(dtype)
+    return torch.randn(7, 8).to(dtype), torch.randn(7, 50).to(dtype), first, a, second, b
+
+
+@pytest.mark.parametrize("executor", ["python", "native"])
+def test_gradients_of_a_tied_table_lie_in_one(executor):
+    """The product's result takes in both embeddings; nothing else is as large."""
+    inputs = tied_inputs(torch.float32)
+    gm = traced(tied_table, *inputs)
+    names = targets(gm)
+    assert names.count("index_put.default") == 2 and names.count("embedding_dense_backward.default") == 1
+    artifact = compile_graph(gm, inputs, {"verify": True})
+    tables = [i for i in artifact.program.instructions if isinstance(i, Alloc) and i.sizes == (50, 8)]
+    assert len(tables) == 1
+    run = flambeau_runtime.load(flambeau_runtime.build_libraries(artifact), executor=executor)
+    for got, want in zip(run(*inputs), tied_table(*inputs), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_adds_rounded_gradients(dtype):
+    """As eager does."""
+    assert "index_put.default" not in targets(traced(tied_table, *tied_inputs(dtype)))
+
+
+def test_a_gradient_that_is_needed_by_itself_is_made():
+    """Neither summand may have another use."""
+
+    def both(grad, indices, x):
+        table = x.cos()
+        found = aten.embedding_dense_backward(grad, indices, 50, -1, False)
+        return table + found, found
+
+    inputs = (torch.randn(5, 8), torch.randint(0, 50, (5,)), torch.randn(50, 8))
+    assert "index_put.default" not in targets(traced(both, *inputs))

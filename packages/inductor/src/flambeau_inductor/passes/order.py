@@ -7,6 +7,7 @@ from ..rewrite.batch_products import batch_products
 from ..rewrite.bias import split_bias, split_product_bias
 from ..rewrite.cells import open_cells
 from ..rewrite.channels_last import channels_last
+from ..rewrite.embedding_gradients import embedding_gradients
 from ..rewrite.epilogues import activation_epilogues
 from ..rewrite.split_products import split_products
 from ..rewrite.sum_products import sum_products
@@ -20,6 +21,7 @@ PASSES = (
     Pass("open_cells", open_cells),
     Pass("sum_products", sum_products),
     Pass("batch_products", batch_products),
+    Pass("embedding_gradients", embedding_gradients),
     Pass("strided_operands", strided_operands),
     Pass("split_bias", split_bias),
     Pass("channels_last", channels_last),

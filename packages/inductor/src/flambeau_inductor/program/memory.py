@@ -84,6 +84,8 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
                 last[storage] = max(last[storage], last.get(name, position))
                 if name in pinned:
                     pinned.add(storage)
+            if _moves_nothing(step, buffers):
+                continue
         steps.append(step)
     fresh = tuple(
         evolve(s, buffers=tuple(buffers[b.name] for b in s.buffers)) if isinstance(s, KernelBody) else s for s in steps
@@ -116,6 +118,19 @@ def _takeovers(
                 found[store.buffer] = storage
                 break
     return found
+
+
+def _moves_nothing(body: KernelBody, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether every statement stores elements where they lie: a copy that took over the memory of what it copies."""
+    for store in body.statements:
+        if not isinstance(store, Store) or store.mode != "set" or store.value.kind != "load":
+            return False
+        source, target = buffers[store.value.buffer], buffers[store.buffer]
+        if source.storage != target.storage or source.layout.dtype is not target.layout.dtype:
+            return False
+        if store.value.index != store.index:
+            return False
+    return True
 
 
 def _depends(store: Store, storage: str, buffers: Mapping[str, Buffer]) -> bool:
