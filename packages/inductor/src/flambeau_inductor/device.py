@@ -11,9 +11,8 @@ import functools
 import torch
 from attrs import frozen
 
-#: Time from a load to its data under load; what one program of eight warps takes in, sixteen bytes a thread at a time; and
-#: how many such programs a multiprocessor runs at once.
-_LATENCY = 0.9e-6
+#: What one program of eight warps takes in, sixteen bytes a thread at a time, and how many such programs a multiprocessor runs
+#: at once.
 _PROGRAM_RATE = 25e9
 _RESIDENT = 4
 #: A launch and the idle ends of a kernel.
@@ -30,11 +29,6 @@ class Device:
     registers: int
     cache: int
     bandwidth: float
-
-    @property
-    def in_flight(self) -> int:
-        """Bytes that each multiprocessor must have under way to use the whole bandwidth (Little's law)."""
-        return int(self.bandwidth * _LATENCY / self.multiprocessors)
 
     def seconds(self, total: float, programs: int) -> float:
         """About how long ``programs`` equal programs take to read ``total`` bytes."""

@@ -100,6 +100,18 @@ def test_group_norm_is_one_kernel_that_shares_a_multiprocessor(dtype: torch.dtyp
     assert rows == (9 if dtype is torch.float32 else 5)
 
 
+@pytest.mark.parametrize("rows", [1 << 10, 1 << 16])
+def test_results_leave_room_for_the_table_they_come_from(rows: int, tmp_path: Path) -> None:
+    """Stores of more than the cache holds are the first to leave it, where a table is looked up."""
+
+    def function(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(F.embedding(ids, table), (512,))
+
+    (code,) = machine_code(function, [((rows,), torch.int64), ((10000, 512), F32)], tmp_path)
+    stores = re.findall(r"\bSTG\.(\S*)", code)
+    assert stores and all((".EF" in store) == (rows == 1 << 16) for store in stores)
+
+
 def test_few_rows_as_long_stay_in_registers() -> None:
     """One program a multiprocessor is all there is: nothing waits for registers."""
     (kernel,) = artifact_of(lambda x: F.layer_norm(x, (9216,)), [((64, 9216), F32)]).kernels

@@ -419,7 +419,8 @@ class Generator:
         pointer = f"{self.pointers[statement.buffer]} + ({offset})"
         mask = emitter.store_mask(dims, condition)
         if statement.mode == "set":
-            text = f"tl.store({pointer}, {value.text}{', ' + mask if mask else ''})"
+            arguments = [pointer, value.text, mask, "cache_modifier='.cs'" if self.config.streamed else ""]
+            text = f"tl.store({', '.join(filter(None, arguments))})"
             if condition is None:
                 emitter.stored[(statement.buffer, statement.index)] = value
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ... import expr as ex
 from ...device import Device
@@ -30,13 +30,14 @@ _MOST_WARPS = 32
 @frozen
 class Config:
     """``blocks`` maps a tile's prefix to its block size; ``persistent`` says whether one block covers a whole row, ``pieces``
-    whether several do that are all kept."""
+    whether several do that are all kept; ``streamed``, whether results leave the cache first."""
 
     blocks: Mapping[str, int]
     num_warps: int
     num_stages: int = 1
     persistent: bool = False
     pieces: bool = False
+    streamed: bool = False
 
 
 @frozen
@@ -48,7 +49,8 @@ class Traffic:
     how often it goes over them; ``chained`` where that is fewer than the reductions need of one another; ``accumulators`` it keeps while
     it does. ``along_r``: its memory is contiguous along ``r``, not ``x``. ``segment``: the shortest stretch of a row
     that its indices divide it into. ``across``: something runs through memory along ``x`` although most runs along ``r``.
-    ``scans``: it keeps running values. ``gathered``: rows lie where indices say that are read first. ``heavy``: functions whose slow paths take many registers.
+    ``scans``: it keeps running values. ``gathered``: rows lie where indices say that are read first; ``looked_up``: so does anything
+    that is read. ``written``: bytes of all results. ``heavy``: functions whose slow paths take many registers.
     """
 
     widest: int = 4
@@ -64,6 +66,8 @@ class Traffic:
     across: bool = False
     scans: bool = False
     gathered: bool = False
+    looked_up: bool = False
+    written: int = 0
     heavy: bool = False
 
 
@@ -74,6 +78,12 @@ def next_power_of_two(n: int) -> int:
 
 def choose(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     """The configuration of a kernel."""
+    config = _blocks(space, traffic, device)
+    # A table that is looked up stays in the cache, if results that do not fit there leave it first.
+    return evolve(config, streamed=traffic.looked_up and traffic.written > device.cache)
+
+
+def _blocks(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     if space.tile("r") is not None:
         return _reduction(space, traffic, device)
     if space.tile("y") is not None:

@@ -5,7 +5,7 @@ In: a body over tiles and the plan of its walks. Out: ``Traffic``, and about how
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -81,6 +81,8 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         across=along_r and r is not None and any(_runs_across(index, space) for _, index in read),
         scans=any(isinstance(statement, ScanStep) for statement in body.statements),
         gathered=r is not None and any(_lies_anywhere(index) and step(index, r.symbol) for _, index in read),
+        looked_up=any(_lies_anywhere(index) for _, index in read),
+        written=ex.hint(_bytes_of(dict.fromkeys(written), space, dtypes)),
         heavy=any(node.op in _HEAVY for s in body.statements for node in walk(*values_of(s))),
     )
 
@@ -118,10 +120,14 @@ def _contiguous_along_r(found: list[Access], space: tiling.Space, dtypes: Dtypes
 
 def moved(body: KernelBody, space: tiling.Space, dtypes: Dtypes) -> Expr:
     """About how many bytes one launch reads and writes."""
-    sizes = {tile.symbol: tile.numel for tile in space.tiles}
     read, written = accesses(body)
+    return _bytes_of(dict.fromkeys(read + written), space, dtypes)
+
+
+def _bytes_of(found: Iterable[Access], space: tiling.Space, dtypes: Dtypes) -> Expr:
+    sizes = {tile.symbol: tile.numel for tile in space.tiles}
     total: Expr = ZERO
-    for name, index in dict.fromkeys(read + written):
+    for name, index in found:
         points: Expr = ONE
         for symbol in sorted(ex.free_symbols(index), key=lambda s: s.key):
             points = points * sizes.get(symbol, ONE)
