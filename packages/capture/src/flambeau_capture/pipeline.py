@@ -221,7 +221,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     nodes = [tracer.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
-    check_marks(tracer.graph, tracer.tensor_inputs)
+    check_marks(tracer.tensor_inputs)
     guards = (
         state,
         *tracer.guards.all(),

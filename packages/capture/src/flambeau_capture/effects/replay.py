@@ -58,7 +58,7 @@ def replay(e: Emitter, effect: Effect) -> None:
         case SetAttribute(target=target, name=name, value=value, plain=plain):
             _set_attribute(e, target, name, value, plain)
         case DeleteAttribute(target=target, name=name):
-            e.pinned(remove_attribute, "remove_attribute")
+            e.pinned(remove_attribute)
             e.value(target)
             e.const(name)
             e.call(2)
@@ -68,7 +68,7 @@ def replay(e: Emitter, effect: Effect) -> None:
             e.op("STORE_GLOBAL", value=name)
         case SetGlobal(namespace=namespace, name=name, value=value):
             e.value(value)
-            e.pinned(namespace, "namespace")
+            e.pinned(namespace)
             e.const(name)
             e.store_subscript()
         case DeleteGlobal(namespace=namespace, name=name):
@@ -92,10 +92,10 @@ def replay(e: Emitter, effect: Effect) -> None:
 def _delete_global(e: Emitter, namespace: dict[str, Any] | None, name: str) -> None:
     """Make sure the global is gone; one that the traced program itself made was never there."""
     if namespace is None:
-        e.pinned(globals, "globals")
+        e.pinned(globals)
         e.call(0)
     else:
-        e.pinned(namespace, "namespace")
+        e.pinned(namespace)
     e.attr("pop")
     e.const(name)
     e.const(None)
@@ -109,7 +109,7 @@ def _set_attribute(e: Emitter, target: Value, name: str, value: Value, plain: bo
         e.value(target)
         e.store_attr(name)
         return
-    e.pinned(type.__setattr__ if issubclass(target.python_type(), type) else object.__setattr__, "setattr")
+    e.pinned(type.__setattr__ if issubclass(target.python_type(), type) else object.__setattr__)
     e.value(target)
     e.const(name)
     e.value(value)
@@ -118,7 +118,7 @@ def _set_attribute(e: Emitter, target: Value, name: str, value: Value, plain: bo
 
 
 def _replace_items(e: Emitter, target: Value, kind: str, items: tuple[Value, ...]) -> None:
-    e.pinned(_REPLACE[kind], kind)
+    e.pinned(_REPLACE[kind])
     e.value(target)
     for item in items:
         e.value(item)

@@ -294,7 +294,7 @@ def _add(builder: GraphBuilder, expr: Any, position: Any, found: list[ShapeExpre
     found.append(ShapeExpression(str(expr), tuple(pairs), position=position))
 
 
-def check_marks(builder: GraphBuilder, tensors: list[tuple[torch.Tensor, FakeTensor, Source]]) -> None:
+def check_marks(tensors: list[tuple[torch.Tensor, FakeTensor, Source]]) -> None:
     """Raise DynamicShapeError where a dimension marked dynamic became a constant."""
     for tensor, fake, source in tensors:
         for dim, mark in marks_of(tensor).items():

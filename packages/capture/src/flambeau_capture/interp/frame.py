@@ -119,7 +119,7 @@ class Frame:
             self.index = self.next_index
             instruction = instructions[self.index]
             self.next_index = self.index + 1
-            tracer.step(self, instruction)
+            tracer.step(self)
             handler = HANDLERS.get(instruction.name)
             if handler is None:
                 raise GraphBreak("unsupported-instruction", f"instruction {instruction.name}")

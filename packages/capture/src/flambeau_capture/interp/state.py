@@ -18,7 +18,6 @@ from .signals import GraphBreak
 from .tried import tried_instructions
 
 if TYPE_CHECKING:
-    from ..bytecode.model import Instruction
     from ..config import Config
     from ..frame import FrameInfo
     from ..values.functions import CellValue
@@ -91,7 +90,7 @@ class TracerState:
 
     # positions
 
-    def step(self, frame: Frame, instruction: Instruction) -> None:
+    def step(self, frame: Frame) -> None:
         """Called before every instruction."""
         self.steps += 1
         if self.steps > self.config.unroll_limit:

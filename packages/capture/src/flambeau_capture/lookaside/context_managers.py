@@ -113,9 +113,9 @@ class AutocastValue(ObjectValue):
         if self.source is not None:
             e.source(self.source)
             return
-        e.pinned(_make_autocast, "autocast")
+        e.pinned(_make_autocast)
         for setting in self.settings:
-            e.const(setting) if not isinstance(setting, torch.dtype) else e.pinned(setting, "dtype")
+            e.const(setting) if not isinstance(setting, torch.dtype) else e.pinned(setting)
         e.call(len(self.settings))
 
     def fill(self, e: Any) -> None:

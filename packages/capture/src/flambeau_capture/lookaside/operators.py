@@ -103,7 +103,7 @@ class GetterValue(Value):
         return subject
 
     def rebuild(self, e: Any) -> None:
-        e.pinned(self.cls, self.cls.__name__)
+        e.pinned(self.cls)
         for value in (*self.args, *self.kwargs.values()):
             e.value(value)
         e.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))

@@ -174,7 +174,7 @@ class ProfilerRange(Value):
 
     def rebuild(self, e: Any) -> None:
         """Cut in the middle, the range has no beginning: what leaves it does nothing."""
-        e.pinned(contextlib.nullcontext, "nullcontext")
+        e.pinned(contextlib.nullcontext)
         e.call(0)
 
 

@@ -37,8 +37,8 @@ class SuperValue(Value):
         return super
 
     def rebuild(self, e: Any) -> None:
-        e.pinned(super, "super")
-        e.pinned(self.cls, "class")
+        e.pinned(super)
+        e.pinned(self.cls)
         e.value(self.owner)
         e.call(2)
 
@@ -74,7 +74,7 @@ class NativeSuperMethod(Value):
         return t.call_descriptor(self.function, [self.owner, *args], kwargs)
 
     def rebuild(self, e: Any) -> None:
-        e.pinned(self.function.__get__, "bind")
+        e.pinned(self.function.__get__)
         e.value(self.owner)
         e.call(1)
 

@@ -70,7 +70,7 @@ def _first_position(code: CodeType) -> Position:
 def _call_graph(e: Emitter, result: FrameResult, compiled: Callable[..., Any]) -> None:
     """Call the compiled graph; its outputs become what the output values stand for."""
     e.plan(result.inputs)
-    e.pinned(compiled, "compiled graph")
+    e.pinned(compiled)
     for source in result.inputs:
         e.source(source)
     if getattr(compiled, "_boxed_call", False):
@@ -95,7 +95,7 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
     boxed = (*code.co_cellvars, *code.co_freevars)
     made = resume_code(code, 0, (), tuple(name for name in code.co_varnames[:count] if name not in boxed))
-    e.pinned(_C.Disabled, "Disabled")
+    e.pinned(_C.Disabled)
     e.function(made.code, made.free)
     e.const(False)
     e.call(2)

@@ -77,8 +77,8 @@ class Emitter:
         else:
             self.pinned(value)
 
-    def pinned(self, value: Any, hint: str = "") -> None:
-        """-> value, which the code object keeps alive. `hint` is for readers of the call."""
+    def pinned(self, value: Any) -> None:
+        """-> value, which the code object keeps alive."""
         if _hashes_safely(value):
             self.op("LOAD_CONST", value=value)
         else:
@@ -219,7 +219,7 @@ class Emitter:
             case sources.Global(variable=name):
                 self.global_(name)
             case sources.Builtin(variable=name):
-                self.pinned(self._builtin_names[name], name)
+                self.pinned(self._builtin_names[name])
             case sources.Pinned(value=value):
                 self.pinned(value)
             case sources.Step():

@@ -71,9 +71,7 @@ class RealValue(Value):
         return True
 
     def rebuild(self, e: Any) -> None:
-        e.pinned(self.object, getattr(self.object, "__name__", "object")) if self.source is None else e.source(
-            self.source
-        )
+        e.pinned(self.object) if self.source is None else e.source(self.source)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         return t.attribute_of_object(self, self.object, name)

@@ -69,7 +69,7 @@ class ConstantValue(Value):
         if type(self.value) in PLAIN_TYPES - {type(NotImplemented)}:
             e.const(self.value)
         else:
-            e.pinned(self.value, "constant")
+            e.pinned(self.value)
 
     def describe(self) -> str:
         text = repr(self.value)

@@ -40,7 +40,7 @@ class CellValue(Value):
         if self.source is not None:
             e.source(self.source)
         else:
-            e.pinned(types.CellType, "cell")
+            e.pinned(types.CellType)
             e.call(0)
 
     def fill(self, e: Any) -> None:
@@ -78,7 +78,7 @@ class FunctionValue(Value):
         return t.call_function(self, self.function, args, kwargs)
 
     def rebuild(self, e: Any) -> None:
-        e.source(self.source) if self.source is not None else e.pinned(self.function, self.function.__name__)
+        e.source(self.source) if self.source is not None else e.pinned(self.function)
 
     def truth(self, t: Tracer) -> bool:
         return True
@@ -131,9 +131,9 @@ class ClosureValue(Value):
         return t.inline_closure(self, args, kwargs)
 
     def rebuild(self, e: Any) -> None:
-        e.pinned(_make_function, "make_function")
-        e.pinned(self.code, "code")
-        e.pinned(self.globals, "globals")
+        e.pinned(_make_function)
+        e.pinned(self.code)
+        e.pinned(self.globals)
         for part in (self.defaults, self.kwdefaults):
             e.value(part) if part is not None else e.const(None)
         for cell in self.closure:
@@ -229,7 +229,7 @@ class MethodValue(Value):
         if self.source is not None:
             e.source(self.source)
             return
-        e.pinned(types.MethodType, "method")
+        e.pinned(types.MethodType)
         e.value(self.function)
         e.value(self.owner)
         e.call(2)
@@ -272,7 +272,7 @@ class PartialValue(Value):
         if self.source is not None:
             e.source(self.source)
             return
-        e.pinned(functools.partial, "partial")
+        e.pinned(functools.partial)
         e.value(self.function)
         for value in (*self.args, *self.kwargs.values()):
             e.value(value)

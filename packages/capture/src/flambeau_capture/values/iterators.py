@@ -74,12 +74,12 @@ class SequenceIterator(IteratorValue):
 
     def rebuild(self, e: Any) -> None:
         if self.owner is not None:
-            e.pinned(_iterator_at, "iterator_at")
+            e.pinned(_iterator_at)
             e.value(self.owner)
             e.const(self.position)
             e.call(2)
             return
-        e.pinned(iter, "iter")
+        e.pinned(iter)
         rest = self.items[self.position :]
         for item in rest:
             e.value(item)
@@ -118,7 +118,7 @@ class ComputedIterator(IteratorValue):
             super().rebuild(e)
             return
         parts = self.parts()
-        e.pinned(self.cls, self.cls.__name__)
+        e.pinned(self.cls)
         for part in parts:
             e.value(part)
         e.call(len(parts))

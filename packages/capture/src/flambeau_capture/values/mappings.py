@@ -50,11 +50,11 @@ class DictValue(Value):
         elif self.cls is dict:
             e.build("dict", 0)
         elif self.cls is collections.defaultdict:
-            e.pinned(collections.defaultdict, "defaultdict")
+            e.pinned(collections.defaultdict)
             e.value(self.default)
             e.call(1)
         else:
-            e.pinned(self.cls, self.cls.__name__)
+            e.pinned(self.cls)
             e.call(0)
 
     def fill(self, e: Any) -> None:
@@ -322,7 +322,7 @@ class SetValue(Value):
             e.source(self.source)
             return
         if self.cls is not set:
-            e.pinned(self.cls, self.cls.__name__)
+            e.pinned(self.cls)
         for item in self.items.values():
             e.value(item)
         e.build("set", len(self.items))

@@ -52,10 +52,10 @@ class ObjectValue(Value):
             e.source(self.source)
             return
         if self.object is not MISSING:
-            e.pinned(self.object, "object")
+            e.pinned(self.object)
             return
-        e.pinned(_new_instance, "new_instance")
-        e.pinned(self.cls, self.cls.__name__)
+        e.pinned(_new_instance)
+        e.pinned(self.cls)
         if self.storage is not None and not isinstance(self.storage, _mutable_storage()):
             e.value(self.storage)
         else:
@@ -69,7 +69,7 @@ class ObjectValue(Value):
         mutable = self.storage is not None and isinstance(self.storage, _mutable_storage())
         if not present and not mutable:
             return
-        e.pinned(_fill_instance, "fill_instance")
+        e.pinned(_fill_instance)
         e.value(self)
         for name, value in present.items():
             e.const(name)
@@ -291,8 +291,8 @@ class ExceptionValue(ObjectValue):
         if self.source is not None or self.object is not MISSING:
             super().rebuild(e)
             return
-        e.pinned(_new_exception, "new_exception")
-        e.pinned(self.cls, self.cls.__name__)
+        e.pinned(_new_exception)
+        e.pinned(self.cls)
         for argument in self.arguments:
             e.value(argument)
         e.build("tuple", len(self.arguments))

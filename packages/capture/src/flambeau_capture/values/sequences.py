@@ -108,9 +108,9 @@ class TupleValue(SequenceValue):
             e.source(self.source)
             return
         if self.cls is not tuple:
-            e.pinned(_make_named if hasattr(self.cls, "_fields") else self.cls, self.cls.__name__)
+            e.pinned(_make_named if hasattr(self.cls, "_fields") else self.cls)
             if hasattr(self.cls, "_fields"):
-                e.pinned(self.cls, self.cls.__name__)
+                e.pinned(self.cls)
         for item in self.items:
             e.value(item)
         e.build("tuple", len(self.items))
@@ -176,7 +176,7 @@ class ListValue(SequenceValue):
         elif self.cls is list:
             e.build("list", 0)
         else:
-            e.pinned(collections.deque, "deque")
+            e.pinned(collections.deque)
             e.build("tuple", 0)
             e.const(self.maxlen)
             e.call(2)
@@ -302,7 +302,7 @@ class SliceValue(Value):
         if self.source is not None:
             e.source(self.source)
             return
-        e.pinned(slice, "slice")
+        e.pinned(slice)
         for part in self.parts:
             e.value(part)
         e.call(3)
