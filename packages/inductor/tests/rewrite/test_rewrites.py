@@ -252,6 +252,19 @@ def test_half_precision_adds_rounded_gradients(dtype):
     assert "index_put.default" not in targets(traced(tied_table, *tied_inputs(dtype)))
 
 
+def test_rows_of_another_shape_than_the_indices():
+    """The op flattens both; neither the rewrite nor the generated kernel takes them for one another."""
+
+    def flat(grad, indices, x):
+        return x.cos() + aten.embedding_dense_backward(grad, indices, 50, -1, False)
+
+    inputs = (torch.randn(12, 8), torch.randint(0, 50, (3, 4)), torch.randn(50, 8))
+    gm = traced(flat, *inputs)
+    assert "index_put.default" not in targets(gm)
+    run = flambeau_runtime.load(flambeau_runtime.build_libraries(compile_graph(gm, inputs)))
+    torch.testing.assert_close(run(*inputs)[0], flat(*inputs))
+
+
 def test_a_gradient_that_is_needed_by_itself_is_made():
     """Neither summand may have another use."""
 

@@ -97,7 +97,7 @@ def _masked_put(g: Builder, a: TensorValue, mask: TensorValue, values: TensorVal
 def embedding_dense_backward(
     g: Builder, grad: TensorValue, indices: TensorValue, num_weights: Any, padding_idx: Any, scale: bool
 ) -> TensorValue:
-    if scale or grad.dtype in HALF:
+    if scale or grad.dtype in HALF or grad.rank != indices.rank + 1:
         raise Decline("form")
     width = grad.sizes[-1]
     rows = g.expr(num_weights)

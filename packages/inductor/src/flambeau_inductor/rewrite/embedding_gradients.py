@@ -55,9 +55,9 @@ def _may_take_in(table: fx.Node, gradient: fx.Node) -> bool:
         return False
     if table.op != "call_function" or len(table.users) != 1:
         return False
-    _, indices, _, padding, scaled = gradient.args
-    into, found, at = (n.meta.get("val") for n in (table, gradient, indices))
-    if not all(isinstance(val, torch.Tensor) for val in (into, found, at)):
+    grad, indices, _, padding, scaled = gradient.args
+    into, found, rows, at = (n.meta.get("val") for n in (table, gradient, grad, indices))
+    if not all(isinstance(val, torch.Tensor) for val in (into, found, rows, at)) or rows.dim() != at.dim() + 1:
         return False
     if padding not in (-1, None) or scaled or at.dtype is not torch.int64 or not into.is_contiguous():
         return False
