@@ -7,6 +7,7 @@ asserted again in the new `ShapeEnv`, so that capture turns them into guards exa
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,10 @@ def shape_env_of(inputs: Sequence[Any]) -> ShapeEnv | None:
 def shape_guards(inputs: Sequence[Any]) -> list[str]:
     """Every expression assumed so far, in order."""
     env = shape_env_of(inputs)
-    return [] if env is None else [str(guard.expr) for guard in env.guards]
+    if env is None:
+        return []
+    deferred = itertools.chain.from_iterable(env.deferred_runtime_asserts.values())
+    return [str(guard.expr) for guard in (*env.guards, *deferred)]
 
 
 def replay_guards(guards: Sequence[str], inputs: Sequence[Any]) -> bool:
@@ -53,6 +57,6 @@ def replay_guards(guards: Sequence[str], inputs: Sequence[Any]) -> bool:
         expression = sympy.sympify(text, locals={**_NAMESPACE, **symbols})
         if not all(str(symbol) in symbols for symbol in expression.free_symbols):
             return False
-        if not env.evaluate_expr(expression):
+        if not env.guard_or_defer_runtime_assert(expression, "assumed when the graph was compiled"):
             return False
     return True

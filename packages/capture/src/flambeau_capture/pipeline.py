@@ -26,7 +26,9 @@ from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
 from .graph.describe import symbols_text
 from .graph.outputs import needed_outputs
-from .graph.shapes import check_marks, shape_guards
+from .graph.shapes import check_marks, open_conditions, shape_guards
+from .guards.check import holds
+from .guards.explain import explain
 from .guards.filter import filter_guards
 from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
 from .guards.state import current_state
@@ -94,9 +96,10 @@ def capture_frame(
     try:
         with _tracing():
             traced = trace_frame(info, config, dynamics)
+        _refuse_open_sizes(info, traced.tracer, config)
     except CannotCapture as error:
-        if info.code is hook.MODULE_CALL:
-            return SkipAlways()  # `forward` is looked at next, and tells what breaks
+        if info.code is hook.MODULE_CALL:  # `forward` is looked at next, and tells what breaks
+            return SkipAlways() if error.always else Skip()
         _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
         return SkipAlways() if error.always else Skip()
     if config.guard_filter_fn is not None:
@@ -109,6 +112,11 @@ def capture_frame(
         return RunCode(info.code, traced.guards, tuple(traced.tracer.pinned_objects))
     compiled = None if result.graph is None else _call_backend(backend, traced)
     # Only now: a backend may assume more about sizes than tracing did.
+    try:
+        _refuse_open_sizes(info, traced.tracer, config)
+    except CannotCapture as error:
+        _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
+        return Skip()
     traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
     backend_seconds = time.perf_counter() - before_backend
     try:
@@ -164,6 +172,15 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
         raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from error
+
+
+def _refuse_open_sizes(info: FrameInfo, tracer: Tracer, config: Config) -> None:
+    """Leave the call to eager where sizes marked unbacked are not as the trace went on to assume."""
+    for condition in open_conditions(tracer.graph):
+        if not holds(condition, info.locals, info.globals, info.builtins):
+            reason = GraphBreak("open-size", explain(condition, info.locals, info.globals, info.builtins))
+            _refuse_fullgraph(reason, config)
+            raise CannotCapture(reason, always=False)
 
 
 def _dispatch_disabled() -> bool:

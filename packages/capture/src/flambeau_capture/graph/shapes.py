@@ -257,6 +257,7 @@ def shape_guards(builder: GraphBuilder) -> tuple[ShapeExpression, ...]:
     for guard, position in itertools.zip_longest(env.guards, builder.guard_positions):
         if guard is not None:
             _add(builder, guard.expr, position, found)
+    found += open_conditions(builder)
     for symbol, replacement in env.replacements.items():
         if str(symbol) in builder.symbol_sources:
             _add(builder, sympy.Eq(symbol, replacement, evaluate=False), None, found)
@@ -272,6 +273,18 @@ def shape_guards(builder: GraphBuilder) -> tuple[ShapeExpression, ...]:
         if _is_small_int(bounds.upper):
             _add(builder, sympy.Le(symbol, bounds.upper, evaluate=False), None, found)
     return tuple(dict.fromkeys(found))
+
+
+def open_conditions(builder: GraphBuilder) -> list[ShapeExpression]:
+    """What was put off until sizes are known, because no example decided it, as far as sizes of inputs are concerned.
+
+    It need not hold for the inputs at hand.
+    """
+    found: list[ShapeExpression] = []
+    if builder.shape_env is not None:
+        for asserted in itertools.chain.from_iterable(builder.shape_env.deferred_runtime_asserts.values()):
+            _add(builder, asserted.expr, None, found)
+    return found
 
 
 def _is_small_int(bound: Any) -> bool:

@@ -25,6 +25,7 @@ from ..ir.scalar import Scalar
 from ..ir.verify import reads_of, verify
 from ..log import LOWERED, logger
 from . import RULES_LOADED, symbolic
+from .assumptions import Assumptions
 from .builder import Builder
 from .fallback import call_library
 from .host_scalars import HostScalars
@@ -71,6 +72,7 @@ class _Lowering:
         self.examples = list(inputs)
         self.builder = Builder(context, SymbolTable())
         self.host_scalars = HostScalars(self.builder)
+        self.assumptions = Assumptions(gm.graph)
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.constants: list[ConstantInput] = []
@@ -108,7 +110,9 @@ class _Lowering:
         elif node.op == "output":
             self.outputs = node.args[0]
         elif node.op == "call_function":
+            self.assumptions.check(self.builder)
             self.values[node] = self._call(node)
+            self.assumptions.check(self.builder)
         else:
             raise UnsupportedGraphError(f"a {node.op} node; inductor takes functional ATen graphs")
 
