@@ -130,6 +130,24 @@ def test_mark_static_and_unbacked() -> None:
     assert unbacked.graphs == 1
 
 
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_columns_of_no_rows(dynamic: bool | None) -> None:
+    """A window of an empty tensor begins behind its end."""
+    flambeau.compiler.reset()
+    columns = flambeau.compile(lambda x: x[:, 0] @ x[:, 1], dynamic=dynamic)
+    for rows in (0, 3, 1):
+        assert columns(torch.ones(rows, 4)) == rows
+
+
+def test_an_op_without_a_fake_result_breaks_the_graph_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    """torch's own record of the traceback does not reach the user."""
+    compiled = flambeau.compile(lambda x: torch.nn.functional.pad(x, (1, 1)) * 2)
+    x = torch.ones(5, 4)
+    flambeau.compiler.mark_unbacked(x, 0)
+    assert compiled(x).sum() == 40
+    assert capfd.readouterr().err == ""
+
+
 def test_the_recompile_limit_holds_and_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Beyond the limit calls run in eager; one warning says why."""
     counted = Counted(lambda x: x * 2, dynamic=False)

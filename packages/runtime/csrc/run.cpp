@@ -66,7 +66,8 @@ void view(const View& view, Frame& frame) {
   const caffe2::TypeMeta dtype = view.dtype ? *view.dtype : source.dtype();
   const int64_t elements = reach(sizes, strides);
   const auto available = static_cast<int64_t>(source.storage().nbytes() / dtype.itemsize());
-  if (offset < 0 || offset > available || elements > available - offset) {
+  // An empty view may begin anywhere, as in eager: there is nothing to read.
+  if (offset < 0 || (elements > 0 && (offset > available || elements > available - offset))) {
     throw ProgramError(ProgramError::Type::Runtime, "a view reaches outside of its storage");
   }
   at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(

@@ -71,6 +71,13 @@ def test_view_reinterprets_storage(make, tensor_input, executor) -> None:
     assert first.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
 
 
+def test_an_empty_view_may_begin_anywhere(make, tensor_input, executor) -> None:
+    """As a column of no rows does in eager, behind the end of a storage of no bytes."""
+    run = make([a.View(1, 0, (0,), (4,), 3)], [tensor_input(0, (0, 4))], [OUT], executor=executor)
+    (found,) = run(torch.empty(0, 4))
+    assert found.shape == (0,) and found.storage_offset() == 3
+
+
 def test_a_view_outside_its_storage_is_refused(make, tensor_input, executor) -> None:
     run = make([a.View(1, 0, (9,), (1,), 0)], [tensor_input(0, (8,))], [OUT], executor=executor)
     with pytest.raises(RuntimeError):

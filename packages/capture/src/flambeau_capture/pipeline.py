@@ -26,6 +26,7 @@ from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
 from .graph.describe import symbols_text
 from .graph.outputs import needed_outputs
+from .graph.quiet import quiet_fakes
 from .graph.shapes import check_marks, open_conditions, shape_guards
 from .guards.check import holds
 from .guards.explain import explain
@@ -528,7 +529,7 @@ class _Callback:
             return SkipAlways()
         dynamics = self.dynamics.setdefault(info.code, Dynamics())
         try:
-            with few_collections():
+            with few_collections(), quiet_fakes():
                 return capture_frame(
                     info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer
                 )

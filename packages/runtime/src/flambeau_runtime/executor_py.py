@@ -169,8 +169,9 @@ class PythonExecutor:
         view = torch.empty(0, dtype=i.dtype or source.dtype, device=source.device)
         sizes, strides, offset = frame.sizes(i.sizes), frame.sizes(i.strides), int(frame.operand(i.offset))
         storage = source.untyped_storage()
-        # ``set_`` would make the storage larger instead of failing.
-        if offset < 0 or (offset + _reach(sizes, strides)) * view.element_size() > storage.nbytes():
+        # ``set_`` would make the storage larger instead of failing. An empty view may begin anywhere.
+        reach = _reach(sizes, strides)
+        if offset < 0 or (reach > 0 and (offset + reach) * view.element_size() > storage.nbytes()):
             raise RuntimeError("a view reaches outside of its storage")
         frame.tensors[i.out] = view.set_(storage, offset, sizes, strides)
 
