@@ -1,4 +1,4 @@
-"""Compiled entries seen from Python: which regions live, and how to forget what they hold.
+"""Compiled entries seen from Python: which regions live, what they hold, and how to forget it.
 
 Entries themselves live in the native region (`csrc/code_cache.cpp`), a short list per code object and region, most recently used first;
 a region's entries die with it. The limit is the region's own (`Config.recompile_limit`): one region never spends another's.
@@ -8,17 +8,39 @@ from __future__ import annotations
 
 import threading
 import weakref
+from types import CodeType
 
+from attrs import frozen
+
+from .guards.explain import describe
+from .guards.spec import GuardSpec
 from .native import _C
 
 _regions: weakref.WeakSet[_C.Region] = weakref.WeakSet()
 _lock = threading.Lock()
 
 
+@frozen
+class EntryInfo:
+    """One compiled entry: the code it stands in for and its guards."""
+
+    code: CodeType
+    guards: tuple[GuardSpec, ...]
+
+    def text(self) -> str:
+        """One guard a line."""
+        return "\n".join(describe(spec) for spec in self.guards)
+
+
 def remember(region: _C.Region) -> None:
     """Add a region to those `reset` forgets; it is held weakly."""
     with _lock:
         _regions.add(region)
+
+
+def entries_of(region: _C.Region) -> tuple[EntryInfo, ...]:
+    """All entries of a region, by code object, most recently used first."""
+    return tuple(EntryInfo(code, tuple(tree.specs)) for code in region.codes() for tree in region.trees(code))
 
 
 def reset() -> None:
