@@ -27,7 +27,7 @@ from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
 from .graph.describe import symbols_text
 from .graph.outputs import needed_outputs
 from .graph.quiet import quiet_fakes
-from .graph.shapes import check_marks, open_conditions, shape_guards
+from .graph.shapes import check_marks, has_own_elements, open_conditions, shape_guards
 from .guards.check import holds
 from .guards.explain import explain
 from .guards.filter import filter_guards
@@ -240,6 +240,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.tensor_inputs)
+    _refuse_shared_elements(tracer)
     guards = (
         state,
         *tracer.guards.all(),
@@ -300,6 +301,25 @@ def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
         reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
         raise CannotCapture(reason, always=False)
     return NoAlias(sources), DistinctStorage(sources)
+
+
+def _refuse_shared_elements(tracer: Tracer) -> None:
+    """Leave the call to eager where it writes to a tensor whose memory is not simply its own elements.
+
+    A write to one element of an expanded tensor shows in others; a graph without writes would give each its own value.
+    """
+    for tensor, fake, _ in tracer.tensor_inputs:
+        if fake.is_inference() or not fake._version:
+            continue
+        what = ""
+        if tensor.is_conj() or tensor.is_neg():
+            what = "a conjugated or negated view"
+        elif not has_own_elements(tensor, fake):
+            what = "a tensor whose elements share memory"
+        if what:
+            reason = GraphBreak("external-mutation", f"{what} is written")
+            _refuse_fullgraph(reason, tracer.config)
+            raise CannotCapture(reason, always=False)
 
 
 def _history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardSpec]:

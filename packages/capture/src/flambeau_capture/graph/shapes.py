@@ -186,6 +186,26 @@ def fake_of(
     return fake
 
 
+def has_own_elements(tensor: torch.Tensor, fake: torch.Tensor) -> bool:
+    """Whether no two elements share memory, told by strides that each pass over all smaller ones; symbolic ones are guarded so."""
+    if tensor.numel() == 0:
+        return True
+    if fake.dim() != tensor.dim():
+        return False
+    passed: Any = 1
+    for d in sorted(range(tensor.dim()), key=tensor.stride):
+        if tensor.shape[d] == 1:
+            continue
+        try:
+            apart = bool(fake.stride(d) >= passed)
+        except RuntimeError:  # strides that depend on a size without an example
+            return False
+        if not apart:
+            return False
+        passed = fake.shape[d] * fake.stride(d)
+    return True
+
+
 def _may_be_written(tensor: torch.Tensor) -> bool:
     """Whether eager lets a program write to a tensor that requires grad: no leaf, and no view of a leaf."""
     try:

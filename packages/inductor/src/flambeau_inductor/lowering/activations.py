@@ -12,12 +12,18 @@ from ..ir import scalar as sc
 from ..ir.scalar import Scalar
 from .builder import Builder
 from .pointwise import elementwise
-from .registry import lowers
+from .registry import Decline, lowers
 from .values import TensorValue
+
+
+def _require_floating(a: TensorValue) -> None:
+    if not a.dtype.is_floating_point:
+        raise Decline("eager refuses integers")
 
 
 @lowers("silu")
 def silu(g: Builder, a: TensorValue) -> TensorValue:
+    _require_floating(a)
     return elementwise(
         g, lambda x: sc.op("truediv", x, sc.op("add", sc.constant(1.0, x.dtype), sc.op("exp", sc.op("neg", x)))), a
     )
@@ -25,6 +31,8 @@ def silu(g: Builder, a: TensorValue) -> TensorValue:
 
 @lowers("gelu")
 def gelu(g: Builder, a: TensorValue, *, approximate: str = "none") -> TensorValue:
+    _require_floating(a)
+
     def exact(x: Scalar) -> Scalar:
         c = lambda v: sc.constant(v, x.dtype)  # noqa: E731
         inner = sc.op("erf", sc.op("mul", x, c(math.sqrt(0.5))))
@@ -41,6 +49,8 @@ def gelu(g: Builder, a: TensorValue, *, approximate: str = "none") -> TensorValu
 
 @lowers("leaky_relu")
 def leaky_relu(g: Builder, a: TensorValue, negative_slope: float = 0.01) -> TensorValue:
+    _require_floating(a)
+
     def rule(x: Scalar) -> Scalar:
         slope, zero = sc.constant(negative_slope, x.dtype), sc.constant(0, x.dtype)
         return sc.op("where", sc.op("gt", x, zero), x, sc.op("mul", x, slope))

@@ -103,7 +103,7 @@ def _register_unary_same(name: str, op: str) -> None:
         if a.dtype is torch.bool:
             if op == "bitwise_not":
                 return elementwise(g, _op("logical_not"), a)
-            if op in ("abs", "sign", "relu"):
+            if op == "sign":
                 return a
             raise Decline("bool")
         if op == "bitwise_not" and a.dtype.is_floating_point:
@@ -114,6 +114,8 @@ def _register_unary_same(name: str, op: str) -> None:
 def _register_rounding(name: str) -> None:
     @lowers(name)
     def rule(g: Builder, a: TensorValue) -> TensorValue:
+        if a.dtype is torch.bool:
+            raise Decline("bool")
         return elementwise(g, _op(name), a) if a.dtype.is_floating_point else a
 
 

@@ -110,11 +110,15 @@ def _position(g: Builder, a: TensorValue, dims: list[int], kind: str, keepdim: b
 
 @lowers("argmax")
 def argmax(g: Builder, a: TensorValue, dim: int | None = None, keepdim: bool = False) -> TensorValue:
+    if a.dtype is torch.bool:
+        raise Decline("eager refuses bool")
     return _position(g, a, dims_of(a, dim), "argmax", keepdim)
 
 
 @lowers("argmin")
 def argmin(g: Builder, a: TensorValue, dim: int | None = None, keepdim: bool = False) -> TensorValue:
+    if a.dtype is torch.bool:
+        raise Decline("eager refuses bool")
     return _position(g, a, dims_of(a, dim), "argmin", keepdim)
 
 

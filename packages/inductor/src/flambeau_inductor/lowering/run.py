@@ -223,7 +223,7 @@ class _Lowering:
                 try:
                     result = rule(self.builder, *args, **kwargs)
                     if self._allowed(result, mark):
-                        return result
+                        return self._own(target, args, result)
                     reason = "kernels are switched off"
                 except Decline as decline:
                     reason = str(decline)
@@ -233,6 +233,14 @@ class _Lowering:
                     raise LoweringError(f"{target}: {type(error).__name__}: {error}") from error
                 del self.builder.operations[mark:]
         return call_library(self.builder, node, target, args, kwargs, reason)
+
+    def _own(self, target: Any, args: list[Any], result: Any) -> Any:
+        """``result``, but not in the memory of an argument that it merely equals: the caller may write to either."""
+        if not any(result is argument for argument in args) or not isinstance(result, TensorValue):
+            return result
+        if any(value.alias_info is not None for value in target._schema.returns):
+            return result
+        return self.builder.lazy(result.sizes, result.dtype, result.device, result.at)
 
     def _allowed(self, result: Any, mark: int) -> bool:
         """Whether kernels may be generated for ``result``; where they may not, only free views of memory are."""

@@ -124,3 +124,10 @@ def test_half_types_round_to_nearest_even(half: torch.dtype) -> None:
 
     torch.testing.assert_close(graph(patterns, torch.float32), patterns.float(), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(graph(floats, half), floats.to(half), rtol=0, atol=0, equal_nan=True)
+
+
+def test_the_error_function_ends_at_one() -> None:
+    """GELU multiplies what is missing by its argument, however large: far out it is zero."""
+    x = torch.cat([torch.linspace(3.92, 9, 500), torch.tensor([1e4, 1e30, 3e38])])
+    (found,) = _run(["erf"], torch.float32, [torch.cat([x, -x])])
+    assert torch.equal(found, torch.cat([torch.ones_like(x), -torch.ones_like(x)]))

@@ -4,7 +4,7 @@
 
 namespace fb {
 
-// A quotient of polynomials in x * x on [-3.9, 3.9], constant outside.
+// A quotient of polynomials in x * x; exactly one from where float32 has nothing nearer: GELU multiplies what is missing by x.
 template <int N> FB f32v<N> erf(f32v<N> x) {
   f32v<N> c = max_second(f32v<N>(-3.925f), min_second(f32v<N>(3.925f), x));
   f32v<N> s = c * c;
@@ -12,7 +12,8 @@ template <int N> FB f32v<N> erf(f32v<N> x) {
                    -2.95459980854025e-03f, -1.60960333262415e-02f);
   f32v<N> q = poly(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f, -1.42647390514189e-02f);
   f32v<N> y = divide_safe(c * p, q);
-  return max_second(f32v<N>(-1.0f), min_second(f32v<N>(1.0f), y));
+  y = max_second(f32v<N>(-1.0f), min_second(f32v<N>(1.0f), y));
+  return select(gt(abs(x), f32v<N>(3.9192f)), copysign(f32v<N>(1.0f), x), y);
 }
 
 FB_LIBRARY_1(erf) FB_LIBRARY_1(erfc) FB_LIBRARY_1(lgamma)

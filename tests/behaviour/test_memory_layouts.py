@@ -1,0 +1,113 @@
+"""Tensors that do not simply lie in memory of their own: expanded, overlapping, conjugated ones that are written, and results that equal an
+argument but must not be in its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import flambeau
+
+
+def one_row() -> Tensor:
+    return torch.arange(6.0).view(1, 6).expand(4, 6)
+
+
+def one_column() -> Tensor:
+    return torch.arange(4.0).view(4, 1).expand(4, 6)
+
+
+def overlapping() -> Tensor:
+    return torch.arange(12.0).as_strided((4, 6), (2, 1))
+
+
+def negated() -> Tensor:
+    return torch.complex(torch.ones(4, 6), torch.arange(24.0).view(4, 6)).conj().imag
+
+
+def every_other() -> Tensor:
+    return torch.arange(96.0).view(8, 12)[::2, ::2]
+
+
+def in_place(x: Tensor) -> Any:
+    return x.mul_(2).t()
+
+
+def one_item(x: Tensor) -> Any:
+    x[:, 1] = 3
+    return x + 0
+
+
+def through_views(x: Tensor) -> Any:
+    x.t().add_(1)
+    x[0].zero_()
+    return x * 1
+
+
+def outcome(function: Callable[..., Any], x: Tensor) -> Any:
+    """The result and the memory of `x` afterwards, or that it raises."""
+    try:
+        result = function(x)
+    except RuntimeError:
+        return "raises"
+    return result.clone(), x.clone()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("program", [in_place, one_item, through_views])
+def test_writes_to_odd_tensors_are_eagers(program: Callable[..., Any], dynamic: bool) -> None:
+    """In one compiled function, after an ordinary tensor: entries must not fit tensors that overlap."""
+    compiled = flambeau.compile(program, dynamic=dynamic)
+    for make in (every_other, one_row, one_column, overlapping, negated, every_other):
+        found, wanted = outcome(compiled, make()), outcome(program, make())
+        assert type(found) is type(wanted)
+        if not isinstance(wanted, str):
+            assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_a_written_tensor_that_overlaps_is_no_graph() -> None:
+    """`fullgraph` says so, and so does `explain`."""
+    with pytest.raises(RuntimeError, match="elements share memory"):
+        flambeau.compile(one_item, fullgraph=True)(one_column())
+    (found,) = flambeau.explain(one_item)(one_column()).breaks
+    assert found.code == "external-mutation"
+
+
+UNCHANGED: dict[str, Callable[[Tensor], Tensor]] = {
+    "floor": torch.floor,
+    "round": torch.round,
+    "trunc": torch.trunc,
+    "ceil": torch.ceil,
+    "abs": torch.abs,
+    "cat": lambda x: torch.cat([x]),
+    "repeat": lambda x: x.repeat(1, 1),
+    "roll": lambda x: x.roll(0, 0),
+    "flip": lambda x: x.flip(()),
+    "pad": lambda x: torch.nn.functional.pad(x, (0, 0)),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5, training=False),
+    "nan_to_num": torch.nan_to_num,
+    "select": lambda x: x[torch.arange(4)],
+    "clone": torch.clone,
+    "contiguous": torch.Tensor.contiguous,
+    "add": lambda x: x + 0,
+    "reshape": lambda x: x.reshape(4, 6),
+    "detach": torch.detach,
+    "tril": lambda x: x.tril(10),
+    "maximum": lambda x: torch.maximum(x, x),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+def test_results_lie_where_eagers_do(dtype: torch.dtype) -> None:
+    """In the argument's memory or in their own: the caller may write to either."""
+    for name, function in UNCHANGED.items():
+        x = torch.arange(24).view(4, 6).to(dtype)
+        result, expected = flambeau.compile(function)(x), function(x)
+        assert torch.equal(result, expected), name
+        assert (result is x) == (expected is x), name
+        assert (result.data_ptr() == x.data_ptr()) == (expected.data_ptr() == x.data_ptr()), name
+        flambeau.compiler.reset()
