@@ -39,6 +39,14 @@ def test_promotion_of_numbers(check, dtype, number):
     check(lambda x: (x + number, x * number, x > number, x / number), sample(dtype, 5), modes=("fake",))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32])
+@pytest.mark.parametrize("number", [1000, -1000, 70000, 1 << 40])
+def test_a_compared_number_wraps_around_as_in_eager(check, dtype, number):
+    """What a short integer type makes of it is compared."""
+    x = torch.tensor([0, 1, 24, 100, 112, 232, -24]).to(dtype)
+    check(lambda x: (x < number, x == number, x >= number, number > x), x)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_rounded_after_every_op(check, dtype):
     """A chain gives bit for bit what eager gives."""

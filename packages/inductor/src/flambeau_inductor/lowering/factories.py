@@ -21,10 +21,20 @@ def _filled(g: Builder, value: Any) -> TensorValue:
     out = g.out
     if out.layout is not torch.strided:
         raise Decline("layout")
+    if isinstance(value, int | float) and not _fits(value, out.dtype):
+        raise Decline("eager refuses a number that overflows")
     element = g.constant(value, out.dtype)
     result = g.lazy(g.out_sizes, out.dtype, out.device, lambda index: element)
     result.strides = g.wanted_strides(out)
     return result
+
+
+def _fits(value: float, dtype: torch.dtype) -> bool:
+    """Whether an integer type takes the number; a negative one may wrap around in an unsigned type."""
+    if dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
+        return True
+    limits = torch.iinfo(dtype)
+    return (limits.min or -limits.max) <= value <= limits.max
 
 
 @lowers("full", "full_like", "new_full")

@@ -154,18 +154,21 @@ def _register_compare(name: str, op: str) -> None:
         if joined is torch.bool:
             # bool < bool compares 0 and 1.
             return elementwise(g, _op(op), a, b, common=torch.uint8, dtype=torch.bool)
-        # A number outside the tensor's integer type would wrap: compare in int64 as eager's scalar overload does.
-        if not joined.is_floating_point and not isinstance(b, TensorValue):
-            joined = torch.int64
         parts = [_rounded(g, o, joined) for o in (a, b)]
         return elementwise(g, _op(op), *parts, common=joined, dtype=torch.bool)
 
 
 def _rounded(g: Builder, operand: Any, dtype: torch.dtype) -> Any:
-    """A number compared with half-precision tensors is rounded to their type first."""
-    if isinstance(operand, TensorValue) or compute_dtype(dtype) is dtype:
+    """A number becomes what a tensor's type makes of it first: rounded to half precision, wrapped around in a short integer."""
+    exact = dtype.is_floating_point or dtype.is_complex
+    if isinstance(operand, TensorValue) or (exact and compute_dtype(dtype) is dtype):
         return operand
-    return g.constant(operand, dtype)
+    if exact:
+        return g.constant(operand, dtype)
+    if isinstance(operand, int):
+        limits = torch.iinfo(dtype)
+        return (operand - limits.min) % (1 << limits.bits) + limits.min
+    return g.convert(g.constant(operand, torch.int64), dtype)
 
 
 def _register_logical(name: str) -> None:
