@@ -7,7 +7,6 @@ In: an `OpInfo`, a device, how many samples. Out: nothing, or an assertion. Used
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -59,8 +58,6 @@ DIFFERS = {
     "linalg.vector_norm": _UNDEFINED,
     "norm": _UNDEFINED,
 }
-if sys.version_info < (3, 12):
-    DIFFERS["__getitem__"] = "a tuple with slices among the arguments is not hashable before Python 3.12"
 
 
 def candidates() -> list[OpInfo]:

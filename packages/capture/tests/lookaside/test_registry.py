@@ -59,13 +59,18 @@ def test_marks(check, broken):
     assert is_capturing() is False
 
 
-def test_modules_made_after_another_compiler_was_used(check):
+@pytest.mark.parametrize(
+    "tracker",
+    [
+        "class GenerationTracker:\n    @staticmethod\n    def tag(module):\n        table[id(module)] = 1\n",
+        "class Tracker:\n    def tag(self, module):\n        table[id(module)] = 1\nGenerationTracker = Tracker()\n",
+    ],
+    ids=["of a class", "of an object"],
+)
+def test_modules_made_after_another_compiler_was_used(check, tracker):
     """It tags every new module in a table of its own, by patching `Module.__init__`; the table is no part of the program."""
-    table = {}
-    namespace = {"__name__": "torch._dynamo.mutation_guard", "table": table}
-    exec(
-        "class GenerationTracker:\n    @staticmethod\n    def tag(module):\n        table[id(module)] = 1\n", namespace
-    )
+    namespace = {"__name__": "torch._dynamo.mutation_guard", "table": {}}
+    exec(tracker, namespace)
     original = torch.nn.Module.__init__
 
     def patched(self, *args, **kwargs):

@@ -123,7 +123,7 @@ def disable(function: Any) -> Any:
 
 def is_the_peers_bookkeeping(function: Any) -> bool:
     """Whether torch's own compiler, once used, calls this for every module that is made, to find it again while it traces."""
-    return function.__module__ == "torch._dynamo.mutation_guard" and function.__qualname__ == "GenerationTracker.tag"
+    return function.__module__ == "torch._dynamo.mutation_guard" and function.__name__ == "tag"
 
 
 def behind_the_peers_mark(function: Any) -> Any:
