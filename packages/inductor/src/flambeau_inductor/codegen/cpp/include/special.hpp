@@ -6,14 +6,12 @@ namespace fb {
 
 // A quotient of polynomials in x * x; exactly one from where float32 has nothing nearer: GELU multiplies what is missing by x.
 template <int N> FB f32v<N> erf(f32v<N> x) {
-  f32v<N> c = max_second(f32v<N>(-3.925f), min_second(f32v<N>(3.925f), x));
-  f32v<N> s = c * c;
+  f32v<N> a = abs(x), c = min_second(f32v<N>(3.925f), a), s = c * c;
   f32v<N> p = poly(s, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f, -7.34990630326855e-04f,
                    -2.95459980854025e-03f, -1.60960333262415e-02f);
   f32v<N> q = poly(s, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f, -1.42647390514189e-02f);
-  f32v<N> y = divide_safe(c * p, q);
-  y = max_second(f32v<N>(-1.0f), min_second(f32v<N>(1.0f), y));
-  return select(gt(abs(x), f32v<N>(3.9192f)), copysign(f32v<N>(1.0f), x), y);
+  f32v<N> y = min_second(f32v<N>(1.0f), divide_safe(c * p, q));
+  return copysign(select(gt(a, f32v<N>(3.9192f)), f32v<N>(1.0f), y), x);
 }
 
 FB_LIBRARY_1(erf) FB_LIBRARY_1(erfc) FB_LIBRARY_1(lgamma)
