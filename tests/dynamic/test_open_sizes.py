@@ -100,4 +100,14 @@ def test_results_of_unknown_size_are_never_taken_for_others(program: Callable[..
                 assert found == "raises" or same(found, wanted)
                 done += found != "raises"
                 possible += wanted != "raises"
+    # One element that eager broadcasts is three of the calls: they raise.
     assert done >= possible - 3
+
+
+def test_a_graph_with_sizes_of_its_own_is_cached() -> None:
+    """What its program checks itself is no condition on the inputs."""
+    with config.patch(capture_dynamic_output_shape_ops=True):
+        for cached in (False, True):
+            flambeau.compiler.reset()
+            (found,) = flambeau.explain(picked_twice)(ones(3), ones(3)).programs
+            assert found.cached is cached

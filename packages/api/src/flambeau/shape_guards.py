@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -35,12 +35,20 @@ def shape_env_of(inputs: Sequence[Any]) -> ShapeEnv | None:
 
 
 def shape_guards(inputs: Sequence[Any]) -> list[str]:
-    """Every expression assumed so far, in order."""
+    """Every expression assumed so far, in order; of those put off until sizes are known, the ones about inputs (programs check theirs)."""
     env = shape_env_of(inputs)
     if env is None:
         return []
+    known = set().union(*(value.node.expr.free_symbols for value in _symbolic(inputs)))
     deferred = itertools.chain.from_iterable(env.deferred_runtime_asserts.values())
-    return [str(guard.expr) for guard in (*env.guards, *deferred)]
+    about_inputs = [asserted for asserted in deferred if asserted.expr.free_symbols <= known]
+    return [str(guard.expr) for guard in (*env.guards, *about_inputs)]
+
+
+def _symbolic(inputs: Sequence[Any]) -> Iterator[torch.SymInt | torch.SymFloat | torch.SymBool]:
+    for value in inputs:
+        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        yield from (size for size in sizes if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool))
 
 
 def replay_guards(guards: Sequence[str], inputs: Sequence[Any]) -> bool:
