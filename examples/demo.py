@@ -28,9 +28,9 @@ from tests.models import zoo  # noqa: E402
 STEPS = 20
 
 
-def milliseconds(call: Callable[[], Any], seconds: float = 0.6) -> float:
+def milliseconds(call: Callable[[], Any], budget: float = 0.6) -> float:
     """The best of repeated calls within a budget: the least disturbed one."""
-    best, deadline = float("inf"), time.perf_counter() + seconds
+    best, deadline = float("inf"), time.perf_counter() + budget
     while time.perf_counter() < deadline:
         start = time.perf_counter()
         call()
@@ -54,8 +54,15 @@ def train(model: torch.nn.Module, call: Callable[..., Any], case: zoo.Case) -> t
     return float(losses[0]), float(losses[-1]), best * 1e3
 
 
-def run_model(name: str, *, warm: bool) -> dict[str, Any]:
-    """What the table shows of one model, measured in this process; with a `warm` cache only first calls and inference."""
+def seconds(call: Callable[[], Any]) -> float:
+    """How long one call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def with_empty_cache(name: str) -> dict[str, Any]:
+    """First calls, results beside eager's and training of one model in this process."""
     import flambeau
 
     case = zoo.make(name, "small")
@@ -66,18 +73,9 @@ def run_model(name: str, *, warm: bool) -> dict[str, Any]:
 
     compiled = flambeau.compile(case.model, fullgraph=True)
     with torch.no_grad():
-        start = time.perf_counter()
-        compiled(**case.inputs)
-        first = time.perf_counter() - start
+        first = seconds(lambda: compiled(**case.inputs))
         actual = case.outputs(compiled(**case.inputs))
-        if warm:
-            eager_ms = milliseconds(lambda: case.model(**case.inputs))
-            compiled_ms = milliseconds(lambda: compiled(**case.inputs))
-    start = time.perf_counter()
-    case.loss(compiled(**case.inputs)).backward()
-    first_train = time.perf_counter() - start
-    if warm:
-        return {"first": first, "first_train": first_train, "ms": compiled_ms, "eager_ms": eager_ms}
+    first_train = seconds(lambda: case.loss(compiled(**case.inputs)).backward())
     gradient_error = max(gradient_errors(gradients(case.model), expected_gradients).values())
 
     twin = copy.deepcopy(case.model)
@@ -102,8 +100,23 @@ def run_model(name: str, *, warm: bool) -> dict[str, Any]:
     }
 
 
+def with_filled_cache(name: str) -> dict[str, Any]:
+    """First calls and the time of a call, of one model in this process."""
+    import flambeau
+
+    case = zoo.make(name, "small")
+    compiled = flambeau.compile(case.model, fullgraph=True)
+    with torch.no_grad():
+        eager_ms = milliseconds(lambda: case.model(**case.inputs))
+        first = seconds(lambda: compiled(**case.inputs))
+        compiled_ms = milliseconds(lambda: compiled(**case.inputs))
+    case.loss(case.model(**case.inputs)).backward()
+    first_train = seconds(lambda: case.loss(compiled(**case.inputs)).backward())
+    return {"first": first, "first_train": first_train, "ms": compiled_ms, "eager_ms": eager_ms}
+
+
 def in_process(name: str, cache: str, *flags: str) -> dict[str, Any]:
-    """`run_model` in a fresh process with its cache in `cache`; `flags` are those of this program."""
+    """One model in a fresh process with its cache in `cache`; `flags` are those of this program."""
     environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache}
     done = subprocess.run(
         [sys.executable, __file__, "--one", name, *flags], env=environment, capture_output=True, text=True, cwd=ROOT
@@ -144,7 +157,7 @@ def main() -> int:
     parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(run_model(arguments.one, warm=arguments.warm)))
+        print(json.dumps(with_filled_cache(arguments.one) if arguments.warm else with_empty_cache(arguments.one)))
         return 0
     rows = []
     for name in arguments.models:
