@@ -97,12 +97,9 @@ def capture_frame(
     try:
         with _tracing():
             traced = trace_frame(info, config, dynamics)
-        _refuse_open_sizes(info, traced.tracer, config)
+        _refuse_open_sizes(info, traced.tracer)
     except CannotCapture as error:
-        if info.code is hook.MODULE_CALL:  # `forward` is looked at next, and tells what breaks
-            return SkipAlways() if error.always else Skip()
-        _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
-        return SkipAlways() if error.always else Skip()
+        return _left_out(info, error, started, observer)
     if config.guard_filter_fn is not None:
         traced = evolve(traced, guards=filter_guards(traced.guards, config.guard_filter_fn, info))
     result = traced.result
@@ -110,14 +107,13 @@ def capture_frame(
     if result.graph is None and traced.broken is None and not result.effects and not config.fullgraph:
         traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
         _report(observer, _record(info, traced, None, started, skipped="no tensor operation"))
-        return RunCode(info.code, traced.guards, tuple(traced.tracer.pinned_objects))
+        return RunCode(info.code, traced.guards, tuple(traced.tracer.keep_alive))
     compiled = None if result.graph is None else _call_backend(backend, traced)
     # Only now: a backend may assume more about sizes than tracing did.
     try:
-        _refuse_open_sizes(info, traced.tracer, config)
+        _refuse_open_sizes(info, traced.tracer)
     except CannotCapture as error:
-        _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
-        return Skip()
+        return _left_out(info, error, started, observer)
     traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
     backend_seconds = time.perf_counter() - before_backend
     try:
@@ -134,8 +130,17 @@ def capture_frame(
     shape = _direct_outputs(result)
     _tell(info.code, code, traced, direct=shape is not None)
     if compiled is not None and shape is not None:
-        return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.pinned_objects))
-    return RunCode(code, traced.guards, tuple(traced.tracer.pinned_objects))
+        return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.keep_alive))
+    return RunCode(code, traced.guards, tuple(traced.tracer.keep_alive))
+
+
+def _left_out(
+    info: FrameInfo, error: CannotCapture, started: float, observer: Callable[[CompileRecord], None] | None
+) -> Answer:
+    """The answer for a frame that plain Python runs. Of a module's call nothing is told: `forward` is looked at next, and tells."""
+    if info.code is not hook.MODULE_CALL:
+        _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
+    return SkipAlways() if error.always else Skip()
 
 
 # tracing
@@ -175,12 +180,12 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
         raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from error
 
 
-def _refuse_open_sizes(info: FrameInfo, tracer: Tracer, config: Config) -> None:
+def _refuse_open_sizes(info: FrameInfo, tracer: Tracer) -> None:
     """Leave the call to eager where sizes marked unbacked are not as the trace went on to assume."""
     for condition in open_conditions(tracer.graph):
         if not holds(condition, info.locals, info.globals, info.builtins):
             reason = GraphBreak("open-size", explain(condition, info.locals, info.globals, info.builtins))
-            _refuse_fullgraph(reason, config)
+            _refuse_fullgraph(reason, tracer.config)
             raise CannotCapture(reason, always=False)
 
 

@@ -80,7 +80,7 @@ class TracerState:
         #: Kept while the trace lasts, for `wrapped` knows objects by their address; an entry must not keep its first arguments.
         self.met: list[Any] = []
         #: Kept by the entry: they are part of it.
-        self.pinned_objects: list[Any] = []
+        self.keep_alive: list[Any] = []
         self.pinned: dict[int, Value] = {}
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[Any] = []

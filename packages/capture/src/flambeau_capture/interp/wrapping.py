@@ -68,7 +68,7 @@ class Wrapping(TracerState):
             return known
         made = self._wrap_new(obj, source)
         self.wrapped[id(obj)] = made
-        (self.pinned_objects if isinstance(source, Pinned) else self.met).append(obj)
+        (self.keep_alive if isinstance(source, Pinned) else self.met).append(obj)
         return made
 
     def wrap_pinned(self, obj: Any) -> Value:
