@@ -1,32 +1,10 @@
 """ATen graph → loop IR. ``run.py`` walks the graph; every other module is one family of rules, loaded here."""
 
-from . import (
-    activations,
-    copies,
-    factories,
-    indexing,
-    joins,
-    losses,
-    normalise,
-    pointwise,
-    random,
-    reductions,
-    scatters,
-    views,
-)
+from importlib import import_module
 
-#: Importing a rule module registers its rules; naming them here keeps the imports from looking unused.
-RULES_LOADED = (
-    activations,
-    copies,
-    factories,
-    indexing,
-    joins,
-    losses,
-    normalise,
-    pointwise,
-    random,
-    reductions,
-    scatters,
-    views,
-)
+_FAMILIES = (
+    "activations", "copies", "factories", "indexing", "joins", "losses", "normalise", "pointwise", "random", "reductions", "scatters",
+    "views",
+)  # fmt: skip
+#: Importing a rule module registers its rules.
+RULES_LOADED = tuple(import_module(f".{family}", __name__) for family in _FAMILIES)

@@ -21,12 +21,14 @@ def _require_floating(a: TensorValue) -> None:
         raise Decline("eager refuses integers")
 
 
+def _like(x: Scalar, value: float) -> Scalar:
+    return sc.constant(value, x.dtype)
+
+
 @lowers("silu")
 def silu(g: Builder, a: TensorValue) -> TensorValue:
     _require_floating(a)
-    return elementwise(
-        g, lambda x: sc.op("truediv", x, sc.op("add", sc.constant(1.0, x.dtype), sc.op("exp", sc.op("neg", x)))), a
-    )
+    return elementwise(g, lambda x: sc.op("truediv", x, sc.op("add", _like(x, 1.0), sc.op("exp", sc.op("neg", x)))), a)
 
 
 @lowers("gelu")
@@ -34,15 +36,13 @@ def gelu(g: Builder, a: TensorValue, *, approximate: str = "none") -> TensorValu
     _require_floating(a)
 
     def exact(x: Scalar) -> Scalar:
-        c = lambda v: sc.constant(v, x.dtype)  # noqa: E731
-        inner = sc.op("erf", sc.op("mul", x, c(math.sqrt(0.5))))
-        return sc.op("mul", sc.op("mul", x, c(0.5)), sc.op("add", c(1.0), inner))
+        inner = sc.op("erf", sc.op("mul", x, _like(x, math.sqrt(0.5))))
+        return sc.op("mul", sc.op("mul", x, _like(x, 0.5)), sc.op("add", _like(x, 1.0), inner))
 
     def tanh(x: Scalar) -> Scalar:
-        c = lambda v: sc.constant(v, x.dtype)  # noqa: E731
         cube = sc.op("mul", sc.op("mul", x, x), x)
-        inner = sc.op("mul", c(math.sqrt(2 / math.pi)), sc.op("add", x, sc.op("mul", c(0.044715), cube)))
-        return sc.op("mul", sc.op("mul", c(0.5), x), sc.op("add", c(1.0), sc.op("tanh", inner)))
+        inner = sc.op("mul", _like(x, math.sqrt(2 / math.pi)), sc.op("add", x, sc.op("mul", _like(x, 0.044715), cube)))
+        return sc.op("mul", sc.op("mul", _like(x, 0.5), x), sc.op("add", _like(x, 1.0), sc.op("tanh", inner)))
 
     return elementwise(g, tanh if approximate == "tanh" else exact, a)
 
@@ -52,29 +52,24 @@ def leaky_relu(g: Builder, a: TensorValue, negative_slope: float = 0.01) -> Tens
     _require_floating(a)
 
     def rule(x: Scalar) -> Scalar:
-        slope, zero = sc.constant(negative_slope, x.dtype), sc.constant(0, x.dtype)
-        return sc.op("where", sc.op("gt", x, zero), x, sc.op("mul", x, slope))
+        return sc.op("where", sc.op("gt", x, _like(x, 0)), x, sc.op("mul", x, _like(x, negative_slope)))
 
     return elementwise(g, rule, a)
 
 
 @lowers("tanh_backward")
 def tanh_backward(g: Builder, grad: TensorValue, out: TensorValue) -> TensorValue:
-    return elementwise(
-        g, lambda d, y: sc.op("mul", d, sc.op("sub", sc.constant(1.0, d.dtype), sc.op("mul", y, y))), grad, out
-    )
+    return elementwise(g, lambda d, y: sc.op("mul", d, sc.op("sub", _like(d, 1.0), sc.op("mul", y, y))), grad, out)
 
 
 @lowers("sigmoid_backward")
 def sigmoid_backward(g: Builder, grad: TensorValue, out: TensorValue) -> TensorValue:
-    return elementwise(
-        g, lambda d, y: sc.op("mul", sc.op("mul", d, sc.op("sub", sc.constant(1.0, d.dtype), y)), y), grad, out
-    )
+    return elementwise(g, lambda d, y: sc.op("mul", sc.op("mul", d, sc.op("sub", _like(d, 1.0), y)), y), grad, out)
 
 
 @lowers("threshold_backward")
 def threshold_backward(g: Builder, grad: TensorValue, a: TensorValue, threshold: Any) -> TensorValue:
     def rule(d: Scalar, x: Scalar) -> Scalar:
-        return sc.op("where", sc.op("le", x, sc.constant(threshold, x.dtype)), sc.constant(0, d.dtype), d)
+        return sc.op("where", sc.op("le", x, _like(x, threshold)), _like(d, 0), d)
 
     return elementwise(g, rule, grad, a)

@@ -72,7 +72,7 @@ class _Lowering:
         self.examples = list(inputs)
         self.builder = Builder(context, SymbolTable())
         self.host_scalars = HostScalars(self.builder)
-        self.assumptions = Assumptions(gm.graph)
+        self.assumptions = Assumptions()
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.constants: list[ConstantInput] = []
@@ -105,12 +105,12 @@ class _Lowering:
     def _node(self, node: fx.Node) -> None:
         if node.op == "placeholder":
             self.values[node] = self._placeholder(node)
+            self.assumptions.leave_to_caller(self.builder)
         elif node.op == "get_attr":
             self.values[node] = self._attribute(node)
         elif node.op == "output":
             self.outputs = node.args[0]
         elif node.op == "call_function":
-            self.assumptions.check(self.builder)
             self.values[node] = self._call(node)
             self.assumptions.check(self.builder)
         else:

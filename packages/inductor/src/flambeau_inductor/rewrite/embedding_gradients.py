@@ -11,10 +11,9 @@ half precision rounds the parts before they are added, and stays as it is.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
 from .fakes import fake_mode_of, quietly
@@ -65,7 +64,7 @@ def _may_take_in(table: fx.Node, gradient: fx.Node) -> bool:
     return bool(alike and into.dtype in (torch.float32, torch.float64))
 
 
-def _accumulate(graph: fx.Graph, total: fx.Node, table: fx.Node, gradient: fx.Node, mode: Any) -> None:
+def _accumulate(graph: fx.Graph, total: fx.Node, table: fx.Node, gradient: fx.Node, mode: FakeTensorMode) -> None:
     grad, indices, *_ = gradient.args
     # As early as both are there: what is looked up is smaller than a table.
     before = gradient if table < gradient else table.next
