@@ -32,6 +32,8 @@ from typing import NamedTuple
 NATIVE_PACKAGES = ("capture", "autograd", "runtime")
 KEEP_SECONDS = 3600
 LIBRARIES = ("torch_python", "torch", "torch_cpu", "c10")
+#: Asked for before there are threads: sysconfig fills its table at the first question, and another thread could see it half full.
+_CONFIGURATION = sysconfig.get_config_vars()
 
 
 class BuildError(RuntimeError):
@@ -163,7 +165,7 @@ def build(
     if not sources:
         return None
     job = make_job(package, find_torch(), find_compiler())
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    suffix = _CONFIGURATION["EXT_SUFFIX"]
     target = output or package / "src" / f"flambeau_{package_name(package)}" / f"_C{suffix}"
     keep = package / "build" / "native" / f"{sys.implementation.cache_tag}-torch{job.torch.version}"
     keep.mkdir(parents=True, exist_ok=True)
