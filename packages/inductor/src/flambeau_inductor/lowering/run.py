@@ -29,6 +29,7 @@ from .assumptions import Assumptions
 from .builder import Builder
 from .fallback import call_library
 from .host_scalars import HostScalars
+from .in_place import write_in_place
 from .registry import Decline, rule_for
 from .target import is_library
 from .values import TensorValue, broadcast_index, canonical_index
@@ -275,7 +276,7 @@ class _Lowering:
         results = self.outputs if isinstance(self.outputs, tuple | list) else (self.outputs,)
         overwritten = {target.name for target, _ in self.copies}
         outputs = [self._output(value, overwritten) for value in results]
-        renamed = self._write_back()
+        renamed = self._write_back(outputs)
         return tuple(_rename(out, renamed) for out in outputs)
 
     def _output(self, value: Any, overwritten: set[str]) -> Any:
@@ -309,7 +310,7 @@ class _Lowering:
             return Ref(ref.buffer, ref.sizes, b.exprs(val.stride()), ref.offset, ref.dtype, ref.device)
         return ref
 
-    def _write_back(self) -> dict[str, str]:
+    def _write_back(self, outputs: Sequence[Any]) -> dict[str, str]:
         """Emit the trailing ``copy_``s; returns the new name of each overwritten input."""
         b = self.builder
         targets = {target.name for target, _ in self.copies}
@@ -326,6 +327,9 @@ class _Lowering:
             b.node = source
             layout = self._input_layout(target)
             storage = renamed.get(target.name, target.name)
+            if storage == target.name and value.ref is not None and write_in_place(b, storage, value, outputs):
+                renamed[target.name] = value.ref.buffer
+                continue
             buffer = b.new_buffer(layout, storage=storage)
             if not b.may_loop(layout.device) or source.name in self.library:
                 window = Ref(storage, layout.sizes, layout.strides, ZERO, layout.dtype, layout.device)

@@ -26,8 +26,13 @@ def _place(a: TensorValue, dim: int, index: TensorValue, i: Index) -> Index:
 def _check(a: TensorValue, index: TensorValue, mode: str) -> None:
     if a.rank == 0 or index.rank != a.rank:
         raise Decline("0-d")
-    if mode != "set" and a.dtype in (*HALF, torch.bool):
-        # Eager accumulates these in the narrow type one by one; float32 atomics would give other results.
+    if mode != "set":
+        _check_sum(a)
+
+
+def _check_sum(a: TensorValue) -> None:
+    """Refuse sums that no kernel does as eager does: in a narrow type one by one. On a GPU there are atomics that do."""
+    if a.dtype is torch.bool or (a.dtype in HALF and a.device.type == "cpu"):
         raise Decline("accumulation in a narrow type")
 
 
@@ -56,8 +61,7 @@ def index_add(
 ) -> TensorValue:
     if a.rank == 0 or index.rank != 1 or source.rank != a.rank or alpha != 1:
         raise Decline("form")
-    if a.dtype in (*HALF, torch.bool):
-        raise Decline("accumulation in a narrow type")
+    _check_sum(a)
     d = dim % a.rank
 
     def position(i: Index) -> Index:
@@ -70,8 +74,8 @@ def index_add(
 def index_put(
     g: Builder, a: TensorValue, indices: Sequence[TensorValue | None], values: TensorValue, accumulate: bool = False
 ) -> TensorValue:
-    if accumulate and a.dtype in (*HALF, torch.bool):
-        raise Decline("accumulation in a narrow type")
+    if accumulate:
+        _check_sum(a)
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool and not accumulate:
         return _masked_put(g, a, indices[0], values)
     plan = IndexPlan(a, indices)

@@ -14,8 +14,13 @@ import torch.nn.functional as F
 
 triton = pytest.importorskip("triton")
 
+import harness  # noqa: E402
 from tracing import lowered, traced_on_cuda  # noqa: E402
 
+from flambeau_inductor.expr import as_expr  # noqa: E402
+from flambeau_inductor.ir import scalar  # noqa: E402
+from flambeau_inductor.ir.kernel import Store  # noqa: E402
+from flambeau_inductor.ir.loops import make_axes  # noqa: E402
 from flambeau_inductor.program import assemble  # noqa: E402
 from flambeau_runtime.artifact import Artifact  # noqa: E402
 from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests  # noqa: E402
@@ -141,3 +146,24 @@ def test_equal_kernels_are_one() -> None:
 
     kernels = artifact_of(layers, [((512, 64), F32), ((64, 64), F32)]).kernels
     assert len(kernels) == 4 and len({kernel.entry for kernel in kernels}) == 1
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, torch.float16])
+def test_sums_at_computed_positions_are_vector_atomics(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Sixteen bytes of a row at once, in the format of the result."""
+    axes = make_axes((512, 1024))
+    row, column = (axis.symbol for axis in axes)
+    place = scalar.indirect(scalar.load("rows", row, torch.int64), as_expr(64), wrap=False)
+    value = scalar.load("values", 1024 * row + column, dtype)
+    tensors = {
+        "rows": torch.zeros(512, dtype=torch.int64),
+        "values": torch.zeros(512, 1024, dtype=dtype),
+        "sums": torch.zeros(64, 1024, dtype=dtype),
+    }
+    store = Store("sums", 1024 * place + column, value, mode="add")
+    (cubin,) = compile_kernels([harness.request(harness.make_body(tensors, axes, (), [store]))])
+    path = tmp_path / "sums.cubin"
+    path.write_bytes(cubin.binary)
+    code = subprocess.run([TOOL, "-sass", str(path)], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"(?:RED|ATOM)\w*\.\S*x([0-9]+)", code)
+    assert set(found) == {str(16 // dtype.itemsize)}

@@ -1,0 +1,108 @@
+"""Writes at computed positions that go into an input itself.
+
+In: operations whose last result is written back to an input, like ``x.index_add_(0, rows, values)`` once it has been made functional: a
+copy of ``x``, the additions to the copy, and the copy back. Out: the additions to ``x``, without the copies.
+
+Only where nobody can see a difference: after the copy was taken, nothing else reads what the input held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from attrs import evolve
+
+from ..ir.layout import Buffer, Layout, Ref
+from ..ir.loops import Extern, Operation, Pointwise, Scatter, written
+from ..ir.verify import reads_of
+from .builder import Builder
+from .values import TensorValue, canonical_index
+
+aten = torch.ops.aten
+
+#: Library calls that give a changed copy of their first argument -> the call that changes it.
+_TWINS: dict[Any, Any] = {
+    aten.index_add.default: aten.index_add_.default,
+    aten.index_copy.default: aten.index_copy_.default,
+    aten.index_put.default: aten.index_put_.default,
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter.value: aten.scatter_.value,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.scatter_reduce.two: aten.scatter_reduce_.two,
+}
+
+
+def write_in_place(b: Builder, target: str, value: TensorValue, outputs: Sequence[Any]) -> bool:
+    """Let the operations that make ``value`` change input ``target`` itself; whether that could be done.
+
+    ``outputs`` are the graph's: a result that is one of them has to have memory of its own.
+    """
+    layout = b.buffers[target].layout
+    ref = value.ref
+    if (
+        ref is None
+        or not _same(ref.layout(), layout)
+        or any(isinstance(o, Ref) and o.buffer == ref.buffer for o in outputs)
+    ):
+        return False
+    makers = [at for at, op in enumerate(b.operations) if any(out.name == ref.buffer for out in written(op))]
+    if len(makers) != 1 or not _same(b.buffers[ref.buffer].layout, layout):
+        return False
+    at = makers[0]
+    maker = b.operations[at]
+    if isinstance(maker, Extern):
+        twin = _TWINS.get(maker.op)
+        own = Ref.whole(b.buffers[target])
+        others = evolve(maker, args=maker.args[1:])
+        if (
+            twin is None
+            or maker.args[0] != own
+            or maker.binds
+            or target in reads_of(others)
+            or _read(b, target, at + 1)
+        ):
+            return False
+        changed = _over(b, ref.buffer, target)
+        b.operations[at] = evolve(maker, op=twin, outs=(changed,), mutates=(0,))
+        return True
+    if not isinstance(maker, Scatter):
+        return False
+    starts = [n for n, op in enumerate(b.operations[:at]) if any(out.name == maker.out.storage for out in written(op))]
+    if len(starts) != 1 or not _copies(b.operations[starts[0]], target, layout):
+        return False
+    if _read(b, target, starts[0] + 1) or any(
+        maker.out.storage in reads_of(op) for n, op in enumerate(b.operations) if n != at
+    ):
+        return False
+    b.operations[at] = evolve(maker, out=_over(b, ref.buffer, target))
+    del b.operations[starts[0]]
+    return True
+
+
+def _over(b: Builder, name: str, target: str) -> Buffer:
+    """Buffer ``name`` in the memory of ``target``."""
+    b.buffers[name] = evolve(b.buffers[name], layout=b.buffers[target].layout, storage=target)
+    return b.buffers[name]
+
+
+def _copies(operation: Operation, target: str, layout: Layout) -> bool:
+    """Whether the operation copies ``target`` as it lies."""
+    if not isinstance(operation, Pointwise) or not _same(operation.out.layout, layout):
+        return False
+    value = operation.value
+    return (
+        value.kind == "load" and value.buffer == target and value.index is layout.index(canonical_index(layout.sizes))
+    )
+
+
+def _read(b: Builder, target: str, start: int) -> bool:
+    """Whether an operation from ``start`` on reads ``target``."""
+    return any(target in reads_of(op) for op in b.operations[start:])
+
+
+def _same(a: Layout, b: Layout) -> bool:
+    """Whether elements lie at the same distances; where the memory starts does not matter."""
+    pairs = [*zip(a.sizes, b.sizes, strict=False), *zip(a.strides, b.strides, strict=False)]
+    return a.dtype is b.dtype and len(a.sizes) == len(b.sizes) and all(x is y for x, y in pairs)

@@ -1,0 +1,90 @@
+"""Writes at computed positions that go into an input itself, and those that must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from tracing import lowered, traced
+
+from flambeau_inductor.ir.loops import Extern, Pointwise, Scatter
+
+ROWS = torch.tensor([0, 2, 2])
+
+
+def operations(function: Callable[..., Any], dtype: torch.dtype = torch.float32) -> list[Any]:
+    """The loop IR of a function of a tensor, rows and values."""
+    return list(
+        lowered(traced(function, torch.ones(4, 3, dtype=dtype), ROWS, torch.ones(3, 3, dtype=dtype))).operations
+    )
+
+
+def write_back(x: Tensor, value: Tensor) -> Tensor:
+    return torch.ops.aten.copy_.default(x, value)
+
+
+def adds(x: Tensor, rows: Tensor, values: Tensor) -> None:
+    write_back(x, x.index_add(0, rows, values))
+
+
+def puts(x: Tensor, rows: Tensor, values: Tensor) -> None:
+    write_back(x, torch.index_put(x, [rows], values))
+
+
+@pytest.mark.parametrize("function", [adds, puts])
+def test_nothing_is_copied(function: Callable[..., Any]) -> None:
+    """One scatter, over the input."""
+    (found,) = operations(function)
+    assert isinstance(found, Scatter)
+    assert found.out.in_place
+
+
+def test_a_library_call_writes_the_input() -> None:
+    """Where the sum is in a narrow type."""
+    (found,) = operations(adds, torch.bfloat16)
+    assert isinstance(found, Extern)
+    assert found.op is torch.ops.aten.index_add_.default
+    assert found.mutates == (0,)
+
+
+def old_is_read(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    changed = x.index_add(0, rows, values)
+    total = x.sum()
+    write_back(x, changed)
+    return total
+
+
+def new_is_kept(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    changed = x.index_add(0, rows, values)
+    write_back(x, changed)
+    return changed
+
+
+def adds_own_rows(x: Tensor, rows: Tensor, values: Tensor) -> None:
+    write_back(x, x.index_add(0, rows, x[rows]))
+
+
+def of_another(x: Tensor, rows: Tensor, values: Tensor) -> None:
+    write_back(x, values.new_zeros(4, 3).index_add(0, rows, values))
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        *(
+            (function, dtype)
+            for function in (old_is_read, new_is_kept, of_another)
+            for dtype in (torch.float32, torch.bfloat16)
+        ),
+        (adds_own_rows, torch.float32),  # a library call gets the rows as they were in any case
+    ],
+)
+def test_where_it_would_show_a_copy_is_taken(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    """The old contents are read later, the new ones are a result too, or the sum starts elsewhere."""
+    found = operations(function, dtype)
+    assert any(isinstance(op, Pointwise) and op.out.in_place for op in found)
+    assert not any(isinstance(op, Scatter) and op.out.storage in ("x_1", "x") for op in found)
+    assert not any(isinstance(op, Extern) and op.mutates for op in found)
