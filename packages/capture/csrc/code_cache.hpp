@@ -65,6 +65,7 @@ struct CodeEntries {
   bool skip_recursive = false;
   std::unordered_set<const void*> skipped;  // the owners for which the code is left alone
   std::vector<const void*> limit_told;  // the owners whose limit was reached
+  std::unordered_map<const void*, Py_ssize_t> left_alone;  // calls in a row for which the handler had nothing, by owner
   bool compiling = false;
 };
 

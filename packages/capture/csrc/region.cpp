@@ -80,6 +80,10 @@ bool is_over_limit(const Region* region, const CodeEntries& record, const void* 
   return own >= region->limit || static_cast<Py_ssize_t>(record.entries.size()) >= kOwnersLimit * region->limit;
 }
 
+// Looking at a frame costs far more than running it. Where that came to nothing as often as there may be entries, the next look is
+// after twice as many calls each time: a frame that can be captured at last is found, and one that never can costs little.
+bool is_left_alone(const Region* region, Py_ssize_t calls) { return calls > region->limit && (calls & (calls - 1)) != 0; }
+
 // ---- calling a region
 
 struct Target {
@@ -181,6 +185,7 @@ void forget_entries(Region* region) {
     record->entries.clear();
     record->skip = record->skip_recursive = false;
     record->limit_told.clear();
+    record->left_alone.clear();
     record->skipped.clear();
   }
 }
@@ -397,6 +402,8 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
   if (over_limit && std::count(record.limit_told.begin(), record.limit_told.end(), owner) > 0) return Compiled::kBusy;
   return boundary(
       [&] {
+        Py_ssize_t& calls = record.left_alone[owner];
+        if (is_left_alone(region, ++calls)) return Compiled::kSkip;
         Ref answer = ask(region, record, function, view, over_limit);
         if (over_limit) {
           record.limit_told.push_back(owner);
@@ -414,6 +421,7 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
         if (!PyTuple_Check(answer.get())) raise(PyExc_TypeError, "a handler answers None, a bool or a tuple");
         EntryPtr entry = parse_entry(answer.get());
         entry->owner = owner;
+        record.left_alone.erase(owner);
         record.entries.insert(record.entries.begin(), std::move(entry));
         return Compiled::kEntry;
       },

@@ -46,6 +46,27 @@ def test_shared_memory_at_the_first_call() -> None:
     assert len(graphs) == 1
 
 
+def test_inputs_that_are_only_read_may_share_memory() -> None:
+    """Where another one is written: the parts of what `nonzero` found, say."""
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[object]) -> object:
+        graphs.append(gm)
+        return gm.forward
+
+    def add(x: Tensor, rows: Tensor, columns: Tensor) -> None:
+        x[rows, columns] += 1
+
+    region = flambeau_capture.make_region(add, backend)
+    for _ in range(3):
+        expected, found = torch.zeros(3, 3), torch.zeros(3, 3)
+        rows, columns = torch.eye(3).nonzero().unbind(1)
+        add(expected, rows, columns)
+        region(found, rows, columns)
+        torch.testing.assert_close(found, expected)
+    assert len(graphs) == 1
+
+
 def test_a_transform_does_not_spoil_later_calls() -> None:
     """Called under vmap first, compiled outside of it later."""
     graphs = []

@@ -124,7 +124,7 @@ def _layer(x: Tensor) -> Tensor:
     return (x * 2).relu()
 
 
-@case(graphs=1, breaks=("input-output",))
+@case(graphs=3, breaks=("input-output",))
 def break_in_a_loop(x: Tensor) -> Tensor:
     for i in range(3):
         x = _layer(x) + i

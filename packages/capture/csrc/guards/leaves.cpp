@@ -1,4 +1,5 @@
 // Leaves about plain Python values, and relations between values.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -268,12 +269,13 @@ class Alias final : public Relation {
   int left_, right_;
 };
 
-// Payload: tuple of slots.
+// Payload: tuple of slots; of storages, the number of slots that are written, those slots, then the ones that are only read.
 class NoAlias final : public Relation {
  public:
   NoAlias(PyObject* payload, bool storages, int spec) : Relation(spec), storages_(storages) {
-    for (Py_ssize_t i = 0; i < PyTuple_Size(payload); ++i) slots_.push_back(slot_at(payload, i));
-    while (capacity_ < 2 * slots_.size()) capacity_ *= 2;
+    for (Py_ssize_t i = storages ? 1 : 0; i < PyTuple_Size(payload); ++i) slots_.push_back(slot_at(payload, i));
+    single_ = storages ? std::min(static_cast<size_t>(slot_at(payload, 0)), slots_.size()) : slots_.size();
+    while (capacity_ < 2 * single_) capacity_ *= 2;
   }
   bool holds(PyObject* const* captured) const override {
     if (capacity_ <= kOnStack) {
@@ -286,23 +288,24 @@ class NoAlias final : public Relation {
 
  private:
   static constexpr size_t kOnStack = 512;
-  // A hash table finds what appears twice.
+  // A hash table of the first ones finds what appears again.
   bool distinct(PyObject* const* captured, const void** table) const {
     std::memset(table, 0, capacity_ * sizeof *table);
-    for (int slot : slots_) {
-      const void* object = storages_ ? storage_of(captured[slot]) : captured[slot];
+    for (size_t at = 0; at < slots_.size(); ++at) {
+      const void* object = storages_ ? storage_of(captured[slots_[at]]) : captured[slots_[at]];
       // Objects are 16-byte aligned; the multiplier spreads neighbours.
       size_t place = ((reinterpret_cast<uintptr_t>(object) >> 4) * 0x9E3779B97F4A7C15ULL >> 32) & (capacity_ - 1);
       while (table[place] != nullptr) {
         if (table[place] == object) return false;
         place = (place + 1) & (capacity_ - 1);
       }
-      table[place] = object;
+      if (at < single_) table[place] = object;
     }
     return true;
   }
   bool storages_;
   std::vector<int> slots_;
+  size_t single_;  // how many of them must be like no other
   size_t capacity_ = 8;
 };
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 import inspect
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import compress
+from operator import not_
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +35,7 @@ from .graph.shapes import check_marks, has_own_elements, open_conditions, shape_
 from .guards.check import holds
 from .guards.explain import explain
 from .guards.filter import filter_guards
-from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
+from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, IdentityIs, NoAlias
 from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
@@ -44,7 +48,8 @@ from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
 from .rewrite.resume import CannotResume
-from .sources.source import Attribute, Pinned, Source
+from .rewrite.rounds import separate_rounds
+from .sources.source import Attribute, Local, Pinned, Source
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.sequences import ListValue, TupleValue
@@ -84,6 +89,18 @@ class CannotCapture(Exception):
         self.always = always
 
 
+class LoopBreaks(CannotCapture):
+    """The frame is left to plain Python for a break inside a loop, which begins before anything was computed.
+
+    Attributes:
+        heads: where a loop computes, the indices of the instructions where those begin that the break lies in, the outermost first.
+    """
+
+    def __init__(self, reason: GraphBreak, tracer: Tracer) -> None:
+        super().__init__(reason)
+        self.heads = _loops_around(tracer) if _computes(tracer) else []
+
+
 def capture_frame(
     info: FrameInfo,
     *,
@@ -98,6 +115,8 @@ def capture_frame(
         with _tracing():
             traced = trace_frame(info, config, dynamics)
         _refuse_open_sizes(info, traced.tracer)
+    except LoopBreaks as error:
+        return _round_by_round(info, error, started, observer)
     except CannotCapture as error:
         return _left_out(info, error, started, observer)
     if config.guard_filter_fn is not None:
@@ -143,6 +162,30 @@ def _left_out(
     return SkipAlways() if error.always else Skip()
 
 
+def _round_by_round(
+    info: FrameInfo, error: LoopBreaks, started: float, observer: Callable[[CompileRecord], None] | None
+) -> Answer:
+    """The answer for a frame with a loop that breaks: plain Python, where rounds that can be functions are called as such."""
+    for head in error.heads:
+        try:
+            code = separate_rounds(info.code, head)
+        except CannotResume:
+            continue
+        _report(observer, _record(info, None, error.reason, started, skipped="a loop is captured round by round"))
+        log.logger.debug(
+            log.BYTECODE, artifact="bytecode", function=info.code.co_qualname, code=log.Text(partial(listing, code))
+        )
+        return RunCode(code, _owner_guards(info))
+    return _left_out(info, error, started, observer)
+
+
+def _owner_guards(info: FrameInfo) -> tuple[GuardSpec, ...]:
+    """Modules of one class share their methods' code: what holds for one need not for another."""
+    name = info.code.co_varnames[0] if info.code.co_argcount else ""
+    owner = info.locals.get(name)
+    return (IdentityIs(Local(name), owner),) if isinstance(owner, torch.nn.Module) else ()
+
+
 # tracing
 
 
@@ -167,14 +210,14 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
         raise CannotCapture(broken)
     stop = _place_to_cut(tracer)
     if stop is None:
-        raise CannotCapture(broken)
+        raise LoopBreaks(broken, tracer)
     again = Tracer(info, config, dynamics, stop)
     try:
         with _restored_modes(again):
             if _run(again) is not None:
                 raise CannotCapture(broken)
             if stop != tracer.root_steps and not again.graph.operations:
-                raise CannotCapture(broken)  # a loop with nothing to compute before it
+                raise LoopBreaks(broken, tracer)  # with nothing to compute before it
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
         raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from error
@@ -209,22 +252,34 @@ def _place_to_cut(tracer: Tracer) -> int | None:
 
     That is where the trace stopped, except for two places. Where a variable cannot be read, the rest of the frame could not read it
     either. And inside a loop each round would call the resume function of the one before, until Python's stack is full: the frame is cut
-    where the outermost loop begins, and the loop runs in plain Python, where functions that it calls are captured by themselves.
+    where the outermost loop begins. What follows is a frame that begins with a loop: `LoopBreaks` says what becomes of it.
     """
-    instructions, index = tracer.root.instructions, tracer.root.index
-    if instructions[index].name.startswith(("LOAD_FAST", "DELETE_FAST")):
+    if tracer.root.instructions[tracer.root.index].name.startswith(("LOAD_FAST", "DELETE_FAST")):
         return None
-    heads = [
-        jump.target
-        for at, jump in enumerate(instructions)
-        if jump.target is not None and jump.target <= index <= at and jump.target != at
-    ]
+    heads = _loops_around(tracer)
     if not heads:
         return max(tracer.root_steps, 1)
-    first = tracer.first_steps.get(min(heads))
+    first = tracer.first_steps.get(heads[0])
     if first is None or first == tracer.root_steps:
         return None
     return first
+
+
+def _computes(tracer: Tracer) -> bool:
+    """Whether the root frame itself computes: functions that it only calls are captured without it."""
+    return any(node.op != "placeholder" and len(node.meta.get("stack", ())) == 1 for node in tracer.graph.graph.nodes)
+
+
+def _loops_around(tracer: Tracer) -> list[int]:
+    """Where the loops begin that the root frame stopped in, the outermost first."""
+    index = tracer.root.index
+    return sorted(
+        {
+            jump.target
+            for at, jump in enumerate(tracer.root.instructions)
+            if jump.target is not None and jump.target <= index <= at and jump.target != at
+        }
+    )
 
 
 def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
@@ -233,7 +288,8 @@ def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
     variables.update({name: cell for name, cell in root.cells.items() if name in root.code.co_cellvars})
     handled = tuple(error for error in root.current_exceptions if error is not None)
     position = broken.position or tracer.position_of(root)
-    return Break(root.index, tuple(root.stack), variables, broken.message, position, handled)
+    is_open = broken.code == "dynamic-output-shape" and len(broken.stack) == 1
+    return Break(root.index, tuple(root.stack), variables, broken.message, position, handled, is_open)
 
 
 def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, state: GuardSpec) -> Traced:
@@ -296,16 +352,20 @@ def _mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
 
 
 def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
-    sources = tuple(source for _, _, source in tracer.tensor_inputs if not isinstance(source, Pinned))
-    if len(sources) < 2:
-        return ()
-    if not any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference()):
-        return (NoAlias(sources),)
-    storages = {obj.untyped_storage()._cdata for obj, _, _ in tracer.tensor_inputs}
-    if len(storages) < len(tracer.tensor_inputs):
+    inputs = tracer.tensor_inputs
+    named = tuple(source for _, _, source in inputs if not isinstance(source, Pinned))
+    guards: tuple[GuardSpec, ...] = (NoAlias(named),) if len(named) > 1 else ()
+    is_written = [not fake.is_inference() and fake._version > 0 for _, fake, _ in inputs]
+    if not any(is_written) or len(inputs) < 2:
+        return guards
+    storages = [obj.untyped_storage()._cdata for obj, _, _ in inputs]
+    uses = Counter(storages)
+    if any(written and uses[storage] > 1 for written, storage in zip(is_written, storages, strict=True)):
         reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
         raise CannotCapture(reason, always=False)
-    return NoAlias(sources), DistinctStorage(sources)
+    sources = [source for _, _, source in inputs]
+    written, read = compress(sources, is_written), compress(sources, map(not_, is_written))
+    return (*guards, DistinctStorage(tuple(written), tuple(read)))
 
 
 def _refuse_shared_elements(tracer: Tracer) -> None:

@@ -300,11 +300,18 @@ def test_aliasing_among_many_objects():
 
 def test_tensors_that_share_memory():
     base = torch.arange(6.0)
-    sources = (X, Y, src.Local("z"))
-    guard = [gs.DistinctStorage(sources)]
-    assert agree(guard, {"x": base, "y": base.clone(), "z": torch.eye(2).to_sparse()})
-    assert not agree(guard, {"x": base, "y": base.view(2, 3), "z": 3})
-    assert not agree(guard, {"x": base.detach(), "y": 3, "z": base[4:]})
+    every = [gs.DistinctStorage((X, Y, src.Local("z")), ())]
+    assert agree(every, {"x": base, "y": base.clone(), "z": torch.eye(2).to_sparse()})
+    assert not agree(every, {"x": base, "y": base.view(2, 3), "z": 3})
+    assert not agree(every, {"x": base.detach(), "y": 3, "z": base[4:]})
+
+
+def test_only_written_tensors_need_memory_of_their_own():
+    base = torch.arange(6.0)
+    first = [gs.DistinctStorage((X,), (Y, src.Local("z")))]
+    assert agree(first, {"x": torch.ones(2), "y": base, "z": base[4:]})
+    assert not agree(first, {"x": base[:2], "y": torch.ones(2), "z": base[4:]})
+    assert "1 written tensor is no other's" in describe(first[0])
 
 
 numbers = st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63), 64]))

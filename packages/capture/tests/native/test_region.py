@@ -225,6 +225,38 @@ def test_every_module_has_the_limit_for_itself():
     assert compiled == 2 * 32
 
 
+def test_a_frame_that_is_never_captured_is_asked_about_less_and_less():
+    """As often as there may be entries, then after twice as many calls each time; one that is captured at last stays so."""
+    asked = []
+
+    def f(x):
+        return ("eager", x)
+
+    def callback(frame):
+        asked.append(frame.locals["x"])
+        return Skip() if len(asked) < 8 else RunGraph(lambda: (("compiled", 0),), (), 0, ())
+
+    region = make_region(f, callback, Config(recompile_limit=3))
+    results = [region(x)[0] for x in range(1, 200)]
+    assert asked == [1, 2, 3, 4, 8, 16, 32, 64]
+    assert results == ["eager"] * 63 + ["compiled"] * 136
+
+
+def test_a_module_among_the_arguments_has_the_limit_for_itself():
+    """Where the first argument is none, as in the rest of a loop's round."""
+
+    def f(x, owner):
+        return "eager"
+
+    def callback(frame):
+        guards = (IdentityIs(Local("owner"), frame.locals["owner"]), ConstantIs(Local("x"), frame.locals["x"]))
+        return RunGraph(lambda: ("compiled",), (), 0, guards)
+
+    region = make_region(f, callback, Config(recompile_limit=2))
+    for owner in [Owner() for _ in range(3)]:
+        assert [region(x, owner) for x in range(4)] == ["compiled", "compiled", "eager", "eager"]
+
+
 def test_the_call_machinery_of_modules_is_passed_through():
     """Frames of `Module.__call__` are asked about for the region's own module alone."""
 

@@ -1,7 +1,7 @@
 """What instructions do to the stack.
 
-In: a normalised instruction. Out: `effect(i)`, how many slots it takes off and puts on. For raw code, `stack_size` gives
-`co_stacksize`.
+In: a normalised instruction. Out: `effect(i)`, how many slots it takes off and puts on; `stack_depths`, how many lie there before each
+one. For raw code, `stack_size` gives `co_stacksize`.
 """
 
 from __future__ import annotations
@@ -170,6 +170,33 @@ def effect(i: Instruction) -> StackEffect:
         case "RERAISE":
             return StackEffect(arg + 1, arg, keeps=arg)
     raise UnknownInstructionError(i.name)
+
+
+def stack_depths(
+    instructions: Sequence[Instruction], start: int = 0, depth: int = 0, end: int | None = None
+) -> dict[int, int]:
+    """The number of slots before each instruction that control reaches from `start`; ways end at `end`, which is part of the answer.
+
+    Raises UnknownInstructionError as `effect` does.
+    """
+    found: dict[int, int] = {}
+    todo = [(start, depth)]
+    while todo:
+        index, depth = todo.pop()
+        if index in found:
+            continue
+        found[index] = depth
+        if index == end:
+            continue
+        i = instructions[index]
+        if i.handler is not None:
+            todo.append((i.handler.target, i.handler.depth + i.handler.lasti + 1))
+        what = effect(i)
+        if i.target is not None:
+            todo.append((i.target, depth - what.pops + what.jump_pushes))
+        if falls_through(i):
+            todo.append((index + 1, depth - what.pops + what.pushes))
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -121,7 +121,7 @@ class Break:
 
     `locals` holds every bound local; a cell variable is a `CellValue` (rebuilding it gives the cell object), free variables are
     left out (the frame has them). `stack` is bottom first. `handled` are the exceptions being handled, the outermost first: one for
-    each PUSH_EXC_INFO whose POP_EXCEPT has not run yet.
+    each PUSH_EXC_INFO whose POP_EXCEPT has not run yet. `is_open`: what the instruction pushes has a shape that depends on data.
     """
 
     instruction: int
@@ -130,6 +130,7 @@ class Break:
     reason: str
     position: Position
     handled: tuple[Value, ...] = ()
+    is_open: bool = False
 
 
 @frozen(eq=False)

@@ -115,9 +115,9 @@ class _Builder:
             case gs.NoAlias(sources=sources):
                 slots = tuple(self.capture(source, index) for source in sources)
                 self.tree.relation(RelationKind.NO_ALIAS, slots, index)
-            case gs.DistinctStorage(sources=sources):
-                slots = tuple(self.capture(source, index) for source in sources)
-                self.tree.relation(RelationKind.DISTINCT_STORAGE, slots, index)
+            case gs.DistinctStorage(written=written, read=read):
+                slots = tuple(self.capture(source, index) for source in (*written, *read))
+                self.tree.relation(RelationKind.DISTINCT_STORAGE, (len(written), *slots), index)
             case gs.ShapeExpression():
                 self.add_shape(index, spec)
             case gs.SourceGuard(source=source):

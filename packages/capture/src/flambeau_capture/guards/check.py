@@ -51,8 +51,9 @@ def _holds(spec: gs.GuardSpec, frame: Frame) -> bool:
             return frame[source] is frame[other]
         case gs.NoAlias(sources=sources):
             return len({id(frame[source]) for source in sources}) == len(sources)
-        case gs.DistinctStorage(sources=sources):
-            return len({_storage_of(frame[source]) for source in sources}) == len(sources)
+        case gs.DistinctStorage(written=written, read=read):
+            storages = {_storage_of(frame[source]) for source in written}
+            return len(storages) == len(written) and storages.isdisjoint(_storage_of(frame[s]) for s in read)
         case gs.ShapeExpression(expression=expression, symbols=symbols):
             program = compile_expression(expression, [name for name, _ in symbols])
             return run(program, [frame[source] for _, source in symbols])

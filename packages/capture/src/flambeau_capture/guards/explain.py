@@ -84,8 +84,8 @@ def describe(spec: gs.GuardSpec) -> str:
             return f"{source} is {other}"
         case gs.NoAlias(sources=sources):
             return f"no two of {len(sources)} tensors are the same object"
-        case gs.DistinctStorage(sources=sources):
-            return f"no two of {len(sources)} tensors share memory"
+        case gs.DistinctStorage(written=written):
+            return f"the memory of {len(written)} written tensor{'s' if len(written) > 1 else ''} is no other's"
         case gs.ShapeExpression(expression=expression, symbols=symbols):
             return f"{expression} where " + ", ".join(f"{name} = {source}" for name, source in symbols)
         case gs.PythonCheck(source=source, description=description):

@@ -137,8 +137,10 @@ def _sources(spec: gs.GuardSpec) -> Iterable[Source]:
             return source, other
         case gs.SourceGuard(source=source):
             return (source,)
-        case gs.NoAlias(sources=sources) | gs.DistinctStorage(sources=sources):
+        case gs.NoAlias(sources=sources):
             return sources
+        case gs.DistinctStorage(written=written, read=read):
+            return (*written, *read)
     return ()
 
 

@@ -198,9 +198,10 @@ class NoAlias(GuardSpec):
 
 @frozen
 class DistinctStorage(GuardSpec):
-    """No two of these tensors share a storage; needed where the graph writes to one of its inputs."""
+    """No tensor of `written` shares its storage with another of them or with one of `read`; those may share theirs."""
 
-    sources: tuple[Source, ...]
+    written: tuple[Source, ...]
+    read: tuple[Source, ...]
 
 
 @frozen

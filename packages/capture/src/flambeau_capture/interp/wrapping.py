@@ -17,6 +17,7 @@ import torch
 
 from ..graph import shapes
 from ..guards.spec import TensorMatch
+from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
@@ -107,9 +108,10 @@ class Wrapping(TracerState):
             or (kind is float and self.config.specialize_float)
         ):
             return None
+        item = is_item(source)
         if (
-            not (changed or self.config.dynamic)
-            or (kind is int and obj in _SMALL_INT)
+            not (changed or item or self.config.dynamic)
+            or (kind is int and obj in _SMALL_INT and not item)
             or (kind is float and obj != obj)
         ):
             return None
@@ -308,6 +310,8 @@ class Wrapping(TracerState):
         static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
         learn = self.break_at is None and not static
         changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not static else frozenset()
+        if is_open(source) and obj.dim():
+            changed |= {0}
         dynamic, unbacked = shapes.dynamic_dims_for(obj, False if static else self.config.dynamic, changed)
         fake = self.graph.fake_of(obj, source, dynamic, unbacked)
         free = dynamic | unbacked

@@ -22,9 +22,10 @@ from ..effects.replay import replay, values_of
 from ..frame import FrameInfo
 from ..graph.captured import Break, FrameResult
 from ..native import _C
+from ..sources.arguments import FIRST
 from .break_point import BreakPoint, analyse, emit_break
 from .emitter import Emitter
-from .resume import FIRST_ARGUMENT, CannotResume, resume_code
+from .resume import CannotResume, resume_code
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -100,7 +101,7 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
     e.const(False)
     e.call(2)
     for parameter in made.parameters:
-        if parameter == FIRST_ARGUMENT:
+        if parameter == FIRST:
             e.op("LOAD_DEREF", value=code.co_varnames[0])
         else:
             e.op("LOAD_FAST", value=parameter)

@@ -20,9 +20,10 @@ from ..bytecode.model import Instruction, Label, Protect
 from ..bytecode.normalise import decode_normalised
 from ..bytecode.stack_depth import StackEffect, UnknownInstructionError, effect, exception_slots
 from ..graph.captured import Break
+from ..sources.arguments import FIRST
 from ..values.base import NullValue, Value
 from .emitter import Emitter
-from .resume import FIRST_ARGUMENT, CannotResume, Slot, first_argument, resume_code, sees_locals, stack_parameter
+from .resume import CannotResume, Slot, first_argument, resume_code, sees_locals
 
 _BOUND_METHOD = {"LOAD_METHOD": "LOAD_ATTR", "LOAD_SUPER_METHOD": "LOAD_SUPER_ATTR"}
 _UNCUTTABLE = frozenset({"POP_EXCEPT", "PUSH_EXC_INFO", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"})
@@ -276,7 +277,8 @@ class _Ways:
             made = self._take_down([*slots, Slot.VALUE])
             made.insert(len(made) - BEHAVIOUR.null_below_callable, Held(Slot.NULL))
         else:
-            made = self._take_down([*slots, *[Slot.VALUE] * (pushes - (kept - below))])
+            pushed = Slot.OPEN if point.exit.is_open else Slot.VALUE
+            made = self._take_down([*slots, *[pushed] * (pushes - (kept - below))])
         self._resume(target, made)
 
     def _catch(self, covered: Sequence[Slot]) -> None:
@@ -307,11 +309,11 @@ class _Ways:
             return
         made = resume_code(code, target, tuple(held.slot for held in stack), self._passed(target, instructions))
         e.function(made.code, made.free)
-        named = {stack_parameter(at): held for at, held in enumerate(stack)}
+        values = iter([held for held in stack if held.slot is not Slot.NULL])
         for parameter in made.parameters:
-            if parameter in named:
-                self._push(named[parameter])
-            elif parameter == FIRST_ARGUMENT:
+            if parameter in made.stack:
+                self._push(next(values))
+            elif parameter == FIRST:
                 e.op("LOAD_DEREF", value=code.co_varnames[0])
             else:
                 e.op("LOAD_FAST", value=parameter)

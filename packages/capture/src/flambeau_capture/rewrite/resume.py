@@ -23,6 +23,7 @@ from ..bytecode.liveness import live_locals
 from ..bytecode.lower import write_code
 from ..bytecode.model import Handler, Instruction
 from ..bytecode.normalise import decode_normalised
+from ..sources.arguments import FIRST, stack_argument
 
 _SUFFIX = re.compile(r"\.resume_at_\d+$")
 _LOCALS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "STORE_FAST", "DELETE_FAST", "MAKE_CELL"})
@@ -41,7 +42,6 @@ _SEES_LOCALS = frozenset(
         "set_trace",
     }
 )
-FIRST_ARGUMENT = "__first"
 
 
 class CannotResume(Exception):
@@ -52,6 +52,8 @@ class Slot(enum.Enum):
     """What a stack slot holds at the cut."""
 
     VALUE = "value"
+    OPEN = "open"
+    """A value whose shape depends on data."""
     NULL = "null"
     HANDLED = "handled"
     """The exception that was being handled before; passed is the exception being handled *now*, the rest follows from it."""
@@ -59,16 +61,15 @@ class Slot(enum.Enum):
 
 @frozen
 class ResumeCode:
-    """A resume function's code. `parameters` are its argument names: `__stack_<i>` or a local's name; `free` its free variables."""
+    """A resume function's code.
+
+    `parameters` are its argument names; those in `stack` hold the stack, in order. `free` are its free variables.
+    """
 
     code: CodeType
     parameters: tuple[str, ...]
     free: tuple[str, ...]
-
-
-def stack_parameter(index: int) -> str:
-    """The name of the argument that holds stack slot `index`."""
-    return f"__stack_{index}"
+    stack: frozenset[str]
 
 
 def base_name(name: str) -> str:
@@ -82,10 +83,11 @@ def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables:
     instructions = decode_normalised(code)
     kept = reachable(instructions, target)
     free = (*code.co_cellvars, *code.co_freevars)
-    parameters = [stack_parameter(at) for at, slot in enumerate(slots) if slot is not Slot.NULL]
+    parameters = [_argument(at, slot) for at, slot in enumerate(slots) if slot is not Slot.NULL]
+    stack = frozenset(parameters)
     first = first_argument(code, target)
     if first is not None:
-        parameters.insert(0, FIRST_ARGUMENT if first in free else first)
+        parameters.insert(0, FIRST if first in free else first)
     parameters.extend(name for name in variables if name not in parameters)
     prologue = _prologue(instructions[target], slots, kept[0] != target)
     unbound = live_locals(instructions)[target] - set(parameters)
@@ -107,7 +109,11 @@ def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables:
         names=(),
         constants=code.co_consts[:1],
     )
-    return ResumeCode(write_code(body, spec), tuple(parameters), free)
+    return ResumeCode(write_code(body, spec), tuple(parameters), free, stack)
+
+
+def _argument(index: int, slot: Slot) -> str:
+    return stack_argument(index, is_open=slot is Slot.OPEN)
 
 
 def _line(instruction: Instruction, code: CodeType) -> int:
@@ -125,8 +131,8 @@ def _prologue(target: Instruction, slots: Sequence[Slot], jump: bool) -> list[In
         if slot is Slot.NULL:
             put("PUSH_NULL")
             continue
-        put("LOAD_FAST", stack_parameter(at))
-        put("DELETE_FAST", stack_parameter(at))
+        put("LOAD_FAST", _argument(at, slot))
+        put("DELETE_FAST", _argument(at, slot))
         if slot is Slot.HANDLED:
             put("PUSH_EXC_INFO")
             put("POP_TOP")
