@@ -17,6 +17,27 @@ constexpr int kMaxDynamicSharedSize = 8;
 // Kernels may use this much dynamic shared memory without asking for more.
 constexpr uint32_t kDefaultShared = 48 * 1024;
 constexpr int kCaptureRelaxed = 2;
+// The first driver that records early launches in graphs.
+constexpr int kEarlyLaunches = 12030;
+
+// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    int flag;
+    char most[64];
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+constexpr int kProgrammaticStreamSerialization = 6;
 
 [[noreturn]] void fail(const std::string& message) { throw ProgramError(ProgramError::Type::Runtime, message); }
 
@@ -38,7 +59,11 @@ struct Driver {
     find(set_attribute, "cuFuncSetAttribute");
     find(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
     find(launch_kernel, "cuLaunchKernel");
+    find(driver_version, "cuDriverGetVersion");
     check(init(0), "cuInit");
+    int version = 0;
+    check(driver_version(&version), "cuDriverGetVersion");
+    if (version >= kEarlyLaunches) find(launch_kernel_ex, "cuLaunchKernelEx");
   }
 
   template <typename F>
@@ -65,6 +90,8 @@ struct Driver {
   Status (*get_function)(void**, void*, const char*) = nullptr;
   Status (*set_attribute)(void*, int, int) = nullptr;
   Status (*exchange_capture_mode)(int*) = nullptr;
+  Status (*driver_version)(int*) = nullptr;
+  Status (*launch_kernel_ex)(const LaunchConfig*, void*, void**, void**) = nullptr;  // null where it is of no use
   Status (*launch_kernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
                           void**) = nullptr;
 };
@@ -128,6 +155,7 @@ std::unique_ptr<Function> load_new(const Driver& driver, const Image& image, voi
   made->shared = image.shared;
   made->global_scratch = image.global_scratch;
   made->profile_scratch = image.profile_scratch;
+  made->waits = image.waits;
   make_current(driver, context);
   const Relaxed relaxed(driver);
   void* module = nullptr;
@@ -169,6 +197,13 @@ void launch(const Function& function, const uint32_t (&grid)[3], void* stream, v
   const Driver& driver = *function.driver;
   // A thread that has called nothing of CUDA yet has no context, and another library may have left its own.
   make_current(driver, function.context);
+  if (function.waits && driver.launch_kernel_ex != nullptr) {
+    LaunchAttribute early{kProgrammaticStreamSerialization, {}, {1}};
+    const LaunchConfig config{{grid[0], grid[1], grid[2]}, {function.threads, 1, 1}, function.shared, stream, &early, 1};
+    const Status status = driver.launch_kernel_ex(&config, function.handle, parameters, nullptr);
+    if (status != 0) driver.check(status, "cuLaunchKernelEx");
+    return;
+  }
   const Status status = driver.launch_kernel(function.handle, grid[0], grid[1], grid[2], function.threads, 1, 1,
                                              function.shared, stream, parameters, nullptr);
   if (status != 0) driver.check(status, "cuLaunchKernel");

@@ -13,6 +13,7 @@ struct Image {
   std::string key, binary, name;
   uint32_t threads = 0, shared = 0;
   int64_t global_scratch = 0, profile_scratch = 0;  // bytes a block of the grid
+  bool waits = false;  // for what was queued before it, by itself: it may be launched while that still runs
 };
 
 struct Driver;
@@ -24,6 +25,7 @@ struct Function {
   void* context = nullptr;
   uint32_t threads = 0, shared = 0;
   int64_t global_scratch = 0, profile_scratch = 0;
+  bool waits = false;
 };
 
 // Use the driver library of this name or path from now on; functions loaded before stay those of the old one.

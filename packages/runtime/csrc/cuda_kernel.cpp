@@ -50,7 +50,7 @@ int64_t integer_of(PyObject* object) {
 }
 
 cuda::Image image_of(PyObject* tuple) {
-  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 7) raise(PyExc_TypeError, "a compiled kernel is a tuple of 7");
+  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != 8) raise(PyExc_TypeError, "a compiled kernel is a tuple of 8");
   cuda::Image image;
   image.key = text_of(PyTuple_GET_ITEM(tuple, 0));
   char* data = nullptr;
@@ -62,6 +62,7 @@ cuda::Image image_of(PyObject* tuple) {
   image.shared = static_cast<uint32_t>(integer_of(PyTuple_GET_ITEM(tuple, 4)));
   image.global_scratch = integer_of(PyTuple_GET_ITEM(tuple, 5));
   image.profile_scratch = integer_of(PyTuple_GET_ITEM(tuple, 6));
+  image.waits = PyTuple_GET_ITEM(tuple, 7) == Py_True;
   return image;
 }
 

@@ -24,7 +24,7 @@ class CudaKernel {
   };
 
   // `types` and `divisible` have one entry a parameter, pointers first. `provide(divisible, ordinal)` gives the compiled kernel
-  // for a device as (key, binary, name, threads, shared, global_scratch, profile_scratch).
+  // for a device as (key, binary, name, threads, shared, global_scratch, profile_scratch, waits).
   CudaKernel(PyObject* types, PyObject* divisible, PyObject* provide);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }

@@ -31,6 +31,8 @@ from flambeau_runtime.workers.compilers import shared
 
 #: Compute capability that kernels are compiled for when no GPU says otherwise (sm_90).
 DEFAULT_ARCH = 90
+#: The statement of a kernel that comes before its first access to memory: with it, the kernel is launched while the one before it ends.
+WAIT = triton_task.WAIT
 
 
 class TritonCompileError(RuntimeError):
@@ -47,7 +49,8 @@ class Cubin:
     """A compiled kernel: ``binary`` holds the function ``name`` for compute capability ``arch``.
 
     ``shared`` is the dynamic shared memory in bytes; ``global_scratch`` and ``profile_scratch`` are the sizes behind the two
-    trailing pointer parameters that Triton adds to every kernel (null pointers where the size is 0).
+    trailing pointer parameters that Triton adds to every kernel (null pointers where the size is 0). ``waits``: it waits itself for
+    what was queued before it, and may be launched early.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Cubin:
     profile_scratch: int
     triton: str
     binary: bytes
+    waits: bool = False
 
 
 @frozen

@@ -179,6 +179,30 @@ int cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned th
   return 0;
 }
 
+int cuDriverGetVersion(int* version) {
+  *version = 12040;
+  return 0;
+}
+
+int cuLaunchKernelEx(const void* config, void* handle, void** parameters, void** extra) {
+  struct Attribute {
+    int id;
+    char padding[4];
+    int flag;
+  };
+  struct Config {
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    const Attribute* attributes;
+    unsigned count;
+  };
+  const auto& given = *static_cast<const Config*>(config);
+  if (given.count != 1 || given.attributes->id != 6 || given.attributes->flag != 1) return 1;
+  note("early");
+  return cuLaunchKernel(handle, given.grid[0], given.grid[1], given.grid[2], given.block[0], given.block[1], given.block[2],
+                        given.shared, given.stream, parameters, extra);
+}
+
 // The side of the tests.
 
 static const c10::impl::DeviceGuardImplInterface* guard_before = nullptr;

@@ -88,6 +88,16 @@ def test_result_and_launch(fake: Any, compiler: Compiler) -> None:
     assert not fake.events("load")
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_kernel_that_waits_by_itself_is_launched_early(fake: Any, compiler: Compiler, waits: bool) -> None:
+    """And no other: it could read what is not written yet."""
+    compiler.facts = {"waits": waits}
+    run = load(program())
+    (y,) = run(fake.to(torch.arange(8.0)))
+    assert torch.equal(fake.back(y), torch.arange(8.0) * 2)
+    assert fake.events("early") == ["early"] * waits
+
+
 @pytest.mark.parametrize(("kind", "value", "format"), [
     ("i1", True, "<b"), ("i8", -3, "<b"), ("u8", 200, "<B"), ("i16", -300, "<h"), ("i32", -70000, "<i"), ("u32", 1 << 31, "<I"),
     ("i64", -(1 << 40), "<q"), ("u64", 5, "<Q"), ("fp32", 0.1, "<f"), ("fp64", 0.1, "<d"), ("fp64", 3, "<d"),

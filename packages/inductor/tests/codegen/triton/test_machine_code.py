@@ -77,6 +77,14 @@ def test_every_access_is_sixteen_bytes(name: str, tmp_path: Path) -> None:
         assert "STL" not in code
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_memory_is_touched_after_the_wait(name: str, tmp_path: Path) -> None:
+    """Kernels are launched before the one in front of them has ended."""
+    for code in machine_code(*CASES[name], tmp_path):
+        assert code.count("ACQBULK") == 1
+        assert not re.search(r"\b(LDG|STG|RED|ATOM)", code.split("ACQBULK")[0])
+
+
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_rows_of_odd_length_are_read_in_vectors(dtype: torch.dtype, tmp_path: Path) -> None:
     """A long row starts anywhere: vectors inside, single elements at its edges."""

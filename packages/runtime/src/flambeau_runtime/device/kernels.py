@@ -19,8 +19,9 @@ from flambeau_runtime.cache import Store
 from flambeau_runtime.device.cuda import ALIGNMENT, THREADS_PER_WARP, Function, load_cubin
 from flambeau_runtime.triton_kernels import CompileRequest, Cubin, kernel_requests, submit_stored
 
-#: What the native executor needs to load a kernel: key, cubin, name, threads, shared memory, the two kinds of scratch memory.
-Image = tuple[str, bytes, str, int, int, int, int]
+#: What the native executor needs to load a kernel: key, cubin, name, threads, shared memory, the two kinds of scratch memory, and whether
+#: it may be launched early.
+Image = tuple[str, bytes, str, int, int, int, int, bool]
 
 
 def capability(ordinal: int | None = None) -> int:
@@ -72,7 +73,7 @@ class GpuKernel:
         """What the extension loads on the device ``ordinal``."""
         cubin = self.cubin(divisible, capability(ordinal))
         threads = THREADS_PER_WARP * cubin.num_warps
-        facts = (cubin.name, threads, cubin.shared, cubin.global_scratch, cubin.profile_scratch)
+        facts = (cubin.name, threads, cubin.shared, cubin.global_scratch, cubin.profile_scratch, cubin.waits)
         key = hashlib.sha256(repr(facts).encode() + cubin.binary).hexdigest()
         return (key, cubin.binary, *facts)
 

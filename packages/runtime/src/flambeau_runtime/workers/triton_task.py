@@ -17,6 +17,10 @@ from typing import Any
 
 #: Set for the process that runs kernels under Triton's interpreter; Triton reads it when it is first imported.
 INTERPRET_VARIABLE = "TRITON_INTERPRET"
+#: The statement of a kernel that waits until the one before it on the stream has ended: such a kernel may be launched early. From compute
+#: capability 9.0 on; elsewhere the statement is left out.
+WAIT = "tl.extra.cuda.gdc_wait()"
+_WAITS_FROM = 90
 
 
 @functools.lru_cache(maxsize=4096)
@@ -30,6 +34,11 @@ def load_entry(source: str, entry: str) -> Any:
     namespace: dict[str, Any] = {"__name__": "flambeau_triton_kernel", "__file__": name}
     exec(compile(source, name, "exec"), namespace)
     return namespace[entry]
+
+
+def without_wait(source: str) -> str:
+    """The text without waiting statements."""
+    return "".join(line for line in source.splitlines(keepends=True) if line.strip() != WAIT)
 
 
 def compile_entry(
@@ -52,7 +61,8 @@ def compile_entry(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = load_entry(source, entry)
+    waits = arch >= _WAITS_FROM and WAIT in source
+    function = load_entry(source if waits else without_wait(source), entry)
     names = list(function.arg_names)
     types = {name: signature.get(name, "constexpr") for name in names}
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in divisible}
@@ -70,6 +80,7 @@ def compile_entry(
         "global_scratch": int(getattr(meta, "global_scratch_size", 0) or 0),
         "profile_scratch": int(getattr(meta, "profile_scratch_size", 0) or 0),
         "triton": triton.__version__,
+        "waits": waits,
     }
     return facts, bytes(compiled.asm["cubin"])
 
@@ -125,7 +136,7 @@ def interpret_entry(source: str, entry: str, grid: tuple[int, int, int], args: d
     before = os.environ.get(INTERPRET_VARIABLE)
     os.environ[INTERPRET_VARIABLE] = "1"
     try:
-        function = load_entry(source, entry)
+        function = load_entry(without_wait(source), entry)
         if 0 not in grid:
             import numpy
 

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 import torch
 from attrs import evolve, frozen
 
+from flambeau_runtime.triton_kernels import WAIT
+
 from ... import expr as ex
 from ...device import device_facts
 from ...expr import ONE, Expr
@@ -236,7 +238,8 @@ class Generator:
             for stage in range(self.plan.count):
                 loops.walk(stage)
         self._order_arguments(emitter.scopes[0].lines)
-        body = [*self._header(), *emitter.scopes[0].lines]
+        # Up to the wait a kernel may run while the one before it ends; no access to memory comes earlier.
+        body = [*self._header(), WAIT, *emitter.scopes[0].lines]
         if self.serial:
             body = self._in_turn(emitter.scopes[0].lines)
         kind = (
@@ -354,6 +357,7 @@ class Generator:
         return [
             *self._casts(),
             *head,
+            WAIT,
             f"for point in range(0, {numel}):",
             *("    " + text for text in [at, *lines, "tl.debug_barrier()"]),
         ]
