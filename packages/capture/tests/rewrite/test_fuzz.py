@@ -1,5 +1,6 @@
 # ruff: noqa: E731
-"""Random functions, cut at random instructions: results, exceptions, prints and mutations are those of plain Python."""
+"""Random functions, cut at random instructions and with rounds of loops as calls: results, exceptions, prints and mutations are those of
+plain Python."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ import textwrap
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from flambeau_capture.bytecode.normalise import decode_normalised
+from flambeau_capture.rewrite.rounds import separate_rounds
 
 from .cutting import CannotCut, CannotResume, cut, cuttable, with_code
 from .programs import Manager
@@ -144,3 +148,21 @@ def test_random_cuts(source, data):
         except (CannotCut, CannotResume):
             continue
         assert outcome(with_code(f, code), args) == expected, f"{source}\ncut at {index}"
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(function())
+def test_random_rounds(source):
+    try:
+        f = compiled(source)
+    except SyntaxError:
+        return
+    args = (1, 2, [1, 2], {"k": 1})
+    expected = outcome(f, args)
+    for index, instruction in enumerate(decode_normalised(f.__code__)):
+        if instruction.name == "FOR_ITER":
+            try:
+                code = separate_rounds(f.__code__, index)
+            except CannotResume:
+                continue
+            assert outcome(with_code(f, code), args) == expected, f"{source}\nloop at {index}"
