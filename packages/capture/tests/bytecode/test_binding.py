@@ -22,7 +22,8 @@ def test_ways_that_meet():
         del b
         return d
 
-    assert at_return(f, {"a", "b"}) == [{"a", "d"}]
+    found = at_return(f, {"a", "b"})  # a compiler may write the end twice
+    assert found and all(names == {"a", "d"} for names in found)
 
 
 def test_a_loop_may_not_run():

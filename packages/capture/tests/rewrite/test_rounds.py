@@ -92,7 +92,7 @@ def closes_over(xs):
 
     for x in xs:
         add(x)
-    return total, [f() for f in [lambda: total]]
+    return total, (lambda: total)()
 
 
 def deletes(xs):
