@@ -235,6 +235,21 @@ def test_what_cannot_be_a_call_is_refused(function, reason):
         separate_rounds(function.__code__, head)
 
 
+def test_a_loop_that_is_never_reached():
+    """Some CPythons keep the code of a handler that nothing can raise into."""
+
+    def f(xs):
+        try:
+            return 1
+        except ValueError:
+            for x in xs:
+                print(x)
+
+    for head in heads(f):
+        with contextlib.suppress(CannotResume):
+            assert outcome(with_code(f, separate_rounds(f.__code__, head)), ([1],)) == outcome(f, ([1],))
+
+
 def test_only_for_loops():
     with pytest.raises(CannotResume, match="not a for loop"):
         separate_rounds(waits.__code__, 0)

@@ -82,9 +82,11 @@ def separate_rounds(code: CodeType, head: int) -> CodeType:
 def _find_round(code: CodeType, instructions: Sequence[Instruction], head: int) -> Round:
     outer = instructions[head].handler
     try:
-        depth = stack_depths(instructions)[head]
+        depth = stack_depths(instructions).get(head)
     except UnknownInstructionError as error:
         raise CannotResume(f"{error.args[0]} suspends the frame") from None
+    if depth is None:
+        raise CannotResume("control never comes to the loop")
     # Exceptions that a round does not handle leave it: the call of the round has the loop's handler.
     own = [evolve(i, handler=None) if outer is not None and i.handler == outer else i for i in instructions]
     body = _body(own, head, depth)
