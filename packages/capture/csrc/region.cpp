@@ -403,13 +403,19 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
   return boundary(
       [&] {
         Py_ssize_t& calls = record.left_alone[owner];
-        if (is_left_alone(region, ++calls)) return Compiled::kSkip;
+        if (!over_limit && is_left_alone(region, calls + 1)) {
+          ++calls;
+          return Compiled::kSkip;
+        }
         Ref answer = ask(region, record, function, view, over_limit);
         if (over_limit) {
           record.limit_told.push_back(owner);
           return Compiled::kBusy;
         }
-        if (answer.get() == Py_None) return Compiled::kSkip;
+        if (answer.get() == Py_None) {
+          ++record.left_alone[owner];
+          return Compiled::kSkip;
+        }
         if (PyBool_Check(answer.get())) {
           record.skip_recursive = answer.get() == Py_True;
           if (owner != nullptr) record.skipped.insert(owner);

@@ -242,6 +242,18 @@ def test_a_frame_that_is_never_captured_is_asked_about_less_and_less():
     assert results == ["eager"] * 63 + ["compiled"] * 136
 
 
+def test_a_frame_that_cannot_be_captured_is_an_error_every_time():
+    """However often it was: it never runs in eager for having failed before."""
+
+    def callback(frame):
+        raise ValueError("no")
+
+    region = make_region(lambda x: x, callback, Config(recompile_limit=2))
+    for x in range(20):
+        with pytest.raises(ValueError, match="no"):
+            region(x)
+
+
 def test_a_module_among_the_arguments_has_the_limit_for_itself():
     """Where the first argument is none, as in the rest of a loop's round."""
 
