@@ -24,7 +24,7 @@ from attrs import evolve, frozen
 
 from ..bytecode.binding import bound_locals
 from ..bytecode.encode import spec_of
-from ..bytecode.flow import reachable
+from ..bytecode.flow import falls_through, reachable
 from ..bytecode.liveness import live_locals
 from ..bytecode.model import Handler, Instruction, Label, Position, Protect
 from ..bytecode.normalise import decode_normalised
@@ -132,7 +132,9 @@ def _body(own: Sequence[Instruction], head: int, depth: int) -> tuple[int, ...]:
         i = own[index]
         ways = (i.target, i.handler.target if i.handler is not None else None)
         # A resume function may begin with the round that an item is there for.
-        if index not in depths and any(way in depths and way != head + 1 for way in ways):
+        jumps = any(way in depths and way != head + 1 for way in ways)
+        falls = falls_through(i) and index + 1 in depths and index != head
+        if index not in depths and (jumps or falls):
             raise CannotResume("control comes into the middle of a round")
     return tuple(sorted(depths))
 
