@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
 
 from . import cache, log
+from .bytecode.encode import argument_names
 from .config import Config
 from .errors import GuardSelfCheckError, InternalError, RecompileLimitError
 from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
@@ -35,7 +37,7 @@ _C.set_module_call(torch.nn.Module, MODULE_CALL, torch.nn.Module._call_impl.__co
 
 _TOLD = 16
 """How many entries a miss is explained for: code shared by many modules may have hundreds."""
-_VARIADIC = 0x04 | 0x08  # CO_VARARGS | CO_VARKEYWORDS
+_VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 
 
 def make_region(callable: Callable[..., Any], callback: Callback, config: Config | None = None) -> _C.Region:
@@ -58,10 +60,11 @@ def call_disabled(function: Callable[..., Any], *, recursive: bool = True) -> _C
 
 def flatten(code: CodeType) -> CodeType:
     """The same code with every parameter positional, `*args` and `**kwargs` included, so that a frame's values can be handed over."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
     return code.replace(
-        co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~_VARIADIC
+        co_argcount=len(argument_names(code)),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~_VARIADIC,
     )
 
 

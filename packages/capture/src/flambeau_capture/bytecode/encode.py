@@ -8,6 +8,7 @@ Out: a `types.CodeType`. Inline caches, EXTENDED_ARG, jump distances, the line t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 from typing import Any
 
@@ -47,6 +48,13 @@ class CodeSpec:
     def slots(self) -> tuple[str, ...]:
         """Names of the frame's slots, in order."""
         return (*self.variables, *(name for name in self.cells if name not in self.variables), *self.free)
+
+
+def argument_names(code: CodeType) -> tuple[str, ...]:
+    """The names of all arguments in the order of the frame's slots, `*args` and `**kwargs` included."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return code.co_varnames[:count]
 
 
 def spec_of(code: CodeType) -> CodeSpec:

@@ -14,6 +14,7 @@ from enum import IntEnum
 from types import CodeType
 from typing import Any
 
+from ..bytecode.encode import argument_names
 from ..errors import GuardBuildError
 from ..native import _C
 from ..sources import source as src
@@ -206,8 +207,7 @@ def _places(code: CodeType | None) -> dict[str, tuple[Access, int]]:
     """Where a frame that has not started keeps each variable that is set."""
     if code is None:
         return {}
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    places = {name: (Access.LOCAL, index) for index, name in enumerate(code.co_varnames[:count])}
+    places = {name: (Access.LOCAL, index) for index, name in enumerate(argument_names(code))}
     places.update({name: (Access.FREE_VARIABLE, index) for index, name in enumerate(code.co_freevars)})
     return places
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import evolve
 
-from ..bytecode.encode import spec_of
+from ..bytecode.encode import argument_names, spec_of
 from ..bytecode.model import Label, Position, Protect
 from ..effects.replay import replay, values_of
 from ..frame import FrameInfo
@@ -93,9 +93,8 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
     """The whole frame in plain Python. On the stack is the exception that the graph raised: nothing was changed, and the program will
     come to the operation that raises it, inside of its own handlers."""
     e.pop()
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
     boxed = (*code.co_cellvars, *code.co_freevars)
-    made = resume_code(code, 0, (), tuple(name for name in code.co_varnames[:count] if name not in boxed))
+    made = resume_code(code, 0, (), tuple(name for name in argument_names(code) if name not in boxed))
     e.pinned(_C.Disabled)
     e.function(made.code, made.free)
     e.const(False)

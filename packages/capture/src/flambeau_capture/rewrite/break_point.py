@@ -14,6 +14,7 @@ from types import CellType, CodeType, TracebackType
 from attrs import field, frozen
 
 from ..bytecode.behaviour import BEHAVIOUR
+from ..bytecode.encode import argument_names
 from ..bytecode.flow import falls_through
 from ..bytecode.liveness import live_locals
 from ..bytecode.model import Instruction, Label, Protect
@@ -171,9 +172,7 @@ def _restore_variables(e: Emitter, point: BreakPoint) -> None:
             e.call(0)
         e.op("STORE_FAST", value=name)
     if sees_locals(point.code):
-        count = point.code.co_argcount + point.code.co_kwonlyargcount
-        count += bool(point.code.co_flags & 4) + bool(point.code.co_flags & 8)
-        for name in point.code.co_varnames[:count]:
+        for name in argument_names(point.code):
             if name not in locals_ and name not in point.code.co_cellvars:
                 e.op("DELETE_FAST", value=name)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 
 from attrs import evolve, frozen
 
-from ..bytecode.encode import spec_of
+from ..bytecode.encode import CodeSpec, spec_of
 from ..bytecode.flow import reachable
 from ..bytecode.liveness import live_locals
 from ..bytecode.lower import write_code
@@ -93,9 +93,19 @@ def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables:
     unbound = live_locals(instructions)[target] - set(parameters)
     body = _body(instructions, kept, target, prologue, unbound)
     used = {i.value for i in body if i.name in _LOCALS} - set(free) - set(parameters)
-    line = _line(instructions[target], code)
-    suffix = f".resume_at_{line}"
-    spec = evolve(
+    spec = spec_of_part(code, "resume", instructions[target], parameters, used)
+    return ResumeCode(write_code(body, spec), tuple(parameters), free, stack)
+
+
+def spec_of_part(
+    code: CodeType, kind: str, start: Instruction, parameters: Sequence[str], others: Iterable[str]
+) -> CodeSpec:
+    """The spec of a function made of a part of `code` that begins with `start`: its arguments and its other variables.
+
+    The cells of `code` are free variables of it; its name tells the `kind` of part and the line.
+    """
+    suffix = f".{kind}_at_{start.position.line or code.co_firstlineno}"
+    return evolve(
         spec_of(code),
         name=base_name(code.co_name) + suffix,
         qualified_name=base_name(code.co_qualname) + suffix,
@@ -103,21 +113,16 @@ def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables:
         argument_count=len(parameters),
         positional_only_count=0,
         keyword_only_count=0,
-        variables=(*parameters, *sorted(used)),
+        variables=(*parameters, *sorted(others)),
         cells=(),
-        free=free,
+        free=(*code.co_cellvars, *code.co_freevars),
         names=(),
         constants=code.co_consts[:1],
     )
-    return ResumeCode(write_code(body, spec), tuple(parameters), free, stack)
 
 
 def _argument(index: int, slot: Slot) -> str:
     return stack_argument(index, is_open=slot is Slot.OPEN)
-
-
-def _line(instruction: Instruction, code: CodeType) -> int:
-    return instruction.position.line or code.co_firstlineno
 
 
 def _prologue(target: Instruction, slots: Sequence[Slot], jump: bool) -> list[Instruction]:

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 
 from attrs import evolve, frozen
 
 from ..bytecode.binding import bound_locals
-from ..bytecode.encode import spec_of
+from ..bytecode.encode import argument_names, spec_of
 from ..bytecode.flow import falls_through, reachable
 from ..bytecode.liveness import live_locals
 from ..bytecode.model import Handler, Instruction, Label, Position, Protect
@@ -31,7 +30,7 @@ from ..bytecode.normalise import decode_normalised
 from ..bytecode.stack_depth import UnknownInstructionError, effect, stack_depths
 from ..sources.arguments import FIRST, ITEM
 from .emitter import Emitter
-from .resume import CannotResume, base_name, resume_code, sees_locals
+from .resume import CannotResume, resume_code, sees_locals, spec_of_part
 
 _NEVER = frozenset({"RETURN_VALUE", "MAKE_CELL", "LOAD_FAST_AND_CLEAR"})
 """What a round may not have: a return, and comprehensions in the function's own frame, which may put back an unbound variable."""
@@ -146,9 +145,7 @@ def _bound_after(own: Sequence[Instruction], head: int, before: frozenset[str]) 
 
 def _parameters(code: CodeType) -> frozenset[str]:
     """The arguments that are plain variables."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-    return frozenset(code.co_varnames[:count]) - {*code.co_cellvars, *code.co_freevars}
+    return frozenset(argument_names(code)) - {*code.co_cellvars, *code.co_freevars}
 
 
 # the round
@@ -156,30 +153,15 @@ def _parameters(code: CodeType) -> frozenset[str]:
 
 def _round_code(code: CodeType, instructions: Sequence[Instruction], found: Round) -> CodeType:
     """A function of the item and what a round reads; it returns what changed: one object, or a tuple of several, or None."""
-    line = instructions[found.head].position.line or code.co_firstlineno
-    suffix = f".round_at_{line}"
-    free = (*code.co_cellvars, *code.co_freevars)
     parameters = (ITEM, *found.reads)
-    spec = evolve(
-        spec_of(code),
-        name=base_name(code.co_name) + suffix,
-        qualified_name=base_name(code.co_qualname) + suffix,
-        flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
-        argument_count=len(parameters),
-        positional_only_count=0,
-        keyword_only_count=0,
-        variables=(*parameters, *sorted(found.stores - set(parameters))),
-        cells=(),
-        free=free,
-        names=(),
-        constants=code.co_consts[:1],
-    )
-    e = Emitter(spec, instructions[found.head].position)
+    head = instructions[found.head]
+    spec = spec_of_part(code, "round", head, parameters, found.stores - set(parameters))
+    e = Emitter(spec, head.position)
     labels = {index: Label(str(index)) for index in (*found.body, found.head)}
     e.op("LOAD_FAST", value=ITEM)
     e.op("DELETE_FAST", value=ITEM)
     e.jump(labels[found.head + 1])
-    _copy(e, instructions, found.body, labels, instructions[found.head].handler, found.depth)
+    _copy(e, instructions, found.body, labels, head.handler, found.depth)
     e.protect = None
     e.place(labels[found.head])
     for name in found.changes:
