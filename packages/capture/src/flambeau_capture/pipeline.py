@@ -10,32 +10,30 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import compress
-from operator import not_
 from typing import TYPE_CHECKING, Any
 
 import torch
 from attrs import evolve, frozen
 
 from . import hook, log
+from .aliasing import history_guards, object_guards, refuse_shared_elements, tensor_guards
 from .collector import few_collections
 from .config import Config
 from .effects.describe import effects_text
-from .errors import BackendError, CaptureError, FlambeauCaptureError, GraphBreakError, InternalError, UserPosition
+from .errors import BackendError, CaptureError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
 from .graph.describe import symbols_text
 from .graph.outputs import needed_outputs
 from .graph.quiet import quiet_fakes
-from .graph.shapes import check_marks, has_own_elements, open_conditions, shape_guards
+from .graph.shapes import check_marks, open_conditions, shape_guards
 from .guards.check import holds
 from .guards.explain import explain
 from .guards.filter import filter_guards
-from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, IdentityIs, NoAlias
+from .guards.spec import GuardSpec, IdentityIs
 from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
@@ -44,12 +42,13 @@ from .lookaside.context_managers import autocast_effects
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
+from .refusal import CannotCapture, refuse_fullgraph
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
 from .rewrite.resume import CannotResume
 from .rewrite.rounds import separate_rounds
-from .sources.source import Attribute, Local, Pinned, Source
+from .sources.source import Local
 from .values.base import Value
 from .values.constants import ConstantValue
 from .values.sequences import ListValue, TupleValue
@@ -78,15 +77,6 @@ class Traced:
     result: FrameResult
     guards: tuple[GuardSpec, ...]
     broken: GraphBreak | None
-
-
-class CannotCapture(Exception):
-    """The frame is left to plain Python, for good or (`always=False`) for this call; the break says why."""
-
-    def __init__(self, reason: GraphBreak, *, always: bool = True) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
-        self.always = always
 
 
 class LoopBreaks(CannotCapture):
@@ -205,7 +195,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             return _finish(tracer, Return(returned), None, state)
     except GraphBreak as error:
         broken = error
-    _refuse_fullgraph(broken, config)
+    refuse_fullgraph(broken, config)
     if info.code is hook.MODULE_CALL:
         raise CannotCapture(broken)
     stop = _place_to_cut(tracer)
@@ -228,7 +218,7 @@ def _refuse_open_sizes(info: FrameInfo, tracer: Tracer) -> None:
     for condition in open_conditions(tracer.graph):
         if not holds(condition, info.locals, info.globals, info.builtins):
             reason = GraphBreak("open-size", explain(condition, info.locals, info.globals, info.builtins))
-            _refuse_fullgraph(reason, tracer.config)
+            refuse_fullgraph(reason, tracer.config)
             raise CannotCapture(reason, always=False)
 
 
@@ -301,13 +291,13 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.tensor_inputs)
-    _refuse_shared_elements(tracer)
+    refuse_shared_elements(tracer)
     guards = (
         state,
         *tracer.guards.all(),
-        *_alias_guards(tracer),
-        *_object_alias_guards(tracer),
-        *_history_guards(tracer, broken),
+        *tensor_guards(tracer),
+        *object_guards(tracer),
+        *history_guards(tracer, broken),
     )
     result = FrameResult(
         graph,
@@ -349,89 +339,6 @@ def _mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
     if enabled == tracer.initial_grad:
         return entered
     return (*entered, CallFunction(tracer.wrap_pinned(torch._C._set_grad_enabled), (ConstantValue(enabled),)))
-
-
-def _alias_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
-    inputs = tracer.tensor_inputs
-    named = tuple(source for _, _, source in inputs if not isinstance(source, Pinned))
-    guards: tuple[GuardSpec, ...] = (NoAlias(named),) if len(named) > 1 else ()
-    is_written = [not fake.is_inference() and fake._version > 0 for _, fake, _ in inputs]
-    if not any(is_written) or len(inputs) < 2:
-        return guards
-    storages = [obj.untyped_storage()._cdata for obj, _, _ in inputs]
-    uses = Counter(storages)
-    if any(written and uses[storage] > 1 for written, storage in zip(is_written, storages, strict=True)):
-        reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
-        raise CannotCapture(reason, always=False)
-    sources = [source for _, _, source in inputs]
-    written, read = compress(sources, is_written), compress(sources, map(not_, is_written))
-    return (*guards, DistinctStorage(tuple(written), tuple(read)))
-
-
-def _refuse_shared_elements(tracer: Tracer) -> None:
-    """Leave the call to eager where it writes to a tensor whose memory is not simply its own elements.
-
-    A write to one element of an expanded tensor shows in others; a graph without writes would give each its own value.
-    """
-    for tensor, fake, _ in tracer.tensor_inputs:
-        if fake.is_inference() or not fake._version:
-            continue
-        what = ""
-        if tensor.is_conj() or tensor.is_neg():
-            what = "a conjugated or negated view"
-        elif not has_own_elements(tensor, fake):
-            what = "a tensor whose elements share memory"
-        if what:
-            reason = GraphBreak("external-mutation", f"{what} is written")
-            _refuse_fullgraph(reason, tracer.config)
-            raise CannotCapture(reason, always=False)
-
-
-def _history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardSpec]:
-    """Whether a tensor that requires grad and is written is a leaf, or a view of one: eager refuses writes to those, and so did the
-    trace, if an operator ended it."""
-    refused = broken is not None and broken.code == "operator-error"
-    for tensor, fake, source in tracer.tensor_inputs:
-        if not tensor.requires_grad or fake.is_inference() or isinstance(source, Pinned):
-            continue
-        if isinstance(tensor, torch.nn.Parameter) or not (fake._version or refused):
-            continue
-        yield ConstantIs(Attribute(source, "is_leaf"), tensor.is_leaf)
-        base, owner = Attribute(source, "_base"), tensor._base
-        yield ConstantIs(base, None) if owner is None else ConstantIs(Attribute(base, "is_leaf"), owner.is_leaf)
-
-
-def _object_alias_guards(tracer: Tracer) -> Iterator[GuardSpec]:
-    """Objects that the program changes are not other objects that it looks at: what it read from those would have changed too."""
-    changed = {value.python_type() for value in tracer.heap.targets()}
-    by_type: dict[type, dict[str, Source]] = {}
-    for value in tracer.wrapped.values():
-        if value.source is not None and value.python_type() in changed:
-            by_type.setdefault(value.python_type(), {})[value.source.name] = value.source
-    for sources in by_type.values():
-        if len(sources) > 1:
-            yield NoAlias(tuple(sources.values()))
-
-
-def _refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
-    if not config.fullgraph:
-        return
-    reason = describe(broken.code)
-    at = broken.position
-    position = None
-    if at is not None:
-        position = UserPosition(
-            at.file,
-            at.line,
-            at.function,
-            at.column if at.column >= 0 else None,
-            at.end_column if at.end_column >= 0 and at.end_line == at.line else None,
-        )
-    raise GraphBreakError(
-        f"the frame cannot be captured as one graph [{broken.code}]: {reason.explanation}: {broken.message}",
-        hint=broken.hint or reason.hint,
-        position=position,
-    ) from broken
 
 
 @contextmanager

@@ -26,6 +26,12 @@ def native(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "native")
 
 
+@pytest.fixture(autouse=True)
+def no_leftovers() -> None:
+    """What other tests left to the garbage collector counts as recordings: a new tensor could lie where one of them had a result."""
+    gc.collect()
+
+
 class Harness:
     """A function as a recorded program, with what was decided."""
 

@@ -1,0 +1,86 @@
+"""What shares memory, or is one object, with what a frame changes.
+
+In: a trace that ended. Out: guards that keep it so, or `CannotCapture` where the graph would not do what eager does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import compress
+from operator import not_
+from typing import TYPE_CHECKING
+
+import torch
+
+from .graph.shapes import has_own_elements
+from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
+from .interp.signals import GraphBreak
+from .refusal import CannotCapture, refuse_fullgraph
+from .sources.source import Attribute, Pinned, Source
+
+if TYPE_CHECKING:
+    from .interp.tracer import Tracer
+
+
+def tensor_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
+    """Inputs are different objects, and the memory of those that the graph writes is no other input's. Raises CannotCapture."""
+    inputs = tracer.tensor_inputs
+    named = tuple(source for _, _, source in inputs if not isinstance(source, Pinned))
+    guards: tuple[GuardSpec, ...] = (NoAlias(named),) if len(named) > 1 else ()
+    is_written = [not fake.is_inference() and fake._version > 0 for _, fake, _ in inputs]
+    if not any(is_written) or len(inputs) < 2:
+        return guards
+    storages = [obj.untyped_storage()._cdata for obj, _, _ in inputs]
+    uses = Counter(storages)
+    if any(written and uses[storage] > 1 for written, storage in zip(is_written, storages, strict=True)):
+        reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
+        raise CannotCapture(reason, always=False)
+    sources = [source for _, _, source in inputs]
+    written, read = compress(sources, is_written), compress(sources, map(not_, is_written))
+    return (*guards, DistinctStorage(tuple(written), tuple(read)))
+
+
+def refuse_shared_elements(tracer: Tracer) -> None:
+    """Leave the call to eager where it writes to a tensor whose memory is not simply its own elements.
+
+    A write to one element of an expanded tensor shows in others; a graph without writes would give each its own value.
+    """
+    for tensor, fake, _ in tracer.tensor_inputs:
+        if fake.is_inference() or not fake._version:
+            continue
+        what = ""
+        if tensor.is_conj() or tensor.is_neg():
+            what = "a conjugated or negated view"
+        elif not has_own_elements(tensor, fake):
+            what = "a tensor whose elements share memory"
+        if what:
+            reason = GraphBreak("external-mutation", f"{what} is written")
+            refuse_fullgraph(reason, tracer.config)
+            raise CannotCapture(reason, always=False)
+
+
+def history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardSpec]:
+    """Whether a tensor that requires grad and is written is a leaf, or a view of one: eager refuses writes to those, and so did the
+    trace, if an operator ended it."""
+    refused = broken is not None and broken.code == "operator-error"
+    for tensor, fake, source in tracer.tensor_inputs:
+        if not tensor.requires_grad or fake.is_inference() or isinstance(source, Pinned):
+            continue
+        if isinstance(tensor, torch.nn.Parameter) or not (fake._version or refused):
+            continue
+        yield ConstantIs(Attribute(source, "is_leaf"), tensor.is_leaf)
+        base, owner = Attribute(source, "_base"), tensor._base
+        yield ConstantIs(base, None) if owner is None else ConstantIs(Attribute(base, "is_leaf"), owner.is_leaf)
+
+
+def object_guards(tracer: Tracer) -> Iterator[GuardSpec]:
+    """Objects that the program changes are not other objects that it looks at: what it read from those would have changed too."""
+    changed = {value.python_type() for value in tracer.heap.targets()}
+    by_type: dict[type, dict[str, Source]] = {}
+    for value in tracer.wrapped.values():
+        if value.source is not None and value.python_type() in changed:
+            by_type.setdefault(value.python_type(), {})[value.source.name] = value.source
+    for sources in by_type.values():
+        if len(sources) > 1:
+            yield NoAlias(tuple(sources.values()))

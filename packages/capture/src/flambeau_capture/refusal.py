@@ -1,0 +1,38 @@
+"""A frame that is not captured: the break that says why, for good or for one call; with `fullgraph` it is an error."""
+
+from __future__ import annotations
+
+from .config import Config
+from .errors import GraphBreakError, UserPosition
+from .interp.signals import GraphBreak
+from .reasons import describe
+
+
+class CannotCapture(Exception):
+    """The frame is left to plain Python, for good or (`always=False`) for this call; the break says why."""
+
+    def __init__(self, reason: GraphBreak, *, always: bool = True) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+        self.always = always
+
+
+def refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
+    if not config.fullgraph:
+        return
+    reason = describe(broken.code)
+    at = broken.position
+    position = None
+    if at is not None:
+        position = UserPosition(
+            at.file,
+            at.line,
+            at.function,
+            at.column if at.column >= 0 else None,
+            at.end_column if at.end_column >= 0 and at.end_line == at.line else None,
+        )
+    raise GraphBreakError(
+        f"the frame cannot be captured as one graph [{broken.code}]: {reason.explanation}: {broken.message}",
+        hint=broken.hint or reason.hint,
+        position=position,
+    ) from broken
