@@ -3,7 +3,8 @@
 In: operations whose last result is written back to an input, like ``x.index_add_(0, rows, values)`` once it has been made functional: a
 copy of ``x``, the additions to the copy, and the copy back. Out: the additions to ``x``, without the copies.
 
-Only where nobody can see a difference: after the copy was taken, nothing else reads what the input held.
+Only where nobody can see a difference: after the copy was taken, nothing else reads what the input held. That an input which is written
+shares its memory with no other is what graphs come with: capture guards it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Extern, Operation, Pointwise, Scatter, written
 from ..ir.verify import reads_of
 from .builder import Builder
-from .values import TensorValue, canonical_index
+from .values import canonical_index
 
 aten = torch.ops.aten
 
@@ -34,18 +35,19 @@ _TWINS: dict[Any, Any] = {
 }
 
 
-def write_in_place(b: Builder, target: str, value: TensorValue, outputs: Sequence[Any]) -> bool:
-    """Let the operations that make ``value`` change input ``target`` itself; whether that could be done.
+def changed_copies(b: Builder) -> frozenset[str]:
+    """The buffers that are a changed copy of something: those that `write_in_place` may do without."""
+    makers = (op for op in b.operations if isinstance(op, Scatter) or (isinstance(op, Extern) and op.op in _TWINS))
+    return frozenset(out.name for op in makers for out in written(op))
+
+
+def write_in_place(b: Builder, target: str, ref: Ref, outputs: Sequence[Any]) -> bool:
+    """Let the operations that make ``ref`` change input ``target`` itself; whether that could be done.
 
     ``outputs`` are the graph's: a result that is one of them has to have memory of its own.
     """
     layout = b.buffers[target].layout
-    ref = value.ref
-    if (
-        ref is None
-        or not _same(ref.layout(), layout)
-        or any(isinstance(o, Ref) and o.buffer == ref.buffer for o in outputs)
-    ):
+    if not _same(ref.layout(), layout) or any(isinstance(o, Ref) and o.buffer == ref.buffer for o in outputs):
         return False
     makers = [at for at, op in enumerate(b.operations) if any(out.name == ref.buffer for out in written(op))]
     if len(makers) != 1 or not _same(b.buffers[ref.buffer].layout, layout):

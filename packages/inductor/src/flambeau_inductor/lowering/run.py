@@ -29,7 +29,7 @@ from .assumptions import Assumptions
 from .builder import Builder
 from .fallback import call_library
 from .host_scalars import HostScalars
-from .in_place import write_in_place
+from .in_place import changed_copies, write_in_place
 from .registry import Decline, rule_for
 from .target import is_library
 from .values import TensorValue, broadcast_index, canonical_index
@@ -323,12 +323,14 @@ class _Lowering:
                 ref = b.realise(value) if value.ref is None else b.realise(value, value.strides or value.ref.strides)
                 value = TensorValue.of_ref(ref)
             values.append(value)
+        candidates = changed_copies(b)  # once: a step of an optimizer writes back hundreds of tensors
         for (target, source), value in zip(self.copies, values, strict=True):
             b.node = source
             layout = self._input_layout(target)
             storage = renamed.get(target.name, target.name)
-            if storage == target.name and value.ref is not None and write_in_place(b, storage, value, outputs):
-                renamed[target.name] = value.ref.buffer
+            copy = value.ref if storage == target.name else None
+            if copy is not None and copy.buffer in candidates and write_in_place(b, storage, copy, outputs):
+                renamed[target.name] = copy.buffer
                 continue
             buffer = b.new_buffer(layout, storage=storage)
             if not b.may_loop(layout.device) or source.name in self.library:
