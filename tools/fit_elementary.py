@@ -2,9 +2,10 @@
 
     python tools/fit_elementary.py
 
-Out: the float32 coefficients of each polynomial, lowest degree first, and the largest error of the approximation itself (before
-any rounding while it is evaluated) in units of 2**-24. Lawson's iteration turns least squares into minimax; coefficients are
-rounded to float32 one after the other, lowest degree first, and the later ones fitted anew, so that they make up for it.
+Out: the parts of π/2, the bits of 2/π, the float32 coefficients of each polynomial, lowest degree first, and the largest error
+of the approximation itself (before any rounding while it is evaluated) in units of 2**-24. Lawson's iteration turns least squares
+into minimax; coefficients are rounded to float32 one after the other, lowest degree first, and the later ones fitted anew, so that
+they make up for it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from collections.abc import Callable, Sequence
 import mpmath as mp
 import numpy as np
 
-mp.mp.dps = 40
+mp.mp.dps = 80
 Points = np.ndarray
 
 
 def exact(function: Callable[[mp.mpf], mp.mpf], points: Points) -> Points:
-    """``function`` with 40 digits, then rounded to float64."""
+    """``function`` with 80 digits, then rounded to float64."""
     return np.array([float(function(mp.mpf(point))) for point in points])
 
 
@@ -78,9 +79,20 @@ def error_function() -> tuple[list[float], float]:
     return in_float32(target, powers_of(a, range(1, 9)), np.maximum(rest * np.log(2), 3e-9))
 
 
+def rounded_down(value: mp.mpf) -> float:
+    """The largest float32 that is not above ``value``."""
+    found = np.float32(float(value))
+    return float(found if mp.mpf(float(found)) <= value else np.nextafter(found, np.float32(-np.inf)))
+
+
 if __name__ == "__main__":
     for fit in (sine, cosine, logarithm, error_function):
         coefficients, error = fit()
         print(f"{fit.__name__}: {error * 2**24:.3f}", *map(repr, coefficients), sep="\n    ")
-    for number, part in enumerate((mp.pi / 2, mp.pi / 2 - np.float32(np.pi / 2))):
-        print(f"half a turn of the unit circle, part {number + 1}:", repr(float(np.float32(float(part)))))
+    rest = mp.pi / 2
+    for number in range(3):
+        part = rounded_down(rest)
+        rest -= mp.mpf(part)
+        print(f"a quarter of a turn, part {number + 1}:", repr(part))
+    bits = int(mp.floor(mp.ldexp(2 / mp.pi, 7 * 32 - 9)))
+    print("two over pi in bits:", *(f"{bits >> 32 * word & 0xFFFFFFFF:#010x}" for word in reversed(range(7))))

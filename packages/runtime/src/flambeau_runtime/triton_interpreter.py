@@ -5,17 +5,20 @@ In: an interpreting Triton, already imported. Out: the same, with
 - float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off), and exact back;
 - float32's fused multiply-add with one rounding, also where a Triton has two;
 - comparisons as truth values also where a scalar's is spread over a block;
+- inline assembly that names itself in its first line, done by the function of that name here;
 - reductions and scans with a function of the kernel's own done on whole arrays, not element by element;
 - ``device_assert`` as an ``IndexError`` with the kernel's message.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from attrs import frozen
 
 #: libdevice's name -> torch's function.
 _UNARY = {
@@ -56,6 +59,33 @@ def _like(block: Any, result: torch.Tensor) -> Any:
     return tl.core.tensor(TensorHandle(data, scalar), kind)
 
 
+def _reduce_large_angles(
+    angle: torch.Tensor, rest: torch.Tensor, quarters: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Finite angles beyond 105,000 in quarter turns and a rest of at most π/4, the others' as they are given."""
+    sine, cosine = angle.double().sin(), angle.double().cos()
+    count = torch.atan2(sine, cosine).div(math.pi / 2).nan_to_num().round().to(torch.int32)
+    # By the function that is small there: its error is relative to the rest.
+    small = torch.stack([sine, -cosine, -sine, cosine]).gather(0, (count % 4).long()[None])[0]
+    large = (angle.abs() > 105000.0) & angle.isfinite()
+    return torch.where(large, small.asin().float(), rest), torch.where(large, count, quarters)
+
+
+#: The first line of an assembly -> what it computes, with tensors.
+_ASSEMBLY = {"// reduce_large_angles": _reduce_large_angles}
+
+
+@frozen
+class _Results:
+    """What the builder gives back for an operation of several results."""
+
+    handles: list[Any]
+
+    def get_result(self, number: int) -> Any:
+        """One of them."""
+        return self.handles[number]
+
+
 def install() -> None:
     """Patch the interpreter of this process, once."""
     import triton.language as tl
@@ -88,6 +118,12 @@ def install() -> None:
         with np.errstate(all="ignore"):
             return interpreter.TensorHandle((x.data.astype(np.float64) * y.data + z.data).astype(np.float32), z.dtype)
 
+    def create_inline_asm(self: Any, text: str, constraints: str, args: list[Any], *rest: Any) -> _Results:
+        function = _ASSEMBLY[text.split("\n", 1)[0]]
+        results = function(*(torch.from_numpy(np.ascontiguousarray(arg.data)) for arg in args))
+        kinds = {torch.float32: tl.float32, torch.int32: tl.int32}
+        return _Results([interpreter.TensorHandle(result.numpy(), kinds[result.dtype]) for result in results])
+
     def create_assert(self: Any, condition: Any, message: str, *rest: Any) -> None:
         if not np.all(condition.data):
             raise IndexError(message)
@@ -97,6 +133,7 @@ def install() -> None:
     builder.cast_impl = cast_impl
     builder.binary_op = binary_op
     builder.create_fma = create_fma
+    builder.create_inline_asm = create_inline_asm
     builder.create_assert = create_assert
     interpreter.ReduceOps.generic_reduce = _generic_reduce
     interpreter.ScanOps.generic_scan = _generic_scan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ pytest.importorskip("triton")
 import harness  # noqa: E402
 from test_machine_code import TOOL, artifact_of, machine_code  # noqa: E402
 
-from flambeau_inductor.codegen.triton.elementary import LARGEST_ANGLE  # noqa: E402
+from flambeau_inductor.codegen.triton.large_angles import LARGEST_ANGLE  # noqa: E402
 from flambeau_inductor.ir import scalar  # noqa: E402
 from flambeau_inductor.ir.kernel import Store  # noqa: E402
 from flambeau_inductor.ir.loops import make_axes  # noqa: E402
@@ -70,8 +71,8 @@ def test_sine_and_cosine_beside_their_zeros() -> None:
 
 
 @pytest.mark.parametrize("large", [2 * LARGEST_ANGLE, 1e22, 3.4e38, math.inf, -math.inf, math.nan])
-def test_one_large_argument_is_reduced_by_the_library(large: float) -> None:
-    """The block that holds it, and no result of another is wrong."""
+def test_one_large_argument_is_reduced_by_itself(large: float) -> None:
+    """It and its neighbours in the block are right."""
     x = torch.linspace(-9, 9, 5000)
     x[1234] = large
     (s, c), _ = run(["sin", "cos"], x)
@@ -111,6 +112,22 @@ def test_special_values(name: str) -> None:
     expected = (1 + wide.erf() if name == "one_and_erf" else getattr(torch, name)(wide)).float()
     torch.testing.assert_close(found, expected, rtol=3e-7, atol=2e-7 if name == "one_and_erf" else 0, equal_nan=True)
     assert torch.equal(found.signbit()[~found.isnan()], expected.signbit()[~found.isnan()])
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zeros_keep_their_sign(zero: float) -> None:
+    """In a block with no number that would be treated apart."""
+    for name in ("sin", "log1p"):
+        (found,), _ = run([name], torch.full((64,), zero))
+        assert torch.equal(found.signbit(), torch.full((64,), zero).signbit())
+
+
+@pytest.mark.skipif(not TOOL.exists(), reason="Triton came without cuobjdump")
+def test_large_angles_cost_no_vote_of_the_block(tmp_path: Path) -> None:
+    """A thread looks at its own angles: no barrier, nothing in shared memory, and few enough registers for five blocks of 256."""
+    (code,) = machine_code(lambda x: x.sin() * x.cos(), [((4096, 4096), torch.float32)], tmp_path)
+    assert "BAR.SYNC" not in code and "STS" not in code and "MUFU" not in code
+    assert max(int(number) for number in re.findall(r"\bR(\d+)\b", code)) < 48
 
 
 @pytest.mark.skipif(not TOOL.exists(), reason="Triton came without cuobjdump")
