@@ -46,6 +46,17 @@ def test_put_and_get(tmp_path) -> None:
     assert files(store) == []
 
 
+@pytest.mark.parametrize("folder", [True, False])
+def test_says_whether_there_is_any_entry_of_a_kind(tmp_path: Path, folder: bool) -> None:
+    """On disk and in memory alike."""
+    store = Store(tmp_path / "cache" if folder else None)
+    assert not store.holds("cubin")
+    store.put(CacheKey("graph", {"a": "1"}), b"payload")
+    assert store.holds("graph") and not store.holds("cubin")
+    store.clear()
+    assert not store.holds("graph")
+
+
 def test_keys_depend_on_kind_names_and_values_only() -> None:
     assert CacheKey("k", {"a": "1", "b": "2"}) == CacheKey("k", (("b", "2"), ("a", "1")))
     digests = {CacheKey("k", {"a": "1"}).digest, CacheKey("l", {"a": "1"}).digest, CacheKey("k", {"a": "2"}).digest,

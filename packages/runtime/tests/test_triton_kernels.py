@@ -14,7 +14,7 @@ from attrs import evolve
 pytest.importorskip("triton")
 
 from flambeau_runtime import triton_kernels  # noqa: E402
-from flambeau_runtime.cache import Store  # noqa: E402
+from flambeau_runtime.cache import CacheKey, Store  # noqa: E402
 from flambeau_runtime.triton_kernels import (  # noqa: E402
     CompileRequest,
     Cubin,
@@ -25,6 +25,7 @@ from flambeau_runtime.triton_kernels import (  # noqa: E402
     run_interpreted,
 )
 from flambeau_runtime.workers import Pool  # noqa: E402
+from flambeau_runtime.workers.compilers import Compilers  # noqa: E402
 
 ADD = """
 import triton
@@ -106,6 +107,20 @@ def test_a_kernel_under_way_is_not_compiled_twice(tmp_path: Path, monkeypatch: p
     (retried,) = triton_kernels.submit_stored([evolve(request, num_warps=2)], store)
     assert len(begun) == 3 and not retried.done()
     answers[2].set_result(cubin)
+
+
+def test_nothing_is_started_where_kernels_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be the ones that are wanted; who knows better does not name the store."""
+    started: list[Compilers] = []
+    monkeypatch.setattr(Compilers, "warm_up", lambda self: started.append(self))
+    store = Store(tmp_path)
+    triton_kernels.warm_up(store)
+    assert len(started) == 1
+    store.put(CacheKey("cubin", {"source": ""}), b"")
+    triton_kernels.warm_up(store)
+    assert len(started) == 1
+    triton_kernels.warm_up()
+    assert len(started) == 2
 
 
 def test_a_kernel_that_does_not_compile_names_itself() -> None:

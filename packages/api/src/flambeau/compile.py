@@ -120,10 +120,19 @@ def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:
         raise InvalidOption(f"dynamic takes None, True or False, not {arguments['dynamic']!r}")
 
 
+def _expect_kernels() -> None:
+    """Where no kernel was ever compiled for the GPU in use, their compiler gets ready while the first call is traced."""
+    if torch.cuda.is_initialized():
+        import flambeau_runtime
+
+        flambeau_runtime.warm_up(flambeau_runtime.default_store())
+
+
 def _configured_backend(arguments: Mapping[str, Any], options: Options, recorder: Recorder | None) -> Backend:
     """The backend with the options bound that it understands."""
     backend = lookup_backend(arguments["backend"])
     if backend in (inductor, cudagraphs):
+        _expect_kernels()
         return functools.wraps(backend)(functools.partial(backend, options=options, recorder=recorder))
     extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
     if "options" in extra:

@@ -59,14 +59,15 @@ def load(
         return make_executor(artifact, tensors, functions, others, threads)
 
 
-def warm_up() -> None:
+def warm_up(store: Store | None = None) -> None:
     """Start the worker processes that compile Triton kernels, so that they are ready when tracing is done. Returns at once.
 
-    For callers who know that a program for a GPU is about to be compiled; without Triton it does nothing.
+    For callers who know that a program for a GPU is about to be compiled; those who do not know yet whether its kernels lie in a
+    store give that: with any kernel in it nothing is started. Without Triton this does nothing.
     """
     from .triton_kernels import warm_up
 
-    warm_up()
+    warm_up(store)
 
 
 def bind_constants(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> list[torch.Tensor]:

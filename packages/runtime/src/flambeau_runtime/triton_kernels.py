@@ -34,6 +34,9 @@ DEFAULT_ARCH = 90
 #: The statement of a kernel that comes before its first access to memory: with it, the kernel is launched while the one before it ends.
 WAIT = triton_task.WAIT
 
+#: What kernels are in the store.
+_KIND = "cubin"
+
 
 class TritonCompileError(RuntimeError):
     """A kernel that Triton refused; the message names the kernel, ``source`` is its text, ``trace`` Triton's traceback."""
@@ -155,12 +158,13 @@ def _hand_on(request: CompileRequest, cubin: Future[Cubin], answer: Future[Answe
         cubin.set_result(made)
 
 
-def warm_up() -> None:
+def warm_up(store: Store | None = None) -> None:
     """Start worker processes that get Triton ready while this process traces. Call it when kernels will be compiled soon.
 
-    Returns at once; without Triton it does nothing.
+    With a ``store``, only where that holds no kernel at all: else the wanted ones may be there. Returns at once; without Triton it
+    does nothing.
     """
-    if importlib.util.find_spec("triton") is not None:
+    if importlib.util.find_spec("triton") is not None and not (store is not None and store.holds(_KIND)):
         shared().warm_up()
 
 
@@ -246,7 +250,7 @@ def _triton_version() -> str:
 
 def _cache_key(request: CompileRequest) -> CacheKey:
     arguments = {name: json.dumps(value, sort_keys=True) for name, value in request.arguments().items()}
-    return CacheKey("cubin", {"source": request.source, "triton": _triton_version(), **arguments})
+    return CacheKey(_KIND, {"source": request.source, "triton": _triton_version(), **arguments})
 
 
 def _pack(cubin: Cubin) -> bytes:

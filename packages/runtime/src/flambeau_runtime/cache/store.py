@@ -67,6 +67,11 @@ class Store:
         path = self._path(key)
         return path if path is not None and self._read(path) is not None else None
 
+    def holds(self, kind: str) -> bool:
+        """Whether there is any entry of a kind."""
+        with self._guard:
+            return any(key.kind == kind for key, _ in self._memory.values()) or bool(self._entries(kind))
+
     def put(self, key: CacheKey, payload: bytes) -> None:
         """Store ``payload``; the last of several writers of one key wins, and all are whole."""
         path = self._path(key)
