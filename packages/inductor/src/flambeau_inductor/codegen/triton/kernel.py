@@ -6,6 +6,7 @@ belongs to, ``values`` writes scalars, ``reduction`` writes reductions and scans
 
     pointwise     xi over all points; or yi and xi, two tile dimensions, where accesses are transposed
     persistent    a block holds whole rows: every load happens once, statements follow each other
+    repeated      pointwise, several blocks a program: each is loaded while the one before it is worked on
     pieces        several blocks hold a row: every load happens once, each stage goes over all of them
     looped        one loop over the row per stage, accumulators a block wide
 """
@@ -33,6 +34,7 @@ from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan, plan, values_of
 from .pieces import Pieces
+from .repeated import repeat
 from .traffic import accesses, moved, step, traffic_of
 from .types import HALVES, signature_text, type_text
 from .values import LOOP, NO_DIMS, Dims, Emitter, Scope, Value
@@ -93,7 +95,7 @@ class Generator:
             self.plan = plan(body, paired=False)
         self.moved = moved(self.body, self.space, self.dtypes)
         self.mirrored = self._mirrored()
-        self.segments = () if self.serial else self._segments()
+        self.segments = () if self.serial or self.config.repeats > 1 else self._segments()
         for part in self.segments:
             values = {part.tile.symbol: part.number * part.length + part.within}
             self.body = evolve(self.body, statements=tuple(_replaced(s, values) for s in self.body.statements))
@@ -108,9 +110,7 @@ class Generator:
             for tile in (() if self.serial else self.space.tiles)
             if not (
                 (tile.prefix != "r" and self.config.blocks[tile.prefix] == 1)
-                or (
-                    tile.numel.is_int and int(tile.numel) % self.config.blocks[tile.prefix] == 0 and int(tile.numel) > 0
-                )
+                or (tile.numel.is_int and int(tile.numel) % self._stretch(tile.prefix) == 0 and int(tile.numel) > 0)
             )
         }
         positions = {tile.symbol: tile.prefix for tile in self.space.tiles}
@@ -156,14 +156,33 @@ class Generator:
     def _indices(self) -> list[Expr]:
         return [index for statement in self.body.statements for index in tiling.statement_indices(statement)]
 
+    def _stretch(self, prefix: str) -> int:
+        """Points along a tile that one program does."""
+        return self.config.blocks[prefix] * (self.config.repeats if prefix == "x" else 1)
+
+    def _repeatable(self) -> bool:
+        """Whether blocks of the kernel can follow each other in one program: points along one tile that depend on ``xi`` alone."""
+        if len(self.space.tiles) > 1 or self.space.tiles[0].prefix != "x" or not self.space.tiles[0].numel.is_int:
+            return False
+        read, written = accesses(self.body)
+        memory = {self.storage[name] for name, _ in read}
+        if any(self.storage[name] in memory for name, _ in written):
+            return False
+        stores = [s for s in self.body.statements if isinstance(s, Store) and s.mode == "set"]
+        values = [node for s in self.body.statements for node in walk(*values_of(s))]
+        apart = any(node.op in ("check_bounds", "philox_uniform") for node in values if node.kind == "op")
+        whole = int(self.space.tiles[0].numel) % 8 == 0
+        return whole and not apart and len(stores) == len(self.body.statements)
+
     def _configure(self) -> Config:
         traffic = traffic_of(self.body, self.space, self.plan, self.dtypes)
+        traffic = evolve(traffic, repeatable=self._repeatable())
         if traffic.scans:
             traffic = evolve(traffic, along_r=True)
         return options.choose(self.space, traffic, device_facts(self.body.device))
 
     def _fits_32_bits(self) -> bool:
-        limit = _INT32 - 2 * max(self.config.blocks.values())
+        limit = _INT32 - 2 * max(map(self._stretch, self.config.blocks))
         exprs = [*self._indices(), *(tile.numel for tile in self.space.tiles)]
         total = ONE
         for tile in self.space.tiles:
@@ -227,6 +246,8 @@ class Generator:
                     "else:",
                     *("    " + text for text in edge),
                 ]
+            elif self.config.repeats > 1:
+                emitter.scopes[0].lines[:] = self._repeated(self._straight_lines())
             else:
                 emitter.scopes[0].lines[:] = self._straight_lines()
         elif self.config.pieces:
@@ -277,6 +298,8 @@ class Generator:
         """Whether whole blocks should do without a mask that would keep them from using vectors."""
         if self.serial or len(self.space.tiles) > 1 or "x" not in self.masks or len(self.body.statements) > 8:
             return False
+        if self.config.repeats > 1:
+            return False
         x = self.space.tiles[0]
         if ex.hint(x.numel) < _WORTH_TWO_BODIES:
             return False
@@ -313,7 +336,7 @@ class Generator:
 
     def _starts(self) -> dict[str, tuple[str, int]]:
         """Where the blocks of tiles start that no loop moves, as ``_header`` counts, and how long they are."""
-        if self.serial:
+        if self.serial or self.config.repeats > 1:
             return {}
         outer = [tile.prefix for tile in self.space.tiles if tile.prefix != "r"]
         program = {"x": "pid"} if len(outer) == 1 else {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
@@ -327,6 +350,8 @@ class Generator:
         wide = ".to(tl.int64)" if self.index_bits == 64 else ""
         tiles = [tile for tile in self.space.tiles if tile.prefix != "r"]
         lines = [*self._casts(), f"pid = tl.program_id(0){wide}"]
+        if self.config.repeats > 1:
+            return lines
         numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}
         programs = {"x": "pid"}
         if self.mirrored:
@@ -347,6 +372,12 @@ class Generator:
         looped = "r" if not self.config.persistent else ""
         lines += [f"{mask} = {p}i < {numels[p]}" for p, mask in self.masks.items() if p != looped]
         return lines
+
+    def _repeated(self, block: list[str]) -> list[str]:
+        """The blocks of one program, given the lines of one."""
+        first = [f"xi = pid * {self._stretch('x')} + {self.range('x')}"]
+        first += [f"{mask} = xi < {self._numel(self.space.tiles[0], [])}" for mask in self.masks.values()]
+        return repeat(first, block, self.config.repeats)
 
     def _in_turn(self, lines: list[str]) -> list[str]:
         """A loop over all points in one program; the barrier lets each see what those before it wrote."""
@@ -487,8 +518,8 @@ class Generator:
             return ex.Int(self.mirrored * (self.mirrored + 1))
         for tile in () if self.serial else self.space.tiles:
             if tile.prefix != "r":
-                block = self.config.blocks[tile.prefix]
-                total = total * ((tile.numel + (block - 1)) // block)
+                points = self._stretch(tile.prefix)
+                total = total * ((tile.numel + (points - 1)) // points)
         return total
 
 

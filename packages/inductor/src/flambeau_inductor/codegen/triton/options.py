@@ -25,15 +25,24 @@ _PIECES_ELEMENTS = 12288
 #: Elements of a column that one program holds at once at most.
 _COLUMN_ELEMENTS = 64
 _MOST_WARPS = 32
+#: Instructions for each byte that a pointwise kernel moves from which on they take about as long as the bytes: only what is
+#: on its way while others are worked on costs nothing then.
+_BUSY = 5
+#: Points that a thread of such a kernel does in all.
+_REPEATED = 16
+#: Programs for each multiprocessor that it needs at least.
+_FULL = 16
 
 
 @frozen
 class Config:
     """``blocks`` maps a tile's prefix to its block size; ``persistent`` says whether one block covers a whole row, ``pieces``
-    whether several do that are all kept; ``streamed``, whether results leave the cache first."""
+    whether several do that are all kept; ``streamed``, whether results leave the cache first. ``repeats``: blocks that a program
+    of a pointwise kernel does one after the other, each loaded while the one before it is worked on."""
 
     blocks: Mapping[str, int]
     num_warps: int
+    repeats: int = 1
     num_stages: int = 1
     persistent: bool = False
     pieces: bool = False
@@ -50,7 +59,8 @@ class Traffic:
     it does. ``along_r``: its memory is contiguous along ``r``, not ``x``. ``segment``: the shortest stretch of a row
     that its indices divide it into. ``across``: something runs through memory along ``x`` although most runs along ``r``.
     ``scans``: it keeps running values. ``gathered``: rows lie where indices say that are read first; ``looked_up``: so does anything
-    that is read. ``written``: bytes of all results. ``heavy``: functions whose slow paths take many registers.
+    that is read. ``written``: bytes of all results. ``heavy``: functions whose slow paths take many registers. ``work``: about how many
+    instructions one point takes, ``repeatable``: whether the kernel can be written for several blocks a program.
     """
 
     widest: int = 4
@@ -69,6 +79,8 @@ class Traffic:
     looked_up: bool = False
     written: int = 0
     heavy: bool = False
+    work: int = 0
+    repeatable: bool = False
 
 
 def next_power_of_two(n: int) -> int:
@@ -93,6 +105,10 @@ def _blocks(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
 
 def _pointwise(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     numel = max(ex.hint(space.tiles[0].numel), 1)
+    if traffic.repeatable and traffic.work >= _BUSY * traffic.moved:
+        each = max(4, min(16 // traffic.narrowest, 8))
+        if numel >= 128 * _REPEATED * _FULL * device.multiprocessors:
+            return Config({"x": 128 * each}, 4, repeats=_REPEATED // each)
     # A thread moves about 64 bytes, by accesses of sixteen bytes where the narrowest type is not a byte.
     each = next_power_of_two(64 // max(traffic.moved, 1))
     each = 4 if traffic.heavy else max(4, min(each, 16), min(16 // traffic.narrowest, 8))

@@ -12,12 +12,18 @@ import torch
 from ... import expr as ex
 from ...expr import ONE, ZERO, Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
-from ...ir.scalar import loads, walk
+from ...ir.scalar import Scalar, loads, walk
 from .. import tiling
 from .options import Traffic
 from .passes import Plan, is_inner, values_of
 
 _HEAVY = frozenset({"tan", "lgamma", "digamma", "pow"})
+#: About how many instructions a function of float32 takes, as ``libdevice`` or ``elementary`` has it; any other operation takes one.
+_INSTRUCTIONS = {
+    "exp": 9, "exp2": 4, "expm1": 16, "log": 12, "log2": 4, "log10": 14, "log1p": 18, "sqrt": 8, "rsqrt": 4, "truediv": 10,
+    "reciprocal": 8, "sin": 13, "cos": 13, "asin": 20, "acos": 20, "atan": 18, "atan2": 30, "sinh": 25, "cosh": 25, "tanh": 16,
+    "asinh": 30, "acosh": 30, "atanh": 25, "erf": 22, "erfc": 30, "erfinv": 30, "sigmoid": 18, "hypot": 15,
+}  # fmt: skip
 Dtypes = Mapping[str, torch.dtype]
 Access = tuple[str, Expr]
 
@@ -84,7 +90,13 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         looked_up=any(_lies_anywhere(index) for _, index in read),
         written=ex.hint(_bytes_of(dict.fromkeys(written), space, dtypes)),
         heavy=any(node.op in _HEAVY for s in body.statements for node in walk(*values_of(s))),
+        work=sum(_INSTRUCTIONS.get(node.op, 1) for node in _operations(body)),
     )
+
+
+def _operations(body: KernelBody) -> Iterable[Scalar]:
+    """Each operation of a body once."""
+    return (node for node in walk(*(v for s in body.statements for v in values_of(s))) if node.kind == "op")
 
 
 def _lies_anywhere(index: Expr) -> bool:
