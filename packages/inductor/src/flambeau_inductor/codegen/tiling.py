@@ -43,8 +43,10 @@ class Space:
 
 def space_of(body: KernelBody) -> Space:
     """The tiles of ``body``."""
+    divided: dict[Expr, Expr] = {}
     if body.inner:
-        parts = [("x", _sharing_order(body)), ("r", body.inner)]
+        order, divided = _sharing_order(body)
+        parts = [("x", order), ("r", body.inner)]
     else:
         split = _transposed_split(body)
         parts = [("x", body.outer)] if split is None else [("y", body.outer[:split]), ("x", body.outer[split:])]
@@ -54,6 +56,7 @@ def space_of(body: KernelBody) -> Space:
         tile, mapping = flatten(axes, prefix)
         tiles.append(tile)
         values.update(mapping)
+    values |= {axis: ex.substitute(whole, values) for axis, whole in divided.items()}
     return Space(tuple(tiles), values)
 
 
@@ -135,17 +138,22 @@ def statement_indices(statement: Statement) -> Iterable[Expr]:
 
 #: Rows of at least this many elements may lie anywhere.
 _LONG_ROW = 128
+#: Elements of short rows that a program does at once.
+ROWS_ELEMENTS = 1024
 
 
-def _sharing_order(body: KernelBody) -> Sequence[Axis]:
+def _sharing_order(body: KernelBody) -> tuple[Sequence[Axis], dict[Expr, Expr]]:
     """The outer axes, so that neighbours share rows that they read: an axis that these rows do not move along comes last.
 
+    Of that axis as many points as a program does come last, and the others first: what programs write at one time should lie
+    close together. An axis that is divided is given as an expression of its two parts.
     Only where every other row is gathered: rows that are read in order stay in order.
     """
     axes = [axis for axis in body.outer if axis.size is not ONE]
     inner = {axis.symbol for axis in body.inner}
-    if len(axes) < 2 or ex.hint(product([axis.size for axis in body.inner])) < _LONG_ROW:
-        return body.outer
+    width = ex.hint(product([axis.size for axis in body.inner]))
+    if len(axes) < 2 or width < _LONG_ROW:
+        return body.outer, {}
     free, gathered = set(axes), False
     for index in (node.index for statement in body.statements for node in loads(statement.value)):
         symbols = ex.free_symbols(index)
@@ -156,8 +164,15 @@ def _sharing_order(body: KernelBody) -> Sequence[Axis]:
             free &= missing
     last = [axis for axis in axes if axis in free]
     if not gathered or not last or len(last) == len(axes):
-        return body.outer
-    return [*(axis for axis in body.outer if axis not in last), *last]
+        return body.outer, {}
+    others = [axis for axis in body.outer if axis not in last]
+    *outermost, divided = last
+    together = max(ROWS_ELEMENTS >> (width - 1).bit_length(), 1)
+    if together == 1 or not divided.size.is_int or int(divided.size) % together:
+        return [*others, *last], {}
+    sizes = {"few": ex.Int(together), "groups": divided.size // together}
+    few, groups = (Axis(Symbol(f"{divided.symbol.name}_{name}", bound=size), size) for name, size in sizes.items())
+    return [*outermost, groups, *others, few], {divided.symbol: groups.symbol * together + few.symbol}
 
 
 #: Below this many elements along an axis, reading against the grain costs less than a second tile dimension.

@@ -219,8 +219,13 @@ class Generator:
 
     def _eviction(self, node: Scalar) -> str:
         """A row that a later walk reads again should stay in the cache; one that is done with should leave it."""
+        if node.kind != "load":
+            return ""
+        if self.config.streamed and any(symbol.definition is not None for symbol in ex.free_symbols(node.index)):
+            # A table that is looked up.
+            return "evict_last"
         r = self.space.tile("r")
-        if r is None or node.kind != "load":
+        if r is None:
             return ""
         along = {r.symbol, *(part.within for part in self.segments if part.tile is r)}
         if not any(step(node.index, symbol) for symbol in along & ex.free_symbols(node.index)):

@@ -171,8 +171,7 @@ def _vector(traffic: Traffic) -> int:
 
 
 def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Config:
-    # Two loads wait for each other where rows are gathered: more of them at once.
-    x_block = max(1, min((2048 if traffic.gathered else 1024) // width, next_power_of_two(rows), 64))
+    x_block = max(1, min(tiling.ROWS_ELEMENTS // width, next_power_of_two(rows), 64))
     if traffic.across:
         # A sector of 32 bytes holds as many neighbours across the rows.
         x_block = max(x_block, min(8, 8192 // width, next_power_of_two(rows)), 1)
@@ -182,6 +181,7 @@ def _persistent(rows: int, width: int, traffic: Traffic, device: Device) -> Conf
     elements = x_block * width
     each = 8 if elements <= 2048 else 16 if elements <= 8192 else 32
     if traffic.gathered:
+        # Two loads wait for each other there: more of them at once.
         each = 32
     return Config({"x": x_block, "r": width}, _warps(elements, 32 * each), persistent=True)
 
