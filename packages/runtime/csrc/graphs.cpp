@@ -216,18 +216,28 @@ void write_back(const Entry& entry, PyObject* const* inputs, Copies& copies) {
   }
 }
 
+void follow(const State& state, void* stream) {
+  Ref last = checked(PyLong_FromVoidPtr(stream));
+  checked(PyObject_CallOneArg(state.follow.get(), last.get()));
+}
+
+// Let `stream` wait for the lane's last replay, and for readers of this entry's last results: they may have been queued
+// where those were made after the lane's next replay, which then did not wait for them.
+void queue_after(const State& state, Entry& entry, void* stream) {
+  Lane& lane = *entry.lane;
+  if (lane.stream != stream) follow(state, lane.stream);
+  if (entry.stream != stream && entry.stream != lane.stream) follow(state, entry.stream);
+  lane.stream = entry.stream = stream;
+}
+
 PyObject* play(State& state, Entry& entry, PyObject* const* inputs) {
   struct Running {
-    explicit Running(bool& flag) : flag(flag) { flag = true; }
-    ~Running() { flag = false; }
-    bool& flag;
-  } running(state.running);
+    Running(bool& program, bool& lane) : program(program), lane(lane) { program = lane = true; }
+    ~Running() { program = lane = false; }
+    bool &program, &lane;
+  } running(state.running, entry.lane->running);
   void* stream = current_stream(state, entry);
-  if (stream != entry.stream) {
-    Ref last = checked(PyLong_FromVoidPtr(entry.stream));
-    checked(PyObject_CallOneArg(state.follow.get(), last.get()));
-    entry.stream = stream;
-  }
+  queue_after(state, entry, stream);
   const c10::Device device = entry.facts.empty() ? c10::Device(c10::kCPU) : entry.facts[0].device;
   Copies copies(device, stream);
   for (const Copied& item : entry.copied) {
@@ -262,7 +272,8 @@ std::shared_ptr<Entry> ready(State& state, PyObject* const* inputs, Py_ssize_t c
   Ref blocked = checked(PyObject_CallNoArgs(state.blocked.get()));
   if (truth(blocked.get())) return nullptr;
   for (const std::shared_ptr<Entry>& entry : state.entries) {
-    if (fits(*entry, inputs) && on_current_device(state, *entry) && !entry->held()) return entry;
+    if (entry->lane->running || !fits(*entry, inputs)) continue;
+    if (on_current_device(state, *entry) && !entry->held()) return entry;
   }
   return nullptr;
 }
@@ -334,7 +345,9 @@ PyObject* table_play(PyObject* self, PyObject* args) {
   return guarded([&]() -> PyObject* {
     for (size_t i = 0; i < state.entries.size(); ++i) {
       const std::shared_ptr<Entry> entry = state.entries[i];
-      if (entry->recording.get() == recording) return play(state, *entry, &PyTuple_GET_ITEM(inputs, 0));
+      if (entry->recording.get() != recording) continue;
+      if (state.running || entry->lane->running) Py_RETURN_NONE;
+      return play(state, *entry, &PyTuple_GET_ITEM(inputs, 0));
     }
     raise(PyExc_LookupError, "the table has no such recording");
   });
@@ -396,7 +409,7 @@ PyMethodDef table_methods[] = {
     {"add", table_add, METH_O, "Take a recording; its results must not be referenced by anything but the recording."},
     {"remove", table_remove, METH_O, "Forget a recording."},
     {"held", table_held, METH_O, "The numbers of a recording's storages that somebody still refers to."},
-    {"play", table_play, METH_VARARGS, "play(recording, inputs): replay one recording that is known to be ready."},
+    {"play", table_play, METH_VARARGS, "play(recording, inputs): replay one recording that fits and is free; None while its lane is running."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -2,8 +2,10 @@
 
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <structmember.h>
 
 #include <algorithm>
+#include <cstddef>
 
 namespace flambeau {
 
@@ -98,12 +100,56 @@ Result read_result(Entry& entry, PyObject* item) {
   return result;
 }
 
+// ---- lanes -----------------------------------------------------------------------------------------------------------
+
+// Lane(stream)
+PyObject* lane_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  unsigned long long stream = 0;
+  if (!PyArg_ParseTuple(args, "K", &stream)) return nullptr;
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self != nullptr) reinterpret_cast<Lane*>(self)->stream = reinterpret_cast<void*>(stream);
+  return self;
+}
+
+void lane_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static_assert(sizeof(void*) == sizeof(unsigned long long), "a stream's handle is shown as an integer of this size");
+
+PyMemberDef lane_members[] = {
+    {"stream", T_ULONGLONG, offsetof(Lane, stream), 0, "The stream of the last replay."},
+    {"running", T_BOOL, offsetof(Lane, running), 0, "Whether a replay is being queued."},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot lane_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(lane_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(lane_dealloc)},
+    {Py_tp_members, lane_members},
+    {Py_tp_doc, const_cast<char*>("Recordings that share scratch memory: their replays never overlap.")},
+    {0, nullptr},
+};
+
+PyType_Spec lane_spec = {"flambeau_runtime._C.Lane", sizeof(Lane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+                         lane_slots};
+
 }  // namespace
+
+bool add_lane(PyObject* module) {
+  Ref type = Ref::steal(PyType_FromModuleAndSpec(module, &lane_spec, nullptr));
+  return type && PyModule_AddObjectRef(module, "Lane", type.get()) == 0;
+}
 
 std::shared_ptr<Entry> read_recording(PyObject* recording) {
   auto entry = std::make_shared<Entry>();
   entry->recording = Ref::share(recording);
   entry->replay = attribute(recording, "replay");
+  entry->lane_object = attribute(recording, "lane");
+  if (Py_TYPE(entry->lane_object.get())->tp_new != lane_new) raise(PyExc_TypeError, "a recording's lane is not native");
+  entry->lane = reinterpret_cast<Lane*>(entry->lane_object.get());
   each(attribute(recording, "scalars"), [&](PyObject* pair) {
     entry->numbers.push_back({static_cast<size_t>(integer(PyTuple_GetItem(pair, 0))), Ref::share(PyTuple_GetItem(pair, 1))});
   });

@@ -71,8 +71,16 @@ struct Own {
   bool held() const { return lent && !(counts() == resting); }
 };
 
+// Recordings that share scratch memory: their replays never overlap. The Python type `Lane`.
+struct Lane {
+  PyObject_HEAD
+  void* stream;  // of the last replay of any of them
+  bool running;  // one is being queued
+};
+
 struct Entry {
-  Ref recording, replay;
+  Ref recording, replay, lane_object;
+  Lane* lane = nullptr;
   std::vector<Number> numbers;
   std::vector<Fact> facts;
   std::vector<Fixed> fixed;
@@ -80,7 +88,7 @@ struct Entry {
   std::vector<size_t> mutated;
   std::vector<Result> results;
   std::vector<Own> own;
-  void* stream = nullptr;
+  void* stream = nullptr;  // of its own last replay
 
   bool held() const {
     return std::any_of(own.begin(), own.end(), [](const Own& one) { return one.held(); });
@@ -91,5 +99,8 @@ struct Entry {
 std::shared_ptr<Entry> read_recording(PyObject* recording);
 
 bool truth(PyObject* object);
+
+// Add the type Lane to the module; false with a Python exception set.
+bool add_lane(PyObject* module);
 
 }  // namespace flambeau

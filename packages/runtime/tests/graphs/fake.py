@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from flambeau_runtime.graphs.recorder import Recorded, Run
+from flambeau_runtime.graphs.table import make_lane
 
 
 class FakeRecorder:
     """As on a GPU, recording does none of the work: inputs and the random stream are put back as they were.
 
-    ``busy`` stands for a capture of the caller's; ``fail`` makes the next recording raise.
+    ``busy`` stands for a capture of the caller's; ``fail`` makes the next recording raise. ``lane`` is that of the
+    recordings that would share scratch memory; ``shared`` says of each whether it would.
     """
 
     device = "cpu"
 
-    def __init__(self) -> None:
+    def __init__(self, *, native: bool = True) -> None:
+        self._native = native
+        self.lane = make_lane(0, native=native)
+        self.shared: list[bool] = []
         self.warmed = self.recorded = self.replayed = self.released = 0
         self.busy = ""
         self.fail: Exception | None = None
@@ -42,18 +47,27 @@ class FakeRecorder:
         self.warmed += 1
         return run()
 
-    def record(self, run: Run) -> Recorded:
+    def places(self, sizes: Sequence[int]) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.empty(size, dtype=torch.uint8) for size in sizes)
+
+    def record(self, run: Run, places: Sequence[torch.Tensor] | None = None) -> Recorded:
         if self.fail is not None:
             raise self.fail
         given = inspect.getclosurevars(run).nonlocals["given"]
         tensors = [value for value in given if isinstance(value, torch.Tensor)]
         # Bytes, not values: fresh memory may hold NaNs, and an expanded input cannot be copied to.
         before, state = [tensor.untyped_storage().clone() for tensor in tensors], torch.get_rng_state()
-        outputs = run()
-        torch.set_rng_state(state)
-        for tensor, memory in zip(tensors, before):
-            tensor.untyped_storage().copy_(memory)
+        try:
+            outputs = run()
+        finally:
+            torch.set_rng_state(state)
+            for tensor, memory in zip(tensors, before):
+                tensor.untyped_storage().copy_(memory)
+        if places is not None:
+            homes = {tensor.untyped_storage()._cdata for tensor in (*tensors, *places)}
+            assert all(value.untyped_storage()._cdata in homes for value in outputs if isinstance(value, torch.Tensor))
         self.recorded += 1
+        self.shared.append(places is not None)
         kept = [value for value in outputs if isinstance(value, torch.Tensor)]
         addresses = [value.untyped_storage().data_ptr() for value in kept]
         sizes = [value.untyped_storage().nbytes() for value in kept]
@@ -72,7 +86,10 @@ class FakeRecorder:
         def release() -> None:
             self.released += 1
 
-        return Recorded(outputs, replay, release, 1024)
+        if places is None:
+            return Recorded(outputs, replay, release, make_lane(self.queue, native=self._native), 1024, 1024)
+        own, grown = sum(place.nbytes for place in places), 0 if any(self.shared[:-1]) else 1024
+        return Recorded(outputs, replay, release, self.lane, grown + own, own)
 
     def stream(self) -> int:
         return self.queue

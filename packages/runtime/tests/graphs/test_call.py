@@ -12,47 +12,11 @@ import torch
 from attrs import evolve
 
 from flambeau_runtime import artifact as a
-from flambeau_runtime.graphs.call import RecordedProgram
-from flambeau_runtime.graphs.records import GraphDecision, GraphSettings
+from flambeau_runtime.graphs.records import GraphSettings
 
-from .fake import FakeRecorder
+from .harness import Harness, double, tensor
 
 Tensor = torch.Tensor
-
-
-@pytest.fixture(params=["twin", "native"])
-def native(request: pytest.FixtureRequest) -> bool:
-    """Both tables."""
-    return bool(request.param == "native")
-
-
-@pytest.fixture(autouse=True)
-def no_leftovers() -> None:
-    """What other tests left to the garbage collector counts as recordings: a new tensor could lie where one of them had a result."""
-    gc.collect()
-
-
-class Harness:
-    """A function as a recorded program, with what was decided."""
-
-    def __init__(self, function: Any, specs: list[a.InputSpec], native: bool, **limits: Any) -> None:
-        self.recorder = FakeRecorder()
-        self.decisions: list[GraphDecision] = []
-        self.program = RecordedProgram(
-            "test", tuple(specs), function, self.recorder, self.decisions.append, GraphSettings(**limits), native=native
-        )
-        self.call = self.program.table
-
-    def reasons(self, kind: str) -> list[str]:
-        return [decision.reason for decision in self.decisions if decision.kind == kind]
-
-
-def tensor(register: int = 0, **flags: Any) -> a.InputSpec:
-    return a.InputSpec("tensor", register, **flags)
-
-
-def double(x: Tensor) -> tuple[Tensor]:
-    return (x * 2,)
 
 
 def test_warms_up_records_and_replays(native: bool) -> None:
@@ -115,7 +79,7 @@ def test_small_results_of_a_large_recording_are_copied_out(native: bool) -> None
     def both(x: Tensor) -> tuple[Tensor, Tensor]:
         return x.sum(), x * 2
 
-    h = Harness(both, [tensor()], native, scratch_limit_bytes=0)
+    h = Harness(both, [tensor()], native, scratch_limit_bytes=0, settled_results_bytes=0)
     kept = []
     for number in range(8):
         small, large = h.call(torch.full((64,), float(number)))
@@ -402,7 +366,7 @@ def test_reset_releases_and_starts_again(native: bool) -> None:
     h = Harness(double, [tensor()], native)
     for _ in range(3):
         h.call(torch.ones(2))
-    assert h.program.reserved_bytes() == 1024
+    assert h.program.reserved_bytes() == 1024 + 8
     h.program.reset()
     assert h.recorder.released == 1 and h.program.reserved_bytes() == 0
     for _ in range(3):

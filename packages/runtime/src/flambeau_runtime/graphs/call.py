@@ -4,8 +4,9 @@ In: an executor of the program and a recorder. Out: a callable with the executor
 what is ready; every other call comes to ``RecordedProgram.miss``, which runs plainly, records, or says why not:
 
 - the first call of a size warms up: it runs plainly, where a recording would;
-- the next one records. Parameters, buffers, inputs that the program writes and results of other recordings are read in
-  place; every other input is copied into a placeholder;
+- the next one records. Results that are small are moved at its end, so that recordings can share scratch memory
+  (``settling.py``, ``cuda.py``). Parameters, buffers, inputs that the program writes and results of other recordings
+  are read in place; every other input is copied into a placeholder;
 - an input read in place that moved makes a new recording, and after a few moves it is copied like the others;
 - results that are still referenced take their recording out of use: a second one takes turns with it, and when that is
   taken too, a last one whose results are copied out (or, where those are large, the call runs plainly);
@@ -25,7 +26,8 @@ import torch
 from attrs import define, field
 
 from .. import artifact as a
-from . import copying, memory
+from ..log import logger
+from . import copying, memory, settling
 from .recorder import Recorded, Recorder
 from .records import CopiedInput, GraphDecision, GraphSettings, Recording, Report, Result, TensorFact
 from .table import make_table
@@ -35,6 +37,8 @@ Executor = Callable[..., tuple[Any, ...]]
 Signature = tuple[Any, ...]
 Skipped = frozenset[int] | None
 
+_REPLAYING = "another thread replays it, or what shares its scratch memory"
+
 
 class CannotRecord(Exception):
     """This call's inputs cannot be recorded; the message says why."""
@@ -42,9 +46,13 @@ class CannotRecord(Exception):
 
 @define
 class _Group:
-    """The calls of one signature: sizes, strides, dtypes and numbers."""
+    """The calls of one signature: sizes, strides, dtypes and numbers.
+
+    ``own_bytes``: the sizes of its own results' storages in the warm-up; None where they are unknown or do not hold.
+    """
 
     calls: int = 0
+    own_bytes: tuple[int, ...] | None = None
     rewritten: int = 0
     recordings: list[Recording] = field(factory=list)
     told: set[str] = field(factory=set)
@@ -79,7 +87,7 @@ class RecordedProgram:
         """A call for which no recording is ready."""
         if self.closed or self._in_vain > self.settings.patience:
             return self._executor(*inputs)
-        reason = "another thread replays it" if self.table.running else self._recorder.unavailable()
+        reason = _REPLAYING if self.table.running else self._recorder.unavailable()
         if reason or not self._lock.acquire(blocking=False):
             self._tell(self._told, "plain", reason or "another thread records it")
             return self._executor(*inputs)
@@ -90,7 +98,11 @@ class RecordedProgram:
                 return self._executor(*inputs)
             if isinstance(recording, tuple):
                 return recording
-            return tuple(self.table.play(recording, inputs))
+            results: tuple[Any, ...] | None = self.table.play(recording, inputs)
+            if results is None:
+                self._tell(self._told, "plain", _REPLAYING)
+                return self._executor(*inputs)
+            return results
         finally:
             self._lock.release()
 
@@ -105,7 +117,9 @@ class RecordedProgram:
     def reset(self) -> None:
         """Forget every recording and give its memory back; later calls warm up and record again."""
         with self._lock:
-            while self.table.running:  # a replay of another thread: microseconds
+            for recording in self.recordings():  # no replay of them begins any more
+                self.table.remove(recording)
+            while self.table.running:  # one of another thread: microseconds
                 time.sleep(0)
             for group in self._groups.values():
                 for recording in tuple(group.recordings):
@@ -125,7 +139,9 @@ class RecordedProgram:
         group = self._groups.get(key) or self._new_group(key)
         group.calls += 1
         if group.calls <= self.settings.warmups:
-            return self._recorder.warm(lambda: self._executor(*inputs))
+            results = self._recorder.warm(lambda: self._executor(*inputs))
+            group.own_bytes = settling.own_bytes(results, inputs)
+            return results
         try:
             if not group.recordings and self._sizes_recorded() >= self.settings.sizes_limit:
                 self._over_limit()
@@ -188,7 +204,9 @@ class RecordedProgram:
                 return None
             first = "first call of these sizes after warm-up"
             return self._record(group, inputs, "an input that is read in place moved" if group.recordings else first)
-        return self._when_taken(group, fitting, inputs)
+        # What is free was not ready because its lane was running, which may be over.
+        free = next((recording for recording in fitting if not self.table.held(recording)), None)
+        return free or self._when_taken(group, fitting, inputs)
 
     def _when_taken(self, group: _Group, fitting: list[Recording], inputs: tuple[Any, ...]) -> Recording | None:
         """All that fit have results that are still referenced: take turns, copy out, or run plainly."""
@@ -196,8 +214,8 @@ class RecordedProgram:
         held = frozenset(number for recording in fitting for number in self.table.held(recording))
         sizes = [storage.nbytes() for storage in last.storages]
         reason = "earlier results are still referenced"
-        small = 8 * sum(sizes[number] for number in held) <= last.reserved_bytes > limits.scratch_limit_bytes
-        if held and small and last.copied_out is not None and group.rewritten < limits.rewrites_limit:
+        small = 8 * sum(sizes[number] for number in held) <= last.again_bytes > limits.scratch_limit_bytes
+        if small and last.copied_out is not None and group.rewritten < limits.rewrites_limit:
             group.rewritten += 1
             for recording in fitting:
                 self._drop(group, recording)
@@ -258,7 +276,7 @@ class RecordedProgram:
             place = copying.placeholder_for(inputs[position])
             copied.append(CopiedInput(position, place, self.specs[position].mutated))
             given[position] = place
-        recorded = self._recorder.record(lambda: self._executor(*given))
+        recorded = self._capture(group, given)
         try:
             recording = self._finish(inputs, given, in_place, copied, recorded, copied_out)
         except BaseException:
@@ -275,6 +293,18 @@ class RecordedProgram:
             always=True,
         )
         return recording
+
+    def _capture(self, group: _Group, given: list[Any]) -> Recorded:
+        """Small results are moved, so that scratch memory can be shared; others stay where they are made."""
+        sizes = group.own_bytes
+        if sizes is not None and sum(sizes) <= self.settings.settled_results_bytes:
+            places = self._recorder.places(sizes)
+            try:
+                return self._recorder.record(lambda: settling.settle(self._executor(*given), given, places), places)
+            except settling.ResultsDiffer:
+                logger.debug("results differ from the warm-up", artifact="cudagraphs", program=self.name)
+                group.own_bytes = None
+        return self._recorder.record(lambda: self._executor(*given))
 
     def _check_sharing(self, tensors: list[int], in_place: list[int], inputs: tuple[Any, ...]) -> None:
         """A write to one input must reach every other that shares its memory: only in place it does."""
@@ -308,7 +338,9 @@ class RecordedProgram:
             copied_out=copied_out,
             replay=recorded.replay,
             release=recorded.release,
+            lane=recorded.lane,
             reserved_bytes=recorded.reserved_bytes,
+            again_bytes=recorded.again_bytes,
             borrowed=frozenset(
                 inputs[position].untyped_storage().data_ptr() for position in in_place if not self._owned(position)
             ),

@@ -55,8 +55,12 @@ def over(storage: torch.UntypedStorage, sample: torch.Tensor) -> torch.Tensor:
     return made.set_(storage, sample.storage_offset(), sample.shape, sample.stride())
 
 
+def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """All of the storage as flat bytes."""
+    made = torch.empty(0, dtype=torch.uint8, device=storage.device)
+    return made.set_(storage, 0, (storage.nbytes(),), (1,))
+
+
 def copy_of(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """The same bytes in memory of their own."""
-    source = torch.empty(0, dtype=torch.uint8, device=storage.device)
-    source.set_(storage, 0, (storage.nbytes(),), (1,))
-    return source.clone().untyped_storage()
+    return bytes_of(storage).clone().untyped_storage()

@@ -1,9 +1,17 @@
 """Recording on a CUDA device: torch's ``CUDAGraph`` and its private pools.
 
-In: a function that queues work. Out: a ``Recorded``. Each recording has a pool of its own: nothing else can take the
-memory of its results while it lives, whatever order recordings are made and replayed in.
+In: a function that queues work. Out: a ``Recorded``. What a recording allocates lies in a private pool, and what it
+frees is there for the pool's next recording, though its own replays go on writing to it. So no result may lie in a pool
+that has several recordings:
 
-Recordings are made on a stream of their own, one a device and thread; nothing else is queued there.
+- one that leaves its results in ``places`` shares a pool, and so a cuBLAS workspace, with all others of its thread and
+  device that do. Nothing in the pool is wanted after a replay; the lane keeps replays from overlapping;
+- one whose results stay where they are made has a pool and a lane of its own: nothing else can take that memory while
+  it lives, whatever order recordings are made and replayed in.
+
+Recordings are made on a stream of their own, one a device and thread; nothing else is queued there. Places are
+allocated for that stream too: once freed, they become places of later recordings only, which begin when the whole
+device is idle.
 """
 
 from __future__ import annotations
@@ -11,16 +19,41 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch
+from attrs import define, field
 
+from . import settling
 from .recorder import Recorded, Run
+from .table import make_lane
 
-_STREAMS = threading.local()
-"""The recording stream of each device, for this thread."""
+_THREAD = threading.local()
+"""``devices``: what this thread's recordings have in common, by device."""
+
+
+@define(eq=False)
+class _Common:
+    """What the recordings of one thread on one device have in common; ``graphs`` live in the shared pool."""
+
+    stream: torch.cuda.Stream
+    lane: Any
+    graphs: weakref.WeakSet[torch.cuda.CUDAGraph] = field(factory=weakref.WeakSet)
+    _pool: Any = None
+
+    def pool(self) -> Any:
+        """The shared pool; a new one when nothing lives in it: torch takes none again that all graphs have left."""
+        if not self.graphs:
+            self._pool = torch.cuda.graph_pool_handle()
+        return self._pool
+
+    def leave_pool(self) -> None:
+        """Make the next recording in another pool. Those of this one stay."""
+        self.graphs = weakref.WeakSet()
 
 
 class CudaRecorder:
@@ -44,24 +77,37 @@ class CudaRecorder:
         """Run plainly: kernels are loaded, libraries make their handles and choose their algorithms."""
         return run()
 
-    def record(self, run: Run) -> Recorded:
-        """Record ``run`` in a new pool. An error ends the capture, leaves torch's generator usable, and is raised."""
-        before = torch.cuda.memory_reserved()
-        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
-        current, side = torch.cuda.current_stream(), _recording_stream()
+    def places(self, sizes: Sequence[int]) -> tuple[torch.Tensor, ...]:
+        """Ordinary memory of the recording stream. The kernel that will fill it is loaded: captures should not."""
+        with torch.cuda.stream(_common().stream):
+            made = tuple(torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes)
+            settling.fill(made, made)
+        return made
+
+    def record(self, run: Run, places: Sequence[torch.Tensor] | None = None) -> Recorded:
+        """Record ``run``. An error ends the capture, leaves torch and other recordings usable, and is raised."""
+        before, common, shared = torch.cuda.memory_reserved(), _common(), places is not None
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         torch.cuda.synchronize()
-        with torch.cuda.stream(side), _without_collections(), _own_workspaces():
-            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        with _own_workspaces(), torch.cuda.stream(common.stream), _without_collections():
+            pool = common.pool() if shared else torch.cuda.graph_pool_handle()
             try:
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 outputs = run()
                 _end(graph)
             except BaseException:
-                _abandon(graph, pool)
+                if not _abandon(graph, pool) and shared:
+                    common.leave_pool()
                 raise
-        current.wait_stream(side)
+        current.wait_stream(common.stream)
+        grown = max(0, torch.cuda.memory_reserved() - before)
         # The base class's method: one call less on every replay.
         native: Any = super(torch.cuda.CUDAGraph, graph)
-        return Recorded(outputs, native.replay, graph.reset, max(0, torch.cuda.memory_reserved() - before))
+        if places is None:
+            return Recorded(outputs, native.replay, graph.reset, make_lane(self.stream()), grown, grown)
+        common.graphs.add(graph)
+        own = sum(place.nbytes for place in places)
+        return Recorded(outputs, native.replay, partial(_release, graph, common.graphs), common.lane, grown + own, own)
 
     def stream(self) -> int:
         """The handle of the current stream."""
@@ -75,14 +121,20 @@ class CudaRecorder:
         current.wait_stream(last)
 
 
-def _recording_stream() -> torch.cuda.Stream:
-    streams: dict[int, torch.cuda.Stream] | None = getattr(_STREAMS, "streams", None)
-    if streams is None:
-        streams = _STREAMS.streams = {}
+def _common() -> _Common:
+    devices: dict[int, _Common] | None = getattr(_THREAD, "devices", None)
+    if devices is None:
+        devices = _THREAD.devices = {}
     device = torch.cuda.current_device()
-    if device not in streams:
-        streams[device] = torch.cuda.Stream()
-    return streams[device]
+    if device not in devices:
+        devices[device] = _Common(torch.cuda.Stream(), make_lane(torch.cuda.current_stream().cuda_stream))
+    return devices[device]
+
+
+def _release(graph: torch.cuda.CUDAGraph, living: weakref.WeakSet[torch.cuda.CUDAGraph]) -> None:
+    """Give back one recording of a shared pool: torch frees the pool's memory when the last one is."""
+    living.discard(graph)
+    graph.reset()
 
 
 def _end(graph: torch.cuda.CUDAGraph) -> None:
@@ -118,14 +170,18 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _abandon(graph: torch.cuda.CUDAGraph, pool: Any) -> None:
-    """End a capture that went wrong, and bring torch's allocator and generator out of their capturing states."""
+def _abandon(graph: torch.cuda.CUDAGraph, pool: Any) -> bool:
+    """End a capture that went wrong, and bring torch's allocator and generator out of their capturing states.
+
+    Out: whether the pool is as if the capture had never begun.
+    """
     with suppress(RuntimeError):
         if torch.cuda.is_current_stream_capturing():
             _end(graph)
             graph.reset()
-            return
-    # A capture that an operator made invalid cannot end in good order: what its end would have done is done here.
+            return True
+    # A capture that an operator made invalid cannot end in good order: what its end would have done is done here. Only
+    # torch's allocator of pinned memory goes on taking the pool for one that is being recorded to.
     device = torch.cuda.current_device()
     with suppress(RuntimeError):
         torch._C._cuda_endAllocateToPool(device, pool)
@@ -135,3 +191,4 @@ def _abandon(graph: torch.cuda.CUDAGraph, pool: Any) -> None:
         scratch.capture_begin(capture_error_mode="thread_local")
         _end(scratch)
     scratch.reset()
+    return False

@@ -6,7 +6,7 @@ In: a function that queues work. Out: ``Recorded``, whose ``replay`` queues the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -17,12 +17,18 @@ Run = Callable[[], tuple[Any, ...]]
 
 @frozen(eq=False)
 class Recorded:
-    """A recording: ``outputs`` are what the run returned, in memory that ``replay`` fills again."""
+    """A recording: ``outputs`` are what the run returned, in memory that ``replay`` fills again.
+
+    ``lane`` is what its replays must not overlap with. ``reserved_bytes`` is what making it took from the device,
+    ``again_bytes`` what another one like it would take.
+    """
 
     outputs: tuple[Any, ...]
     replay: Callable[[], None]
     release: Callable[[], None]
+    lane: Any
     reserved_bytes: int = 0
+    again_bytes: int = 0
 
 
 class Recorder(Protocol):
@@ -45,8 +51,14 @@ class Recorder(Protocol):
     def warm(self, run: Run) -> tuple[Any, ...]:
         """Run for real, where a recording would run, so that lazy initialisation is over when one is made."""
 
-    def record(self, run: Run) -> Recorded:
-        """Record ``run`` without doing its work. Raises what ``run`` or the recording raises, leaving nothing behind."""
+    def places(self, sizes: Sequence[int]) -> tuple[torch.Tensor, ...]:
+        """Memory for results, as flat bytes, that no recording uses as scratch."""
+
+    def record(self, run: Run, places: Sequence[torch.Tensor] | None = None) -> Recorded:
+        """Record ``run`` without doing its work. Raises what ``run`` or the recording raises, leaving nothing behind.
+
+        With ``places``, where ``run`` leaves all its results, scratch memory may be that of other recordings.
+        """
 
     def stream(self) -> int:
         """The queue that work goes to now."""

@@ -22,10 +22,12 @@ class GraphSettings:
         moves_limit: how often an input that is read in place may move before it is copied instead.
         moving_bytes: a larger parameter is recorded again instead of copied.
         copy_in_limit_bytes: inputs that were results of recordings, and now come from elsewhere, are copied up to this.
+        settled_results_bytes: results up to this in all are moved out of the recording's scratch memory, which it then
+            shares with other recordings.
         lenders: recordings that hand out their own memory, in turn while earlier results are still referenced.
         copy_out_limit_bytes: results up to this are copied out when every lender is taken; else the call runs plainly.
-        scratch_limit_bytes: a recording that reserves more gets no second lender for results that are small beside it
-            (an eighth): it is made again, and those are copied out.
+        scratch_limit_bytes: where a second lender would take more, there is none for results that are small beside that
+            (an eighth): the recording is made again, and those are copied out.
         rewrites_limit: how often it is made again for that.
         smallest_program, smallest_segment: device steps that a program, or a segment of a divided one, needs to be
             recorded: a single launch costs no more than a replay with its copies.
@@ -38,6 +40,7 @@ class GraphSettings:
     moves_limit: int = 2
     moving_bytes: int = 1 << 20
     copy_in_limit_bytes: int = 64 << 20
+    settled_results_bytes: int = 4 << 20
     lenders: int = 2
     copy_out_limit_bytes: int = 16 << 20
     scratch_limit_bytes: int = 64 << 20
@@ -110,8 +113,10 @@ class Recording:
     """A recorded program: when it fits, what moves in, what comes out.
 
     ``fixed`` are (position, address) of the inputs that are read in place. Results are handed out as they are,
-    except those of the ``storages`` numbered in ``copied_out`` (None: of all), which are copied out. ``borrowed`` are the
-    addresses of other recordings' storages that it reads. ``reserved_bytes`` is what recording it took from the device.
+    except those of the ``storages`` numbered in ``copied_out`` (None: of all), which are copied out. ``lane`` is that
+    of the recordings that share its scratch memory: no two of them run at the same time. ``borrowed`` are the addresses
+    of other recordings' storages that it reads. ``reserved_bytes`` is what recording it took from the device,
+    ``again_bytes`` what another one like it would take.
     """
 
     scalars: tuple[tuple[int, int | float | bool], ...]
@@ -123,7 +128,9 @@ class Recording:
     copied_out: frozenset[int] | None
     replay: Callable[[], None]
     release: Callable[[], None]
+    lane: Any
     reserved_bytes: int = 0
+    again_bytes: int = 0
     borrowed: frozenset[int] = frozenset()
 
     @property

@@ -3,8 +3,10 @@
 In: recordings, and a call's inputs. Out: the outputs, from a replay, or from ``miss`` where no recording is ready.
 
 A recording is *ready* when sizes, strides, dtypes and numbers are those it was made with, every input that it reads in
-place is where it was, and nobody refers to the memory it would hand out: the storages are counted, and a count above the
-one at rest means that a tensor, a view of it, or something autograd saved, still looks at the last results.
+place is where it was, nobody refers to the memory it would hand out, and no replay of its *lane* is being queued. The
+storages are counted, and a count above the one at rest means that a tensor, a view of it, or something autograd saved,
+still looks at the last results. A lane has the recordings that use the same scratch memory: a replay waits for the last
+one of its lane, whatever streams the two run on.
 """
 
 from __future__ import annotations
@@ -72,8 +74,16 @@ def counts_of(storages: tuple[torch.UntypedStorage, ...]) -> tuple[Counts, ...]:
 
 
 @define(eq=False)
+class PyLane:
+    """The twin of ``_C.Lane``: the queue of its recordings' last replay, and whether a replay is being queued."""
+
+    stream: int
+    running: bool = False
+
+
+@define(eq=False)
 class _Entry:
-    """A recording with the storages of its results, their counts at rest, and the queue of its last replay."""
+    """A recording with the storages of its results, their counts at rest, and the queue of its own last replay."""
 
     recording: Recording
     storages: tuple[torch.UntypedStorage, ...]
@@ -84,6 +94,18 @@ class _Entry:
         """The numbers of the storages that somebody still refers to since the last replay."""
         now = counts_of(self.storages)
         return tuple(n for n, counts in enumerate(now) if self.recording.lends(n) and counts != self.resting[n])
+
+    def queue_after(self, recorder: Recorder) -> None:
+        """Let the current queue wait for the lane's last replay, and for readers of this recording's last results.
+
+        They may have been queued where those were made after the lane's next replay, which then did not wait for them.
+        """
+        lane, stream = self.recording.lane, recorder.stream()
+        if lane.stream != stream:
+            recorder.follow(lane.stream)
+        if self.stream not in (stream, lane.stream):
+            recorder.follow(self.stream)
+        lane.stream = self.stream = stream
 
 
 class PyTable:
@@ -115,14 +137,16 @@ class PyTable:
         if len(inputs) == self._count and not self.running and not self._recorder.unavailable():
             for entry in self._entries:
                 recording = entry.recording
-                if not fits(recording, inputs) or moved(recording, inputs):
+                if recording.lane.running or not fits(recording, inputs) or moved(recording, inputs):
                     continue
                 if not entry.held():
                     return self._play(entry, inputs)
         return self._miss(*inputs)
 
-    def play(self, recording: Recording, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Replay one recording that is known to be ready."""
+    def play(self, recording: Recording, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Replay one recording that is known to fit and to be free; None where its lane is running."""
+        if self.running or recording.lane.running:
+            return None
         return self._play(self._entry(recording), inputs)
 
     def _entry(self, recording: Recording) -> _Entry:
@@ -130,15 +154,12 @@ class PyTable:
 
     def _play(self, entry: _Entry, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         recording = entry.recording
-        self.running = True
+        self.running = recording.lane.running = True
         try:
             with ExitStack() as stack:
                 stack.enter_context(torch.no_grad())
                 stack.enter_context(torch._C._AutoDispatchBelowADInplaceOrView())
-                stream = self._recorder.stream()
-                if stream != entry.stream:
-                    self._recorder.follow(entry.stream)
-                    entry.stream = stream
+                entry.queue_after(self._recorder)
                 for item in recording.copied:
                     copying.fill(item.placeholder, inputs[item.position])
                 recording.replay()
@@ -151,7 +172,7 @@ class PyTable:
                 }
                 results = tuple(_result(result, given, inputs) for result in recording.results)
         finally:
-            self.running = False
+            self.running = recording.lane.running = False
         for position in recording.mutated:
             if not inputs[position].is_inference():
                 torch.autograd.graph.increment_version(inputs[position])
