@@ -70,7 +70,9 @@ class Store:
     def holds(self, kind: str) -> bool:
         """Whether there is any entry of a kind."""
         with self._guard:
-            return any(key.kind == kind for key, _ in self._memory.values()) or bool(self._entries(kind))
+            if any(key.kind == kind for key, _ in self._memory.values()):
+                return True
+        return self._root is not None and any(True for _ in (self._root / kind).glob("??/*"))
 
     def put(self, key: CacheKey, payload: bytes) -> None:
         """Store ``payload``; the last of several writers of one key wins, and all are whole."""
