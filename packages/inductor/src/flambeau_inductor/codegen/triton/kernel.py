@@ -160,23 +160,8 @@ class Generator:
         """Points along a tile that one program does."""
         return self.config.blocks[prefix] * (self.config.repeats if prefix == "x" else 1)
 
-    def _repeatable(self) -> bool:
-        """Whether blocks of the kernel can follow each other in one program: points along one tile that depend on ``xi`` alone."""
-        if len(self.space.tiles) > 1 or self.space.tiles[0].prefix != "x" or not self.space.tiles[0].numel.is_int:
-            return False
-        read, written = accesses(self.body)
-        memory = {self.storage[name] for name, _ in read}
-        if any(self.storage[name] in memory for name, _ in written):
-            return False
-        stores = [s for s in self.body.statements if isinstance(s, Store) and s.mode == "set"]
-        values = [node for s in self.body.statements for node in walk(*values_of(s))]
-        apart = any(node.op in ("check_bounds", "philox_uniform") for node in values if node.kind == "op")
-        whole = int(self.space.tiles[0].numel) % 8 == 0
-        return whole and not apart and len(stores) == len(self.body.statements)
-
     def _configure(self) -> Config:
         traffic = traffic_of(self.body, self.space, self.plan, self.dtypes)
-        traffic = evolve(traffic, repeatable=self._repeatable())
         if traffic.scans:
             traffic = evolve(traffic, along_r=True)
         return options.choose(self.space, traffic, device_facts(self.body.device))

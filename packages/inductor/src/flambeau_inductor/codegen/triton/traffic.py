@@ -91,12 +91,25 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         written=ex.hint(_bytes_of(dict.fromkeys(written), space, dtypes)),
         heavy=any(node.op in _HEAVY for s in body.statements for node in walk(*values_of(s))),
         work=sum(_INSTRUCTIONS.get(node.op, 1) for node in _operations(body)),
+        repeatable=_repeatable(body, space),
     )
 
 
 def _operations(body: KernelBody) -> Iterable[Scalar]:
     """Each operation of a body once."""
     return (node for node in walk(*(v for s in body.statements for v in values_of(s))) if node.kind == "op")
+
+
+def _repeatable(body: KernelBody, space: tiling.Space) -> bool:
+    """Whether blocks can follow each other in one program: points in whole vectors along one tile, which depend on their place alone."""
+    (tile, *others) = space.tiles
+    if others or tile.prefix != "x" or not tile.numel.is_int or int(tile.numel) % 8:
+        return False
+    if not all(isinstance(s, Store) and s.mode == "set" for s in body.statements):
+        return False
+    storage = {buffer.name: buffer.storage for buffer in body.buffers}
+    read, written = ({storage[name] for name, _ in found} for found in accesses(body))
+    return not read & written and all(node.op not in ("check_bounds", "philox_uniform") for node in _operations(body))
 
 
 def _lies_anywhere(index: Expr) -> bool:
