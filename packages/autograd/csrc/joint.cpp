@@ -65,7 +65,7 @@ InputTrace trace_of(PyObject* value) {
     const at::Tensor& tensor = THPVariable_Unpack(value);
     trace.is_tensor = true;
     trace.tensor = tensor.getIntrusivePtr();
-    trace.version = static_cast<int64_t>(tensor._version());
+    if (!tensor.is_inference()) trace.version = static_cast<int64_t>(tensor._version());
   } else if (value == Py_None) {
     trace.is_none = true;
   } else {

@@ -130,7 +130,7 @@ variable_list JointNode::run_twice(const variable_list& grads) {
       auto alive = trace.tensor.lock();
       if (alive.defined()) {
         at::Tensor tensor = at::Tensor::wrap_tensor_impl(std::move(alive));
-        TORCH_CHECK(static_cast<int64_t>(tensor._version()) == trace.version,
+        TORCH_CHECK(tensor.is_inference() || static_cast<int64_t>(tensor._version()) == trace.version,
                     "one of the variables needed for gradient computation has been modified by an inplace operation: "
                     "input ", i, " of a compiled graph is at version ", tensor._version(), "; expected version ",
                     trace.version, " instead.");

@@ -30,7 +30,11 @@ class JointNode : public torch::autograd::Node {
   void release_variables() override;
   std::string name() const override { return "FlambeauBackward"; }
 
-  void save(const at::Tensor& tensor, bool is_output) { tensors_.emplace_back(tensor, is_output); }
+  // An inference tensor has no version to check, and autograd keeps none: its contents are kept. What is saved is the partition's
+  // choice, eager may need something else.
+  void save(const at::Tensor& tensor, bool is_output) {
+    tensors_.emplace_back(tensor.is_inference() ? tensor.clone() : tensor, is_output);
+  }
   void save(Number number) { numbers_.push_back(number); }
   void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }
 

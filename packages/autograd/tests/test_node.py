@@ -49,6 +49,19 @@ def test_retain_graph(config):
     torch.testing.assert_close(x.grad, 2 * first)
 
 
+@pytest.mark.parametrize("function", [lambda x, y: (x + y * 2).sin(), lambda x, y: x * y])
+def test_inference_tensor_as_input(config, function):
+    """It has no version counter; whether the backward needs it is the partition's choice."""
+    with torch.inference_mode():
+        x = torch.arange(3.0)
+    y = leaf(3)
+    (z,) = compile_function(function, [torch.arange(3.0), y], config=config)(x, y)
+    z.sum().backward()
+    found, y.grad = y.grad, None
+    function(x.clone(), y).sum().backward()
+    torch.testing.assert_close(found, y.grad)
+
+
 def test_saved_input_modified_in_place(config):
     """Writing to an input that was saved raises in the backward, as in eager."""
     x, y = leaf(3), torch.ones(3)

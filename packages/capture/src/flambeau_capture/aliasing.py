@@ -41,16 +41,19 @@ def tensor_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
     return (*guards, DistinctStorage(tuple(written), tuple(read)))
 
 
-def refuse_shared_elements(tracer: Tracer) -> None:
-    """Leave the call to eager where it writes to a tensor whose memory is not simply its own elements.
+def refuse_writes(tracer: Tracer) -> None:
+    """Leave the call to eager where it writes to a tensor that eager would not write, or whose memory is not simply its own elements.
 
-    A write to one element of an expanded tensor shows in others; a graph without writes would give each its own value.
+    A write to one element of an expanded tensor shows in others; a graph without writes would give each its own value. An inference
+    tensor may not be written outside of inference mode: there its fake is an ordinary tensor, which counts writes through views too.
     """
     for tensor, fake, _ in tracer.tensor_inputs:
         if fake.is_inference() or not fake._version:
             continue
         what = ""
-        if tensor.is_conj() or tensor.is_neg():
+        if tensor.is_inference():
+            what = "an inference tensor, outside of inference mode,"
+        elif tensor.is_conj() or tensor.is_neg():
             what = "a conjugated or negated view"
         elif not has_own_elements(tensor, fake):
             what = "a tensor whose elements share memory"

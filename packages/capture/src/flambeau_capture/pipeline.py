@@ -19,7 +19,7 @@ import torch
 from attrs import evolve, frozen
 
 from . import hook, log
-from .aliasing import history_guards, object_guards, refuse_shared_elements, tensor_guards
+from .aliasing import history_guards, object_guards, refuse_writes, tensor_guards
 from .collector import few_collections
 from .config import Config
 from .effects.describe import effects_text
@@ -291,7 +291,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.tensor_inputs)
-    refuse_shared_elements(tracer)
+    refuse_writes(tracer)
     guards = (
         state,
         *tracer.guards.all(),

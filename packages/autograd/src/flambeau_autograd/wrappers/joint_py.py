@@ -73,7 +73,9 @@ class _Joined(torch.autograd.Function):
         ctx.count = len(tensors)
         ctx.inputs = [None if isinstance(a, torch.Tensor) else a for a in args]
         ctx.input_places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-        ctx.save_for_backward(*tensors, *(args[i] for i in ctx.input_places if i not in joint.bumped))
+        kept_inputs = (args[i] for i in ctx.input_places if i not in joint.bumped)
+        # An inference tensor has no version to check, and autograd keeps none: its contents are kept.
+        ctx.save_for_backward(*(t.clone() if t.is_inference() else t for t in (*tensors, *kept_inputs)))
         fixed = set(range(joint.results)) - set(joint.differentiable)
         ctx.mark_non_differentiable(*(results[i] for i in fixed if isinstance(results[i], torch.Tensor)))
         return tuple(results)
