@@ -42,11 +42,11 @@ class Config:
 
     blocks: Mapping[str, int]
     num_warps: int
-    repeats: int = 1
     num_stages: int = 1
     persistent: bool = False
     pieces: bool = False
     streamed: bool = False
+    repeats: int = 1
 
 
 @frozen
