@@ -117,10 +117,8 @@ class RecordedProgram:
     def reset(self) -> None:
         """Forget every recording and give its memory back; later calls warm up and record again."""
         with self._lock:
-            for recording in self.recordings():  # no replay of them begins any more
+            for recording in self.recordings():
                 self.table.remove(recording)
-            while self.table.running:  # one of another thread: microseconds
-                time.sleep(0)
             for group in self._groups.values():
                 for recording in tuple(group.recordings):
                     self._drop(group, recording)
@@ -349,7 +347,9 @@ class RecordedProgram:
     def _drop(self, group: _Group, recording: Recording) -> None:
         """Forget a recording; its memory stays as long as somebody refers to its results."""
         group.recordings.remove(recording)
-        self.table.remove(recording)
+        self.table.remove(recording)  # no replay of it begins any more
+        while self.table.running:  # one of another thread: microseconds
+            time.sleep(0)
         recording.release()
 
     def _label(self, position: int) -> str:
