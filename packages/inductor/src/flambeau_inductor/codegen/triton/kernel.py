@@ -35,7 +35,7 @@ from .options import Config
 from .passes import Plan, plan, values_of
 from .pieces import Pieces
 from .repeated import repeat
-from .traffic import accesses, moved, step, traffic_of
+from .traffic import accesses, lies_anywhere, moved, operations, step, traffic_of
 from .types import HALVES, signature_text, type_text
 from .values import LOOP, NO_DIMS, Dims, Emitter, Scope, Value
 
@@ -90,12 +90,14 @@ class Generator:
         #: One program takes the points in turn: the stores combine with memory in ways that no atomic does.
         self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
         self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
+        #: Where a block lies is not known from the program's number alone: one program does several of them in turn.
+        self.moving = self.serial or self.config.repeats > 1
         pairs = self.plan.pairs
         if self.config.pieces:
             self.plan = plan(body, paired=False)
         self.moved = moved(self.body, self.space, self.dtypes)
         self.mirrored = self._mirrored()
-        self.segments = () if self.serial or self.config.repeats > 1 else self._segments()
+        self.segments = () if self.moving else self._segments()
         for part in self.segments:
             values = {part.tile.symbol: part.number * part.length + part.within}
             self.body = evolve(self.body, statements=tuple(_replaced(s, values) for s in self.body.statements))
@@ -203,11 +205,11 @@ class Generator:
         return names
 
     def _eviction(self, node: Scalar) -> str:
-        """A row that a later walk reads again should stay in the cache; one that is done with should leave it."""
+        """A row that a later walk reads again should stay in the cache, and so should a table that is looked up beside large results;
+        a row that is done with should leave it."""
         if node.kind != "load":
             return ""
-        if self.config.streamed and any(symbol.definition is not None for symbol in ex.free_symbols(node.index)):
-            # A table that is looked up.
+        if self.config.streamed and lies_anywhere(node.index):
             return "evict_last"
         r = self.space.tile("r")
         if r is None:
@@ -286,9 +288,7 @@ class Generator:
 
     def _splits_edge(self) -> bool:
         """Whether whole blocks should do without a mask that would keep them from using vectors."""
-        if self.serial or len(self.space.tiles) > 1 or "x" not in self.masks or len(self.body.statements) > 8:
-            return False
-        if self.config.repeats > 1:
+        if self.moving or len(self.space.tiles) > 1 or "x" not in self.masks or len(self.body.statements) > 8:
             return False
         x = self.space.tiles[0]
         if ex.hint(x.numel) < _WORTH_TWO_BODIES:
@@ -320,13 +320,13 @@ class Generator:
         """The body's name; where no graph node gave it one, the operations that it does."""
         if self.body.origins:
             return self.body.name
-        ops = dict.fromkeys(n.op for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "op")
+        ops = dict.fromkeys(node.op for node in operations(self.body))
         words = [op for op in ops if op not in _PLAIN] or ["copy" if self.space.tile("y") is None else "transpose"]
         return self.body.name.replace("kernel", "_".join(words[-4:]), 1)
 
     def _starts(self) -> dict[str, tuple[str, int]]:
         """Where the blocks of tiles start that no loop moves, as ``_header`` counts, and how long they are."""
-        if self.serial or self.config.repeats > 1:
+        if self.moving:
             return {}
         outer = [tile.prefix for tile in self.space.tiles if tile.prefix != "r"]
         program = {"x": "pid"} if len(outer) == 1 else {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}

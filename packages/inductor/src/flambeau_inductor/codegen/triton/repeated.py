@@ -39,19 +39,17 @@ def repeat(first: list[str], block: list[str], count: int) -> list[str]:
 def _split(block: list[str]) -> tuple[list[str], list[str]]:
     """The loads whose places no other load decides, with what their places are computed from; and the other lines."""
     loaded: set[str] = set()
-    places: dict[str, list[str]] = {}
-    early: list[str] = []
+    places: dict[str, dict[str, None]] = {}
+    early: dict[str, None] = {}
     for line in block:
-        used = _used(line)
-        if _LOAD in line and not used & loaded:
-            early += [place for name in sorted(used & places.keys()) for place in places[name] if place not in early]
-            early.append(line)
-        if _LOAD in line or used & loaded or not _assigned(line):
-            loaded.update(_assigned(line))
+        used, made = _used(line), _assigned(line)
+        chain = {place: None for name in sorted(used & places.keys()) for place in places[name]} | {line: None}
+        if used & loaded or _LOAD in line:
+            early |= chain if not used & loaded else {}
+            loaded.update(made)
         else:
-            chain = [place for name in sorted(used & places.keys()) for place in places[name]]
-            places |= {name: [*dict.fromkeys(chain), line] for name in _assigned(line)}
-    return early, [line for line in block if line not in early]
+            places |= dict.fromkeys(made, chain)
+    return [*early], [line for line in block if line not in early]
 
 
 def _assigned(line: str) -> list[str]:

@@ -86,16 +86,16 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         segment=_segment(read + written, r),
         across=along_r and r is not None and any(_runs_across(index, space) for _, index in read),
         scans=any(isinstance(statement, ScanStep) for statement in body.statements),
-        gathered=r is not None and any(_lies_anywhere(index) and step(index, r.symbol) for _, index in read),
-        looked_up=any(_lies_anywhere(index) for _, index in read),
+        gathered=r is not None and any(lies_anywhere(index) and step(index, r.symbol) for _, index in read),
+        looked_up=any(lies_anywhere(index) for _, index in read),
         written=ex.hint(_bytes_of(dict.fromkeys(written), space, dtypes)),
-        heavy=any(node.op in _HEAVY for s in body.statements for node in walk(*values_of(s))),
-        work=sum(_INSTRUCTIONS.get(node.op, 1) for node in _operations(body)),
+        heavy=any(node.op in _HEAVY for node in operations(body)),
+        work=sum(_INSTRUCTIONS.get(node.op, 1) for node in operations(body)),
         repeatable=_repeatable(body, space),
     )
 
 
-def _operations(body: KernelBody) -> Iterable[Scalar]:
+def operations(body: KernelBody) -> Iterable[Scalar]:
     """Each operation of a body once."""
     return (node for node in walk(*(v for s in body.statements for v in values_of(s))) if node.kind == "op")
 
@@ -109,10 +109,11 @@ def _repeatable(body: KernelBody, space: tiling.Space) -> bool:
         return False
     storage = {buffer.name: buffer.storage for buffer in body.buffers}
     read, written = ({storage[name] for name, _ in found} for found in accesses(body))
-    return not read & written and all(node.op not in ("check_bounds", "philox_uniform") for node in _operations(body))
+    return not read & written and all(node.op not in ("check_bounds", "philox_uniform") for node in operations(body))
 
 
-def _lies_anywhere(index: Expr) -> bool:
+def lies_anywhere(index: Expr) -> bool:
+    """Whether an index that is read first says where."""
     return any(symbol.definition is not None for symbol in ex.free_symbols(index))
 
 
