@@ -38,6 +38,9 @@ def add(a, b, out, n, XBLOCK: tl.constexpr):
     m = x < n
     tl.store(out + x, tl.load(a + x, m) + tl.load(b + x, m), m)
 """
+ASSEMBLY = """tl.inline_asm_elementwise(
+        "// halve 0.5\\nmov.b32 $0, $1;", "=f,f", [tl.load(a + x, m)], dtype=tl.float32, is_pure=True, pack=1
+    )"""
 SIGNATURE = {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32"}
 
 
@@ -54,6 +57,14 @@ def test_interpreter_in_a_worker_gives_the_same() -> None:
     with Pool(1) as pool:
         run_interpreted(ADD, "add", (3, 1, 1), {"a": a, "b": b, "out": out, "n": 93, "XBLOCK": 32}, pool=pool)
     assert torch.equal(out, a + b)
+
+
+def test_assembly_without_a_stand_in_says_so() -> None:
+    """The interpreter knows what it computes by the name in its first line."""
+    source = ADD.replace("tl.load(a + x, m)", ASSEMBLY)
+    a, b, out = torch.ones(8), torch.ones(8), torch.empty(8)
+    with pytest.raises(Exception, match="assembly halve has no stand-in"):
+        run_interpreted(source, "add", (1, 1, 1), {"a": a, "b": b, "out": out, "n": 8, "XBLOCK": 8})
 
 
 def test_empty_grid_launches_nothing() -> None:

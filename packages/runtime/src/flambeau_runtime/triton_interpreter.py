@@ -5,7 +5,7 @@ In: an interpreting Triton, already imported. Out: the same, with
 - float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off), and exact back;
 - float32's fused multiply-add with one rounding, also where a Triton has two;
 - comparisons as truth values also where a scalar's is spread over a block;
-- inline assembly that names itself in its first line, done by the function of that name here;
+- inline assembly that names itself in its first line (``// name number ...``), done by the function of that name here;
 - reductions and scans with a function of the kernel's own done on whole arrays, not element by element;
 - ``device_assert`` as an ``IndexError`` with the kernel's message.
 """
@@ -60,19 +60,19 @@ def _like(block: Any, result: torch.Tensor) -> Any:
 
 
 def _reduce_large_angles(
-    angle: torch.Tensor, rest: torch.Tensor, quarters: torch.Tensor
+    largest: float, angle: torch.Tensor, rest: torch.Tensor, quarters: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Finite angles beyond 105,000 in quarter turns and a rest of at most π/4, the others' as they are given."""
+    """Finite angles beyond ``largest`` in quarter turns and a rest of at most π/4, the others' as they are given."""
     sine, cosine = angle.double().sin(), angle.double().cos()
     count = torch.atan2(sine, cosine).div(math.pi / 2).nan_to_num().round().to(torch.int32)
     # By the function that is small there: its error is relative to the rest.
     small = torch.stack([sine, -cosine, -sine, cosine]).gather(0, (count % 4).long()[None])[0]
-    large = (angle.abs() > 105000.0) & angle.isfinite()
+    large = (angle.abs() > largest) & angle.isfinite()
     return torch.where(large, small.asin().float(), rest), torch.where(large, count, quarters)
 
 
-#: The first line of an assembly -> what it computes, with tensors.
-_ASSEMBLY = {"// reduce_large_angles": _reduce_large_angles}
+#: The name of an assembly -> what it computes of the numbers beside its name and of tensors.
+_ASSEMBLY = {"reduce_large_angles": _reduce_large_angles}
 
 
 @frozen
@@ -119,8 +119,11 @@ def install() -> None:
             return interpreter.TensorHandle((x.data.astype(np.float64) * y.data + z.data).astype(np.float32), z.dtype)
 
     def create_inline_asm(self: Any, text: str, constraints: str, args: list[Any], *rest: Any) -> _Results:
-        function = _ASSEMBLY[text.split("\n", 1)[0]]
-        results = function(*(torch.from_numpy(np.ascontiguousarray(arg.data)) for arg in args))
+        _, name, *numbers = text.split("\n", 1)[0].split()
+        if name not in _ASSEMBLY:
+            raise AttributeError(f"assembly {name} has no stand-in for the interpreter")
+        tensors = (torch.from_numpy(np.ascontiguousarray(arg.data)) for arg in args)
+        results = _ASSEMBLY[name](*map(float, numbers), *tensors)
         kinds = {torch.float32: tl.float32, torch.int32: tl.int32}
         return _Results([interpreter.TensorHandle(result.numpy(), kinds[result.dtype]) for result in results])
 

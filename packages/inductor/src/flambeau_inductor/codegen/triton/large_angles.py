@@ -7,7 +7,9 @@ vote of the whole block costs more than what it decides on.
 The method is Payne and Hanek's ("Radian reduction for trigonometric functions", SIGNUM Newsletter 18, 1983): an angle is
 m * 2**(e - 150) with an integer m of 24 bits and e its biased exponent. Of the bits of 2/π only those from 2**(151 - e) down
 matter, for those before count whole turns; the product of m and 96 of them, modulo four, is the angle in quarters of a turn with
-62 bits behind the point. A float32 comes no closer to a multiple of π/2 than 2**-33 or so, which leaves 29 of them significant.
+62 bits behind the point. No float32 comes closer to a whole number of quarters than 2**-30, which leaves 32 of them significant.
+``tools/fit_elementary.py`` prints that distance and the bits of 2/π. The first line of the PTX names it and the smallest large
+angle for the interpreter (``flambeau_runtime.triton_interpreter``), which does the same in its own way.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import struct
 
 #: Up to here the quotient with π/2 has so few bits that its products with the parts of π/2 are exact.
 LARGEST_ANGLE = 105000.0
-#: 2/π in bits, the first of weight 2**8: what the smallest large angle (exponent 143) begins with. ``tools/fit_elementary.py``.
+#: 2/π in bits, the first of weight 2**8: what the smallest large angle (exponent 143) begins with.
 TWO_OVER_PI = (0x00517CC1, 0xB727220A, 0x94FE13AB, 0xE8FA9A6E, 0xE06DB14A, 0xCC9E21C8, 0x20FF28B1)
 _FIRST_EXPONENT = 143
 #: π/2 over 2**64, a float64: from a fraction of 64 bits to an angle.
@@ -82,7 +84,7 @@ def _assembly() -> tuple[str, str]:
     groups = [[f"${group * _TOGETHER + n}" for n in range(_TOGETHER)] for group in range(5)]
     rests, quarters, angles, given_rests, given_quarters = groups
     lines = [
-        "// reduce_large_angles",
+        f"// reduce_large_angles {LARGEST_ANGLE}",
         "{",
         ".reg .pred large, further, below;",
         ".reg .f32 a, b;",
