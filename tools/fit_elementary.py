@@ -65,10 +65,14 @@ def cosine() -> tuple[list[float], float]:
 
 
 def logarithm() -> tuple[list[float], float]:
-    """(log(1 + t) - t) / t² in powers of t where 1 + t is between √½ and √2; the relative error of the logarithm counts."""
+    """(log(1 + t) - t) / t² in powers of t where 1 + t is between √½ and √2; the relative error of the logarithm counts.
+
+    Kernels have 4t: the coefficients are those of its powers.
+    """
     t = np.concatenate([np.linspace(-0.29291, -1e-3, 1200), np.linspace(1e-3, 0.41423, 1600)])
     whole = exact(mp.log1p, t)
-    return in_float32((whole - t) / t**2, powers_of(t, range(8)), t**2 / np.abs(whole))
+    found, error = in_float32((whole - t) / t**2, powers_of(t, range(8)), t**2 / np.abs(whole))
+    return [coefficient / 4.0 ** (power + 2) for power, coefficient in enumerate(found)], error
 
 
 def error_function() -> tuple[list[float], float]:
@@ -85,6 +89,22 @@ def rounded_down(value: mp.mpf) -> float:
     return float(found if mp.mpf(float(found)) <= value else np.nextafter(found, np.float32(-np.inf)))
 
 
+def closest_to_a_quarter() -> mp.mpf:
+    """How close m * 2**(e - 150) comes to a whole number of quarters of a turn, for 24 bits of m and the exponents of large angles.
+
+    The convergents of 2**(e - 150) * 2/π say for which m (Khinchin, "Continued Fractions", theorem 16).
+    """
+    least = mp.mpf(1)
+    for exponent in range(143, 255):
+        rest = whole = mp.frac(mp.ldexp(2 / mp.pi, exponent - 150))
+        before, denominator = 0, 1
+        while denominator < 2**24:
+            least = min(least, abs(denominator * whole - mp.nint(denominator * whole)))
+            rest = 1 / mp.frac(rest)
+            before, denominator = denominator, int(rest) * denominator + before
+    return least
+
+
 if __name__ == "__main__":
     for fit in (sine, cosine, logarithm, error_function):
         coefficients, error = fit()
@@ -94,5 +114,8 @@ if __name__ == "__main__":
         part = rounded_down(rest)
         rest -= mp.mpf(part)
         print(f"a quarter of a turn, part {number + 1}:", repr(part))
+    print(
+        "large angles, no closer to a whole number of quarters than 2 **", mp.nstr(mp.log(closest_to_a_quarter(), 2), 4)
+    )
     bits = int(mp.floor(mp.ldexp(2 / mp.pi, 7 * 32 - 9)))
     print("two over pi in bits:", *(f"{bits >> 32 * word & 0xFFFFFFFF:#010x}" for word in reversed(range(7))))
