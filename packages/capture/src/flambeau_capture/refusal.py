@@ -18,6 +18,7 @@ class CannotCapture(Exception):
 
 
 def refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
+    """Raise the break as `GraphBreakError`, with the user's line, where the configuration asks for one graph."""
     if not config.fullgraph:
         return
     reason = describe(broken.code)
