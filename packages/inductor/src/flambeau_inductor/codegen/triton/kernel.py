@@ -7,6 +7,7 @@ belongs to, ``values`` writes scalars, ``reduction`` writes reductions and scans
     pointwise     xi over all points; or yi and xi, two tile dimensions, where accesses are transposed
     persistent    a block holds whole rows: every load happens once, statements follow each other
     repeated      pointwise, several blocks a program: each is loaded while the one before it is worked on
+    halves        persistent, two rounds of programs: each does the rows that it finds in its half of a table
     pieces        several blocks hold a row: every load happens once, each stage goes over all of them
     looped        one loop over the row per stage, accumulators a block wide
 """
@@ -29,6 +30,7 @@ from ...ir.scalar import Scalar, load, loads, substitute, walk
 from .. import tiling
 from . import options, reduction
 from .errors import UnsupportedKernel
+from .lookups import MASK, largest_lookup, round_lines, row_lines
 from .looped import Loops
 from .ops import Operation, op_text
 from .options import Config
@@ -210,7 +212,8 @@ class Generator:
         if node.kind != "load":
             return ""
         if self.config.streamed and lies_anywhere(node.index):
-            return "evict_last"
+            # Half a table stays by itself, and should go when the other half comes.
+            return "" if self.config.halves else "evict_last"
         r = self.space.tile("r")
         if r is None:
             return ""
@@ -281,10 +284,24 @@ class Generator:
         """All statements one after the other, from a clean slate."""
         self.emitter.scopes[0] = Scope()
         self.emitter.stored.clear()
+        masks = dict(self.emitter.masks)
+        if self.config.halves:
+            self._choose_rows()
         for statement in self.body.statements:
             self._straight(statement)
         self.flush()
+        self.emitter.masks.clear()
+        self.emitter.masks.update(masks)
         return self.emitter.scopes[0].lines
+
+    def _choose_rows(self) -> None:
+        """What follows happens for the rows alone that lie in the program's half of the table."""
+        lookup = largest_lookup(self.body, self.space, self.dtypes)
+        assert lookup is not None, "a kernel in halves has a table"
+        number = self.emitter.emit(lookup.definition)
+        for line in row_lines(number.text, lookup.rows, self.emitter.masks.get("x", "")):
+            self.emitter.line(line, number.dims)
+        self.emitter.masks["x"] = MASK
 
     def _splits_edge(self) -> bool:
         """Whether whole blocks should do without a mask that would keep them from using vectors."""
@@ -343,6 +360,8 @@ class Generator:
         if self.config.repeats > 1:
             return lines
         numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}
+        if self.config.halves:
+            lines += round_lines(numels["x"])
         programs = {"x": "pid"}
         if self.mirrored:
             lines += tiling.mirrored_order(self.mirrored)
@@ -510,7 +529,7 @@ class Generator:
             if tile.prefix != "r":
                 points = self._stretch(tile.prefix)
                 total = total * ((tile.numel + (points - 1)) // points)
-        return total
+        return total * 2 if self.config.halves else total
 
 
 def _replaced(statement: Statement, values: Mapping[Expr, Expr]) -> Statement:

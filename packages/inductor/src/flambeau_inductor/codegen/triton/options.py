@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 from ... import expr as ex
 from ...device import Device
 from .. import tiling
+from .lookups import Lookup
 
 #: A row of at most this many elements (all rows together) is kept in registers from its first load to its last use.
 PERSISTENT_ELEMENTS = 16384
@@ -32,13 +33,18 @@ _BUSY = 5
 _REPEATED = 16
 #: Programs for each multiprocessor that it needs at least.
 _FULL = 16
+#: The part of the cache from which on a table is taken in halves, and bytes of its rows: shorter ones cost more programs than they
+#: save memory.
+_LARGE_TABLE = 0.3
+_LONG_ROW_BYTES = 2048
 
 
 @frozen
 class Config:
     """``blocks`` maps a tile's prefix to its block size; ``persistent`` says whether one block covers a whole row, ``pieces``
     whether several do that are all kept; ``streamed``, whether results leave the cache first. ``repeats``: blocks that a program
-    of a pointwise kernel does one after the other, each loaded while the one before it is worked on."""
+    of a pointwise kernel does one after the other, each loaded while the one before it is worked on. ``halves``: a table that rows
+    are looked up in is taken in two halves (``lookups.py``)."""
 
     blocks: Mapping[str, int]
     num_warps: int
@@ -47,6 +53,7 @@ class Config:
     pieces: bool = False
     streamed: bool = False
     repeats: int = 1
+    halves: bool = False
 
 
 @frozen
@@ -60,7 +67,8 @@ class Traffic:
     that its indices divide it into. ``across``: something runs through memory along ``x`` although most runs along ``r``.
     ``scans``: it keeps running values. ``gathered``: rows lie where indices say that are read first; ``looked_up``: so does anything
     that is read. ``written``: bytes of all results. ``heavy``: functions whose slow paths take many registers. ``work``: about how many
-    instructions one point takes, ``repeatable``: whether the kernel can be written for several blocks a program.
+    instructions one point takes, ``repeatable``: whether the kernel can be written for several blocks a program. ``lookup``: the largest
+    table that whole rows come from.
     """
 
     widest: int = 4
@@ -81,6 +89,7 @@ class Traffic:
     heavy: bool = False
     work: int = 0
     repeatable: bool = False
+    lookup: Lookup | None = None
 
 
 def next_power_of_two(n: int) -> int:
@@ -92,7 +101,17 @@ def choose(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     """The configuration of a kernel."""
     config = _blocks(space, traffic, device)
     # A table that is looked up stays in the cache, if results that do not fit there leave it first.
-    return evolve(config, streamed=traffic.looked_up and traffic.written > device.cache)
+    streamed = traffic.looked_up and traffic.written > device.cache
+    halves = streamed and config.persistent and _gains_by_halves(traffic.lookup, space, device)
+    return evolve(config, streamed=streamed, halves=halves)
+
+
+def _gains_by_halves(lookup: Lookup | None, space: tiling.Space, device: Device) -> bool:
+    """Whether rows of a table are read again, but too late to be in the cache still."""
+    if lookup is None or lookup.row_bytes < _LONG_ROW_BYTES:
+        return False
+    large = lookup.rows * lookup.row_bytes > _LARGE_TABLE * device.cache
+    return large and ex.hint(space.tiles[0].numel) >= lookup.rows
 
 
 def _blocks(space: tiling.Space, traffic: Traffic, device: Device) -> Config:

@@ -14,6 +14,7 @@ from ...expr import ONE, ZERO, Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
 from ...ir.scalar import Scalar, loads, walk
 from .. import tiling
+from .lookups import largest_lookup
 from .options import Traffic
 from .passes import Plan, is_inner, values_of
 
@@ -92,6 +93,7 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         heavy=any(node.op in _HEAVY for node in operations(body)),
         work=sum(_INSTRUCTIONS.get(node.op, 1) for node in operations(body)),
         repeatable=_repeatable(body, space),
+        lookup=largest_lookup(body, space, dtypes),
     )
 
 

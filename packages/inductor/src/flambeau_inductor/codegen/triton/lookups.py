@@ -1,0 +1,74 @@
+"""Tables whose rows a kernel looks up, and programs that take such a table in two halves.
+
+In: a body over tiles. Out: the largest such table, and the lines that leave a program the rows of its half.
+
+A row that indices name at random is read again before the results that stream through the cache have displaced it, as long as the table
+fits there beside them. Where it does not, the programs of a first round do the rows that lie in the table's first half, those of
+a second round the others. Every result is still written once; only the indices are read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from attrs import frozen
+
+from ... import expr as ex
+from ...expr import ONE, Expr
+from ...ir.kernel import KernelBody
+from ...ir.scalar import Scalar, loads, walk
+from .. import tiling
+from .passes import values_of
+
+#: The mask of the rows that a program does.
+MASK = "xhalf"
+
+
+@frozen
+class Lookup:
+    """A table of ``rows`` rows of ``row_bytes`` bytes; ``definition`` is the number of the one that a point along ``x`` reads."""
+
+    definition: Scalar
+    rows: int
+    row_bytes: int
+
+
+def largest_lookup(body: KernelBody, space: tiling.Space, dtypes: Mapping[str, torch.dtype]) -> Lookup | None:
+    """The largest table that whole rows of a reduction come from; None where there is none, or none of a known size."""
+    r = space.tile("r")
+    if r is None or not r.numel.is_int:
+        return None
+    values = [value for statement in body.statements for value in values_of(statement)]
+    if any(node.kind == "masked" for node in walk(*values)):
+        # What is looked up where a condition holds may be no row at all elsewhere.
+        return None
+    found: dict[Lookup, int] = {}
+    for node in loads(*values):
+        for symbol in ex.free_symbols(node.index) if ex.coefficient(node.index, r.symbol) is ONE else ():
+            rows = symbol.bound
+            if rows is not None and rows.is_int and _names_rows(symbol, r.symbol):
+                lookup = Lookup(symbol.definition, int(rows), int(r.numel) * dtypes[node.buffer].itemsize)
+                found[lookup] = lookup.rows * lookup.row_bytes
+    return max(found, key=lambda lookup: (found[lookup], lookup.definition.key), default=None)
+
+
+def _names_rows(symbol: Expr, along_row: Expr) -> bool:
+    """Whether a symbol is read from memory, and the same for a whole row."""
+    places = [] if symbol.definition is None else [ex.free_symbols(node.index) for node in loads(symbol.definition)]
+    return any(places) and not any(along_row in place for place in places)
+
+
+def round_lines(points: str) -> list[str]:
+    """Which half of the table program ``pid`` takes, and which block of the ``points`` along ``x`` it looks at."""
+    return [f"xtiles = ({points} + XBLOCK - 1) // XBLOCK", "half = pid // xtiles", "pid = pid % xtiles"]
+
+
+def row_lines(number: str, rows: int, mask: str) -> list[str]:
+    """The mask of the rows whose ``number`` lies in the program's half, and an end for programs that have none."""
+    inside = f"({number} < {-(-rows // 2)}) == (half == 0)"
+    return [
+        f"{MASK} = {mask} & ({inside})" if mask else f"{MASK} = {inside}",
+        f"if tl.max({MASK}.to(tl.int32)) == 0:",
+        "    return",
+    ]
