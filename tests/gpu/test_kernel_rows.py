@@ -1,4 +1,4 @@
-"""Kernels whose shape depends on the sizes: rows kept in registers, looped rows, rows of odd length, split reductions, two tiles.
+"""Kernels whose shape depends on the sizes: rows kept in registers, looped, of odd length, looked up, split reductions, two tiles.
 
 Every result is held against eager's in float64: no further from it than eager's own float32 result by much.
 """
@@ -60,3 +60,22 @@ def test_changing_sizes(name: str) -> None:
     for shape in shapes:
         x = torch.randn(shape, device="cuda")
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype"),
+    [(10000, 512, torch.float32), (9999, 1500, torch.float32), (20000, 2048, torch.bfloat16)],
+)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_of_a_table_larger_than_the_cache_keeps(rows: int, width: int, dtype: torch.dtype, dynamic: bool) -> None:
+    """Every row of the results is written, whichever half of the table it comes from; negative numbers count from the end."""
+
+    def function(ids: Tensor, table: Tensor, position: Tensor) -> Tensor:
+        return F.layer_norm(table[ids] + position, (width,))
+
+    compiled = flambeau.compile(function, dynamic=dynamic)
+    table, position = (torch.randn(n, width, device="cuda", dtype=dtype) for n in (rows, 250))
+    for batch in (256, 251):
+        ids = torch.randint(-rows, rows, (batch, 250), device="cuda")
+        expected, ours = function(ids, table, position), compiled(ids, table, position)
+        torch.testing.assert_close(ours, expected, rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)

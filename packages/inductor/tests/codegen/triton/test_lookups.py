@@ -88,9 +88,10 @@ def test_a_number_outside_of_both_halves(wrong: int) -> None:
     ("tokens", "rows", "width", "dtype", "halves"),
     [
         pytest.param(65536, 10000, 512, F32, True, id="large table, read often"),
+        pytest.param(131072, 20000, 256, F32, True, id="short rows, four a program"),
         pytest.param(65536, 7000, 512, F32, False, id="the table stays in the cache"),
         pytest.param(32768, 50000, 512, F32, False, id="most rows are read once"),
-        pytest.param(131072, 20000, 512, BF16, False, id="short rows"),
+        pytest.param(131072, 20000, 512, BF16, False, id="programs that do little"),
         pytest.param(4096, 10000, 512, F32, False, id="the results stay in the cache too"),
     ],
 )

@@ -33,10 +33,10 @@ _BUSY = 5
 _REPEATED = 16
 #: Programs for each multiprocessor that it needs at least.
 _FULL = 16
-#: The part of the cache from which on a table is taken in halves, and bytes of its rows: shorter ones cost more programs than they
-#: save memory.
+#: The part of the cache from which on a table is taken in halves, and the bytes that a program must do then: twice as many that do
+#: less take longer to start than to move them.
 _LARGE_TABLE = 0.3
-_LONG_ROW_BYTES = 2048
+_HALVED_BYTES = 4096
 
 
 @frozen
@@ -102,13 +102,13 @@ def choose(space: tiling.Space, traffic: Traffic, device: Device) -> Config:
     config = _blocks(space, traffic, device)
     # A table that is looked up stays in the cache, if results that do not fit there leave it first.
     streamed = traffic.looked_up and traffic.written > device.cache
-    halves = streamed and config.persistent and _gains_by_halves(traffic.lookup, space, device)
+    halves = streamed and config.persistent and _gains_by_halves(traffic.lookup, config.blocks["x"], space, device)
     return evolve(config, streamed=streamed, halves=halves)
 
 
-def _gains_by_halves(lookup: Lookup | None, space: tiling.Space, device: Device) -> bool:
-    """Whether rows of a table are read again, but too late to be in the cache still."""
-    if lookup is None or lookup.row_bytes < _LONG_ROW_BYTES:
+def _gains_by_halves(lookup: Lookup | None, together: int, space: tiling.Space, device: Device) -> bool:
+    """Whether rows of a table, ``together`` of them for each program, are read again, but too late to be in the cache still."""
+    if lookup is None or lookup.row_bytes * together < _HALVED_BYTES:
         return False
     large = lookup.rows * lookup.row_bytes > _LARGE_TABLE * device.cache
     return large and ex.hint(space.tiles[0].numel) >= lookup.rows
