@@ -131,6 +131,34 @@ def test_training_on_the_second_device() -> None:
 
 
 @TWO_DEVICES
+def test_recordings_on_two_devices() -> None:
+    """CUDA graphs that take turns, then one thread for each device: earlier results stay as they were."""
+
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        y = F.gelu(x @ weight)
+        flambeau.compiler.graph_break()
+        return torch.softmax(y @ weight, -1) + 1
+
+    compiled = flambeau.compile(function, mode="reduce-overhead")
+    weights = [torch.randn(64, 64, device=f"cuda:{number}") for number in range(2)]
+
+    def calls(number: int, count: int) -> list[tuple[Tensor, Tensor]]:
+        found = []
+        with torch.cuda.device(number), torch.no_grad():
+            for _ in range(count):
+                x = torch.randn(32, 64, device=f"cuda:{number}")
+                found.append((compiled(x, weights[number]), function(x, weights[number])))
+        return found
+
+    results = [pair for step in range(20) for pair in calls(step % 2, 1)]
+    with ThreadPoolExecutor(2) as pool:
+        results += [pair for found in pool.map(calls, range(2), [50, 50]) for pair in found]
+    for result, expected in results:
+        assert result.device == expected.device
+        assert_same(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@TWO_DEVICES
 def test_a_copy_between_devices() -> None:
     """A function whose tensors live on two devices."""
 
