@@ -11,10 +11,15 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+import harness  # noqa: E402
 import test_graphs  # noqa: E402
 from test_machine_code import artifact_of  # noqa: E402
 
-from flambeau_inductor.codegen.triton import Config, options  # noqa: E402
+from flambeau_inductor import expr as ex  # noqa: E402
+from flambeau_inductor.codegen.triton import Config, kernel_text, options  # noqa: E402
+from flambeau_inductor.ir import scalar as sc  # noqa: E402
+from flambeau_inductor.ir.kernel import Reduce, Store  # noqa: E402
+from flambeau_inductor.ir.loops import make_axes  # noqa: E402
 
 F32, BF16, I32, I64 = torch.float32, torch.bfloat16, torch.int32, torch.int64
 
@@ -112,3 +117,31 @@ def test_what_a_condition_hides_is_not_looked_up_in_halves() -> None:
 
     artifact = artifact_of(function, [((65536,), I64), ((10000, 512), F32), ((128, 512), F32)])
     assert all("half = pid" not in library.source for library in artifact.libraries)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_numbers_whose_memory_a_result_takes(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second round would read what the first one wrote there."""
+    tensors = {
+        "ids": torch.zeros(8, dtype=I64),
+        "table": torch.zeros(6, 32),
+        "sums": torch.zeros(8),
+        "next": torch.zeros(8, dtype=I64),
+    }
+    (row,), (column,) = make_axes((ex.Int(8),)), make_axes((ex.Int(32),))
+    ids = sc.load("ids", row.symbol, I64)
+    place = sc.indirect(ids, ex.Int(6)) * 32 + column.symbol
+    statements = [
+        Reduce("total", "sum", sc.load("table", place, F32), F32),
+        Store("sums", row.symbol, sc.reduced("total", F32), level="outer"),
+        Store("next", row.symbol, sc.op("add", ids, sc.constant(1, I64)), level="outer"),
+    ]
+    body = harness.make_body(tensors, [row], [column], statements, aliases={"next": "ids"} if taken else None)
+    found = []
+    monkeypatch.setattr(
+        options,
+        "choose",
+        lambda space, traffic, device: found.append(traffic.lookup) or Config({"x": 2, "r": 32}, 1, persistent=True),
+    )
+    kernel_text(body)
+    assert [lookup is None for lookup in found] == [taken]

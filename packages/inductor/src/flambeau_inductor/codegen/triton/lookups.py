@@ -16,7 +16,7 @@ from attrs import frozen
 
 from ... import expr as ex
 from ...expr import ONE, Expr
-from ...ir.kernel import KernelBody
+from ...ir.kernel import KernelBody, Store
 from ...ir.scalar import Scalar, loads, walk
 from .. import tiling
 from .passes import values_of
@@ -43,20 +43,25 @@ def largest_lookup(body: KernelBody, space: tiling.Space, dtypes: Mapping[str, t
     if any(node.kind == "masked" for node in walk(*values)):
         # What is looked up where a condition holds may be no row at all elsewhere.
         return None
+    storage = {buffer.name: buffer.storage for buffer in body.buffers}
+    written = {storage[statement.buffer] for statement in body.statements if isinstance(statement, Store)}
     found: dict[Lookup, int] = {}
     for node in loads(*values):
         for symbol in ex.free_symbols(node.index) if ex.coefficient(node.index, r.symbol) is ONE else ():
-            rows = symbol.bound
-            if rows is not None and rows.is_int and _names_rows(symbol, r.symbol):
-                lookup = Lookup(symbol.definition, int(rows), int(r.numel) * dtypes[node.buffer].itemsize)
+            rows = _rows_told_apart(symbol, r.symbol)
+            # The second round reads the numbers again: no result may have taken their memory.
+            if rows and not any(storage[read.buffer] in written for read in loads(symbol.definition)):
+                lookup = Lookup(symbol.definition, rows, int(r.numel) * dtypes[node.buffer].itemsize)
                 found[lookup] = lookup.rows * lookup.row_bytes
     return max(found, key=lambda lookup: (found[lookup], lookup.definition.key), default=None)
 
 
-def _names_rows(symbol: Expr, along_row: Expr) -> bool:
-    """Whether a symbol is read from memory, and the same for a whole row."""
-    places = [] if symbol.definition is None else [ex.free_symbols(node.index) for node in loads(symbol.definition)]
-    return any(places) and not any(along_row in place for place in places)
+def _rows_told_apart(symbol: Expr, along_row: Expr) -> int:
+    """Of how many rows a symbol is the number: 0 unless it is read from memory, the same for a whole row, and that is known."""
+    if symbol.definition is None or symbol.bound is None or not symbol.bound.is_int:
+        return 0
+    places = [ex.free_symbols(node.index) for node in loads(symbol.definition)]
+    return int(symbol.bound) if any(places) and not any(along_row in place for place in places) else 0
 
 
 def round_lines(points: str) -> list[str]:

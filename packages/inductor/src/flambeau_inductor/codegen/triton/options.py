@@ -33,8 +33,8 @@ _BUSY = 5
 _REPEATED = 16
 #: Programs for each multiprocessor that it needs at least.
 _FULL = 16
-#: The part of the cache from which on a table is taken in halves, and the bytes that a program must do then: twice as many that do
-#: less take longer to start than to move them.
+#: The part of the cache from which on a table is taken in halves, and the bytes of rows that a program must do then: twice as many
+#: programs that do less take longer to start than their bytes to move.
 _LARGE_TABLE = 0.3
 _HALVED_BYTES = 4096
 
