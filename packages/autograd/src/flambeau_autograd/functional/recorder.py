@@ -145,9 +145,8 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _replay(self, step: Step, source: Node) -> Node:
-        node = self._node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.result)
+        node = self._node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.out)
         if step.item is not None:
-            node.meta["val"] = [step.result] * (step.item + 1)
             node = self._node(operator.getitem, (node, step.item), {}, step.result)
         return node
 
@@ -282,7 +281,7 @@ class Recorder(TorchDispatchMode):
             out._flambeau = Value(self, value.cell, (*value.chain, step), node, value.cell.version)
             return out
         for i, item in enumerate(out):
-            step = Step(func, args[1:], kwargs, i, source, item)
+            step = Step(func, args[1:], kwargs, i, source, out)
             getter = self._node(operator.getitem, (node, i), {}, item)
             item._flambeau = Value(self, value.cell, (*value.chain, step), getter, value.cell.version)
         return out

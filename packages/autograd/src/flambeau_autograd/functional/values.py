@@ -16,15 +16,20 @@ from torch.fx import Node
 class Step:
     """One recorded view: `op(source, *args, **kwargs)`, result number `item` when the op returns a list.
 
-    `source` and `result` are the fake tensors on both sides; `checkpoint` ids do not matter here.
+    `source` and `out` are the fake tensors on both sides, `out` with all that the op returned; `checkpoint` ids do not matter here.
     """
 
-    __slots__ = ("args", "item", "kwargs", "op", "result", "source")
+    __slots__ = ("args", "item", "kwargs", "op", "out", "source")
 
     def __init__(
-        self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], item: int | None, source: Any, result: Any
+        self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], item: int | None, source: Any, out: Any
     ) -> None:
-        self.op, self.args, self.kwargs, self.item, self.source, self.result = op, args, kwargs, item, source, result
+        self.op, self.args, self.kwargs, self.item, self.source, self.out = op, args, kwargs, item, source, out
+
+    @property
+    def result(self) -> torch.Tensor:
+        """The view itself."""
+        return self.out if self.item is None else self.out[self.item]
 
 
 class Cell:
