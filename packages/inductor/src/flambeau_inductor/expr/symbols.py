@@ -11,6 +11,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import division, truth
 from .node import ONE, UNBOUNDED, ZERO, Expr, Int, Symbol, add, as_expr, multiply
@@ -79,6 +80,7 @@ class SymbolTable:
         self.shape_env = shape_env
         self._symbols: dict[Any, Expr] = {}
         self._memo: dict[Any, Expr] = {}
+        self._ones: dict[Any, bool] = {}
 
     def __call__(self, value: int | torch.SymInt | torch.SymBool | Expr | Any) -> Expr:
         """``value`` (int, SymInt, SymBool, sympy expression or Expr) as an expression.
@@ -93,8 +95,18 @@ class SymbolTable:
             node = value.node
             if self.shape_env is None:
                 self.shape_env = node.shape_env
-            return self.from_sympy(node.expr)
+            return ONE if self._guarded_as_one(value) else self.from_sympy(node.expr)
         return self.from_sympy(value)
+
+    def _guarded_as_one(self, value: torch.SymInt | torch.SymBool) -> bool:
+        """Whether a guard says that a computed size is 1, as for a slice that is broadcast: sympy's expression does not tell."""
+        e = value.node.expr
+        if isinstance(value, torch.SymBool) or e.is_Symbol or e.is_Integer or not value.node.has_hint():
+            return False
+        found = self._ones.get(e)
+        if found is None:
+            found = self._ones[e] = value.node.hint == 1 and statically_known_true(value == 1)
+        return found
 
     def from_sympy(self, e: Any) -> Expr:
         """A sympy expression of this table's ShapeEnv."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import expr as ex
 from ..context import CompileContext
 from ..errors import FlambeauInductorError, LoweringError, UnsupportedGraphError
 from ..expr import ZERO, Expr, SymbolTable, free_symbols
@@ -223,9 +224,12 @@ class _Lowering:
             if not reason:
                 try:
                     result = rule(self.builder, *args, **kwargs)
-                    if self._allowed(result, mark):
+                    if not _has_sizes(result, val):
+                        reason = "its kernel would have other sizes than eager's result"
+                    elif self._allowed(result, mark):
                         return self._own(target, args, result)
-                    reason = "kernels are switched off"
+                    else:
+                        reason = "kernels are switched off"
                 except Decline as decline:
                     reason = str(decline)
                 except FlambeauInductorError:
@@ -371,6 +375,21 @@ def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> b
         or len({node.buffer for node in touched}) > 1
         or (len(targets) > 1 and bool(touched))
     )
+
+
+def _has_sizes(result: Any, val: Any) -> bool:
+    """Whether what a rule made has the sizes that tracing saw, as far as they are numbers or have hints."""
+    if isinstance(result, tuple | list):
+        return not isinstance(val, tuple | list) or all(map(_has_sizes, result, val))
+    if not isinstance(result, TensorValue) or not isinstance(val, torch.Tensor):
+        return True
+    return result.rank == val.dim() and all(map(_may_be, result.sizes, val.shape))
+
+
+def _may_be(size: Expr, traced: int | torch.SymInt) -> bool:
+    if isinstance(traced, int):
+        return ex.hint(size) == traced
+    return not traced.node.has_hint() or ex.hint(size) == traced.node.hint
 
 
 def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:
