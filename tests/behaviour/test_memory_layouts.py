@@ -111,3 +111,35 @@ def test_results_lie_where_eagers_do(dtype: torch.dtype) -> None:
         assert (result is x) == (expected is x), name
         assert (result.data_ptr() == x.data_ptr()) == (expected.data_ptr() == x.data_ptr()), name
         flambeau.compiler.reset()
+
+
+def last_of_split(x: Tensor) -> Any:
+    piece = (x + 0).split(2, 0)[-1]
+    piece.view(-1)[::2] *= 3
+    return piece
+
+
+def unequal_pieces(x: Tensor) -> Any:
+    rows = x.flatten() * 2
+    first, second, third = rows.split([2, 5, rows.numel() - 7])
+    third[::2].add_(1)
+    second.copy_(second.flip(0))
+    first += third.sum()
+    return rows, first, second, third
+
+
+def last_of_chunks(x: Tensor) -> Any:
+    piece = (x * 2).chunk(3, 1)[-1]
+    piece[:, 0].neg_()
+    piece.t().add_(1)
+    return piece, piece.sum()
+
+
+@pytest.mark.parametrize("function", [last_of_split, unequal_pieces, last_of_chunks])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_writes_to_a_piece_smaller_than_the_others(function: Callable[[Tensor], Any], dynamic: bool | None) -> None:
+    """Where a piece starts is told by the sizes of those before it."""
+    compiled = flambeau.compile(function, dynamic=dynamic)
+    for rows in (9, 7):
+        x = torch.arange(rows * 5.0).view(rows, 5)
+        torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)

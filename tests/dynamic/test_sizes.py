@@ -165,3 +165,43 @@ def test_reset_forgets() -> None:
     flambeau.compiler.reset()
     counted.check(torch.randn(3))
     assert counted.graphs == 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x[x.shape[0] // 2 :] + y,
+        lambda x, y: y * x[: x.shape[0] // 2],
+        lambda x, y: torch.where(y > 0, torch.tensor_split(x, 2)[1], y),
+        lambda x, y: x[: x.shape[0] // 2].expand(y.shape) + 1,
+        lambda x, y: torch.cat([x[: x.shape[0] // 2].expand(3, -1), y]),
+        lambda x, y: x[: x.shape[0] // 2].squeeze(0) + y,
+    ],
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_slice_that_is_one_and_broadcast(function: Callable[..., Tensor], dynamic: bool | None) -> None:
+    """Half of two or three rows is one row, by a guard; half of four is not."""
+    compiled = flambeau.compile(function, dynamic=dynamic)
+    for rows in (2, 3, 2, 4, 5):
+        x, y = torch.randn(rows, 7), torch.randn(rows, 7)
+        results = []
+        for call in (function, compiled):
+            try:
+                results.append(call(x, y))
+            except RuntimeError:
+                results.append(None)
+        assert_same(results[1], results[0])
+
+
+@pytest.mark.parametrize("index", [[0, 1, 0], [1]])
+def test_sizes_of_constants(index: list[int]) -> None:
+    """A tensor that the function makes is as long as it is, though arguments' sizes change."""
+
+    def function(x: Tensor) -> Tensor:
+        picked = x[..., torch.tensor(index)]
+        return picked[: picked.shape[0] // 2].flatten()[:4]
+
+    compiled = flambeau.compile(function, dynamic=True)
+    for rows in (17, 9, 12):
+        x = torch.randn(rows, 7)
+        assert_same(compiled(x), function(x))

@@ -54,6 +54,18 @@ def test_a_refused_source_is_shown(artifact) -> None:
     assert "nonsense" in text and ">     2 | int second = nonsense;" in text and "command:" in text
 
 
+def test_a_fault_of_the_compiler_itself_is_gone_around(tmp_path, artifact) -> None:
+    """A compiler that breaks down over an instruction is asked again for what does not lead there."""
+    cxx = fake_compiler(
+        tmp_path,
+        'case "$*" in *--version* | *-fno-tree-ter*) exec g++ "$@" ;; esac\n'
+        'echo "kernel.cpp:1:1: error: unrecognizable insn:" >&2\nexit 1\n',
+    )
+    built = build_libraries(artifact, store=Store(None), config=Config(cxx=cxx))
+    x = torch.randn(2, 4)
+    assert torch.equal(load(built, store=Store(None))(x, 2)[0], x * 2 + 1)
+
+
 def test_a_built_artifact_needs_no_compiler(artifact, store, tmp_path) -> None:
     built = build_libraries(artifact, store=store)
     assert built.libraries[0].binary and built.digest == artifact.digest

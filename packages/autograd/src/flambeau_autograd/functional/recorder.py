@@ -166,7 +166,7 @@ class Recorder(TorchDispatchMode):
         name = f"_constant{len(self.constants)}"
         self.constants[name] = tensor
         with _disable_current_modes():
-            fake = self.fake_mode.from_tensor(tensor.detach())
+            fake = self.fake_mode.from_tensor(tensor.detach(), static_shapes=True)
         node = self.graph.create_node("get_attr", name)
         self._stamp(node, fake)
         fake._flambeau = Value(self, Cell(node, fake), (), node, 0)

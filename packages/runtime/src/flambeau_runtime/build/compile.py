@@ -25,6 +25,8 @@ from ..errors import BuildError, CompilerUnavailable
 from ..profile import span
 from .toolchain import Toolchain, find_toolchain, give_up
 
+#: How g++ and clang say that the fault is theirs.
+_FAULT = re.compile(r"internal compiler error|unrecognizable insn|PLEASE submit a bug report")
 _POSITION = re.compile(r"kernel\.cpp:(\d+)")
 _PROBE_SOURCE = 'extern "C" long flambeau_probe(long x) { return x + 1; }\n'
 _CONTEXT_LINES = 3
@@ -130,23 +132,32 @@ def run_compiler(library: Library, toolchain: Toolchain, include_dirs: Sequence[
         source.write_text(library.source)
         includes = [f"-I{path}" for path in include_dirs]
         command = [*toolchain.command, *toolchain.flags, *includes, str(source), "-o", str(output), *library.flags]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", cwd=folder, check=False,
-                timeout=config.compile_timeout_seconds,
-            )  # fmt: skip
-        except OSError as error:
-            raise give_up(toolchain, str(error)) from error
-        except subprocess.TimeoutExpired as error:
-            raise BuildError(
-                f"library {library.name}: the compiler ran longer than {config.compile_timeout_seconds} s"
-            ) from error
+        done = _run(command, folder, library, toolchain, config)
+        if done.returncode and _FAULT.search(done.stderr):
+            # g++ 12 reads an operand of a masked vector instruction from memory where there is no such instruction.
+            done = _run([*command, "-fno-tree-ter"], folder, library, toolchain, config)
         if done.returncode == 0 and output.exists():
             return output.read_bytes()
         if library.source != _PROBE_SOURCE and not _works(toolchain, config):
             reason = f"{toolchain.command[0]} cannot compile an empty kernel: {done.stderr.strip()[:300]}"
             raise give_up(toolchain, reason)
         raise BuildError(_explain(library, command, done.stderr))
+
+
+def _run(
+    command: Sequence[str], folder: str, library: Library, toolchain: Toolchain, config: Config
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", cwd=folder, check=False,
+            timeout=config.compile_timeout_seconds,
+        )  # fmt: skip
+    except OSError as error:
+        raise give_up(toolchain, str(error)) from error
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(
+            f"library {library.name}: the compiler ran longer than {config.compile_timeout_seconds} s"
+        ) from error
 
 
 def _works(toolchain: Toolchain, config: Config) -> bool:
