@@ -378,18 +378,15 @@ def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> b
 
 
 def _has_sizes(result: Any, val: Any) -> bool:
-    """Whether what a rule made has the sizes that tracing saw, as far as they are numbers or have hints."""
+    """Whether what a rule made has the sizes that tracing saw, as far as they have hints. Sizes of one do not count: tracing is
+    wrong about those of some ops on tensors without dimensions."""
     if isinstance(result, tuple | list):
         return not isinstance(val, tuple | list) or all(map(_has_sizes, result, val))
     if not isinstance(result, TensorValue) or not isinstance(val, torch.Tensor):
         return True
-    return result.rank == val.dim() and all(map(_may_be, result.sizes, val.shape))
-
-
-def _may_be(size: Expr, traced: int | torch.SymInt) -> bool:
-    if isinstance(traced, int):
-        return ex.hint(size) == traced
-    return not traced.node.has_hint() or ex.hint(size) == traced.node.hint
+    traced = [size if isinstance(size, int) else size.node.hint if size.node.has_hint() else None for size in val.shape]
+    made = [ex.hint(size) for size in result.sizes]
+    return None in traced or [n for n in made if n != 1] == [n for n in traced if n != 1]
 
 
 def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:
