@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,42 @@ def _assert_close(number: int, ours: Tensor, theirs: Tensor, rtol: float, atol: 
     torch.testing.assert_close(
         ours, theirs, rtol=rtol, atol=atol, equal_nan=True, msg=lambda message: f"leaf {number}: {message}"
     )
+
+
+def outcome(function: Callable[..., Any], inputs: Sequence[Tensor], kind: str) -> tuple[Any, list[Tensor]]:
+    """What a function of tensors does, as two parts: what is equal or not (layouts, whose memory and which object each tensor is, or an
+    error), and tensors: results and inputs, before and after the results are written, and gradients.
+
+    It is called with copies of `inputs` in their strides; `kind` says what those that can have gradients are: `"plain"` (none),
+    `"leaf"`, or `"inner"`, results of leaves.
+    """
+    leaves = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(t) for t in inputs]
+    wanted = [t.requires_grad_() for t in leaves if kind != "plain" and t.is_floating_point()]
+    given = [t * 1 if t.requires_grad else t for t in leaves] if kind == "inner" else leaves
+    try:
+        results = function(*given)
+    except (RuntimeError, IndexError, ValueError) as error:
+        return (type(error), str(error)), []
+    results = results if isinstance(results, tuple) else (results,)
+    everything = [*results, *given]
+    layouts = [(t.shape, t.stride(), t.requires_grad) for t in results]
+    owners = [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in everything] for a in everything]
+    objects = [[a is b for b in everything] for a in everything]
+    tensors = [t.detach().clone() for t in everything]
+    loss = sum((t * torch.linspace(0.1, 1, t.numel()).view(t.shape)).sum() for t in results if t.requires_grad)
+    refused: type[Exception] | None = None
+    if isinstance(loss, Tensor):
+        try:
+            found = torch.autograd.grad(loss, wanted, allow_unused=True)
+        except RuntimeError as error:
+            refused, found = type(error), ()
+        # An input that one graph uses for another result has a gradient of zeros; in eager it has none.
+        tensors += [torch.zeros_like(t) if grad is None else grad for t, grad in zip(wanted, found)]
+    with torch.no_grad():
+        for result in results:
+            if result.is_contiguous() and result.dtype is not torch.bool:
+                result.add_(1)
+    return (layouts, owners, objects, refused), tensors + [t.detach().clone() for t in everything]
 
 
 def run_as_it_is(graph: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:

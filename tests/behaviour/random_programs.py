@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ def program(seed: int) -> Program:
     kept = chance.sample(names, min(3, len(names)))
     results = ", ".join(dict.fromkeys([*kept, names[-1]]))
     source = "\n    ".join(["def f(a, b):", *lines, f"return {results},\n"])
-    return Program(seed, source, first, second, chance.choice([None, True, False]))  # type: ignore[arg-type]
+    return Program(seed, source, first, second, chance.choice([None, True, False]))
 
 
 def _lines(chance: random.Random, inputs: tuple[Tensor, ...]) -> tuple[list[str], list[str]]:
@@ -108,7 +109,7 @@ def _lines(chance: random.Random, inputs: tuple[Tensor, ...]) -> tuple[list[str]
         (family,) = chance.choices(FAMILIES, WEIGHTS)
         step = chance.choice(family).replace("D", str(chance.choice([0, -1, -1, 1])))
         operands = {"x": chance.choice(names[-4:]), "y": chance.choice(names)}
-        line = re.sub(r"\b[xy]\b", lambda match: operands[match[0]], step)  # noqa: B023
+        line = _with_operands(step, operands)
         name = f"v{len(lines)}"
         makes_value = family is not WRITES
         if makes_value:
@@ -117,6 +118,10 @@ def _lines(chance: random.Random, inputs: tuple[Tensor, ...]) -> tuple[list[str]
             lines.append(line)
             names += [name] if makes_value else []
     return lines, names
+
+
+def _with_operands(step: str, operands: Mapping[str, str]) -> str:
+    return re.sub(r"\b[xy]\b", lambda match: operands[match[0]], step)
 
 
 def _is_fine(lines: list[str], inputs: tuple[Tensor, ...], result: str) -> bool:

@@ -16,6 +16,8 @@ from torch import Tensor
 
 import flambeau
 
+from ..comparison import outcome
+
 SIZES = ((6, 4), (7, 5), (9, 8))
 VIEWS = (
     "{v}[:n - 2]", "{v}[n // 2:]", "{v}[-(m // 2):]", "{v}[:, ::2]", "{v}[:n // 2, 1:m - 1]", "{v}.narrow(0, 1, {v}.shape[0] - 1)",
@@ -57,38 +59,13 @@ def _program(seed: int) -> str:
     return "def program(x, y):\n    " + "\n    ".join([*lines, f"return ({', '.join(results)},)"])
 
 
-def _outcome(function: Callable[..., Any], sizes: tuple[int, int], kind: str) -> tuple[Any, list[Tensor]]:
-    """What can be compared exactly, and the tensors: results and inputs, before and after the results are written, gradients."""
-    generator = torch.Generator().manual_seed(7)
-    leaves = [torch.randn(sizes, generator=generator).requires_grad_(kind != "plain") for _ in range(2)]
-    inputs = [leaf * 1 for leaf in leaves] if kind == "inner" else leaves
-    try:
-        results = function(*inputs)
-    except (RuntimeError, IndexError, ValueError) as error:
-        return (type(error), str(error)), []
-    results = results if isinstance(results, tuple) else (results,)
-    everything = [*results, *inputs]
-    layouts = [(t.shape, t.stride(), t.requires_grad) for t in results]
-    owners = [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in everything] for a in everything]
-    objects = [[a is b for b in everything] for a in everything]
-    tensors = [t.detach().clone() for t in everything]
-    loss = sum((t * torch.linspace(0.1, 1, t.numel()).view(t.shape)).sum() for t in results if t.requires_grad)
-    if isinstance(loss, Tensor):
-        # An input that one graph uses for another result has a gradient of zeros; in eager it has none.
-        found = torch.autograd.grad(loss, leaves, allow_unused=True)
-        tensors += [torch.zeros(sizes) if grad is None else grad for grad in found]
-    with torch.no_grad():
-        for result in results:
-            if result.is_contiguous():
-                result.add_(1)
-    return (layouts, owners, objects), tensors + [t.detach().clone() for t in everything]
-
-
 def _compare(function: Callable[..., Any], kind: str, **options: Any) -> None:
     compiled = flambeau.compile(function, **options)
     for sizes in SIZES:
-        exact, tensors = _outcome(function, sizes, kind)
-        ours, our_tensors = _outcome(compiled, sizes, kind)
+        generator = torch.Generator().manual_seed(7)
+        inputs = [torch.randn(sizes, generator=generator) for _ in range(2)]
+        exact, tensors = outcome(function, inputs, kind)
+        ours, our_tensors = outcome(compiled, inputs, kind)
         assert ours == exact
         torch.testing.assert_close(our_tensors, tensors)
 
