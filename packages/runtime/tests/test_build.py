@@ -12,7 +12,7 @@ import attrs
 import pytest
 import torch
 
-from flambeau_runtime import BuildError, CompilerUnavailable, Config, Store, build_libraries, load
+from flambeau_runtime import BuildError, CompilerUnavailable, Config, Store, build_libraries, load, log
 from flambeau_runtime.artifact import Library
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.build.compile import library_key
@@ -54,14 +54,17 @@ def test_a_refused_source_is_shown(artifact) -> None:
     assert "nonsense" in text and ">     2 | int second = nonsense;" in text and "command:" in text
 
 
-def test_a_fault_of_the_compiler_itself_is_gone_around(tmp_path, artifact) -> None:
+def test_a_fault_of_the_compiler_itself_is_gone_around(tmp_path, artifact, monkeypatch) -> None:
     """A compiler that breaks down over an instruction is asked again for what does not lead there."""
     cxx = fake_compiler(
         tmp_path,
         'case "$*" in *--version* | *-fno-tree-ter*) exec g++ "$@" ;; esac\n'
         'echo "kernel.cpp:1:1: error: unrecognizable insn:" >&2\nexit 1\n',
     )
+    told: list[str] = []
+    monkeypatch.setattr(log.logger, "info", lambda event, library: told.append(f"{event}: {library}"), raising=False)
     built = build_libraries(artifact, store=Store(None), config=Config(cxx=cxx))
+    assert f"{log.COMPILER_BROKE}: {artifact.libraries[0].name}" in told
     x = torch.randn(2, 4)
     assert torch.equal(load(built, store=Store(None))(x, 2)[0], x * 2 + 1)
 

@@ -384,9 +384,10 @@ def _has_sizes(result: Any, val: Any) -> bool:
         return not isinstance(val, tuple | list) or all(map(_has_sizes, result, val))
     if not isinstance(result, TensorValue) or not isinstance(val, torch.Tensor):
         return True
-    traced = [size if isinstance(size, int) else size.node.hint if size.node.has_hint() else None for size in val.shape]
-    made = [ex.hint(size) for size in result.sizes]
-    return None in traced or [n for n in made if n != 1] == [n for n in traced if n != 1]
+    if not all(isinstance(size, int) or size.node.has_hint() for size in val.shape):
+        return True
+    traced = [size if isinstance(size, int) else size.node.hint for size in val.shape]
+    return [n for n in map(ex.hint, result.sizes) if n != 1] == [n for n in traced if n != 1]
 
 
 def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:

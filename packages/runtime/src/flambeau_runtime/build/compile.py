@@ -135,6 +135,7 @@ def run_compiler(library: Library, toolchain: Toolchain, include_dirs: Sequence[
         done = _run(command, folder, library, toolchain, config)
         if done.returncode and _FAULT.search(done.stderr):
             # g++ 12 reads an operand of a masked vector instruction from memory where there is no such instruction.
+            log.logger.info(log.COMPILER_BROKE, library=library.name)
             done = _run([*command, "-fno-tree-ter"], folder, library, toolchain, config)
         if done.returncode == 0 and output.exists():
             return output.read_bytes()
