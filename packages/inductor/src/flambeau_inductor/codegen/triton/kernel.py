@@ -284,14 +284,11 @@ class Generator:
         """All statements one after the other, from a clean slate."""
         self.emitter.scopes[0] = Scope()
         self.emitter.stored.clear()
-        masks = dict(self.emitter.masks)
         if self.config.halves:
             self._choose_rows()
         for statement in self.body.statements:
             self._straight(statement)
         self.flush()
-        self.emitter.masks.clear()
-        self.emitter.masks.update(masks)
         return self.emitter.scopes[0].lines
 
     def _choose_rows(self) -> None:
@@ -299,9 +296,9 @@ class Generator:
         lookup = largest_lookup(self.body, self.space, self.dtypes)
         assert lookup is not None, "a kernel in halves has a table"
         number = self.emitter.emit(lookup.definition)
-        for line in row_lines(number.text, lookup.rows, self.emitter.masks.get("x", "")):
+        for line in row_lines(number.text, lookup.rows, self.masks.get("x", "")):
             self.emitter.line(line, number.dims)
-        self.emitter.masks["x"] = MASK
+        self.emitter.masks = {**self.masks, "x": MASK}
 
     def _splits_edge(self) -> bool:
         """Whether whole blocks should do without a mask that would keep them from using vectors."""
