@@ -15,7 +15,7 @@ from flambeau_capture import make_region
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from both_ways import assert_equal, eager, outcome  # noqa: E402
+from both_ways import assert_equal, eager, outcome
 
 
 def matrix():

@@ -13,9 +13,9 @@ from attrs import evolve
 
 pytest.importorskip("triton")
 
-from flambeau_runtime import triton_kernels  # noqa: E402
-from flambeau_runtime.cache import CacheKey, Store  # noqa: E402
-from flambeau_runtime.triton_kernels import (  # noqa: E402
+from flambeau_runtime import triton_kernels
+from flambeau_runtime.cache import CacheKey, Store
+from flambeau_runtime.triton_kernels import (
     CompileRequest,
     Cubin,
     TritonCompileError,
@@ -24,8 +24,8 @@ from flambeau_runtime.triton_kernels import (  # noqa: E402
     launch_arguments,
     run_interpreted,
 )
-from flambeau_runtime.workers import Pool  # noqa: E402
-from flambeau_runtime.workers.compilers import Compilers  # noqa: E402
+from flambeau_runtime.workers import Pool
+from flambeau_runtime.workers.compilers import Compilers
 
 ADD = """
 import triton

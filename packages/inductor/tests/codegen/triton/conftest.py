@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from flambeau_runtime.workers import triton_task  # noqa: E402
+from flambeau_runtime.workers import triton_task
 
 if triton_task.interpreter_loaded() is None:
     try:

@@ -7,17 +7,17 @@ import torch
 
 pytest.importorskip("triton")
 
-import harness  # noqa: E402
-import test_kernels  # noqa: E402
-import test_ops  # noqa: E402
+import harness
+import test_kernels
+import test_ops
 
-from flambeau_inductor import expr as ex  # noqa: E402
-from flambeau_inductor.codegen.triton import Config  # noqa: E402
-from flambeau_inductor.ir import scalar as sc  # noqa: E402
-from flambeau_inductor.ir.kernel import KernelBody, Reduce, ScanStep, Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
-from flambeau_inductor.ops.table import scalar_op  # noqa: E402
-from flambeau_runtime.triton_kernels import compile_kernels  # noqa: E402
+from flambeau_inductor import expr as ex
+from flambeau_inductor.codegen.triton import Config
+from flambeau_inductor.ir import scalar as sc
+from flambeau_inductor.ir.kernel import KernelBody, Reduce, ScanStep, Store
+from flambeau_inductor.ir.loops import make_axes
+from flambeau_inductor.ops.table import scalar_op
+from flambeau_runtime.triton_kernels import compile_kernels
 
 F32, I64, BOOL = torch.float32, torch.int64, torch.bool
 

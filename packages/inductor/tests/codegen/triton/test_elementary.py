@@ -13,14 +13,14 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-import harness  # noqa: E402
-from test_machine_code import TOOL, artifact_of, machine_code  # noqa: E402
+import harness
+from test_machine_code import TOOL, artifact_of, machine_code
 
-from flambeau_inductor.codegen.triton.large_angles import LARGEST_ANGLE  # noqa: E402
-from flambeau_inductor.ir import scalar  # noqa: E402
-from flambeau_inductor.ir.kernel import Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
-from flambeau_inductor.ir.scalar import Scalar  # noqa: E402
+from flambeau_inductor.codegen.triton.large_angles import LARGEST_ANGLE
+from flambeau_inductor.ir import scalar
+from flambeau_inductor.ir.kernel import Store
+from flambeau_inductor.ir.loops import make_axes
+from flambeau_inductor.ir.scalar import Scalar
 
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan]
 

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 
-from tracing import lowered, traced  # noqa: E402
+from tracing import lowered, traced
 
-from flambeau_inductor.program import assemble  # noqa: E402
-from flambeau_runtime import load  # noqa: E402
-from flambeau_runtime.artifact import Artifact  # noqa: E402
+from flambeau_inductor.program import assemble
+from flambeau_runtime import load
+from flambeau_runtime.artifact import Artifact
 
 
 def compiled(

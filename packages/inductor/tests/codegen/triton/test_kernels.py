@@ -7,13 +7,13 @@ import torch
 
 pytest.importorskip("triton")
 
-import harness  # noqa: E402
+import harness
 
-from flambeau_inductor import expr as ex  # noqa: E402
-from flambeau_inductor.codegen.triton import Config, UnsupportedKernel, kernel_text, unsupported  # noqa: E402
-from flambeau_inductor.ir import scalar as sc  # noqa: E402
-from flambeau_inductor.ir.kernel import KernelBody, Reduce, ScanStep, Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
+from flambeau_inductor import expr as ex
+from flambeau_inductor.codegen.triton import Config, UnsupportedKernel, kernel_text, unsupported
+from flambeau_inductor.ir import scalar as sc
+from flambeau_inductor.ir.kernel import KernelBody, Reduce, ScanStep, Store
+from flambeau_inductor.ir.loops import make_axes
 
 F32, I64, BOOL = torch.float32, torch.int64, torch.bool
 #: One block a row; a loop over the row.

@@ -11,15 +11,17 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-import harness  # noqa: E402
-import test_graphs  # noqa: E402
-from test_machine_code import artifact_of  # noqa: E402
+import harness
+import test_graphs
+from test_machine_code import artifact_of
 
-from flambeau_inductor import expr as ex  # noqa: E402
-from flambeau_inductor.codegen.triton import Config, kernel_text, options  # noqa: E402
-from flambeau_inductor.ir import scalar as sc  # noqa: E402
-from flambeau_inductor.ir.kernel import Reduce, Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
+from flambeau_inductor import expr as ex
+from flambeau_inductor.codegen.tiling import Space
+from flambeau_inductor.codegen.triton import Config, kernel_text, options
+from flambeau_inductor.device import Device
+from flambeau_inductor.ir import scalar as sc
+from flambeau_inductor.ir.kernel import Reduce, Store
+from flambeau_inductor.ir.loops import make_axes
 
 F32, BF16, I32, I64 = torch.float32, torch.bfloat16, torch.int32, torch.int64
 
@@ -48,9 +50,9 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 def in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel that looks up rows takes its table in halves."""
 
-    def choose(space: object, traffic: options.Traffic, device: object) -> Config:
+    def choose(space: Space, traffic: options.Traffic, device: Device) -> Config:
         if traffic.lookup is None:
-            return chosen(space, traffic, device)  # type: ignore[arg-type]
+            return chosen(space, traffic, device)
         return Config({"x": 2, "r": 64}, 1, persistent=True, halves=True)
 
     chosen = options.choose

@@ -14,16 +14,16 @@ import torch.nn.functional as F
 
 triton = pytest.importorskip("triton")
 
-import harness  # noqa: E402
-from tracing import lowered, traced_on_cuda  # noqa: E402
+import harness
+from tracing import lowered, traced_on_cuda
 
-from flambeau_inductor.expr import as_expr  # noqa: E402
-from flambeau_inductor.ir import scalar  # noqa: E402
-from flambeau_inductor.ir.kernel import Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
-from flambeau_inductor.program import assemble  # noqa: E402
-from flambeau_runtime.artifact import Artifact  # noqa: E402
-from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests  # noqa: E402
+from flambeau_inductor.expr import as_expr
+from flambeau_inductor.ir import scalar
+from flambeau_inductor.ir.kernel import Store
+from flambeau_inductor.ir.loops import make_axes
+from flambeau_inductor.program import assemble
+from flambeau_runtime.artifact import Artifact
+from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests
 
 TOOL = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="Triton came without cuobjdump")

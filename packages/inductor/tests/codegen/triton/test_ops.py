@@ -7,13 +7,13 @@ import torch
 
 pytest.importorskip("triton")
 
-import harness  # noqa: E402
+import harness
 
-from flambeau_inductor.codegen.triton.ops import op_names  # noqa: E402
-from flambeau_inductor.ir import scalar  # noqa: E402
-from flambeau_inductor.ir.kernel import Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
-from flambeau_inductor.ops.table import names, scalar_op  # noqa: E402
+from flambeau_inductor.codegen.triton.ops import op_names
+from flambeau_inductor.ir import scalar
+from flambeau_inductor.ir.kernel import Store
+from flambeau_inductor.ir.loops import make_axes
+from flambeau_inductor.ops.table import names, scalar_op
 
 FLOATS = [
     0.0,

@@ -7,14 +7,14 @@ import torch
 
 pytest.importorskip("triton")
 
-import harness  # noqa: E402
+import harness
 
-from flambeau_inductor.ir import scalar as sc  # noqa: E402
-from flambeau_inductor.ir.kernel import KernelBody, Reduce, Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
-from flambeau_inductor.lowering.philox import Deal, uniform  # noqa: E402
-from flambeau_runtime.triton_kernels import compile_kernels  # noqa: E402
-from flambeau_runtime.workers.triton_task import interpreter_loaded  # noqa: E402
+from flambeau_inductor.ir import scalar as sc
+from flambeau_inductor.ir.kernel import KernelBody, Reduce, Store
+from flambeau_inductor.ir.loops import make_axes
+from flambeau_inductor.lowering.philox import Deal, uniform
+from flambeau_runtime.triton_kernels import compile_kernels
+from flambeau_runtime.workers.triton_task import interpreter_loaded
 
 WORDS = ("seed", "offset", "base")
 

@@ -10,15 +10,15 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-import harness  # noqa: E402
-from test_machine_code import artifact_of  # noqa: E402
+import harness
+from test_machine_code import artifact_of
 
-from flambeau_inductor import expr as ex  # noqa: E402
-from flambeau_inductor.codegen.triton import Config, kernel_text  # noqa: E402
-from flambeau_inductor.codegen.triton.repeated import repeat  # noqa: E402
-from flambeau_inductor.ir import scalar as sc  # noqa: E402
-from flambeau_inductor.ir.kernel import Store  # noqa: E402
-from flambeau_inductor.ir.loops import make_axes  # noqa: E402
+from flambeau_inductor import expr as ex
+from flambeau_inductor.codegen.triton import Config, kernel_text
+from flambeau_inductor.codegen.triton.repeated import repeat
+from flambeau_inductor.ir import scalar as sc
+from flambeau_inductor.ir.kernel import Store
+from flambeau_inductor.ir.loops import make_axes
 
 F32, BF16 = torch.float32, torch.bfloat16
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton")
 
-import test_graphs  # noqa: E402
+import test_graphs
 
-from flambeau_inductor.codegen.triton import Config, options  # noqa: E402
+from flambeau_inductor.codegen.triton import Config, options
 
 #: Loops of one row a program (vectors inside, masks at the edges), of several rows, rows kept in pieces, and whole rows in a block.
 SHAPES: dict[str, Callable[[int], Config]] = {
