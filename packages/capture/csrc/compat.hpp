@@ -93,6 +93,9 @@ inline unsigned int version_of(PyTypeObject* type) {
 #endif
 }
 
+// A number that changes with every write to the dict; no dict has 0.
+inline uint64_t version_of_dict(PyObject* dict) { return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag; }
+
 // The namespace of a class, as a new reference.
 inline PyObject* class_namespace(PyTypeObject* type) {
 #if FB_312

@@ -238,6 +238,33 @@ class ClassMembers final : public Leaf {
   mutable std::atomic<unsigned int> version_{0};
 };
 
+// Payload: (namespace, ((name, object) or (name,) where it is not there, ...)).
+class ModuleBindings final : public Leaf {
+ public:
+  ModuleBindings(PyObject* payload, int spec) : Leaf(spec), names_(PyTuple_GetItem(payload, 0)), bound_(PyTuple_GetItem(payload, 1)) {
+    if (names_ == nullptr || !PyDict_Check(names_)) raise(PyExc_TypeError, "ModuleBindings needs a namespace");
+    if (bound_ == nullptr || !PyTuple_CheckExact(bound_)) raise(PyExc_TypeError, "ModuleBindings needs a tuple of bindings");
+  }
+
+  bool holds(PyObject*) const override {
+    const uint64_t version = compat::version_of_dict(names_);
+    if (version == version_.load(std::memory_order_relaxed)) return true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bound_); ++i) {
+      PyObject* binding = PyTuple_GET_ITEM(bound_, i);
+      PyObject* found = PyDict_GetItemWithError(names_, PyTuple_GET_ITEM(binding, 0));
+      if (found == nullptr && PyErr_Occurred()) throw PythonError();
+      if (found != (PyTuple_GET_SIZE(binding) == 1 ? nullptr : PyTuple_GET_ITEM(binding, 1))) return false;
+    }
+    version_.store(version, std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  PyObject* names_;
+  PyObject* bound_;
+  mutable std::atomic<uint64_t> version_{0};
+};
+
 class PythonCheck final : public Leaf {
  public:
   PythonCheck(PyObject* predicate, int spec) : Leaf(spec), predicate_(predicate) {}
@@ -384,6 +411,9 @@ std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec) {
     case LeafKind::kClassMembers:
       if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "ClassMembers needs a tuple");
       return std::make_unique<Contained<ClassMembers>>(payload, spec);
+    case LeafKind::kModuleBindings:
+      if (!PyTuple_CheckExact(payload)) raise(PyExc_TypeError, "ModuleBindings needs a tuple");
+      return std::make_unique<Contained<ModuleBindings>>(payload, spec);
     case LeafKind::kPythonCheck:
       return std::make_unique<Contained<PythonCheck>>(payload, spec);
   }

@@ -99,6 +99,7 @@ enum class LeafKind : int {
   kGlobalState,
   kPythonCheck,
   kClassMembers,
+  kModuleBindings,
 };
 enum class RelationKind : int { kAlias, kNoAlias, kShape, kDistinctStorage };
 

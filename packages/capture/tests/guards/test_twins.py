@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+import types
 from types import SimpleNamespace
 
 import pytest
@@ -473,3 +474,34 @@ def test_members_of_classes():
     del Derived.own
     assert not holds()
     assert "absent" in explain(guard[0], {}, {})
+
+
+def test_bindings_of_modules():
+    """Replaced, restored, deleted, and there where it was not; what else the module binds is its own affair."""
+    module = types.ModuleType("somebody")
+    names = vars(module)
+    names["function"] = original = len
+    guard = [gs.ModuleBindings(names, (("function", len), ("absent",)))]
+    tree = build(guard)[0]
+
+    def holds():
+        native = tree.check({}, {}) < 0
+        assert native == agree(guard, {})
+        return native
+
+    assert holds() and holds()
+    module.unrelated = 1
+    assert holds() and holds()
+    module.function = abs
+    assert not holds()
+    assert "somebody: function was replaced" in explain(guard[0], {}, {})
+    module.function = original
+    assert holds()
+    del module.function
+    assert not holds()
+    module.function = original
+    module.absent = None
+    assert not holds()
+    del module.absent
+    assert holds()
+    assert "absent, function" in describe(guard[0])

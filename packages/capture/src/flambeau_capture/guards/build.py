@@ -64,6 +64,7 @@ class LeafKind(IntEnum):
     GLOBAL_STATE = 11
     PYTHON_CHECK = 12
     CLASS_MEMBERS = 13
+    MODULE_BINDINGS = 14
 
 
 class RelationKind(IntEnum):
@@ -107,9 +108,9 @@ class _Builder:
     def add(self, index: int, spec: gs.GuardSpec) -> None:
         match spec:
             case gs.GlobalState():
-                if self.nothing is None:
-                    self.nothing = self.tree.node(-1, Access.NOTHING, None, 0, index)
-                self.tree.leaf(self.nothing, LeafKind.GLOBAL_STATE, _state_payload(spec), index)
+                self.tree.leaf(self.no_value(index), LeafKind.GLOBAL_STATE, _state_payload(spec), index)
+            case gs.ModuleBindings(namespace=namespace, bound=bound):
+                self.tree.leaf(self.no_value(index), LeafKind.MODULE_BINDINGS, (namespace, bound), index)
             case gs.AliasOf(source=source, other=other):
                 pair = (self.capture(source, index), self.capture(other, index))
                 self.tree.relation(RelationKind.ALIAS, pair, index)
@@ -129,6 +130,12 @@ class _Builder:
                 self.tree.leaf(self.node(source, index), kind, payload, index)
             case _:
                 raise GuardBuildError(f"unknown guard {type(spec).__name__}")
+
+    def no_value(self, index: int) -> int:
+        """The node of guards that look at no value of the frame."""
+        if self.nothing is None:
+            self.nothing = self.tree.node(-1, Access.NOTHING, None, 0, index)
+        return self.nothing
 
     def add_shape(self, index: int, spec: gs.ShapeExpression) -> None:
         symbols: list[tuple[int, int, int]] = []

@@ -45,6 +45,8 @@ def holds(spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[st
 
 def _holds(spec: gs.GuardSpec, frame: Frame) -> bool:
     match spec:
+        case gs.ModuleBindings():
+            return not changed_bindings(spec)
         case gs.GlobalState():
             return _same_state(spec, current_state())
         case gs.AliasOf(source=source, other=other):
@@ -60,6 +62,13 @@ def _holds(spec: gs.GuardSpec, frame: Frame) -> bool:
         case gs.SourceGuard(source=source):
             return _value_holds(spec, frame[source])
     raise TypeError(f"unknown guard {type(spec).__name__}")
+
+
+def changed_bindings(spec: gs.ModuleBindings) -> list[str]:
+    """The names that a module binds to other objects than it did."""
+    absent = object()
+    now = ((name, spec.namespace.get(name, absent), found) for name, *found in spec.bound)
+    return [name for name, actual, found in now if actual is not (found[0] if found else absent)]
 
 
 def _storage_of(value: Any) -> int:

@@ -34,6 +34,7 @@ class GuardCollector:
         self._position = position
         self._trust = trust
         self._known: dict[Source, bool] = {}
+        self._bindings: dict[int, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {}
         self._members: dict[type, dict[tuple[str, type | None], spec.ClassMember]] = {}
 
     def add(self, guard: spec.GuardSpec) -> None:
@@ -102,14 +103,24 @@ class GuardCollector:
 
     def member(self, cls: type, name: str, after: type | None, found: Any, owner: type | None) -> None:
         """Where a class has an attribute; written down together with everything else that the class was asked."""
-        if not self._trust.is_trusted_namespace(cls):
-            code = found if hasattr(type(found), "__get__") else None
-            self._members.setdefault(cls, {})[name, after] = spec.ClassMember(name, after, owner, code)
+        code = found if hasattr(type(found), "__get__") else None
+        self._members.setdefault(cls, {})[name, after] = spec.ClassMember(name, after, owner, code)
+
+    def binding(self, namespace: dict[str, Any], name: str, *found: Any) -> None:
+        """What the namespace of a trusted module binds, or that it does not have the name: programs patch functions there.
+
+        Written down together with everything else that the module was asked. Other modules' objects have guards of their own.
+        """
+        if self._trust.is_trusted_namespace(namespace) and not (
+            found and self._trust.is_setting(namespace, name, found[0])
+        ):
+            self._bindings.setdefault(id(namespace), (namespace, {}))[1][name] = (name, *found)
 
     def all(self) -> tuple[spec.GuardSpec, ...]:
         """Every requirement."""
         members = (spec.ClassMembers(Pinned(cls), tuple(asked.values())) for cls, asked in self._members.items())
-        return (*self.specs, *members)
+        bindings = (spec.ModuleBindings(names, tuple(bound.values())) for names, bound in self._bindings.values())
+        return (*self.specs, *members, *bindings)
 
     def length(self, source: Source | None, length: int) -> None:
         """The number of elements."""

@@ -14,7 +14,7 @@ from attrs import fields
 
 from ..sources.source import Source, SourceError, resolve
 from . import spec as gs
-from .check import holds
+from .check import changed_bindings, holds
 from .state import current_state
 
 
@@ -90,6 +90,8 @@ def describe(spec: gs.GuardSpec) -> str:
             return f"{expression} where " + ", ".join(f"{name} = {source}" for name, source in symbols)
         case gs.PythonCheck(source=source, description=description):
             return f"{description} of {source}"
+        case gs.ModuleBindings(namespace=namespace, bound=bound):
+            return f"{namespace.get('__name__')} binds, as it did: {', '.join(sorted(str(pair[0]) for pair in bound))}"
         case gs.GlobalState():
             return "torch's global state"
     return type(spec).__name__
@@ -111,6 +113,8 @@ def _words(spec: gs.GuardSpec, value_of: Any) -> str:
             return f"len({source}): expected {length}, actual {actual}"
         case gs.DictKeys(source=source, keys=keys):
             return f"keys of {source}: expected {list(keys)!r}, actual {_short(list(value_of(source)))}"
+        case gs.ModuleBindings(namespace=namespace):
+            return f"{namespace.get('__name__')}: {', '.join(changed_bindings(spec))} was replaced"
         case gs.AliasOf(source=source, other=other):
             return f"{source} and {other} were one object and are two now"
         case gs.NoAlias(sources=sources):

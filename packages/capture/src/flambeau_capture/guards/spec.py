@@ -226,6 +226,17 @@ class ClassMembers(SourceGuard):
 
 
 @frozen
+class ModuleBindings(GuardSpec):
+    """A module's namespace binds these names to these very objects: `(name, object)`, or `(name,)` for one that is not there.
+
+    Holds at once while the namespace has not been written to, so that it costs next to nothing for modules that hardly anybody patches.
+    """
+
+    namespace: dict[str, Any] = field(eq=id)
+    bound: tuple[tuple[Any, ...], ...] = field(eq=lambda bound: tuple(tuple(map(id, pair)) for pair in bound))
+
+
+@frozen
 class GlobalState(GuardSpec):
     """The state of torch that changes what a graph means.
 

@@ -22,6 +22,7 @@ from ..values.mappings import DictValue
 from ..values.objects import InstanceDictValue, ObjectValue
 from .operations import Operations
 from .signals import GraphBreak, TracedRaise
+from .trust import is_torch_member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,11 @@ class Attributes(Operations):
         self.guards.member(cls, name, after, found, owner)
         return found, owner
 
+    def patched_member(self, cls: type, name: str) -> Any:
+        """What a program put under this name of one of torch's classes in place of torch's own, else None; guarded either way."""
+        found, _ = self.class_member(cls, name)
+        return None if found is MISSING or is_torch_member(found) else found
+
     # real objects known by identity
 
     def attribute_of_object(self, value: Value, obj: Any, name: str) -> Value:
@@ -110,7 +116,10 @@ class Attributes(Operations):
             found = getattr(obj, name)
         except AttributeError as error:
             raise self.raised(error) from None
-        return self.wrap(found, Item(Pinned(vars(obj)), name) if name in vars(obj) else Attribute(Pinned(obj), name))
+        if name not in vars(obj):
+            return self.wrap(found, Attribute(Pinned(obj), name))
+        self.guards.binding(vars(obj), name, found)
+        return self.wrap(found, Item(Pinned(vars(obj)), name))
 
     def load_global(self, namespace: dict[str, Any], name: str) -> Value:
         """A global or builtin name as a frame with these globals sees it."""
@@ -121,13 +130,17 @@ class Attributes(Operations):
             return stored
         own = namespace is self.info.globals
         if stored is MISSING and name in namespace:
+            if not own:
+                self.guards.binding(namespace, name, namespace[name])
             return self.wrap(namespace[name], Global(name) if own else Item(Pinned(namespace), name))
         if stored is MISSING:
             self.guards.absent(Pinned(namespace), name)
+            self.guards.binding(namespace, name)
         builtin_names = namespace.get("__builtins__", self.info.builtins)
         table = builtin_names if isinstance(builtin_names, dict) else vars(builtin_names)
         if name in table:
             if is_plain_builtin(table[name], name):
+                self.guards.binding(table, name, table[name])
                 return self.wrap_pinned(table[name])
             return self.wrap(table[name], Builtin(name))
         raise self.raised(NameError(f"name '{name}' is not defined"))

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = (int, float, bool)
+_SPECIAL_METHODS: dict[Any, str] = {
+    getattr(operator, name): name
+    for name in dir(operator)
+    if name.startswith("__") and name.endswith("__") and callable(getattr(operator, name)) and name not in dir(object)
+} | {getattr(operator, name): name for name in ("__lt__", "__le__", "__eq__", "__ne__", "__ge__", "__gt__")}
+"""Operators and the method of the left operand that does them; that of the right one has an `r` in front."""
 
 
 class TensorOperations(Wrapping):
@@ -38,6 +44,7 @@ class TensorOperations(Wrapping):
         """Run an operation on fakes, add its node, wrap its result."""
         nodes, fakes = self._arguments(args)
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
+        self._note_member(kind, target, args)
         before = self._grad_state()
         if not self.caught:
             self.note_handlers()
@@ -51,6 +58,23 @@ class TensorOperations(Wrapping):
         if before != self._grad_state():
             raise GraphBreak("unsupported-call", f"{getattr(target, '__name__', target)} changes the grad mode")
         return self.wrap_result(result, node)
+
+    def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
+        """Guard the method of the tensor's class that decides; one that the program put there is no node."""
+        if kind == "call_method":
+            self._refuse_patched(args[0], target)
+        elif target in _SPECIAL_METHODS:
+            special = _SPECIAL_METHODS[target]
+            for value, name in zip(args, (special, f"__r{special[2:]}"), strict=False):
+                self._refuse_patched(value, name)
+
+    def _refuse_patched(self, value: Value, name: str) -> None:
+        if isinstance(value, TensorValue) and self.patched_member(value.tensor_type, name) is not None:
+            raise GraphBreak("unsupported-call", f"Tensor.{name} is the program's own")
+
+    def patched_member(self, cls: type, name: str) -> Any:
+        """See `Attributes`."""
+        raise NotImplementedError
 
     def _grad_state(self) -> Any:
         return torch.is_grad_enabled()

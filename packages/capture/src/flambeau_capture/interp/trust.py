@@ -29,6 +29,7 @@ _STILL = (
     types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, types.MappingProxyType, types.CodeType,
     types.CellType, property, classmethod, staticmethod, functools.partial, functools._lru_cache_wrapper, tuple, frozenset,
 )  # fmt: skip
+_MEMBER_KINDS = ("builtins", "torch", "torch._C")
 _PURE_MODULES = frozenset((
     "builtins", "_operator", "operator", "math", "cmath", "itertools", "functools", "_functools", "_struct", "binascii", "_bisect",
     "_string", "_sre", "re", "_statistics", "_json", "unicodedata", "zlib", "_abc", "_collections_abc", "_typing", "typing",
@@ -55,6 +56,14 @@ def is_pure_native(function: Any) -> bool:
     owner = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None) or getattr(owner, "__module__", None)
     return module in _PURE_MODULES
+
+
+def is_torch_member(found: Any) -> bool:
+    """Whether what a tensor class has under a name is torch's own or Python's, and not put there by a program."""
+    if isinstance(found, types.FunctionType | property | classmethod | staticmethod):
+        function = found.fget if isinstance(found, property) else found
+        return is_trusted_module_name(getattr(function, "__module__", None))
+    return type(found).__module__ in _MEMBER_KINDS
 
 
 def is_trusted_module_name(name: Any) -> bool:

@@ -77,6 +77,9 @@ class TensorValue(Value):
     def get_attribute(self, t: Tracer, name: str) -> Value:
         from .builtins import BoundBuiltin
 
+        own = t.patched_member(self.tensor_type, name)
+        if own is not None:
+            return t.bind_class_attribute(self, self.tensor_type, name, own)
         if name == "shape":
             return t.shape_of(self)
         if name in _FACTS and hasattr(torch.Tensor, name):

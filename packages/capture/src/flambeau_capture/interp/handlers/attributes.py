@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
 
 from ...values.constants import ConstantValue
@@ -10,6 +13,8 @@ from ..registry import handles
 from ..signals import GraphBreak
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...bytecode.model import Instruction
     from ...values.base import Value
     from ..frame import Frame
@@ -56,19 +61,36 @@ def load_super(f: Frame, i: Instruction) -> None:
 
 @handles("IMPORT_NAME")
 def import_name(f: Frame, i: Instruction) -> None:
-    names = f.pop()
-    level = f.pop()
-    try:
-        module = __import__(i.value, f.globals, {}, names.constant(), level.constant())
-    except ImportError as error:
-        raise f.tracer.raised(error) from None
-    f.push(f.tracer.wrap_pinned(module))
+    names, level = f.pop().constant(), f.pop().constant()
+    if not _is_imported(f, i.value, names, level):
+        raise GraphBreak("unsupported-call", f"{i.value} is imported for the first time")
+    f.push(f.tracer.wrap_pinned(__import__(i.value, f.globals, {}, names, level)))
+
+
+def _is_imported(f: Frame, name: str, names: Sequence[str] | None, level: int) -> bool:
+    """Whether importing runs no code: the module, its packages and the submodules that are asked for are there already."""
+    if "__import__" in f.globals or not isinstance(builtins.__import__, BuiltinFunctionType):
+        return False
+    if level:
+        package = f.globals.get("__package__")
+        if not package or level > package.count(".") + 1:
+            return False
+        base = package.rsplit(".", level - 1)[0]
+        name = f"{base}.{name}" if name else base
+    parts = name.split(".")
+    module = sys.modules.get(name)
+    if module is None or not all(".".join(parts[:count]) in sys.modules for count in range(1, len(parts))):
+        return False
+    if getattr(getattr(module, "__spec__", None), "_initializing", False):
+        return False
+    return all(
+        asked != "*" and (asked in vars(module) or f"{name}.{asked}" in sys.modules or not hasattr(module, "__path__"))
+        for asked in names or ()
+    )
 
 
 @handles("IMPORT_FROM")
 def import_from(f: Frame, i: Instruction) -> None:
-    import sys
-
     module = f.stack[-1]
     real = module.real()
     if not hasattr(real, i.value):
