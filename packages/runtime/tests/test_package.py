@@ -11,7 +11,7 @@ import torch
 
 from flambeau_runtime import Config, native
 from flambeau_runtime import artifact as a
-from flambeau_runtime.errors import ExtensionError
+from flambeau_runtime.errors import ExtensionError, OptionError
 
 
 def test_importing_it_loads_no_sibling_and_no_compiler_of_torch() -> None:
@@ -27,8 +27,16 @@ def test_importing_it_loads_no_sibling_and_no_compiler_of_torch() -> None:
 def test_config_reads_the_environment() -> None:
     config = Config.from_environment({"FLAMBEAU_CACHE_DIR": "/x", "FLAMBEAU_CACHE": "0", "FLAMBEAU_COMPILE_JOBS": "3"})
     assert str(config.folder()) == "/x" and config.cache_enabled is False and config.jobs() == 3
-    for variable, value in [("FLAMBEAU_CACHE", "perhaps"), ("FLAMBEAU_CACHE_LIMIT_BYTES", "many")]:
-        with pytest.raises(ValueError, match=variable):
+    wrong = {
+        "FLAMBEAU_CACHE": "perhaps",
+        "FLAMBEAU_CACHE_LIMIT_BYTES": "many",
+        "FLAMBEAU_COMPILE_JOBS": "-1",
+        "FLAMBEAU_EXECUTOR": "fast",
+        "CXX": 'g++ "-O2',
+        "FLAMBEAU_CXXFLAGS": "-D'x",
+    }
+    for variable, value in wrong.items():
+        with pytest.raises(OptionError, match=variable):
             Config.from_environment({variable: value})
 
 

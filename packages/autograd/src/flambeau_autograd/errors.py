@@ -36,6 +36,12 @@ class UnsupportedDoubleBackward(AutogradError, RuntimeError):
     code = "A003"
 
 
+class OptionError(AutogradError, ValueError):
+    """An option, or the environment variable that stands for it, has a value that it does not take."""
+
+    code = "A004"
+
+
 class InternalError(AutogradError):
     """A promise between two stages was broken: please report."""
 

@@ -114,6 +114,12 @@ class DynamicShapeError(CaptureError, RuntimeError):
     code = "FB106"
 
 
+class OptionError(CaptureError, ValueError):
+    """An option, or the environment variable that stands for it, has a value that it does not take."""
+
+    code = "FB107"
+
+
 class InternalError(FlambeauCaptureError, AssertionError):
     """A fault of ours: the message says which invariant broke."""
 

@@ -178,5 +178,5 @@ def test_two_regions_of_one_function_keep_their_own_entries() -> None:
 
 def test_the_filter_is_no_part_of_the_key_and_has_no_variable() -> None:
     """Graphs compiled with and without it are the same graphs; a callable cannot come from the environment."""
-    assert Config(guard_filter_fn=_raises).cache_key() == Config().cache_key()
+    assert Config(guard_filter_fn=_raises).key() == Config().key()
     assert Config.from_environment({"FLAMBEAU_CAPTURE_GUARD_FILTER_FN": "1"}).guard_filter_fn is None

@@ -10,7 +10,7 @@ import torch
 
 from flambeau_capture import errors
 from flambeau_capture.config import Config, variable_of
-from flambeau_capture.errors import CaptureError, GraphBreakError, UserPosition
+from flambeau_capture.errors import CaptureError, GraphBreakError, OptionError, UserPosition
 from flambeau_capture.policy import Decision, decide
 
 
@@ -30,11 +30,17 @@ def test_a_bad_value_names_the_variable():
         Config.from_environment({variable_of("recompile_limit"): "many"})
 
 
-def test_only_options_that_change_the_result_are_in_the_cache_key():
-    key = dict(Config().cache_key())
-    assert "dynamic" in key
-    assert "recompile_limit" not in key
+def test_what_capture_decides_is_in_the_graph_and_not_in_a_key():
+    assert Config().key() == Config(dynamic=True, recompile_limit=2).key() == ()
     assert all(a.metadata["help"] for a in attrs.fields(Config))
+
+
+@pytest.mark.parametrize(
+    "value", [{"recompile_limit": 0}, {"recompile_limit": True}, {"fullgraph": 1}, {"dynamic": "maybe"}]
+)
+def test_a_value_of_the_wrong_kind_is_an_error(value):
+    with pytest.raises(OptionError, match=next(iter(value))):
+        Config(**value)
 
 
 def test_every_error_has_its_own_code():

@@ -1,25 +1,53 @@
 """Options of inductor: one frozen record, passed in, never written to.
 
 In: keyword arguments, an options mapping, or ``FLAMBEAU_INDUCTOR_*`` variables. Out: ``Config``. A field's metadata has its help
-text and whether it belongs to the cache key (it changes what is generated).
+text, whether it belongs to a cache key (it changes what is generated), and which values it takes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import asdict, evolve, field, fields, frozen, validators
+from attrs import Attribute, evolve, field, fields, frozen
 
 from .errors import OptionError
 
 _PREFIX = "FLAMBEAU_INDUCTOR_"
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_KINDS: dict[type, str] = {bool: "on or off", int: "an integer", float: "a number", str: "a text"}
+_ANYTHING: tuple[Callable[[Any], bool], str] = (lambda value: True, "")
+_POSITIVE: tuple[Callable[[Any], bool], str] = (lambda value: value >= 1, "at least 1")
 
 
-def _option(default: Any, help: str, *, key: bool = True, choices: tuple[Any, ...] = ()) -> Any:
-    check = validators.in_(choices) if choices else validators.instance_of(type(default))
-    return field(default=default, validator=check, metadata={"help": help, "key": key, "choices": choices})
+def _option(
+    default: Any,
+    help: str,
+    *,
+    key: bool = True,
+    choices: tuple[Any, ...] = (),
+    accepts: tuple[Callable[[Any], bool], str] = _ANYTHING,
+) -> Any:
+    facts = {"help": help, "key": key, "kind": type(default), "choices": choices, "accepts": accepts}
+    return field(default=default, validator=_check, metadata=facts)
+
+
+def _check(config: Any, option: Attribute[Any], value: Any) -> None:
+    expected = _expected(option, value)
+    if expected:
+        raise OptionError(f"{option.name}={value!r}: expected {expected}", hint=option.metadata["help"])
+
+
+def _expected(option: Attribute[Any], value: Any) -> str:
+    """What the option takes, where `value` is not that; else nothing."""
+    kind, choices, (accepts, words) = (option.metadata[name] for name in ("kind", "choices", "accepts"))
+    if choices and value not in choices:
+        return " or ".join(repr(choice) for choice in choices)
+    if not isinstance(value, (kind, int) if kind is float else kind) or (isinstance(value, bool) and kind is not bool):
+        return f"{_KINDS.get(kind, kind.__name__)}"
+    return "" if accepts(value) else words
 
 
 @frozen
@@ -32,14 +60,16 @@ class Config:
         choices=("faithful", "fast"),
     )
     max_inline_ops: int = _option(
-        24, "a value costing more scalar ops than this is stored, not recomputed, for several users"
+        24, "a value costing more scalar ops than this is stored, not recomputed, for several users", accepts=_POSITIVE
     )
     max_inline_reads: int = _option(
-        4, "a value reading more buffers than this is stored, not recomputed, for several users"
+        4, "a value reading more buffers than this is stored, not recomputed, for several users", accepts=_POSITIVE
     )
     fuse: bool = _option(True, "fuse loops into kernels; False makes one kernel per operation")
-    max_fused_reads: int = _option(32, "the most buffers one kernel may touch")
-    max_fusion_size: int = _option(64, "the most loops, each with a result of its own, that are fused into one kernel")
+    max_fused_reads: int = _option(32, "the most buffers one kernel may touch", accepts=_POSITIVE)
+    max_fusion_size: int = _option(
+        64, "the most loops, each with a result of its own, that are fused into one kernel", accepts=_POSITIVE
+    )
     reuse_memory: bool = _option(True, "give the memory of a dead buffer to a later one of the same shape")
     inplace_buffers: bool = _option(True, "let a kernel write a result over an intermediate that it reads last")
     size_asserts: bool = _option(True, "hold what library calls return to the layout that was predicted")
@@ -55,15 +85,18 @@ class Config:
     dump: str = _option("", "a folder that receives the text of every stage", key=False)
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Config:
-        """Defaults overridden by ``FLAMBEAU_INDUCTOR_<FIELD>``; OptionError for a value that does not parse."""
-        found = os.environ if environ is None else environ
-        given: dict[str, Any] = {}
-        for attribute in fields(cls):
-            text = found.get(_PREFIX + attribute.name.upper())
-            if text is not None:
-                given[attribute.name] = _parse(attribute.name, text, attribute.default)
-        return cls().with_options(given)
+    def from_environment(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> Config:
+        """Defaults, overridden by ``FLAMBEAU_INDUCTOR_<FIELD>``, overridden by keyword arguments.
+
+        Raises ``OptionError`` for a value that does not fit and names its variable. A variable that is set to nothing counts as not set.
+        """
+        table = os.environ if environment is None else environment
+        values: dict[str, Any] = {}
+        for option in fields(cls):
+            text = table.get(variable_of(option.name), "")
+            if text:
+                values[option.name] = _parse(option, text)
+        return cls(**values).with_options(overrides)
 
     def with_options(self, options: Mapping[str, Any] | None) -> Config:
         """A copy with ``options`` set; OptionError for a name or value that does not exist."""
@@ -73,27 +106,29 @@ class Config:
         for name in options:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}", hint=f"the options are {', '.join(sorted(known))}")
-        try:
-            return evolve(self, **options)
-        except (ValueError, TypeError) as error:
-            raise OptionError(str(error.args[0])) from error
+        return evolve(self, **options)
 
     def key(self) -> tuple[tuple[str, Any], ...]:
         """The part of the options that changes what is generated."""
-        values = asdict(self)
-        return tuple((a.name, values[a.name]) for a in fields(type(self)) if a.metadata["key"])
+        return tuple((o.name, getattr(self, o.name)) for o in fields(type(self)) if o.metadata["key"])
 
 
-def _parse(name: str, text: str, default: Any) -> Any:
-    if isinstance(default, bool):
-        if text.lower() in ("1", "true", "yes", "on"):
-            return True
-        if text.lower() in ("0", "false", "no", "off", ""):
-            return False
-        raise OptionError(f"{_PREFIX}{name.upper()} is a yes or no, not {text!r}")
-    if isinstance(default, int):
-        try:
-            return int(text)
-        except ValueError as error:
-            raise OptionError(f"{_PREFIX}{name.upper()} is an integer, not {text!r}") from error
-    return text
+def variable_of(name: str) -> str:
+    """The environment variable of a field."""
+    return _PREFIX + name.upper()
+
+
+def _parse(option: Attribute[Any], text: str) -> Any:
+    """A variable's text as a value of its field. Booleans are 1 or 0, true or false, yes or no, on or off."""
+    kind = option.metadata["kind"]
+    value: Any = text
+    with contextlib.suppress(ValueError):
+        if kind is bool:
+            value = _WORDS.get(text.strip().lower(), text)
+        elif kind is not str:
+            value = kind(text)
+    expected = _expected(option, value)
+    if expected:
+        variable = variable_of(option.name)
+        raise OptionError(f"{variable}={text!r}: expected {expected}", hint=option.metadata["help"])
+    return value

@@ -10,7 +10,7 @@ from .artifact import Artifact
 from .build import build_libraries
 from .cache import CacheKey, Store, default_store
 from .config import Config
-from .errors import ArtifactError, BuildError, CompilerUnavailable, InputError, RuntimeFault
+from .errors import ArtifactError, BuildError, CompilerUnavailable, InputError, OptionError, RuntimeFault
 from .executor import load, warm_up
 
 __version__ = "0.1.0"
@@ -23,6 +23,7 @@ __all__ = [
     "CompilerUnavailable",
     "Config",
     "InputError",
+    "OptionError",
     "RuntimeFault",
     "Store",
     "__version__",

@@ -43,6 +43,12 @@ class CompilerUnavailable(UserError):
     hint = "install g++ or clang++, or name one in the environment variable CXX"
 
 
+class OptionError(UserError, ValueError):
+    """An option, or the environment variable that stands for it, has a value that it does not take."""
+
+    code = "R105"
+
+
 class BuildError(RuntimeFault):
     """The C++ compiler refused a generated source: our fault, not the user's."""
 

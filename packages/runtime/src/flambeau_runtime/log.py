@@ -34,6 +34,12 @@ CACHE_HIT: Final = "cache hit"
 CACHE_MISS: Final = "cache miss"
 CACHE_CORRUPT: Final = "cache entry is corrupt and was removed"
 CACHE_UNWRITABLE: Final = "cache folder cannot be written; entries stay in memory"
+CACHE_UNTRUSTED: Final = (
+    "the cache folder {folder} is not used, entries stay in memory: {reason} "
+    "(what lies there is loaded and run; FLAMBEAU_CACHE_SHARED=1 uses it all the same)"
+)
+CACHE_FOREIGN: Final = "a cache entry that others put there, or may change, is not read"
+SCRATCH_REFUSED: Final = "the folder for temporary files is not used to build kernels"
 CACHE_EVICTED: Final = "cache evicted entries"
 COMPILED: Final = "compiled a library"
 COMPILER_BROKE: Final = "the C++ compiler broke down; a library is compiled again with fewer optimisations"

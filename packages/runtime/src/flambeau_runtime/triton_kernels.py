@@ -209,7 +209,7 @@ def submit_stored(requests: Sequence[CompileRequest], store: Store) -> list[Futu
                 _IN_FLIGHT.pop((place, key.digest)).cancel()
         raise
     for (_, key), cubin in zip(missing, fresh, strict=True):
-        cubin.add_done_callback(partial(_keep, store, key, cubins[key.digest]))
+        cubin.add_done_callback(partial(_keep, store, key, place, cubins[key.digest]))
     return [cubins[key.digest] for key in keys]
 
 
@@ -218,7 +218,7 @@ _IN_FLIGHT: dict[tuple[str, str], Future[Cubin]] = {}
 _IN_FLIGHT_LOCK = threading.Lock()
 
 
-def _keep(store: Store, key: CacheKey, kept: Future[Cubin], cubin: Future[Cubin]) -> None:
+def _keep(store: Store, key: CacheKey, place: str, kept: Future[Cubin], cubin: Future[Cubin]) -> None:
     try:
         made = cubin.result()
         store.put(key, _pack(made))
@@ -228,7 +228,7 @@ def _keep(store: Store, key: CacheKey, kept: Future[Cubin], cubin: Future[Cubin]
         kept.set_result(made)
     finally:
         with _IN_FLIGHT_LOCK:
-            del _IN_FLIGHT[str(store.folder or id(store)), key.digest]
+            del _IN_FLIGHT[place, key.digest]
 
 
 def kernel_requests(artifact: Artifact, arch: int) -> list[CompileRequest]:

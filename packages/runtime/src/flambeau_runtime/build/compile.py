@@ -20,6 +20,7 @@ from attrs import evolve
 from .. import log
 from ..artifact import Artifact, Library
 from ..cache import CacheKey, Store, default_store
+from ..cache.trust import scratch_folder
 from ..config import Config
 from ..errors import BuildError, CompilerUnavailable
 from ..profile import span
@@ -127,7 +128,7 @@ def compile_library(
 
 def run_compiler(library: Library, toolchain: Toolchain, include_dirs: Sequence[str | Path], config: Config) -> bytes:
     """Compile one library and return the shared object's bytes."""
-    with tempfile.TemporaryDirectory(prefix="flambeau-") as folder:
+    with tempfile.TemporaryDirectory(prefix="flambeau-", dir=scratch_folder()) as folder:
         source, output = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
         source.write_text(library.source)
         includes = [f"-I{path}" for path in include_dirs]

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 from ..artifact import Library
+from ..cache.trust import scratch_folder
 from ..errors import BuildError
 
 _loaded: dict[str, ctypes.CDLL] = {}
@@ -31,7 +32,7 @@ def load_library(library: Library) -> ctypes.CDLL:
 
 
 def _open(binary: bytes, digest: str, name: str) -> ctypes.CDLL:
-    with tempfile.TemporaryDirectory(prefix="flambeau-") as folder:
+    with tempfile.TemporaryDirectory(prefix="flambeau-", dir=scratch_folder()) as folder:
         # The loader recognises a library it has by its path: the name must be unique to the content.
         path = Path(folder, f"{digest[:32]}.so")
         path.write_bytes(binary)

@@ -1,8 +1,8 @@
 """A content-addressed store in one folder, safe between threads, processes and crashes.
 
 In: ``CacheKey`` and bytes. Out: the same bytes later, or None. An entry appears whole or not at all (temporary file,
-fsync, rename); a damaged one is a miss and is removed; a folder that cannot be written makes the store keep its
-entries in memory. Nothing here raises because of the state of the disk.
+fsync, rename); a damaged one is a miss and is removed; a folder that cannot be written, or that others may change
+(``trust.py``), makes the store keep its entries in memory. Nothing here raises because of the state of the disk.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..config import Config
 from ..profile import count
 from .entry import pack, unpack
 from .key import CacheKey
+from .trust import belongs_to_us, examine
 
 _LAYOUT = "v1"
 _TEMPORARY = "tmp"
@@ -32,11 +33,18 @@ _LOCKS = "locks"
 
 
 class Store:
-    """Entries below ``folder`` (None: memory only), at most ``limit_bytes`` of them, least recently used evicted."""
+    """Entries below ``folder`` (None: memory only), at most ``limit_bytes`` of them, least recently used evicted.
 
-    def __init__(self, folder: str | os.PathLike[str] | None, *, limit_bytes: int = 4 << 30) -> None:
+    ``shared``: other users may write to the folder, and what they put there is loaded; else only what nobody but us could have put there is.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None, *, limit_bytes: int = 4 << 30, shared: bool = False
+    ) -> None:
         self.limit_bytes = limit_bytes
-        self._root = None if folder is None else Path(folder) / _LAYOUT
+        self._shared = shared
+        self._place = None if folder is None else Path(os.path.abspath(folder), _LAYOUT)
+        self._is_settled = folder is None or shared
         self._memory: dict[str, tuple[CacheKey, bytes]] = {}
         self._guard = threading.Lock()
         self._warned: set[str] = set()
@@ -47,6 +55,19 @@ class Store:
         """Where entries lie; None while the store is in memory."""
         return self._root
 
+    @property
+    def _root(self) -> Path | None:
+        """The folder, once every part of its path was looked at; what is not there yet is looked at again."""
+        place = self._place
+        if place is None or self._is_settled:
+            return place
+        verdict = examine(place)
+        if verdict.folder is None or verdict.exists:
+            self._place, self._is_settled = verdict.folder, True
+        if verdict.folder is None:
+            self._warn_once("untrusted", log.CACHE_UNTRUSTED.format(folder=place.parent, reason=verdict.reason))
+        return verdict.folder
+
     # reading and writing
 
     def get(self, key: CacheKey) -> bytes | None:
@@ -56,7 +77,7 @@ class Store:
         if held is not None:
             return held[1]
         path = self._path(key)
-        found = None if path is None else self._read(path)
+        found = None if path is None else self._read(path, key)
         event = log.CACHE_MISS if found is None else log.CACHE_HIT
         count(f"{event}: {key.kind}")
         log.logger.debug(event, artifact="caching", kind=key.kind, key=key.digest[:16])
@@ -65,14 +86,15 @@ class Store:
     def path(self, key: CacheKey) -> Path | None:
         """The verified file whose leading bytes are the payload (a shared object can be loaded from it), or None."""
         path = self._path(key)
-        return path if path is not None and self._read(path) is not None else None
+        return path if path is not None and self._read(path, key) is not None else None
 
     def holds(self, kind: str) -> bool:
         """Whether there is any entry of a kind."""
         with self._guard:
             if any(key.kind == kind for key, _ in self._memory.values()):
                 return True
-        return self._root is not None and any(True for _ in (self._root / kind).glob("??/*"))
+        root = self._root
+        return root is not None and any(True for _ in (root / kind).glob("??/*"))
 
     def put(self, key: CacheKey, payload: bytes) -> None:
         """Store ``payload``; the last of several writers of one key wins, and all are whole."""
@@ -124,12 +146,15 @@ class Store:
             os.close(handle)
 
     def _open_lock(self, key: CacheKey) -> int | None:
-        if self._root is None:
+        root = self._root
+        if root is None:
             return None
-        path = self._root / _LOCKS / f"{key.kind}-{key.digest[:2]}"
+        path = root / _LOCKS / f"{key.kind}-{key.digest[:2]}"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._make_folder(path.parent)
+            return os.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666 if self._shared else 0o600
+            )
         except OSError:
             return None
 
@@ -189,22 +214,30 @@ class Store:
     # the disk
 
     def _path(self, key: CacheKey) -> Path | None:
-        return None if self._root is None else self._root / key.kind / key.digest[:2] / key.digest
+        root = self._root
+        return None if root is None else root / key.kind / key.digest[:2] / key.digest
 
     def _entries(self, kind: str | None = None) -> list[Path]:
-        if self._root is None or not self._root.is_dir():
+        root = self._root
+        if root is None or not root.is_dir():
             return []
         if kind is not None:
-            return list((self._root / kind).glob("??/*"))
-        return [path for path in self._root.glob("*/??/*") if path.parts[-3] not in (_TEMPORARY, _LOCKS)]
+            return list((root / kind).glob("??/*"))
+        return [path for path in root.glob("*/??/*") if path.parts[-3] not in (_TEMPORARY, _LOCKS)]
 
-    def _read(self, path: Path) -> tuple[bytes, dict[str, str]] | None:
+    def _read(self, path: Path, key: CacheKey | None = None) -> tuple[bytes, dict[str, str]] | None:
+        """An entry's payload and key parts; with ``key``, only of an entry that is that key's."""
         try:
-            data = path.read_bytes()
+            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+                # The folder may have been open to others when the entry was put there.
+                if not self._shared and not belongs_to_us(os.fstat(file.fileno())):
+                    self._warn_once("foreign", f"{log.CACHE_FOREIGN}: {path}")
+                    return None
+                data = file.read()
         except OSError:
             return None
         unpacked = unpack(data)
-        if unpacked is None:
+        if unpacked is None or (key is not None and unpacked[1] != dict(key.parts)):
             _unlink(path)
             self._warn_once("corrupt", f"{log.CACHE_CORRUPT}: {path}")
             return None
@@ -213,12 +246,15 @@ class Store:
         return unpacked
 
     def _write(self, path: Path, content: bytes) -> bool:
-        assert self._root is not None
-        temporary = self._root / _TEMPORARY / f"{os.getpid()}-{threading.get_ident()}-{os.urandom(6).hex()}"
+        root = self._root
+        if root is None:
+            return False
+        temporary = root / _TEMPORARY / f"{os.getpid()}-{threading.get_ident()}-{os.urandom(6).hex()}"
         try:
-            temporary.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "xb") as file:
+            self._make_folder(temporary.parent)
+            self._make_folder(path.parent)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with open(os.open(temporary, flags, 0o666 if self._shared else 0o600), "wb") as file:
                 # The lock tells a live writer's file from one left by a writer that was killed.
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(content)
@@ -232,6 +268,16 @@ class Store:
         self._account(len(content))
         return True
 
+    def _make_folder(self, folder: Path) -> None:
+        """Make a folder and those above it that are missing, for us alone unless the store is shared."""
+        missing = []
+        while not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for name in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # another process was quicker
+                name.mkdir(mode=0o777 if self._shared else 0o700)
+
     def _account(self, written: int) -> None:
         """Sweep at the first write and then whenever a sixteenth of the limit was written."""
         with self._guard:
@@ -242,9 +288,10 @@ class Store:
 
     def sweep(self) -> int:
         """Remove what dead writers left, and the least recently used entries above the limit. Returns bytes freed."""
-        if self._root is None:
+        root = self._root
+        if root is None:
             return 0
-        for path in (self._root / _TEMPORARY).glob("*"):
+        for path in (root / _TEMPORARY).glob("*"):
             _remove_if_abandoned(path)
         stats = []
         for path in self._entries():
@@ -309,7 +356,7 @@ def _remove_if_abandoned(path: Path) -> None:
         os.close(handle)
 
 
-_stores: dict[tuple[str, int], Store] = {}
+_stores: dict[tuple[str, int, bool], Store] = {}
 _stores_guard = threading.Lock()
 
 
@@ -317,8 +364,8 @@ def default_store(config: Config | None = None) -> Store:
     """The store that ``config`` (default: the environment) names; one object per folder and process."""
     config = Config.from_environment() if config is None else config
     folder = str(config.folder()) if config.cache_enabled else ""
-    identity = (folder, config.cache_limit_bytes)
+    identity = (folder, config.cache_limit_bytes, config.cache_shared)
     with _stores_guard:
         if identity not in _stores:
-            _stores[identity] = Store(folder or None, limit_bytes=config.cache_limit_bytes)
+            _stores[identity] = Store(folder or None, limit_bytes=config.cache_limit_bytes, shared=config.cache_shared)
         return _stores[identity]

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from flambeau_runtime.cache.trust import scratch_folder
 from flambeau_runtime.workers import triton_task
 from flambeau_runtime.workers.pool import Answer, Pool, Request, WorkerFailed
 
@@ -72,7 +73,7 @@ class Compilers:
             self._users += users
             if self._pool is None:
                 # Triton's own on-disk cache is not wanted: the store of artifacts keeps the binaries.
-                self._folder = tempfile.mkdtemp(prefix="flambeau-triton-")
+                self._folder = tempfile.mkdtemp(prefix="flambeau-triton-", dir=scratch_folder())
                 settings = {"TRITON_CACHE_DIR": self._folder, triton_task.INTERPRET_VARIABLE: "0"}
                 self._pool = Pool(environment=settings, nursery=True)
             return self._pool
