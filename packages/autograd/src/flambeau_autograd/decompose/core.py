@@ -27,7 +27,7 @@ CORE_NAMES: tuple[str, ...] = (
     "softshrink", "softshrink_backward", "hardshrink", "logit", "logit_backward",
     "nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward", "mse_loss",
     "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
-    "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "soft_margin_loss",
+    "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "soft_margin_loss",
     "soft_margin_loss_backward", "l1_loss", "cross_entropy_loss",
     "embedding_dense_backward", "native_dropout_backward", "select_backward", "slice_backward", "diagonal_backward",
     "unfold_backward", "addcmul", "addcdiv", "addmv", "lerp", "rsub", "frac", "xlogy", "nan_to_num",
@@ -60,7 +60,20 @@ def _diagonal_scatter(base: torch.Tensor, new: torch.Tensor, offset: int = 0, di
     return chosen.contiguous() if base.is_contiguous() else chosen.clone(memory_format=torch.preserve_format)
 
 
+def _binary_cross_entropy(
+    input: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, reduction: int = 1
+) -> torch.Tensor:
+    """Torch's own leaves out the check that eager's kernel makes."""
+    inside = (input >= 0).logical_and(input <= 1).all()
+    aten._assert_async.msg(inside, "all elements of input should be between 0 and 1")
+    found: torch.Tensor = torch._decomp.decomposition_table[aten.binary_cross_entropy.default](
+        input, target, weight, reduction
+    )
+    return found
+
+
 EXTRA: dict[OpOverload, Callable[..., Any]] = {
+    aten.binary_cross_entropy.default: _binary_cross_entropy,
     aten.copy.default: _copy,
     aten.diagonal_scatter.default: _diagonal_scatter,
 }

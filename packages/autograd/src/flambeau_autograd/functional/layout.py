@@ -18,6 +18,17 @@ def hint(value: Any) -> int | None:
     return int(known) if known is not None else None
 
 
+def fill_order(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Dimensions in the order in which eager's loops fill the tensor, gaps or not: the largest stride outermost."""
+    natural = tuple(range(tensor.dim()))
+    strides = [hint(s) for s in tensor.stride()]
+    if None in strides:
+        return natural
+    moving = [d for d in natural if hint(tensor.shape[d]) != 1]
+    ordered = iter(sorted(moving, key=lambda d: -(strides[d] or 0)))
+    return tuple(next(ordered) if d in moving else d for d in natural)
+
+
 def dense_order(tensor: torch.Tensor) -> tuple[int, ...]:
     """Dimensions from the largest stride to the smallest where the tensor is dense, else 0, 1, 2, …"""
     natural = tuple(range(tensor.dim()))

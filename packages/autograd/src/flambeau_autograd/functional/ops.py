@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from attrs import frozen
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 
 aten = torch.ops.aten
 
@@ -44,6 +44,14 @@ class WritePlan:
     targets: tuple[int | str, ...]
 
 
+#: Namespaces of torch whose ops do what their schemas say. Ops of others may do anything.
+_COMPUTING_NAMESPACES = frozenset({"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"})
+#: They write running statistics that the schema shows as plain arguments.
+_UNDECLARED_WRITES = frozenset(
+    {
+        "batch_norm", "_batch_norm_impl_index", "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "instance_norm",
+    }
+)  # fmt: skip
 _IDENTITY = ("detach", "alias", "lift_fresh", "detach_", "lift")
 _REFUSED = ("resize_", "set_", "resize_as_", "_resize_output_", "set_data", "record_stream")
 _QUERY_NAMESPACES = ("prim",)
@@ -83,15 +91,29 @@ def is_random(op: Any) -> bool:
 
 @functools.cache
 def is_impure(op: Any) -> bool:
-    """True when removing the op changes more than its results (it writes to an argument, or checks something)."""
+    """True when removing the op changes more than its results: it writes to an argument, checks something, or is not known.
+
+    The schema of an op of torch's own tells: it writes where an argument says so (or `_UNDECLARED_WRITES` does), and has no other
+    purpose than an effect where it returns nothing. Of any other op (collectives, a library's own) nothing is known: it may print,
+    count, or wait for another process. Random draws are `is_random`.
+    """
+    if not isinstance(op, OpOverload):
+        return isinstance(op, HigherOrderOperator)
+    return writes(op) or not op._schema.returns or is_foreign(op)
+
+
+@functools.cache
+def writes(op: Any) -> bool:
+    """True when the op writes to an argument, whether its schema says so or not."""
     if not isinstance(op, OpOverload):
         return False
-    if op._schema.is_mutable:
-        return True
-    if op.namespace not in ("aten", "prims") and not op._schema.returns:
-        return True
-    return short_name(op) in ("_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range",
-                              "sym_constrain_range_for_size", "_functional_assert_async")  # fmt: skip
+    return op._schema.is_mutable or (op.namespace == "aten" and short_name(op) in _UNDECLARED_WRITES)
+
+
+@functools.cache
+def is_foreign(op: Any) -> bool:
+    """True for an op that torch's own schemas say nothing about: a library's, a collective, a profiler's."""
+    return isinstance(op, OpOverload) and op.namespace not in _COMPUTING_NAMESPACES
 
 
 @functools.cache
@@ -115,6 +137,9 @@ def kind_of(op: OpOverload) -> Kind:
         return Kind.REFUSED
     if torch.Tag.inplace_view in op.tags:
         return Kind.METADATA_WRITE
+    if writes(op) and not op._schema.is_mutable:
+        composite = op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+        return Kind.COMPOSITE if composite else Kind.REFUSED
     if op._schema.is_mutable:
         return Kind.WRITE if write_plan(op) is not None else Kind.OPAQUE_WRITE
     if op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):

@@ -18,9 +18,10 @@ from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
-from .layout import dense_order, hint
+from .layout import fill_order, hint
 from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import collides
+from .random import fills_in_memory_order
 from .scatter import is_absolute, is_strided, scatter_back
 from .special import SPECIAL
 from .symbols import SymbolNodes
@@ -332,7 +333,7 @@ class Recorder(TorchDispatchMode):
         for target in tensors_in(targets):
             self.refuse_collisions(target, (kept, named))
         out = (
-            self._filled(plan.functional, kept, named)
+            self._filled(func, plan.functional, kept, named)
             if is_random(func)
             else self.call(plan.functional, *kept, **named)
         )
@@ -354,10 +355,12 @@ class Recorder(TorchDispatchMode):
             if collides(target, other):
                 raise UnsupportedMutation("a write reads memory that it overwrites")
 
-    def _filled(self, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The new contents of a tensor that is filled with random numbers: on a GPU they are drawn in memory order."""
+    def _filled(self, func: Any, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The new contents of a tensor that is filled with random numbers, in the order in which eager fills its memory."""
         target = args[0]
-        order = dense_order(target) if isinstance(target, torch.Tensor) and target.device.type == "cuda" else ()
+        if not isinstance(target, torch.Tensor) or not fills_in_memory_order(func, target):
+            return self.call(functional, *args, **kwargs)
+        order = fill_order(target)
         if order == tuple(range(len(order))):
             return self.call(functional, *args, **kwargs)
         inverse = [0] * len(order)

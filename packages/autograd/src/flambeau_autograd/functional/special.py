@@ -74,6 +74,14 @@ def native_batch_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: d
     return _batch_norm(recorder, args[:5], args[5], args[6], args[7])
 
 
+@register(aten.rrelu_with_noise.default)
+def rrelu_with_noise(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """It fills its second argument with the slopes that it draws; its functional twin returns them."""
+    out, noise = recorder.call(aten.rrelu_with_noise_functional.default, *args, **kwargs)
+    recorder.write(args[1], recorder.match_layout(args[1], noise))
+    return out
+
+
 @register(aten._batch_norm_with_update.default)
 def batch_norm_with_update(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The form that says that it writes; it returns a reserve buffer as well."""

@@ -15,6 +15,7 @@ from torch.fx.node import map_arg
 
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
+from .checks import record_checks
 
 #: Products whose C++ reads the sizes of its operands as plain numbers (torch before 2.13), so that symbolic ones become constants. Their
 #: decomposition in Python, which the Python dispatcher takes, keeps them.
@@ -82,6 +83,7 @@ class Replay:
                     if isinstance(target, str)
                     else target(*args, **kwargs)
                 )
+        record_checks(target, args, kwargs)
         if node.op == "call_method":
             return getattr(args[0], target)(*args[1:], **kwargs)
         if node.op == "call_module":

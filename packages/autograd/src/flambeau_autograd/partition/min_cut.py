@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from ..config import Config
 from ..joint.build import Joint
-from ..passes.facts import alias_root, is_pinned, is_tensor
+from ..passes.facts import alias_root, is_late, is_pinned, is_tensor, runs_once
 from .costs import is_free, is_fusible, saved_bytes
 from .flow import min_cut_side
 from .split import dependents
@@ -46,7 +46,7 @@ def min_cut(joint: Joint, config: Config) -> set[Node]:
 def _problem(joint: Joint) -> Problem:
     late = dependents(joint)
     wanted = {g for g in joint.grads if isinstance(g, Node) and g not in late}
-    needed: set[Node] = {g for g in joint.grads if isinstance(g, Node)}
+    needed: set[Node] = {g for g in joint.grads if isinstance(g, Node)} | set(filter(is_late, joint.graph.nodes))
     for node in reversed(joint.graph.nodes):
         if node in needed and node in late:
             needed.update(node.all_input_nodes)
@@ -107,11 +107,11 @@ def _banned(problem: Problem, config: Config) -> set[Node]:
             depth[node] = max((depth.get(a, 0) for a in node.all_input_nodes), default=0)
             if not _is_list_of_banned(node):
                 continue
-            if not is_pinned(node) and (node in problem.lifted or node in problem.regions):
+            if not runs_once(node) and (node in problem.lifted or node in problem.regions):
                 continue
             banned.add(node)
             continue
-        if node in problem.regions and not is_pinned(node):
+        if node in problem.regions and not runs_once(node):
             continue
         level = 1 + max((depth.get(a, 0) for a in node.all_input_nodes), default=0)
         if not is_fusible(node) or not config.recompute_fusible or level > config.max_recompute_chain:
@@ -131,7 +131,7 @@ def _weight(problem: Problem, node: Node) -> int:
     if node.op == "get_attr" or isinstance(node.meta.get("val"), (list, tuple)):
         return _INFINITE
     region = problem.regions.get(node)
-    if region is not None and not is_pinned(node):
+    if region is not None and not runs_once(node):
         if not any(problem.regions.get(u) != region and not u.meta.get("backward") for u in node.users):
             return _INFINITE
     if is_tensor(node) and is_free(node) and node.target is not operator.getitem:

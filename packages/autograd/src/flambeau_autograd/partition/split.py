@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 
 from ..errors import InternalError
 from ..joint.build import Joint
-from ..passes.facts import alias_root, is_pinned, is_tensor
+from ..passes.facts import alias_root, is_late, is_pinned, is_tensor
 from ..records import SavedSpec
 
 
@@ -32,10 +32,10 @@ class Halves:
 
 
 def dependents(joint: Joint) -> set[Node]:
-    """Nodes that depend on a tangent: they can only run in the backward."""
+    """Nodes that depend on a tangent, or are an effect of the backward: they can only run there."""
     reached: set[Node] = set(joint.tangents)
     for node in joint.graph.nodes:
-        if node not in reached and any(a in reached for a in node.all_input_nodes):
+        if node not in reached and (is_late(node) or any(a in reached for a in node.all_input_nodes)):
             reached.add(node)
     return reached
 
@@ -121,7 +121,7 @@ def _backward(joint: Joint, saved: list[Node]) -> GraphModule:
     for node in joint.tangents:
         _copy(graph, node, env)
     wanted = [g for g in joint.grads if isinstance(g, Node)]
-    needed = set(wanted)
+    needed = {*wanted, *filter(is_late, joint.graph.nodes)}
     for node in reversed(joint.graph.nodes):
         if node in needed and node not in env:
             needed.update(node.all_input_nodes)

@@ -9,7 +9,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from ..functional.ops import is_impure, is_random, is_view, short_name
+from ..functional.ops import is_impure, is_random, is_view, short_name, writes
 
 _FACTORIES = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
@@ -32,10 +32,20 @@ def draws(node: Node) -> bool:
 
 
 def is_pinned(node: Node) -> bool:
-    """True when the node must stay although nobody reads it: it draws random numbers, writes or checks."""
+    """True when the node must stay although nobody reads it: it draws random numbers, writes, checks, or is not known."""
     if node.op in ("placeholder", "output"):
         return True
     return node.op == "call_function" and (draws(node) or is_impure(node.target))
+
+
+def runs_once(node: Node) -> bool:
+    """True when a checkpointed region must not run the node again: another draw, a second write."""
+    return node.op in ("placeholder", "output") or (node.op == "call_function" and (draws(node) or writes(node.target)))
+
+
+def is_late(node: Node) -> bool:
+    """True for what the backward does besides its gradients: a check, a draw or an unknown op that its formulas call."""
+    return node.op == "call_function" and bool(node.meta.get("backward")) and is_pinned(node)
 
 
 def is_uninitialised(node: Node) -> bool:
@@ -45,7 +55,7 @@ def is_uninitialised(node: Node) -> bool:
 
 def feeds_write(node: Node) -> bool:
     """True when an op that writes to its arguments reads the node."""
-    return any(user.op == "call_function" and is_impure(user.target) for user in node.users)
+    return any(user.op == "call_function" and writes(user.target) for user in node.users)
 
 
 def is_view_node(node: Node) -> bool:

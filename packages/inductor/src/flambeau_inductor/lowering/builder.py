@@ -288,7 +288,7 @@ class Builder:
         self.context.note_library_call(str(op), reason)
         given = tuple(self.argument(a) for a in args)
         named = {k: self.argument(v) for k, v in kwargs.items()}
-        results = list(val) if isinstance(val, tuple | list) else [val]
+        results = list(val) if isinstance(val, tuple | list) else [val] if op._schema.returns else []
         outs = tuple(self._out_buffer(item) for item in results)
         binds = self._binds(results)
         self.operations.append(Extern(op, given, named, outs, (), binds, reason, self.origins))
@@ -296,7 +296,7 @@ class Builder:
         for n, item in enumerate(results):
             if isinstance(item, torch.SymInt):
                 values[n] = self.expr(item)  # type: ignore[call-overload]
-        return tuple(values) if isinstance(val, tuple | list) else values[0]
+        return tuple(values) if isinstance(val, tuple | list) else values[0] if values else None
 
     def argument(self, value: Any) -> Any:
         """An argument as a library call takes it: tensors as windows, symbolic ints as expressions."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import effects
 from .. import expr as ex
 from ..context import CompileContext
 from ..errors import FlambeauInductorError, LoweringError, UnsupportedGraphError
@@ -473,12 +474,7 @@ def _root(buffer: Buffer, buffers: dict[str, Buffer]) -> str:
 
 
 def _has_effect(operation: Operation) -> bool:
-    op = getattr(operation, "op", None)
-    if op is None:
-        return False
-    tags = getattr(op, "tags", ())
-    binds = getattr(operation, "binds", ())
-    return bool(binds) or torch.Tag.nondeterministic_seeded in tags or op._schema.is_mutable or not op._schema.returns
+    return isinstance(operation, Extern) and (bool(operation.binds) or effects.has_effect(operation.op))
 
 
 def _stack_text(node: fx.Node) -> str:

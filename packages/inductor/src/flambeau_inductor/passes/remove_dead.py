@@ -5,9 +5,9 @@ Valid in, valid out. Calls with effects (random draws, assertions, in-place ops)
 
 from __future__ import annotations
 
-import torch
 from torch import fx
 
+from .. import effects
 from ..context import CompileContext
 
 
@@ -15,11 +15,7 @@ def has_effect(node: fx.Node) -> bool:
     """True when removing the call could be noticed."""
     if node.op != "call_function":
         return node.op != "get_attr"
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        return isinstance(target, torch._ops.HigherOrderOperator)
-    schema = target._schema
-    return schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in target.tags
+    return effects.has_effect(node.target)
 
 
 def remove_dead(gm: fx.GraphModule, context: CompileContext) -> bool:

@@ -21,6 +21,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from .. import effects
 from ..context import CompileContext
 from .fakes import bytes_of, fake_mode_of, insert_call, quietly
 from .joins import Join, call, is_transpose, plan_join, window_of
@@ -224,8 +225,7 @@ def _may_move(node: fx.Node) -> bool:
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return getattr(target, "__module__", "") == "_operator"
-    seeded = torch.Tag.nondeterministic_seeded in target.tags
-    return bool(target._schema.returns) and not target._schema.is_mutable and not seeded
+    return not effects.has_effect(target)
 
 
 def _writes(node: fx.Node) -> bool:

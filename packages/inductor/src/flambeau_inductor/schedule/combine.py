@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from attrs import define, evolve, field
 
 from .. import expr as ex
+from ..effects import checks
 from ..ir.kernel import Combined, KernelBody, Store
 from ..ir.layout import Buffer
 from ..ir.loops import Extern, ReadItem, refs, written
@@ -46,6 +47,7 @@ class _Combiner:
     read_at: dict[str, int] = field(factory=dict)
     written_at: dict[str, int] = field(factory=dict)
     defined_at: dict[ex.Expr | str, int] = field(factory=dict)
+    checked_at: int = -1
     groups: list[_Group] = field(factory=list)
     early: int = 0
 
@@ -58,13 +60,16 @@ class _Combiner:
     def place(self, position: int, step: Step) -> _Group | None:
         """The group that ``step`` joins or starts; None for a step that stays alone."""
         reads, writes = _touched(step)
+        if not isinstance(step, KernelBody | Combined) and checks(step):
+            self.checked_at = position
         read, wrote = {self.root(n) for n in reads}, {self.root(n) for n in writes}
         group = None
         if isinstance(step, KernelBody) and _is_small(step):
             after = max(
                 [self.written_at.get(n, -1) for n in read | wrote]
                 + [self.read_at.get(n, -1) for n in wrote]
-                + [self.defined_at.get(s, -1) for s in step.scalars],
+                + [self.defined_at.get(s, -1) for s in step.scalars]
+                + [self.checked_at for s in step.statements if isinstance(s, Store) and self.buffers[s.buffer].in_place],
                 default=-1,
             )
             group = self._join(step, after, position)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-import torch
 from attrs import define, field, frozen
 
 from .. import expr as ex
+from ..effects import checks, draws
 from ..ir.layout import Buffer
 from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, refs, written
 from ..ir.scalar import Scalar, walk
@@ -77,6 +77,7 @@ class Fuser:
         self.readers: dict[str, list[Group]] = {}
         self.symbols: dict[ex.Expr | str, Group] = {}
         self.last_draw: Group | None = None
+        self.checks = 0
         self.storage_users: dict[str, list[Group]] = {}
         self.notes: list[Note] = []
 
@@ -106,7 +107,9 @@ class Fuser:
         group.reads = operation_reads(operation)
         group.writes = {out.name for out in written(operation)}
         needs = self._needs(group.reads, group.writes, _symbols_of(operation))
-        if _draws(operation):
+        if checks(operation):
+            self.checks |= 1 << group.number
+        if isinstance(operation, Extern) and draws(operation.op):
             # Draws advance one generator: they keep the order of the program.
             needs |= 0 if self.last_draw is None else 1 << self.last_draw.number
             self.last_draw = group
@@ -178,6 +181,8 @@ class Fuser:
                 needs |= 1 << self.writer[name].number
         for name in writes:
             if self.buffers[name].in_place:
+                # An input keeps its contents where a check fails: eager, which comes to it first, finds them.
+                needs |= self.checks
                 for group in self.storage_users.get(self.buffers[name].storage, ()):
                     needs |= 1 << group.number
         for symbol in symbols:
@@ -249,11 +254,6 @@ def _bits(mask: int) -> list[int]:
         found.append(low.bit_length() - 1)
         mask ^= low
     return found
-
-
-def _draws(operation: Operation) -> bool:
-    """True for a library call that draws random numbers."""
-    return isinstance(operation, Extern) and torch.Tag.nondeterministic_seeded in getattr(operation.op, "tags", ())
 
 
 def _symbols_of(operation: Operation) -> frozenset[ex.Expr | str]:

@@ -1,0 +1,47 @@
+"""Checks of values that torch makes on real tensors only: on fakes the same functions leave them out.
+
+In: a call of the captured graph, before it is made. Out: nothing; the checks are recorded as asserts in front of it, with eager's
+words. Found by running what raises in eager for the values of a tensor: the other functions check inside an op, or by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _require(condition: Tensor, message: str) -> None:
+    torch.ops.aten._assert_async.msg(condition.all(), message)
+
+
+def _one_hot(tensor: Any, num_classes: Any = -1) -> None:
+    _require(tensor >= 0, "Class values must be non-negative.")
+    if not (isinstance(num_classes, int) and num_classes < 0):
+        _require(tensor < num_classes, "Class values must be smaller than num_classes.")
+
+
+def _quantile(name: str) -> Callable[..., None]:
+    def check(input: Any, q: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(q, Tensor) and q.device.type == "cpu":
+            _require((q >= 0).logical_and(q <= 1), f"{name}() q values must be in the range [0, 1]")
+
+    return check
+
+
+#: What a graph calls, as a function or by the name of a method -> its checks, called with the same arguments.
+CHECKS: dict[Any, Callable[..., None]] = {
+    torch.nn.functional.one_hot: _one_hot,
+    **{key: _quantile("quantile") for key in (torch.quantile, "quantile")},
+    **{key: _quantile("nanquantile") for key in (torch.nanquantile, "nanquantile")},
+}
+
+
+def record_checks(target: Any, args: Any, kwargs: Any) -> None:
+    """Record what eager would look at before it computes `target`."""
+    check = CHECKS.get(target)
+    if check is not None:
+        with torch.no_grad():
+            check(*args, **kwargs)

@@ -1,0 +1,129 @@
+"""What removing a call would change: every op of torch's registry, by schema and tags, and by running what there are samples of."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from torch._ops import OpOverload
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from flambeau_autograd.functional.ops import Kind, is_impure, is_random, kind_of, writes
+
+
+def registry() -> Iterator[OpOverload]:
+    """Every overload that the dispatcher knows and Python can name."""
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        try:
+            yield getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+        except (AttributeError, RuntimeError):
+            continue
+
+
+def test_the_registry_is_large() -> None:
+    assert sum(1 for _ in registry()) > 3000
+
+
+def test_an_op_that_writes_or_returns_nothing_is_never_pure() -> None:
+    for op in registry():
+        schema = op._schema
+        if schema.is_mutable or not schema.returns:
+            assert is_impure(op), op
+        if schema.is_mutable:
+            assert writes(op), op
+            assert kind_of(op) not in (Kind.PURE, Kind.VIEW, Kind.COMPOSITE), op
+
+
+def test_an_op_that_takes_a_generator_is_random() -> None:
+    for op in registry():
+        if op.namespace == "aten" and any("Generator" in str(a.type) for a in op._schema.arguments):
+            assert is_random(op), op
+
+
+def test_ops_that_torch_knows_nothing_about_stay() -> None:
+    for op in registry():
+        if op.namespace in ("_c10d_functional", "c10d", "symm_mem", "profiler"):
+            assert is_impure(op), op
+
+
+def test_a_library_s_own_op_stays() -> None:
+    counted = []
+
+    @torch.library.custom_op("flambeau_effects::count", mutates_args=())
+    def count(x: torch.Tensor) -> torch.Tensor:
+        counted.append(1)
+        return x.clone()
+
+    assert is_impure(torch.ops.flambeau_effects.count.default)
+
+
+class _Watch(TorchDispatchMode):
+    """Every call's arguments and the generator before and after, against what the op is said to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[Any] = set()
+        self.faults: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        plain = [t for t in tensors if t.layout is torch.strided and not t.is_quantized]
+        before = [t.detach().clone() for t in plain]
+        shapes = [(t.shape, t.stride()) for t in plain]
+        state = torch.get_rng_state()
+        result = func(*args, **(kwargs or {}))
+        self.seen.add(func)
+        if not is_random(func) and not torch.equal(state, torch.get_rng_state()):
+            self.faults.append(f"{func} draws")
+        if not writes(func):
+            for old, new, shape in zip(before, plain, shapes, strict=True):
+                if shape != (new.shape, new.stride()) or not _identical(old, new):
+                    self.faults.append(f"{func} writes")
+        return result
+
+
+def _identical(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if a.is_floating_point() else torch.equal(a, b)
+
+
+def _run(chosen: list[Any], samples: int) -> _Watch:
+    watch = _Watch()
+    for op in chosen:
+        for sample in islice(op.sample_inputs("cpu", torch.float32, requires_grad=False), samples):
+            if not isinstance(sample.input, torch.Tensor) and sample.input is None:
+                continue
+            try:
+                with watch:
+                    op(sample.input, *sample.args, **sample.kwargs)
+            except NotImplementedError:
+                continue
+    return watch
+
+
+#: Uninitialised memory may hold anything; jiterator needs a GPU.
+_LEFT_OUT = ("empty", "new_empty", "sparse", "jiterator")
+
+
+def _runnable() -> list[Any]:
+    return [op for op in op_db if torch.float32 in op.dtypes and not op.name.startswith(_LEFT_OUT)]
+
+
+def test_ops_do_to_their_arguments_and_the_generator_what_they_are_said_to() -> None:
+    watch = _run(sorted(random.Random(5).sample(_runnable(), 150), key=lambda op: op.name), 2)
+    assert len(watch.seen) > 150
+    assert not watch.faults
+
+
+@pytest.mark.slow
+def test_all_ops_do_to_their_arguments_and_the_generator_what_they_are_said_to() -> None:
+    watch = _run(_runnable(), 4)
+    assert len(watch.seen) > 600
+    assert not sorted(set(watch.faults))
