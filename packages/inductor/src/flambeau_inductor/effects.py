@@ -16,7 +16,9 @@ from torch._ops import HigherOrderOperator, OpOverload
 from .ir.loops import Assert, Extern, Operation
 
 #: Namespaces of torch whose ops do what their schemas say.
-_COMPUTING_NAMESPACES = frozenset({"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"})
+_COMPUTING_NAMESPACES = frozenset(
+    {"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"}
+)
 
 
 @functools.cache

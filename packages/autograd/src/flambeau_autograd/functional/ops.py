@@ -45,7 +45,9 @@ class WritePlan:
 
 
 #: Namespaces of torch whose ops do what their schemas say. Ops of others may do anything.
-_COMPUTING_NAMESPACES = frozenset({"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"})
+_COMPUTING_NAMESPACES = frozenset(
+    {"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"}
+)
 #: They write running statistics that the schema shows as plain arguments.
 _UNDECLARED_WRITES = frozenset(
     {

@@ -21,6 +21,7 @@ from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .layout import fill_order, hint
 from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import collides
+from .predictions import corrected
 from .random import fills_in_memory_order
 from .scatter import is_absolute, is_strided, scatter_back
 from .special import SPECIAL
@@ -208,7 +209,7 @@ class Recorder(TorchDispatchMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on fakes and write down a call whose results are new tensors."""
         args, kwargs = self._adopt(args, kwargs)
-        out = func(*args, **kwargs)
+        out = corrected(func, func(*args, **kwargs))
         node = self._node(func, self.operands(args), self.operands(kwargs), out)
         if isinstance(out, torch.Tensor):
             self._fresh(out, node)

@@ -79,7 +79,7 @@ def rrelu_with_noise(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: di
     """It fills its second argument with the slopes that it draws; its functional twin returns them."""
     out, noise = recorder.call(aten.rrelu_with_noise_functional.default, *args, **kwargs)
     recorder.write(args[1], recorder.match_layout(args[1], noise))
-    return out
+    return out if out.is_contiguous() else recorder.call(aten.clone.default, out, memory_format=torch.contiguous_format)
 
 
 @register(aten._batch_norm_with_update.default)

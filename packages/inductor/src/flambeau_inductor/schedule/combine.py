@@ -69,7 +69,9 @@ class _Combiner:
                 [self.written_at.get(n, -1) for n in read | wrote]
                 + [self.read_at.get(n, -1) for n in wrote]
                 + [self.defined_at.get(s, -1) for s in step.scalars]
-                + [self.checked_at for s in step.statements if isinstance(s, Store) and self.buffers[s.buffer].in_place],
+                + [
+                    self.checked_at for s in step.statements if isinstance(s, Store) and self.buffers[s.buffer].in_place
+                ],
                 default=-1,
             )
             group = self._join(step, after, position)
