@@ -94,6 +94,15 @@ def slow(session: nox.Session) -> None:
     pytest(session, "-m", "slow and not gpu", *(session.posargs or ["packages", "tests"]))
 
 
+@nox.session
+@nox.parametrize(("python", "torch"), MATRIX, ids=[f"{p}-{t}" for p, t in MATRIX])
+def sweep(session: nox.Session, torch: str) -> None:
+    """Fresh random programs, ten minutes for each sweep; failures are printed as tests."""
+    install(session, "api", torch=f"torch=={torch}")
+    session.install(*TEST_REQUIREMENTS)
+    session.run("python", "-m", "tests.sweeps", *(session.posargs or ["all"]))
+
+
 @nox.session(venv_backend="none")
 def gpu(session: nox.Session) -> None:
     """The tests that need a CUDA device, on the ambient Python: nothing is installed, native code is built in place."""

@@ -203,7 +203,7 @@ class DictValue(Value):
         key, value = self.items.pop(hashed)
         return t.sequence([t.realise(key), t.realise(value)], tuple)
 
-    def m_update(self, t: Tracer, *others: Value, **named: Value) -> None:
+    def m_update(self, t: Tracer, /, *others: Value, **named: Value) -> None:
         for other in others:
             for key, value in t.mapping_items(other):
                 self.set_item(t, key, value)

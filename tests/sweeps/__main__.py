@@ -1,0 +1,122 @@
+"""`python -m tests.sweeps SWEEP --seed N --count N --seconds S`: draw, run, shrink, sum up by class.
+
+In: a sweep's name (or `all`) and budgets. Out: a test for each failure, a table of classes, and an exit status that is 1 where something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .generators import GENERATORS
+from .program import BACKENDS
+
+_BATCH = 200
+
+
+def main() -> int:
+    """Run the sweeps that are asked for."""
+    options = _options()
+    names = list(GENERATORS) if options.sweep == "all" else [options.sweep]
+    return max(_sweep(name, options) for name in names)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.sweeps", description=__doc__)
+    parser.add_argument("sweep", choices=[*GENERATORS, "all"])
+    parser.add_argument("--seed", type=int, default=None, help="the first seed; by default the time of day")
+    parser.add_argument("--count", type=int, default=1_000_000, help="programs at most")
+    parser.add_argument("--seconds", type=float, default=600.0, help="time at most, for each sweep")
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default=None, help="one backend for all, instead of the generator's mix"
+    )
+    parser.add_argument(
+        "--shrink", type=float, default=20.0, help="seconds for making one failure small; 0: leave it as it is"
+    )
+    parser.add_argument("--limit", type=int, default=60, help="seconds for one program")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the programs")
+    parser.add_argument("--out", type=Path, default=None, help="a file that gets one line of JSON for each failure")
+    parser.add_argument("--quiet", action="store_true", help="no tests, only the table")
+    return parser.parse_args()
+
+
+def _sweep(name: str, options: argparse.Namespace) -> int:
+    first = int(time.time()) % 100_000 * 1000 if options.seed is None else options.seed
+    until = time.monotonic() + options.seconds
+    counts: collections.Counter[str] = collections.Counter()
+    refusals: collections.Counter[str] = collections.Counter()
+    breaks: collections.Counter[str] = collections.Counter()
+    start, done = time.monotonic(), 0
+    for result in _results(name, first, options, until):
+        done += 1
+        counts["broken programs"] += bool(result.get("broken"))
+        counts["without a graph"] += not result.get("graphs")
+        refusals.update(reason[:100] for reason in result.get("eager", ()))
+        breaks.update(result.get("breaks", ()))
+        if "failure" in result:
+            counts[f"! {result['failure']['kind']}"] += 1
+            _tell(result, options)
+    print(f"\n{name}: {done} programs from seed {first} in {time.monotonic() - start:.0f} s")
+    for kind, number in sorted(counts.items()):
+        print(f"{number:7d}  {kind}")
+    for title, counter in (("left to eager", refusals), ("breaks", breaks)):
+        print(f"{sum(counter.values()):7d}  {title}")
+        for reason, number in counter.most_common(12):
+            print(f"         {number:6d}  {reason}")
+    return int(any(kind.startswith("!") for kind in counts))
+
+
+def _tell(result: dict[str, Any], options: argparse.Namespace) -> None:
+    if options.out is not None:
+        with options.out.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+    if not options.quiet:
+        failure = result["failure"]
+        print(f"# seed {result['seed']}, {result.get('backend')}: {failure['kind']} at {failure['path']}")
+        print(f"#   plain {failure['plain']}\n#   ours  {failure['ours']}")
+        print(result.get("test") or result.get("source", ""), flush=True)
+
+
+def _results(name: str, first: int, options: argparse.Namespace, until: float) -> Iterator[dict[str, Any]]:
+    """The verdicts of seeds in order; a process that dies gives `crash` for the seed it was at, and another goes on."""
+    seed, last = first, first + options.count
+    while seed < last and time.monotonic() < until:
+        wanted = {"sweep": name, "seeds": list(range(seed, min(seed + _BATCH, last))), "backend": options.backend}
+        wanted |= {"shrink": options.shrink, "limit": options.limit}
+        command = [options.python, "-m", "tests.sweeps.worker", json.dumps(wanted)]
+        running = None
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+            assert process.stdout is not None
+            watch = threading.Timer(max(until - time.monotonic(), 1) + 2 * options.limit, process.kill)
+            watch.start()
+            for line in process.stdout:
+                if not line.startswith("{"):
+                    continue
+                told = json.loads(line)
+                running = told.get("starts", running)
+                if "ends" in told:
+                    seed, running = told["ends"] + 1, None
+                    yield {**told, "seed": told["ends"]}
+                    if time.monotonic() > until:
+                        process.kill()
+            watch.cancel()
+        if running is not None and time.monotonic() < until:
+            yield {
+                "seed": running,
+                "failure": {"kind": "crash", "path": "", "plain": "", "ours": f"exit status {process.returncode}"},
+            }
+            seed = running + 1
+        elif process.returncode and running is None and time.monotonic() < until:
+            raise RuntimeError(f"the sweep's process ended with status {process.returncode}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Hold a compiled run against the plain one: the first difference, and which class of fault it is.
+
+In: two runs. Out: None, or a `Failure`. Inexact programs are also run in float64: a compiled value may be as far from that as a few times
+eager's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from .observe import Entry
+from .run import Run
+
+#: Kind of entry -> class of fault, where the place does not decide.
+_CLASSES = {
+    "strides": "other strides",
+    "memory": "other aliasing",
+    "object": "other identity",
+    "requires_grad": "other requires_grad",
+    "is_leaf": "other requires_grad",
+    "dtype": "wrong dtype",
+    "shape": "wrong shape",
+    "type": "wrong type",
+    "printed": "other output",
+    "surroundings": "state left changed",
+    "random": "other random numbers",
+    "context": "other exception",
+}
+
+
+@frozen
+class Failure:
+    """How a compiled run differs.
+
+    Attributes:
+        kind: the class of fault.
+        path: where.
+        plain, ours: what was seen there.
+    """
+
+    kind: str
+    path: str
+    plain: str
+    ours: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.path}: plain {self.plain}, compiled {self.ours}"
+
+
+def difference(plain: Run, ours: Run, exact: bool, wide: Run | None = None) -> Failure | None:
+    """The first difference; `wide` is the plain run in float64."""
+    for number, (theirs, mine) in enumerate(zip(plain.entries, ours.entries, strict=False)):
+        if (theirs.path, theirs.kind) != (mine.path, mine.kind):
+            return _of_structure(theirs, mine, ours.entries[number:])
+        if isinstance(theirs.value, Tensor):
+            judge = wide.entries[number] if wide is not None and number < len(wide.entries) else None
+            problem = _of_values(theirs, mine.value, exact, judge)
+            if problem:
+                return Failure(_class_of_value(theirs.path), theirs.path, problem, _words(mine.value))
+        elif theirs.value != mine.value:
+            return Failure(_class_of(theirs), theirs.path, _words(theirs.value), _words(mine.value))
+    longer = plain.entries[len(ours.entries) :] or ours.entries[len(plain.entries) :]
+    if longer:
+        return Failure("wrong value", longer[0].path, f"{len(plain.entries)} facts", f"{len(ours.entries)} facts")
+    return None
+
+
+def silent(plain: Run, ours: Run) -> Failure | None:
+    """Nothing was compiled, and nothing says why."""
+    raised = any(entry.kind == "raised" for entry in plain.entries)
+    if ours.captured or ours.breaks or ours.eager or raised or not plain.entries[0].path.startswith("call"):
+        return None
+    return Failure("nothing compiled, nothing said", "everywhere", "", "no frame was looked at")
+
+
+def needs_judge(failure: Failure | None, exact: bool) -> bool:
+    """Whether float64 has to decide."""
+    return failure is not None and not exact and failure.kind in ("wrong value", "wrong gradient", "lost write")
+
+
+def _of_structure(theirs: Entry, mine: Entry, after: list[Entry]) -> Failure:
+    if mine.kind == "raised":
+        kind = "raises in backward" if mine.path.startswith("backward") else "raises"
+        text = next((e.value for e in after if e.path == f"{mine.path}.error.args[0]"), "")
+        return Failure(kind, mine.path, f"{theirs.path} {theirs.kind}", f"{mine.value}: {text}")
+    if theirs.kind == "raised":
+        kind = "does not raise in backward" if theirs.path.startswith("backward") else "does not raise"
+        return Failure(kind, theirs.path, str(theirs.value), f"{mine.path} {mine.kind}")
+    kind = "wrong gradient" if ".grad" in theirs.path + mine.path else _class_of_value(theirs.path)
+    if theirs.path == mine.path and kind != "wrong gradient":
+        kind = "wrong type"
+    return Failure(kind, theirs.path, _words(theirs.value), f"{mine.path} {_words(mine.value)}")
+
+
+def _class_of(entry: Entry) -> str:
+    if entry.kind == "raised" or ".error" in entry.path:
+        return "other exception"
+    if ".grad" in entry.path and entry.kind == "value":
+        return "wrong gradient"
+    return _CLASSES.get(entry.kind) or _class_of_value(entry.path)
+
+
+def _class_of_value(path: str) -> str:
+    if ".grad" in path:
+        return "wrong gradient"
+    return "wrong value" if "result" in path else "lost write"
+
+
+def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None) -> str:
+    """What is wrong with a tensor's values, in words; nothing where they will do."""
+    expected: Tensor = theirs.value
+    if not isinstance(mine, Tensor) or mine.shape != expected.shape or mine.dtype != expected.dtype:
+        return _words(expected)
+    if _same_bits(expected, mine):
+        return ""
+    if exact or not (expected.is_floating_point() or expected.is_complex()):
+        return _words(expected)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    scale = _largest(expected.to(wide))
+    rounding = torch.finfo(expected.dtype).eps
+    apart = _error(mine.to(wide), expected.to(wide))
+    if apart <= 16 * rounding * scale:
+        return ""
+    if (
+        judge is None
+        or judge.path != theirs.path
+        or not isinstance(judge.value, Tensor)
+        or judge.value.shape != expected.shape
+    ):
+        # Nothing to judge by: roundings that differ may have grown, a wrong value is seldom so near.
+        return "" if apart <= 1000 * rounding * scale else _words(expected)
+    true = judge.value.to(wide)
+    allowed = 4 * _error(expected.to(wide), true) + 8 * rounding * max(_largest(true), scale)
+    return "" if _error(mine.to(wide), true) <= allowed else f"{_words(expected)}, in float64 {_words(true)}"
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    """Equal with nan equal to itself."""
+    if a.is_complex():
+        return _same_bits(torch.view_as_real(a), torch.view_as_real(b))
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def _largest(value: Tensor) -> float:
+    finite = value.abs()
+    finite = finite[finite.isfinite()]
+    return float(finite.max()) if finite.numel() else 1.0
+
+
+def _error(a: Tensor, b: Tensor) -> float:
+    if not a.numel():
+        return 0.0
+    same = (a == b) | (a.isnan() & b.isnan())
+    apart = torch.where(same, torch.zeros_like((a - b).abs()), (a - b).abs())
+    return float(apart.nan_to_num(nan=float("inf"), posinf=float("inf")).max())
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Tensor):
+        flat = value.flatten()[:8].tolist()
+        return f"{str(value.dtype)[6:]}{list(value.shape)} {flat}"
+    return str(value)[:200]

@@ -1,0 +1,73 @@
+"""One program from its text to a verdict.
+
+In: a `Program`, or a text. Out: a `Verdict`: the failure if there is one, and what was compiled, broken and refused on the way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from attrs import frozen
+
+from .compare import Failure, difference, needs_judge, silent
+from .program import Program
+from .run import run_compiled, run_plain
+
+#: The narrower formats, as they stand in a text, and what stands there in the run that judges.
+_WIDER = (
+    (r"torch\.(float32|bfloat16|float16)\b", "torch.float64"),
+    (r"torch\.complex64\b", "torch.complex128"),
+    (r"\.(float|half|bfloat16)\(\)", ".double()"),
+)
+#: Such programs draw other numbers in float64: nothing can be said by it.
+_DRAWS = re.compile(r"dropout|Dropout|bernoulli|rand|normal_|uniform_|default_dtype|finfo|\.eps")
+
+
+@frozen
+class Verdict:
+    """What became of a program.
+
+    Attributes:
+        failure: None where it does the same.
+        graphs, breaks, eager: see `Run`.
+        broken: the program does not stand by itself.
+    """
+
+    failure: Failure | None
+    graphs: int = 0
+    breaks: tuple[str, ...] = ()
+    eager: tuple[str, ...] = ()
+    broken: str = ""
+
+
+def examine(program: Program) -> Verdict:
+    """Run it plain and compiled."""
+    return examine_text(program.source, program.backend, program.exact)
+
+
+def examine_text(source: str, backend: str, exact: bool = True) -> Verdict:
+    """Run a text plain and compiled."""
+    plain = run_plain(source)
+    if plain.broken:
+        return Verdict(None, broken=plain.broken)
+    ours = run_compiled(source, backend)
+    failure = difference(plain, ours, exact) or silent(plain, ours)
+    if needs_judge(failure, exact) and not _DRAWS.search(source):
+        failure = difference(plain, ours, exact, run_plain(widened(source)))
+    return Verdict(failure, ours.graphs, ours.breaks, ours.eager)
+
+
+def widened(source: str) -> str:
+    """The same program in float64."""
+    for narrow, wide in _WIDER:
+        source = re.sub(narrow, wide, source)
+    return source
+
+
+def check(source: str, backend: str = "inductor", *, exact: bool = True, refused: int = 0) -> None:
+    """Assert that a text does the same compiled, and that exactly `refused` of its graphs were left to eager."""
+    verdict = examine_text(source, backend, exact)
+    assert not verdict.broken, verdict.broken
+    assert verdict.failure is None, f"{verdict.failure}\nbackend={backend!r}\n{source}"
+    assert len(verdict.eager) == refused, verdict.eager
+    assert verdict.graphs or verdict.breaks, "nothing was compiled"

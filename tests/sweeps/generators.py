@@ -1,0 +1,12 @@
+"""The sweeps by name."""
+
+from __future__ import annotations
+
+from . import python_programs, states, tensors
+from .program import Generator
+
+GENERATORS: dict[str, Generator] = {
+    "tensors": tensors.program,
+    "python": python_programs.program,
+    "states": states.program,
+}

@@ -1,0 +1,115 @@
+"""The sweeps themselves: seeds give the same text, faults are noticed and named, failures become small."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from . import run
+from .compare import difference
+from .examine import examine_text
+from .generators import GENERATORS
+from .shrink import shrink
+
+PROGRAM = """
+KEPT = [1]
+def f(a, b):
+    c = a * 2 + b
+    b.add_(1)
+    KEPT.append(2)
+    if a.shape[0] > 50:
+        raise ValueError('long')
+    print('ran')
+    return c.t(), a[0]
+
+def drive(compile, call, show, backward):
+    g = compile(f)
+    a, b = whole((3, 4)).requires_grad_(), whole((3, 4), seed=2)
+    for _ in range(2):
+        backward(call(g, a, b))
+        show(a, KEPT)
+    call(g, whole((60, 4)), whole((60, 4)))
+"""
+
+#: The class of fault -> what a wrong compiler makes of the function.
+FAULTS: dict[str, Callable[[Any], Any]] = {
+    "wrong value": lambda f: lambda a, b: (f(a, b)[0] + 1, a[0]),
+    "lost write": lambda f: lambda a, b: f(a, b.clone()),
+    "other strides": lambda f: lambda a, b: (f(a, b)[0].contiguous(), a[0]),
+    "other aliasing": lambda f: lambda a, b: (f(a, b)[0], a[0].clone()),
+    "other requires_grad": lambda f: lambda a, b: (f(a, b)[0].detach(), a[0]),
+    "wrong dtype": lambda f: lambda a, b: (f(a, b)[0].float(), a[0]),
+    "wrong type": lambda f: lambda a, b: list(f(a, b)),
+    "raises": lambda f: lambda a, b: 1 // 0,
+    "does not raise": lambda f: lambda a, b: f(a[:3], b[:3]) if a.shape[0] > 50 else f(a, b),
+    "other output": lambda f: lambda a, b: (print("more"), f(a, b))[1],
+    "state left changed": lambda f: lambda a, b: (f(a, b), torch.set_default_dtype(torch.float64))[0],
+    "other random numbers": lambda f: lambda a, b: (f(a, b), torch.rand(1))[0],
+}
+
+
+@pytest.mark.parametrize("kind", list(FAULTS))
+def test_a_fault_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each class, by a compiler that is wrong in that way."""
+    plain = run.run_plain(PROGRAM)
+    assert not plain.broken
+    assert difference(plain, run.run_plain(PROGRAM), exact=True) is None
+    monkeypatch.setattr(run, "compile_recorded", lambda function, recorder, **options: FAULTS[kind](function))
+    found = difference(plain, run.run_compiled(PROGRAM, "eager"), exact=True)
+    assert found is not None and found.kind == kind
+
+
+def test_a_wrong_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros where eager has none, and other numbers."""
+    text = """
+def f(a, b):
+    return a * 2 + 0 * a
+
+def drive(compile, call, show, backward):
+    a, b = whole((3,)).requires_grad_(), whole((3,)).requires_grad_()
+    backward(call(compile(f), a, b))
+    show(a, b)
+"""
+    for wrong in (lambda a, b: a * 2 + 0 * b, lambda a, b: a.detach() * 2 + 0 * a):
+        monkeypatch.setattr(run, "compile_recorded", lambda function, recorder, wrong=wrong, **options: wrong)
+        found = difference(run.run_plain(text), run.run_compiled(text, "eager"), exact=True)
+        assert found is not None and found.kind == "wrong gradient"
+
+
+def test_nothing_compiled_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that gives back what it got is right about everything, and is told."""
+    monkeypatch.setattr(run, "compile_recorded", lambda function, recorder, **options: function)
+    text = "def f(a):\n    return a + 1\ndef drive(compile, call, show, backward):\n    call(compile(f), whole((3,)))\n"
+    found = examine_text(text, "eager").failure
+    assert found is not None and found.kind == "nothing compiled, nothing said"
+
+
+@pytest.mark.parametrize("sweep", list(GENERATORS))
+def test_a_seed_is_a_text(sweep: str) -> None:
+    """The same twice, and a program."""
+    for seed in (1, 2, 3):
+        first, again = GENERATORS[sweep](seed, None), GENERATORS[sweep](seed, None)
+        assert first == again
+        assert not run.run_plain(first.source).broken
+    assert GENERATORS[sweep](1, None).source != GENERATORS[sweep](2, None).source
+
+
+def test_failures_become_small() -> None:
+    """What has nothing to do with the failure goes: statements, blocks, arguments."""
+    text = """
+def f(a, b):
+    x = a + 1
+    try:
+        for i in range(3):
+            y = torch.cat([a, bad(a, b * 2)], 0)
+    finally:
+        z = 3
+    return x, y
+"""
+    small = shrink(text, lambda candidate: "bad(" in candidate)
+    assert ast.unparse(ast.parse(small)).count("\n") <= 1
+    assert "cat" not in small and "range" not in small
