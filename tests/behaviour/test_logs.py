@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import structlog
 import torch
 from torch import Tensor
 
@@ -34,7 +33,6 @@ class Counter:
 def own_configuration() -> Iterator[None]:
     """Leave logs as they were."""
     yield
-    structlog.reset_defaults()
     log.configure(log.LogSettings())
 
 

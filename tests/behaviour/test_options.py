@@ -23,6 +23,7 @@ from flambeau import stack
 from flambeau.compile import compile_recorded
 from flambeau.options import Options, resolve
 from flambeau.records import ProgramRecord, Recorder
+from flambeau.stages import resolve_stages
 from flambeau_capture import BackendError, CaptureError
 from flambeau_runtime import default_store
 from flambeau_runtime.artifact import Alloc, Call, Hold
@@ -82,7 +83,7 @@ def test_epilogues_go_to_the_library_where_they_may() -> None:
     gm = make_fx(lambda x, w, b: torch.relu(torch.addmm(b, x, w)))(*inputs)
 
     def calls(fuse: bool) -> list[str]:
-        options = stack.inductor_options(Options({"epilogue_fusion": fuse}))
+        options = resolve_stages(Options({"epilogue_fusion": fuse})).inductor
         artifact = flambeau_inductor.compile_graph(gm, inputs, options)
         return [i.op for i in artifact.program.instructions if isinstance(i, Call)]
 

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from flambeau_inductor.codegen.triton import options
-from flambeau_inductor.decompositions import decompositions
+from flambeau_inductor.decomposition_table import decompositions
 from flambeau_inductor.lowering.run import lower_graph
 from flambeau_inductor.program import assemble
 from flambeau_runtime import load

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from flambeau.graph_key import Uncacheable, graph_key
 from flambeau.options import Options
+from flambeau.stages import resolve_stages
 
 
 def graph(function: Any, **value_options: Any) -> fx.GraphModule:
@@ -22,7 +23,7 @@ def graph(function: Any, **value_options: Any) -> fx.GraphModule:
 
 
 def key(function: Any, **value_options: Any) -> dict[str, str]:
-    return graph_key(graph(function, **value_options), Options())
+    return graph_key(graph(function, **value_options), Options(), resolve_stages(Options()))
 
 
 def test_equal_graphs_have_equal_keys() -> None:
@@ -106,9 +107,9 @@ def test_precision_counts_however_it_is_set() -> None:
 def test_checkpointed_regions_count() -> None:
     """What is computed again in the backward is another program."""
     gm = graph(lambda x: torch.relu(x))
-    plain = graph_key(gm, Options())
+    plain = graph_key(gm, Options(), resolve_stages(Options()))
     next(node for node in gm.graph.nodes if node.op == "call_function").meta["checkpoint"] = 1
-    assert graph_key(gm, Options()) != plain
+    assert graph_key(gm, Options(), resolve_stages(Options())) != plain
 
 
 def test_pools_have_a_name() -> None:
@@ -125,4 +126,4 @@ def test_a_local_function_has_no_key() -> None:
 
     next(node for node in gm.graph.nodes if node.op == "call_function").target = local
     with pytest.raises(Uncacheable, match="local"):
-        graph_key(gm, Options())
+        graph_key(gm, Options(), resolve_stages(Options()))

@@ -9,15 +9,18 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+import flambeau_autograd
+import flambeau_capture
+import flambeau_inductor
+import flambeau_runtime
 from flambeau import log
-from flambeau.errors import UnknownName
+from flambeau.errors import NotHereYet, UnknownName
 
 
 @pytest.fixture(autouse=True)
 def own_configuration() -> Iterator[None]:
-    """Leave structlog as it was."""
+    """Leave logs as they were."""
     yield
-    structlog.reset_defaults()
     log.configure(log.LogSettings())
 
 
@@ -28,13 +31,15 @@ def test_parse() -> None:
     assert log.parse("debug").level == logging.DEBUG
     with pytest.raises(UnknownName, match="graph_breaks"):
         log.parse("graph_break")
+    with pytest.raises(NotHereYet, match="autotuning"):
+        log.parse("autotuning")
 
 
 def test_silent_by_default_and_selected_on_demand() -> None:
     """An artifact's events are shown only when it is enabled; warnings always."""
     stream = io.StringIO()
     log.configure(log.parse("recompiles"), stream)
-    logger = structlog.get_logger("flambeau.test")
+    logger = log.logger
     logger.debug("recompile", artifact="recompiles", reason="size 0: expected 3, actual 4")
     logger.debug("graph", artifact="graph_code", code="def f(): ...")
     logger.info("stage")
@@ -50,5 +55,19 @@ def test_multi_line_values_are_indented_blocks() -> None:
     """Code is readable, not a quoted string."""
     stream = io.StringIO()
     log.configure(log.parse("graph_code"), stream)
-    structlog.get_logger("flambeau.test").debug("captured", artifact="graph_code", code="a = 1\nb = 2")
+    log.logger.debug("captured", artifact="graph_code", code="a = 1\nb = 2")
     assert stream.getvalue().splitlines()[1:] == ["  code:", "    a = 1", "    b = 2"]
+
+
+def test_structlog_of_the_application_is_left_alone() -> None:
+    """What it configures shows its own events alone; ours go where ours go, from every package."""
+    stream = io.StringIO()
+    before = structlog.get_config()
+    log.configure(log.parse("guards,caching"), stream)
+    assert structlog.get_config() == before
+    with structlog.testing.capture_logs() as events:
+        for package in (flambeau_autograd, flambeau_capture, flambeau_inductor, flambeau_runtime):
+            package.log.logger.debug("ours", artifact="guards", package=package.__name__)
+        structlog.get_logger("application").info("theirs")
+    assert [event["event"] for event in events] == ["theirs"]
+    assert len(stream.getvalue().splitlines()) == 4

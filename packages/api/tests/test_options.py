@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
-from flambeau.errors import InvalidOption, UnknownName
+import flambeau
+from flambeau import torch_names
+from flambeau.backends import list_backends
+from flambeau.compiler import config
+from flambeau.errors import InvalidOption, NotHereYet, UnknownName
+from flambeau.log import ARTIFACTS
 from flambeau.options import OPTIONS, Options, list_mode_options, list_options, resolve
 
 
@@ -74,7 +80,8 @@ def test_extremes_are_accepted() -> None:
     }
     options = resolve(None, given)
     assert {name: options[name] for name in given} == given
-    assert resolve(None, {"cpp.threads": -1, "compile_threads": 0, "guard_filter_fn": None}).values == {}
+    defaults = {"cpp.threads": -1, "compile_threads": 0, "guard_filter_fn": None}
+    assert resolve(None, defaults).cache_key() == Options().cache_key()
 
 
 def test_options_without_effect_are_marked() -> None:
@@ -100,3 +107,20 @@ def test_cache_key_ignores_what_does_not_change_code() -> None:
     assert Options(same).cache_key() == Options().cache_key()
     for option in ({"numerics": "fast"}, {"size_asserts": False}, {"inplace_buffers": False}, {"max_fusion_size": 1}):
         assert Options(option).cache_key() != Options().cache_key()
+
+
+def test_options_of_torch_that_are_not_here_say_so() -> None:
+    """Not a misspelling; and what is here is in no such table."""
+    for name in torch_names.OPTIONS:
+        with pytest.raises(NotHereYet, match="not here yet"):
+            resolve(None, {name: True})
+    assert not torch_names.OPTIONS & OPTIONS.keys()
+    assert not torch_names.LOGS & ARTIFACTS.keys()
+    assert not torch_names.SETTINGS & set(config.names())
+    assert not torch_names.BACKENDS & set(list_backends(exclude_tags=None))
+    assert not torch_names.ARGUMENTS & inspect.signature(flambeau.compile).parameters.keys()
+
+
+def test_a_given_default_is_not_the_same_as_nothing() -> None:
+    """It goes before the environment and `config`."""
+    assert resolve(None, {"recompile_limit": 8}).values == {"recompile_limit": 8}

@@ -161,6 +161,7 @@ PyObject* run_first_match(Region* region, CodeEntries& record, PyFunctionObject*
       if (!evaluate(entry->guards(), evaluation)) continue;
     }
     hit = true;
+    ++thread_state().runs;
     // A guard may have run Python that changed the list: only move what is still in its place.
     if (i > 0 && i < record.entries.size() && &*record.entries[i] == &*entry) {
       std::rotate(record.entries.begin(), record.entries.begin() + static_cast<std::ptrdiff_t>(i),

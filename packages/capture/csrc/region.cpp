@@ -129,8 +129,14 @@ PyObject* region_call(PyObject* self, PyObject* const* arguments, size_t flags, 
   HookInstalled hook;
   ActiveScope active(state, region);
   state.known_miss = missed;
+  const auto runs = state.runs;
   PyObject* result = PyObject_Vectorcall(region->callable, arguments, flags, names);
   state.known_miss = nullptr;
+  if (region->strict && result != nullptr && state.runs == runs) {
+    Py_DECREF(result);
+    SuspendedScope asking(state);
+    return PyObject_CallMethod(region->handler, "nothing_ran", "O", region->callable);
+  }
   return result;
 }
 
@@ -253,6 +259,7 @@ PyMemberDef region_members[] = {
     {"callable", T_OBJECT_EX, offsetof(Region, callable), READONLY, "what the region calls"},
     {"handler", T_OBJECT_EX, offsetof(Region, handler), READONLY, "what is asked about new frames"},
     {"limit", T_PYSSIZET, offsetof(Region, limit), 0, "entries per code object"},
+    {"strict", T_BOOL, offsetof(Region, strict), 0, "whether a call that runs no entry is an error"},
     {"__dictoffset__", T_PYSSIZET, offsetof(Region, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Region, weak), READONLY, nullptr},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Region, vectorcall), READONLY, nullptr},
@@ -289,6 +296,7 @@ struct Disabled {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject* callable;
+  PyObject* rescue;  // asked for the result where the callable raises; NULL: nothing is
   PyObject* dict;
   PyObject* weak;
   char recursive;
@@ -296,18 +304,51 @@ struct Disabled {
 
 Disabled* as_disabled(PyObject* object) { return reinterpret_cast<Disabled*>(object); }
 
+Ref take_error() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Ref::steal(PyErr_GetRaisedException());
+#else
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return Ref::steal(value);
+#endif
+}
+
+// The result of what is wrapped; where that raises an Exception, of `rescue(error, *arguments)`.
+PyObject* call_wrapped(Disabled* disabled, PyObject* const* arguments, size_t flags, PyObject* names) {
+  PyObject* result = PyObject_Vectorcall(disabled->callable, arguments, flags, names);
+  if (result != nullptr || disabled->rescue == nullptr || disabled->rescue == Py_None ||
+      !PyErr_ExceptionMatches(PyExc_Exception)) {
+    return result;
+  }
+  return boundary(
+      [&]() -> PyObject* {
+        Ref error = take_error();
+        const Py_ssize_t count = PyVectorcall_NARGS(flags);
+        Ref given = checked(PyTuple_New(count + 1));
+        PyTuple_SET_ITEM(given.get(), 0, error.release());
+        for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(given.get(), i + 1, Py_NewRef(arguments[i]));
+        return PyObject_Call(disabled->rescue, given.get(), nullptr);
+      },
+      nullptr);
+}
+
 PyObject* disabled_call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* names) {
   Disabled* disabled = as_disabled(self);
   ThreadState& state = thread_state();
-  if (state.active == nullptr) return PyObject_Vectorcall(disabled->callable, arguments, flags, names);
   Ref alive = Ref::share(self);
+  if (state.active == nullptr) return call_wrapped(disabled, arguments, flags, names);
   if (disabled->recursive) {
     ActiveScope nothing(state, nullptr);
-    return PyObject_Vectorcall(disabled->callable, arguments, flags, names);
+    return call_wrapped(disabled, arguments, flags, names);
   }
   const Target target = target_of(disabled->callable);
   state.skip_code = target.function != nullptr ? target.function->func_code : nullptr;
-  PyObject* result = PyObject_Vectorcall(disabled->callable, arguments, flags, names);
+  PyObject* result = call_wrapped(disabled, arguments, flags, names);
   state.skip_code = nullptr;
   return result;
 }
@@ -331,12 +372,14 @@ PyObject* disabled_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 int disabled_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(as_disabled(self)->callable);
+  Py_VISIT(as_disabled(self)->rescue);
   Py_VISIT(as_disabled(self)->dict);
   return 0;
 }
 
 int disabled_clear(PyObject* self) {
   Py_CLEAR(as_disabled(self)->callable);
+  Py_CLEAR(as_disabled(self)->rescue);
   Py_CLEAR(as_disabled(self)->dict);
   return 0;
 }
@@ -352,6 +395,7 @@ void disabled_dealloc(PyObject* self) {
 
 PyMemberDef disabled_members[] = {
     {"callable", T_OBJECT_EX, offsetof(Disabled, callable), READONLY, "what is called"},
+    {"rescue", T_OBJECT, offsetof(Disabled, rescue), 0, "called with the error and the arguments where the callable raises, or None"},
     {"recursive", T_BOOL, offsetof(Disabled, recursive), READONLY, "whether frames called from it run as they are, too"},
     {"__dictoffset__", T_PYSSIZET, offsetof(Disabled, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Disabled, weak), READONLY, nullptr},
@@ -394,7 +438,10 @@ CodeEntries* find_record(Region* region, PyCodeObject* code) {
 }
 
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view) {
-  if (record.compiling) return Compiled::kBusy;
+  if (record.compiling) {
+    ++thread_state().runs;  // another thread is about to have an entry: this call is no failure
+    return Compiled::kBusy;
+  }
   CompileScope compiling(thread_state(), record);
   drop_dead(record);
   const void* owner = owner_of(view);

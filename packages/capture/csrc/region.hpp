@@ -13,6 +13,7 @@ struct Region {
   PyObject* dict;
   PyObject* weak;
   Py_ssize_t limit;   // entries per code object
+  char strict;        // a call that runs no entry is an error, which the handler puts into words
   CodeTable* table;
   PyCodeObject* last_code;  // the record looked up last
   CodeEntries* last_record;

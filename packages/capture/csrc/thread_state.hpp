@@ -13,6 +13,7 @@ struct ThreadState {
   PyObject* pass_code = nullptr;        // the next frame of this code is a rewritten one of ours
   PyObject* skip_code = nullptr;        // the next frame of this code runs as it is, frames it calls do not
   CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
+  unsigned long long runs = 0;          // how often an entry was run: a strict region sees whether its call ran one
   bool suspended = false;               // the compiler itself runs: calls of regions are plain calls
 };
 

@@ -11,7 +11,7 @@ import pytest
 import structlog
 import torch
 
-from flambeau_capture import make_region
+from flambeau_capture import log, make_region
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -49,6 +49,12 @@ def check():
 def broken():
     """`broken(function, *args)`: the codes of its breaks."""
     return _broken
+
+
+@pytest.fixture(autouse=True)
+def _logs_alone():
+    """Events go where they go without flambeau, which a test before may have loaded."""
+    log.send_to(None)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import torch
 
 from flambeau_inductor import decompositions
-from flambeau_inductor.decompositions import overloads_of
+from flambeau_inductor.decomposition_table import overloads_of
 from flambeau_inductor.lowering.registry import lowered_ops
 from flambeau_inductor.lowering.target import LIBRARY, target_names
 

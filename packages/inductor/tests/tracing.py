@@ -10,7 +10,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from flambeau_inductor.decompositions import decompositions
+from flambeau_inductor.decomposition_table import decompositions
 from flambeau_inductor.ir.graph import Graph
 from flambeau_inductor.lowering.run import lower_graph
 

@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 import torch
 from attrs import frozen
 
-from .errors import BackendLookupError, DuplicateBackend, UnknownName
+from .defaults import Settings
+from .errors import BackendLookupError, DuplicateBackend, NotHereYet, UnknownName
 from .options import Options
 from .records import Recorder
+from .torch_names import BACKENDS
 
 CompiledFn = Callable[..., Any]
 Backend = Callable[..., CompiledFn]
@@ -90,6 +92,8 @@ def lookup_backend(backend: str | Backend | None) -> Backend:
         raise BackendLookupError(f"backend takes a name or a callable, not {backend!r}")
     if backend not in _REGISTRY:
         point = _entry_point_names().get(backend)
+        if point is None and backend in BACKENDS:
+            raise NotHereYet("backend", backend)
         if point is None:
             raise UnknownName("backend", backend, list_backends(exclude_tags=None))
         try:
@@ -121,31 +125,41 @@ def noop(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
 
 @register_backend(name="aot_eager", tags=("debug",))
 @reads_fakes
-def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:
     """Ahead-of-time autograd, then torch's own ops: tests capture and autograd without generated kernels."""
     from .stack import compile_aot_eager
 
-    return compile_aot_eager(gm, inputs)
+    return compile_aot_eager(gm, inputs, settings=settings)
 
 
 @register_backend(name="inductor")
 @reads_fakes
 def inductor(
-    gm: torch.fx.GraphModule, inputs: list[Any], *, options: Options | None = None, recorder: Recorder | None = None
+    gm: torch.fx.GraphModule,
+    inputs: list[Any],
+    *,
+    options: Options | None = None,
+    recorder: Recorder | None = None,
+    settings: Settings | None = None,
 ) -> CompiledFn:
     """The default: ahead-of-time autograd, fusion, generated kernels, the native executor."""
     from .stack import compile_stack
 
-    return compile_stack(gm, inputs, options or Options(), recorder)
+    return compile_stack(gm, inputs, options or Options(), recorder, settings)
 
 
 @register_backend(name="cudagraphs")
 @reads_fakes
 def cudagraphs(
-    gm: torch.fx.GraphModule, inputs: list[Any], *, options: Options | None = None, recorder: Recorder | None = None
+    gm: torch.fx.GraphModule,
+    inputs: list[Any],
+    *,
+    options: Options | None = None,
+    recorder: Recorder | None = None,
+    settings: Settings | None = None,
 ) -> CompiledFn:
     """Torch's own kernels, recorded and replayed as CUDA graphs: no code is generated."""
     from .stack import compile_stack
 
     chosen = (options or Options()).with_(fallback_by_default=True, triton__cudagraphs=True)
-    return compile_stack(gm, inputs, chosen, recorder)
+    return compile_stack(gm, inputs, chosen, recorder, settings)

@@ -14,13 +14,15 @@ import torch
 
 import flambeau_capture
 
-from . import defaults
-from .backends import Backend, cudagraphs, inductor, lookup_backend
-from .errors import InvalidOption
+from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
+from .defaults import Settings, settings_of
+from .errors import InvalidOption, NotHereYet, UnknownName
 from .module import compiled_module, original_of
 from .observe import observer_of
 from .options import Options, resolve
 from .records import Recorder
+from .stages import resolve_stages
+from .torch_names import ARGUMENTS
 
 Function = Callable[..., Any]
 
@@ -28,7 +30,7 @@ Function = Callable[..., Any]
 def compile(
     model: Any = None,
     *,
-    fullgraph: bool = False,
+    fullgraph: bool | None = None,
     dynamic: bool | None = None,
     backend: str | Backend | None = None,
     mode: str | None = None,
@@ -41,7 +43,8 @@ def compile(
 
     Args:
         model: a callable or an `nn.Module`; None makes a decorator.
-        fullgraph: True: anything that cannot be captured is an error with the user's line, not a graph break.
+        fullgraph: True: anything that cannot be captured or compiled is an error with the user's line, not a graph break; None: as
+            `flambeau.compiler.config` says, which is False unless it was changed.
         dynamic: None: sizes are static first, those that change become symbolic; True: symbolic from the start; False: never.
         backend: a name of `flambeau.compiler.list_backends()` or a callable `(GraphModule, example_inputs) -> callable`.
         mode: a name of `flambeau.compiler.list_mode_options()`; excludes `options`.
@@ -74,19 +77,22 @@ def compile(
 def compile_recorded(model: Any, recorder: Recorder, **arguments: Any) -> Any:
     """`compile`, with everything that happens written into `recorder`."""
     defaults_of_compile: dict[str, Any] = dict.fromkeys(
-        ("dynamic", "backend", "mode", "options", "name", "recompile_limit")
+        ("fullgraph", "dynamic", "backend", "mode", "options", "name", "recompile_limit")
     )
-    unknown = arguments.keys() - {*defaults_of_compile, "fullgraph", "disable"}
-    if unknown:
-        raise InvalidOption(f"compile has no argument {', '.join(sorted(unknown))}")
+    for unknown in arguments.keys() - {*defaults_of_compile, "disable"}:
+        if unknown in ARGUMENTS:
+            raise NotHereYet("argument", unknown)
+        raise UnknownName("argument of compile", unknown, [*defaults_of_compile, "disable"])
     disable = arguments.pop("disable", False)
-    return _compile(model, {"fullgraph": False, **defaults_of_compile, **arguments}, recorder, disable=disable)
+    return _compile(model, {**defaults_of_compile, **arguments}, recorder, disable=disable)
 
 
 def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None, *, disable: bool) -> Any:
     _check_types(model, arguments)
     options = resolve(arguments["mode"], arguments["options"])
-    backend = _configured_backend(arguments, options, recorder)
+    settings = settings_of(arguments, options)
+    resolve_stages(options, settings)  # a variable with a wrong value is told here, not in the middle of the first call
+    backend = _configured_backend(arguments, options, settings, recorder)
     if disable:
         return model
     target = model
@@ -96,7 +102,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     region = flambeau_capture.make_region(
         target,
         backend,
-        config=defaults.capture_config(arguments, options),
+        config=settings.capture,
         observer=observer_of(recorder, arguments["name"]),
     )
     if isinstance(model, torch.nn.Module):
@@ -116,8 +122,14 @@ def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:
         )
     if isinstance(model, type):
         raise InvalidOption("compile takes an instance or a function, not a class", hint="compile the instances")
-    if arguments["dynamic"] not in (None, True, False):
-        raise InvalidOption(f"dynamic takes None, True or False, not {arguments['dynamic']!r}")
+    for name in ("dynamic", "fullgraph"):
+        if not isinstance(arguments[name], bool | None):
+            raise InvalidOption(f"{name} takes None, True or False, not {arguments[name]!r}")
+    limit = arguments["recompile_limit"]
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise InvalidOption(f"recompile_limit takes a number that is at least 1, not {limit!r}")
+    if not isinstance(arguments["name"], str | None):
+        raise InvalidOption(f"name takes a text, not {arguments['name']!r}")
 
 
 def _expect_kernels() -> None:
@@ -128,12 +140,17 @@ def _expect_kernels() -> None:
         flambeau_runtime.warm_up(flambeau_runtime.default_store())
 
 
-def _configured_backend(arguments: Mapping[str, Any], options: Options, recorder: Recorder | None) -> Backend:
+def _configured_backend(
+    arguments: Mapping[str, Any], options: Options, settings: Settings, recorder: Recorder | None
+) -> Backend:
     """The backend with the options bound that it understands."""
     backend = lookup_backend(arguments["backend"])
+    if backend is aot_eager:
+        return functools.wraps(backend)(functools.partial(backend, settings=settings))
     if backend in (inductor, cudagraphs):
         _expect_kernels()
-        return functools.wraps(backend)(functools.partial(backend, options=options, recorder=recorder))
+        bound = functools.partial(backend, options=options, recorder=recorder, settings=settings)
+        return functools.wraps(backend)(bound)
     extra = {key: arguments[key] for key in ("mode", "options") if arguments[key] is not None}
     if "options" in extra:
         # Capture has it; a backend is not asked about guards.

@@ -1,7 +1,7 @@
-"""Process-wide defaults of compile calls: what `flambeau.compiler.config` shows and `config.patch` changes for a while.
+"""Process-wide defaults of compile calls: what `flambeau.compiler.config` shows, takes by assignment, and `config.patch` changes for a while.
 
-In: keyword overrides in a `with` block. Out: the `flambeau_capture.Config` of a compile call. The current record is frozen and
-lives in a context variable, so threads and tasks do not see each other's changes.
+In: environment variables, assignments, keyword overrides in a `with` block, each over the one before. Out: `Settings`, frozen, which
+a compile call keeps. Patches live in a context variable, so threads and tasks do not see each other's.
 """
 
 from __future__ import annotations
@@ -13,67 +13,153 @@ from contextvars import ContextVar
 from typing import Any
 
 import attrs
+from attrs import frozen
 
-from flambeau_capture import Config
+import flambeau_autograd
+import flambeau_capture
+import flambeau_inductor
+import flambeau_runtime
 
-from .errors import UnknownName
+from .errors import InvalidOption, NotHereYet, UnknownName
 from .options import Options
+from .torch_names import SETTINGS
 
-_CURRENT: ContextVar[Config | None] = ContextVar("flambeau_config", default=None)
+SUPPRESS_VARIABLE = "FLAMBEAU_SUPPRESS_ERRORS"
+_OF_RUNTIME = ("cache_shared",)
+_NAMES = (*(option.name for option in attrs.fields(flambeau_capture.Config)), *_OF_RUNTIME)
 
-
-def current() -> Config:
-    """The record in force: the environment's, or that of the innermost `patch`."""
-    return _CURRENT.get() or Config.from_environment()
-
-
-def errors_suppressed(options: Options) -> bool:
-    """Whether a fault of ours runs the frame or graph in eager after one warning; `FLAMBEAU_SUPPRESS_ERRORS=0` raises instead."""
-    return bool(options["suppress_errors"]) and os.environ.get("FLAMBEAU_SUPPRESS_ERRORS", "1") != "0"
+_ASSIGNED: dict[str, Any] = {}
+_PATCHED: ContextVar[Mapping[str, Any] | None] = ContextVar("flambeau_config", default=None)
 
 
-def capture_config(arguments: Mapping[str, Any], options: Options) -> Config:
-    """The capture options of one compile call: the defaults in force, overridden by the call's arguments."""
-    changes: dict[str, Any] = {
-        "fullgraph": arguments["fullgraph"],
-        "dynamic": arguments["dynamic"],
-        "suppress_errors": errors_suppressed(options),
-        "guard_filter_fn": options["guard_filter_fn"],
+@frozen
+class Settings:
+    """What a compile call works with, apart from its options.
+
+    Attributes:
+        capture: capture's options. `suppress_errors` among them counts for all packages: a fault of ours runs the frame or graph in eager after
+            one warning; without it, it raises.
+        cache_shared: whether the disk cache may be a folder that other users write to.
+    """
+
+    capture: flambeau_capture.Config
+    cache_shared: bool = False
+
+
+def current() -> Settings:
+    """The settings in force: the environment's, under what was assigned, under the innermost `patch`."""
+    overrides = {"suppress_errors": True, **_suppression(), **_ASSIGNED, **(_PATCHED.get() or {})}
+    runtime = {name: overrides.pop(name) for name in _OF_RUNTIME if name in overrides}
+    with user_errors():
+        capture = flambeau_capture.Config.from_environment(**overrides)
+        return Settings(capture, flambeau_runtime.Config.from_environment(**runtime).cache_shared)
+
+
+def settings_of(arguments: Mapping[str, Any], options: Options) -> Settings:
+    """The settings of one compile call: those in force, overridden by the call's options and arguments."""
+    given = {
+        name: options[name]
+        for name in ("suppress_errors", "recompile_limit", "guard_filter_fn")
+        if name in options.values
     }
-    if arguments["recompile_limit"] is not None:
-        changes["recompile_limit"] = arguments["recompile_limit"]
-    elif "recompile_limit" in options.values:
-        changes["recompile_limit"] = options["recompile_limit"]
-    return attrs.evolve(current(), **{k: v for k, v in changes.items() if v is not None})
+    given |= {
+        name: arguments[name] for name in ("fullgraph", "dynamic", "recompile_limit") if arguments[name] is not None
+    }
+    settings = current()
+    with user_errors():
+        return attrs.evolve(settings, capture=attrs.evolve(settings.capture, **given))
+
+
+def _suppression() -> dict[str, Any]:
+    """What the variable for all packages says, where it is set: it goes before that of capture alone."""
+    text = os.environ.get(SUPPRESS_VARIABLE, "")
+    alone = flambeau_capture.config.variable_of("suppress_errors")
+    if not text:
+        return (
+            {"suppress_errors": flambeau_capture.Config.from_environment().suppress_errors}
+            if os.environ.get(alone)
+            else {}
+        )
+    try:
+        return {"suppress_errors": flambeau_capture.Config.from_environment({alone: text}).suppress_errors}
+    except flambeau_capture.OptionError as error:
+        raise InvalidOption(error.message.replace(alone, SUPPRESS_VARIABLE), error.hint_text) from None
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Wrong values of a package's options, as errors of this package."""
+    try:
+        yield
+    except (
+        flambeau_capture.OptionError,
+        flambeau_runtime.OptionError,
+        flambeau_autograd.OptionError,
+        flambeau_inductor.OptionError,
+    ) as error:
+        raise InvalidOption(error.message, getattr(error, "hint_text", "") or getattr(error, "hint", "")) from None
+
+
+def _known(name: str) -> str:
+    if name in _NAMES:
+        return name
+    if name in SETTINGS:
+        raise NotHereYet("setting", name)
+    raise UnknownName("setting", name, _NAMES)
+
+
+def _checked(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The changes, each of a setting that exists and with a value that it takes."""
+    for name, value in changes.items():
+        owner = flambeau_runtime.Config if _known(name) in _OF_RUNTIME else flambeau_capture.Config
+        with user_errors():
+            owner(**{name: value})
+    return changes
 
 
 class ConfigView:
-    """`flambeau.compiler.config`: reads like a module of settings, changes only through `patch`."""
+    """`flambeau.compiler.config`: reads and takes assignments like a module of settings.
+
+    An assignment is the default of all later compile calls, `del config.name` takes it back; `patch` changes settings for a block.
+    """
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(current(), name):
-            raise AttributeError(f"flambeau has no setting {name!r}; there are: {', '.join(self.names())}")
-        return getattr(current(), name)
+        if name.startswith("__") or name not in _NAMES:
+            raise AttributeError(f"flambeau has no setting {name!r}; there are: {', '.join(_NAMES)}")
+        settings = current()
+        return settings.cache_shared if name == "cache_shared" else getattr(settings.capture, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _checked({name: value})
+        patched = _PATCHED.get()
+        if patched is not None and name in patched:
+            _PATCHED.set({**patched, name: value})
+        else:
+            _ASSIGNED[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        _ASSIGNED.pop(_known(name), None)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *_NAMES})
 
     def names(self) -> list[str]:
         """Every setting."""
-        return [option.name for option in attrs.fields(Config)]
+        return list(_NAMES)
 
     @contextlib.contextmanager
-    def patch(self, **changes: Any) -> Iterator[None]:
+    def patch(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Iterator[None]:
         """Other defaults for the compile calls made inside the block.
 
         Raises:
-            UnknownName: for a setting that does not exist.
+            UnknownName: for a setting that does not exist; `NotHereYet` for one of torch's that is not here yet.
+            InvalidOption: for a value that a setting does not take.
         """
-        for name in changes:
-            if name not in self.names():
-                raise UnknownName("setting", name, self.names())
-        token = _CURRENT.set(attrs.evolve(current(), **changes))
+        token = _PATCHED.set({**(_PATCHED.get() or {}), **_checked({**(changes or {}), **more})})
         try:
             yield
         finally:
-            _CURRENT.reset(token)
+            _PATCHED.reset(token)
 
     def __repr__(self) -> str:
         return f"<flambeau settings: {current()!r}>"

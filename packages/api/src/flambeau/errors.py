@@ -16,8 +16,10 @@ __all__ = [
     "DuplicateBackend",
     "FlambeauError",
     "GraphBreakError",
+    "GraphNotCompiled",
     "InternalError",
     "InvalidOption",
+    "NotHereYet",
     "UnknownName",
     "UnsupportedEnvironment",
     "UserError",
@@ -46,6 +48,12 @@ class InternalError(FlambeauError):
     hint = "please report this with the output of FLAMBEAU_LOGS=graph_code,output_code"
 
 
+class GraphNotCompiled(BackendError):
+    """`fullgraph=True` was asked for, and no program can be made of the captured graph."""
+
+    code = "FBA107"
+
+
 class UnknownName(UserError, ValueError):
     """A backend, mode, option or log name that does not exist.
 
@@ -62,6 +70,21 @@ class UnknownName(UserError, ValueError):
         super().__init__(f"unknown {kind} {given!r}; there are: {', '.join(names)}")
         nearest = difflib.get_close_matches(str(given), names, n=1, cutoff=0.4)
         self.hint = f"did you mean {nearest[0]!r}?" if nearest else ""
+
+
+class NotHereYet(UnknownName):
+    """An option, setting, log artifact or backend that torch.compile has and flambeau has not yet.
+
+    Args:
+        kind: what was named.
+        given: the name in the call.
+    """
+
+    code = "FBA106"
+
+    def __init__(self, kind: str, given: str) -> None:
+        UserError.__init__(self, f"{kind} {given!r} of torch.compile is not here yet")
+        self.hint = "leave it out; docs/guide/surface.md lists what is here"
 
 
 class InvalidOption(UserError, TypeError):

@@ -21,6 +21,7 @@ from attrs import Factory, frozen
 from torch import Tensor, fx
 
 from .options import Options
+from .stages import Stages
 
 _PACKAGES = ("flambeau_autograd", "flambeau_inductor", "flambeau_runtime", "flambeau")
 _MAX_CONSTANT_BYTES = 1 << 20
@@ -55,7 +56,7 @@ class Uncacheable(Exception):
     """The graph has no stable key; the message says what part of it has none."""
 
 
-def graph_key(gm: fx.GraphModule, options: Options) -> dict[str, str]:
+def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str, str]:
     """Name of a part -> its text.
 
     Raises:
@@ -66,6 +67,7 @@ def graph_key(gm: fx.GraphModule, options: Options) -> dict[str, str]:
         "graph": graph,
         "gpu": _gpu() if "cuda" in graph else "",
         "options": options.cache_key(),
+        "configuration": stages.key(),
         "state": _global_state(),
         "versions": _versions(),
     }

@@ -1,8 +1,8 @@
-"""`FLAMBEAU_LOGS`: which artifacts of a compilation are printed, and the only place that configures structlog.
+"""`FLAMBEAU_LOGS`: which artifacts of a compilation are printed, and where the events of all packages go.
 
-In: a string such as `"graph_breaks,recompiles,+guards"` (from the environment or `set_logs`). Out: structlog events whose
-`artifact` is enabled go to standard error, the rest are dropped before they are rendered. Silent by default, but for warnings.
-The packages log with `structlog.get_logger("flambeau.<package>")` and bind `artifact=<name>`.
+In: a string such as `"graph_breaks,recompiles,+guards"` (from the environment or `set_logs`). Out: events whose `artifact` is enabled go to
+standard error, the rest are dropped before they are rendered. Silent by default, but for warnings.
+The loggers are flambeau's own: structlog's configuration belongs to the application, and is neither read nor changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from typing import Any, TextIO
 import structlog
 from attrs import frozen
 
-from .errors import UnknownName
+import flambeau_autograd.log
+import flambeau_capture.log
+import flambeau_inductor.log
+import flambeau_runtime.log
+
+from .errors import NotHereYet, UnknownName
+from .torch_names import LOGS
 
 #: Artifact name -> what it shows. The names are those of TORCH_LOGS.
 ARTIFACTS: Mapping[str, str] = {
@@ -90,6 +96,8 @@ def parse(text: str) -> LogSettings:
             level = min(level, logging.DEBUG if name == "debug" else logging.INFO)
         elif name == "all":
             chosen.update(ARTIFACTS)
+        elif name in LOGS:
+            raise NotHereYet("log artifact", name)
         elif name not in ARTIFACTS:
             raise UnknownName("log artifact", name, [*ARTIFACTS, "all", "debug", "info"])
         elif word.startswith("-"):
@@ -131,27 +139,50 @@ def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+class _StandardError:
+    """Standard error as it is when something is written."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+class _Router:
+    """A logger in front of the one that is configured now."""
+
+    target: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.target, name)
+
+
+logger: Any = _Router()
+"""The logger of this package; the others are given it too."""
+
+
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Configure structlog for flambeau's loggers, unless the application already configured it.
+    """Show the events of all packages.
 
     Args:
         settings: what is shown.
         stream: where it goes; standard error by default.
     """
-    wrapper = structlog.make_filtering_bound_logger(logging.DEBUG if settings.artifacts else settings.level)
-    structlog.configure(
+    logger.target = structlog.wrap_logger(
+        structlog.PrintLogger(stream or _StandardError()),  # type: ignore[arg-type]
         processors=[_select(settings), _render],
-        wrapper_class=wrapper,
-        logger_factory=structlog.PrintLoggerFactory(file=stream or sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if settings.artifacts else settings.level),
+        context_class=dict,
         cache_logger_on_first_use=False,
     )
+    for package in (flambeau_autograd, flambeau_capture, flambeau_inductor, flambeau_runtime):
+        package.log.send_to(logger)
 
 
 def configure_from_environment() -> None:
-    """Apply `FLAMBEAU_LOGS` once at import, and leave an application's own structlog configuration alone."""
-    text = os.environ.get("FLAMBEAU_LOGS", "")
-    if text or not structlog.is_configured():
-        configure(parse(text))
+    """Apply `FLAMBEAU_LOGS`, once at import."""
+    configure(parse(os.environ.get("FLAMBEAU_LOGS", "")))
 
 
 def set_logs(*names: str) -> None:

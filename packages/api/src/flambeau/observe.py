@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
-from typing import Any
 
-import structlog
 from torch import fx
 
 from flambeau_capture import CompileRecord
 
-from .log import Deferred
+from .log import Deferred, logger
 from .records import BreakReason, GraphRecord, Recorder
 from .tables import graph_sizes, graph_table
-
-logger: Any = structlog.get_logger("flambeau.frame")
 
 _TEXTS: Mapping[str, Callable[[fx.GraphModule], str]] = {
     "graph_code": attrgetter("code"),

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import structlog
 from attrs import evolve, field, frozen
 
-from .errors import InvalidOption, UnknownName
-
-logger: Any = structlog.get_logger("flambeau.options")
+from .errors import InvalidOption, NotHereYet, UnknownName
+from .log import logger
+from .torch_names import OPTIONS as NOT_YET
 
 
 @frozen
@@ -145,7 +144,7 @@ class Options:
     """The options of one compile region, resolved once.
 
     Attributes:
-        values: option name -> value, only those that differ from the default.
+        values: option name -> value, only those that were given.
     """
 
     values: Mapping[str, Any] = field(factory=dict, converter=_plain)
@@ -157,7 +156,7 @@ class Options:
 
     def cache_key(self) -> str:
         """The part of a cache key that the options contribute."""
-        return repr(sorted((k, v) for k, v in self.values.items() if OPTIONS[k].cached))
+        return repr(sorted((k, v) for k, v in self.values.items() if OPTIONS[k].cached and v != OPTIONS[k].default))
 
     def with_(self, **changes: Any) -> Options:
         """A copy with some options changed; dots in names are written as double underscores."""
@@ -170,7 +169,7 @@ def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         spec = OPTIONS.get(name)
         if spec is None:
-            raise UnknownName("option", name, OPTIONS)
+            raise NotHereYet("option", name) if name in NOT_YET else UnknownName("option", name, OPTIONS)
         wrong_type = not isinstance(value, spec.types) or (isinstance(value, bool) and bool not in spec.types)
         if wrong_type and object not in spec.types:
             expected = " or ".join(kind.__name__ for kind in spec.types)
@@ -179,10 +178,9 @@ def _validated(given: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidOption(f"option {name!r} is {spec.accepts[1]}, not {value!r}", hint=spec.help)
         if spec.choices is not None and value not in spec.choices:
             raise UnknownName(f"value of option {name!r}", value, map(str, spec.choices))
-        if value != spec.default:
-            if spec.planned:
-                logger.info("option_without_effect", artifact="perf_hints", option=name, value=value)
-            result[name] = value
+        if spec.planned and value != spec.default:
+            logger.info("option_without_effect", artifact="perf_hints", option=name, value=value)
+        result[name] = value
     return result
 
 

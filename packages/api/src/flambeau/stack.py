@@ -1,8 +1,8 @@
 """The default backend: autograd, inductor and runtime joined, with the disk cache between them.
 
 In: a captured graph and its fake inputs. Out: a compiled callable with the graph's calling convention. On a cache hit neither
-autograd nor inductor runs: signature and artifacts are read back. What fails for a reason that is ours runs in eager after one
-warning (or raises, when `suppress_errors` is off).
+autograd nor inductor runs: signature and artifacts are read back. A graph that is refused with a reason runs in eager and is counted; one that
+fails for a reason that is ours does so after one warning. Under `fullgraph` both raise, and without `suppress_errors` the second does.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from operator import attrgetter
 from typing import Any
 
 import attrs
-import structlog
 import torch
 from attrs import frozen
 from torch import fx
 
 import flambeau_autograd as autograd
+import flambeau_inductor as inductor
 import flambeau_runtime as runtime
 from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
+from flambeau_runtime.build.toolchain import Toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
-from .defaults import errors_suppressed
+from .defaults import Settings
+from .errors import GraphNotCompiled
 from .graph_key import Uncacheable, graph_key
-from .log import Deferred
+from .log import Deferred, logger
 from .options import Options
 from .records import ProgramRecord, Recorder
+from .rescue import REPORT, rescue
 from .shape_guards import replay_guards, shape_guards
-
-logger: Any = structlog.get_logger("flambeau.stack")
+from .stages import Stages, resolve_stages
 
 CACHE_KIND = "graph"
 CompiledFn = Callable[..., Any]
@@ -85,83 +87,103 @@ class Fresh:
 
 
 def compile_stack(
-    gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder | None = None
+    gm: fx.GraphModule,
+    inputs: list[Any],
+    options: Options,
+    recorder: Recorder | None = None,
+    settings: Settings | None = None,
 ) -> CompiledFn:
     """Compile a captured graph; the default backend.
 
     Args:
-        gm: torch-level graph; every placeholder has `meta["val"]`.
+        gm: torch-level graph; every placeholder has `meta["val"]`. Gets `meta["rescue"]`: what answers where the program raises.
         inputs: the fake inputs in order.
         options: the region's options.
         recorder: collects programs and seconds.
+        settings: the region's settings; those in force by default.
     """
     recorder = recorder or Recorder()
+    stages = resolve_stages(options, settings)
     try:
-        return _compile(gm, inputs, options, recorder)
+        return _compile(gm, inputs, options, stages, recorder)
     except (autograd.UnsupportedGraph, NotLowered) as error:
-        recorder.ran_in_eager(str(error))
-        logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
-        return gm.forward
+        return refused(gm, error, recorder, is_strict=stages.is_strict)
     except Exception as error:
-        if not errors_suppressed(options):
+        if stages.is_strict or not stages.suppress_errors:
+            error.add_note(REPORT)
             raise
+        recorder.ran_in_eager(f"{type(error).__name__}: {error}")
         warnings.warn(
-            f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}",
+            f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}\n  {REPORT}",
             RuntimeWarning,
             stacklevel=2,
         )
         return gm.forward
 
 
-def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder) -> CompiledFn:
-    options = _for_this_machine(options)
-    key = _cache_key(gm, options)
+def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_strict: bool) -> CompiledFn:
+    """A graph that holds what is not modelled: eager runs it, counted with the reason, or `fullgraph` makes it an error."""
+    reason = getattr(error, "message", None) or str(error)
+    if is_strict:
+        raise GraphNotCompiled(
+            f"fullgraph=True, and no program can be made of the graph: {reason}",
+            hint=getattr(error, "hint", "")
+            or "drop fullgraph=True to run it in eager; backend='eager' captures without compiling",
+        ) from error
+    recorder.ran_in_eager(str(error))
+    logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
+    return gm.forward
+
+
+def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:
+    toolchain = _toolchain(stages)
+    if toolchain is None:
+        stages = attrs.evolve(stages, inductor=stages.inductor.with_options({"cpp_kernels": False}))
+    key = _cache_key(gm, options, stages, toolchain)
     # Without caches kernels are kept in memory, for as long as this graph is being compiled.
-    store = Store(None) if options["force_disable_caches"] else default_store()
+    store = Store(None) if options["force_disable_caches"] else default_store(stages.runtime)
     if key is not None:
         with _timed(recorder, "cache"):
             found = _read(key, store, inputs)
         if found is not None:
             with _timed(recorder, "load"):
-                return _assemble(found, options, gm, recorder, store, cached=True)
-    compiled = _compile_both(gm, inputs, options, recorder, store)
+                return _assemble(found, options, stages, gm, recorder, store, cached=True)
+    compiled = _compile_both(gm, inputs, options, stages, recorder, store)
     if key is not None and _self_contained(compiled.graph):
         with _timed(recorder, "cache"):
             store.put(key, compiled.graph.to_bytes())
     with _timed(recorder, "load"):
-        return _assemble(compiled.graph, options, gm, recorder, store, constants=compiled.constants)
+        return _assemble(compiled.graph, options, stages, gm, recorder, store, constants=compiled.constants)
 
 
-def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recorder: Recorder, store: Store) -> Fresh:
+def _compile_both(
+    gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder, store: Store
+) -> Fresh:
     """Autograd and inductor; the C++ compiler works on the forward while the backward is still being lowered."""
-    # Not at the top: a graph that comes from the cache needs no compiler, and loading this one takes a tenth of a second.
-    import flambeau_inductor as inductor
-
     if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
         runtime.warm_up()
     before = len(shape_guards(inputs))
     with _timed(recorder, "autograd"):
-        settings = inductor_options(options)
         prepared = autograd.prepare(
             gm,
             inputs,
             decompositions=inductor.decompositions(),
-            config=autograd_config(options),
-            rewrite=partial(inductor.rewrite_joint, options=settings),
+            config=stages.autograd,
+            rewrite=partial(inductor.rewrite_joint, options=stages.inductor),
         )
     mark_static(gm, prepared)
     _log_graphs(prepared)
     graphs = [(prepared.forward, prepared.forward_inputs)]
     if prepared.backward is not None:
         graphs.append((prepared.backward, prepared.backward_inputs))
-    workers, settings_of_build = _compilers(options, len(graphs))
-    build = partial(runtime.build_libraries, store=store, config=settings_of_build)
+    workers, config = _compilers(options, stages, len(graphs))
+    build = partial(runtime.build_libraries, store=store, config=config)
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="flambeau-build") as pool:
         pending = []
         with _timed(recorder, "inductor"):
             for graph, graph_inputs in graphs:
                 try:
-                    artifact = inductor.compile_graph(graph, graph_inputs, settings)
+                    artifact = inductor.compile_graph(graph, graph_inputs, stages.inductor)
                 except inductor.UnsupportedGraphError as error:
                     raise NotLowered(str(error)) from error
                 pending.append((pool.submit(build, artifact), _constants(artifact, graph)))
@@ -172,49 +194,28 @@ def _compile_both(gm: fx.GraphModule, inputs: list[Any], options: Options, recor
     return Fresh(built, tuple(constants for _, constants in pending))
 
 
-def _compilers(options: Options, graphs: int) -> tuple[int, runtime.Config]:
+def _compilers(options: Options, stages: Stages, graphs: int) -> tuple[int, runtime.Config]:
     """How many graphs are built at once, and the runtime's options for each: together no more compilers than were asked for."""
-    config = runtime.Config.from_environment()
     allowed = options["compile_threads"]
     if allowed == 0:
-        return graphs, config
+        return graphs, stages.runtime
     workers = min(graphs, allowed)
-    return workers, attrs.evolve(config, compile_jobs=allowed // workers)
+    return workers, attrs.evolve(stages.runtime, compile_jobs=allowed // workers)
 
 
-def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any]) -> CompiledFn:
+def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:
     """Autograd's graphs run by torch's own ops, uncompiled."""
+    stages = resolve_stages(Options(), settings)
     try:
-        return autograd.compile_joint(gm, inputs, forward_compiler=_run_by_torch, decompositions=None)
+        return autograd.compile_joint(
+            gm, inputs, forward_compiler=_run_by_torch, decompositions=None, config=stages.autograd
+        )
     except autograd.UnsupportedGraph as error:
-        logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
-        return gm.forward
+        return refused(gm, error, Recorder(), is_strict=stages.is_strict)
 
 
 def _run_by_torch(gm: fx.GraphModule, inputs: list[Any]) -> CompiledFn:
     return gm.forward
-
-
-def autograd_config(options: Options) -> autograd.Config:
-    """Autograd's options of a region."""
-    return attrs.evolve(autograd.Config.from_environment(), memory_budget=float(options["activation_memory_budget"]))
-
-
-def inductor_options(options: Options) -> dict[str, Any]:
-    """Inductor's options of a region, under inductor's own names."""
-    library_only = options["fallback_by_default"]
-    return {
-        "numerics": options["numerics"],
-        "epilogue_fusion": options["epilogue_fusion"],
-        "max_fusion_size": options["max_fusion_size"],
-        "reuse_memory": options["allow_buffer_reuse"],
-        "inplace_buffers": options["inplace_buffers"],
-        "size_asserts": options["size_asserts"],
-        "spend_memory": options["spend_memory"],
-        "cpp_kernels": not library_only,
-        "triton_kernels": not library_only,
-        "cpu_backend": options["cpu_backend"],
-    }
 
 
 def mark_static(gm: fx.GraphModule, prepared: autograd.Prepared) -> None:
@@ -234,25 +235,26 @@ def _log_graphs(prepared: autograd.Prepared) -> None:
             logger.debug("aot_graph", artifact="aot_graphs", kind=kind, code=Deferred(partial(getattr, graph, "code")))
 
 
-def _for_this_machine(options: Options) -> Options:
-    """Without a C++ compiler, the options of a program of library calls; the runtime has warned once."""
-    if options["fallback_by_default"] or options["cpu_backend"] != "cpp":
-        return options
+def _toolchain(stages: Stages) -> Toolchain | None:
+    """What compiles C++; None where there is no working compiler, of which the runtime has warned once, or no use for one."""
+    if not stages.inductor.cpp_kernels or stages.inductor.cpu_backend != "cpp":
+        return None
     try:
-        find_toolchain()
+        return find_toolchain(stages.runtime)
     except CompilerUnavailable:
-        return options.with_(fallback_by_default=True)
-    return options
+        return None
 
 
-def _cache_key(gm: fx.GraphModule, options: Options) -> CacheKey | None:
+def _cache_key(gm: fx.GraphModule, options: Options, stages: Stages, toolchain: Toolchain | None) -> CacheKey | None:
     if not options["fx_graph_cache"] or options["force_disable_caches"]:
         return None
     try:
-        return CacheKey(CACHE_KIND, graph_key(gm, options))
+        parts = graph_key(gm, options, stages)
     except Uncacheable as reason:
         logger.info("graph_not_cached", artifact="caching", reason=str(reason))
         return None
+    # A compiled graph holds machine code: what made it, and for which processor, is part of what it is.
+    return CacheKey(CACHE_KIND, {**parts, "toolchain": "" if toolchain is None else toolchain.identity})
 
 
 def _read(key: CacheKey, store: Store, inputs: list[Any]) -> CompiledGraph | None:
@@ -280,6 +282,7 @@ def _self_contained(compiled: CompiledGraph) -> bool:
 def _assemble(
     compiled: CompiledGraph,
     options: Options,
+    stages: Stages,
     gm: fx.GraphModule,
     recorder: Recorder,
     store: Store,
@@ -297,9 +300,10 @@ def _assemble(
         logger.debug("program", artifact="output_code", kind=kind, cached=cached, text=Deferred(artifact.text))
         for library in artifact.libraries:
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
-        loaded.append(_load(artifact, tensors, kind, options, recorder, store))
+        loaded.append(_load(artifact, tensors, kind, options, stages, recorder, store))
     backward = loaded[1] if len(loaded) > 1 else None
-    return autograd.assemble(compiled.signature, loaded[0], backward, replay=gm, config=autograd_config(options))
+    gm.meta["rescue"] = rescue(gm, compiled.signature, stages)
+    return autograd.assemble(compiled.signature, loaded[0], backward, replay=gm, config=stages.autograd)
 
 
 def _load(
@@ -307,13 +311,15 @@ def _load(
     constants: list[torch.Tensor],
     kind: str,
     options: Options,
+    stages: Stages,
     recorder: Recorder,
     store: Store,
 ) -> CompiledFn:
     """The program as a callable, with CUDA graphs where the options ask for them."""
     how: dict[str, Any] = {
         "constants": constants,
-        "executor": options["executor"],
+        "executor": stages.runtime.executor,
+        "config": stages.runtime,
         "store": store,
         "threads": None if options["cpp.threads"] == -1 else options["cpp.threads"],
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .backend import aot_autograd
 from .config import Config
 from .decompose.registry import core_table, merged
-from .errors import AutogradError, UnsupportedDoubleBackward, UnsupportedGraph, UnsupportedMutation
+from .errors import AutogradError, OptionError, UnsupportedDoubleBackward, UnsupportedGraph, UnsupportedMutation
 from .partition.min_cut import min_cut
 from .partition.simple import default as default_partition
 from .pipeline import assemble, compile_joint, prepare
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AutogradError",
     "Config",
+    "OptionError",
     "Prepared",
     "Signature",
     "UnsupportedDoubleBackward",

@@ -1,7 +1,7 @@
 """The logger of autograd and the names of its events; only `flambeau` (the api package) configures output.
 
-In: events with key-value pairs. Out: structlog once the program (or `flambeau`) has configured it; until then the standard library's
-logger of the same name, which shows warnings and drops the rest.
+In: events with key-value pairs. Out: what `send_to` was given (`flambeau` gives a logger of its own); without that, structlog once the
+program has configured it; until then the standard library's logger of the same name, which shows warnings and drops the rest.
 """
 
 from __future__ import annotations
@@ -24,13 +24,20 @@ _UNCONFIGURED: Any = structlog.wrap_logger(
 
 
 class _Logger:
-    """Asks at every event which of the two it is, so that the order of imports and configuration does not matter."""
+    """Asks at every event where it goes, so that the order of imports and configuration does not matter."""
+
+    destination: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_CONFIGURED if structlog.is_configured() else _UNCONFIGURED, name)
+        return getattr(self.destination or (_CONFIGURED if structlog.is_configured() else _UNCONFIGURED), name)
 
 
 logger: Any = _Logger()
+
+
+def send_to(destination: Any) -> None:
+    """Give every event to `destination`, a logger as structlog's are, whatever the program configures; None: as without."""
+    logger.destination = destination
 
 
 @frozen(repr=False)

@@ -18,6 +18,7 @@ from .errors import (
     FlambeauCaptureError,
     GraphBreakError,
     InternalError,
+    OptionError,
     RecompileLimitError,
 )
 from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
@@ -37,6 +38,7 @@ __all__ = [
     "FrameInfo",
     "GraphBreakError",
     "InternalError",
+    "OptionError",
     "RecompileLimitError",
     "Region",
     "RunCode",

@@ -12,6 +12,7 @@ that meets a frame which is being compiled runs it in eager. Generators and coro
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
@@ -22,7 +23,7 @@ import torch
 from . import cache, log
 from .bytecode.encode import argument_names
 from .config import Config
-from .errors import GuardSelfCheckError, InternalError, RecompileLimitError
+from .errors import FlambeauCaptureError, GraphBreakError, GuardSelfCheckError, InternalError, RecompileLimitError
 from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .guards.build import build
 from .guards.check import holds
@@ -46,13 +47,20 @@ def make_region(callable: Callable[..., Any], callback: Callback, config: Config
     region = _C.Region(callable, _Handler(callback, options), options.recompile_limit)
     functools.update_wrapper(region, callable, updated=())
     region.__wrapped__ = callable
+    region.strict = options.fullgraph
     cache.remember(region)
     return region
 
 
-def call_disabled(function: Callable[..., Any], *, recursive: bool = True) -> _C.Disabled:
-    """Wrap a callable so that its frame is not captured, and, with `recursive`, no frame called from it either."""
+def call_disabled(
+    function: Callable[..., Any], *, recursive: bool = True, rescue: Callable[..., Any] | None = None
+) -> _C.Disabled:
+    """Wrap a callable so that its frame is not captured, and, with `recursive`, no frame called from it either.
+
+    Where it raises an Exception, `rescue(error, *arguments)` answers in its place, if given.
+    """
     wrapper = _C.Disabled(function, recursive)
+    wrapper.rescue = rescue
     functools.update_wrapper(wrapper, function, updated=())
     wrapper.__wrapped__ = function
     return wrapper
@@ -96,6 +104,17 @@ class _Handler:
             self.tell_misses(frame, trees, over_limit)
         if over_limit:
             return None
+        try:
+            return self.entry_of(frame)
+        except Exception as error:
+            is_ours = isinstance(error, InternalError) or not isinstance(error, FlambeauCaptureError)
+            if not is_ours or self.config.fullgraph or not self.config.suppress_errors:
+                raise
+            warn_of_fault(code, error)
+            return False
+
+    def entry_of(self, frame: FrameInfo) -> Any:
+        """The callback's answer in native form, its guards built and checked."""
         match self.callback(frame):
             case Skip():
                 return None
@@ -130,11 +149,30 @@ class _Handler:
             ),
         )
         listed = "".join(f"\n  - {reason}" for reason in reasons)
-        if over_limit and self.config.fail_on_recompile_limit:
+        if over_limit and (self.config.fail_on_recompile_limit or self.config.fullgraph):
             limit = self.config.recompile_limit
             raise RecompileLimitError(f"{frame.code.co_qualname} reached its limit of {limit} compiled entries{listed}")
         if self.config.error_on_recompile:
             raise RecompileLimitError(f"{frame.code.co_qualname} would be compiled again{listed}")
+
+    def nothing_ran(self, callable: Callable[..., Any]) -> None:
+        """Called where a call of a region with `fullgraph` ended without having run anything that was compiled."""
+        name = getattr(callable, "__qualname__", None) or type(callable).__qualname__
+        raise GraphBreakError(
+            f"nothing of {name} was captured: its code runs in plain Python",
+            hint="wrappers of torch and of the standard library, generators, coroutines and functions marked as disabled are not "
+            "captured; compile the function that they call, or drop fullgraph=True",
+        )
+
+
+def warn_of_fault(code: CodeType, error: BaseException) -> None:
+    """One warning for a frame that runs in plain Python because capturing it failed for a reason that is ours."""
+    warnings.warn(
+        f"flambeau could not capture {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) and runs it in plain Python: "
+        f"{type(error).__name__}: {error}\n  FLAMBEAU_SUPPRESS_ERRORS=0 raises instead, with the place; please report it",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _check_layout(original: CodeType, code: CodeType) -> None:

@@ -106,9 +106,9 @@ def capture_frame(
             traced = trace_frame(info, config, dynamics)
         _refuse_open_sizes(info, traced.tracer)
     except LoopBreaks as error:
-        return _round_by_round(info, error, started, observer)
+        return _round_by_round(info, error, config, started, observer)
     except CannotCapture as error:
-        return _left_out(info, error, started, observer)
+        return _left_out(info, error, config, started, observer)
     if config.guard_filter_fn is not None:
         traced = evolve(traced, guards=filter_guards(traced.guards, config.guard_filter_fn, info))
     result = traced.result
@@ -122,7 +122,7 @@ def capture_frame(
     try:
         _refuse_open_sizes(info, traced.tracer)
     except CannotCapture as error:
-        return _left_out(info, error, started, observer)
+        return _left_out(info, error, config, started, observer)
     traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
     backend_seconds = time.perf_counter() - before_backend
     try:
@@ -144,16 +144,26 @@ def capture_frame(
 
 
 def _left_out(
-    info: FrameInfo, error: CannotCapture, started: float, observer: Callable[[CompileRecord], None] | None
+    info: FrameInfo,
+    error: CannotCapture,
+    config: Config,
+    started: float,
+    observer: Callable[[CompileRecord], None] | None,
 ) -> Answer:
     """The answer for a frame that plain Python runs. Of a module's call nothing is told: `forward` is looked at next, and tells."""
+    if error.reason.code != "uncaught-exception":  # plain Python raises the program's own
+        refuse_fullgraph(error.reason, config)
     if info.code is not hook.MODULE_CALL:
         _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
     return SkipAlways() if error.always else Skip()
 
 
 def _round_by_round(
-    info: FrameInfo, error: LoopBreaks, started: float, observer: Callable[[CompileRecord], None] | None
+    info: FrameInfo,
+    error: LoopBreaks,
+    config: Config,
+    started: float,
+    observer: Callable[[CompileRecord], None] | None,
 ) -> Answer:
     """The answer for a frame with a loop that breaks: plain Python, where rounds that can be functions are called as such."""
     for head in error.heads:
@@ -166,7 +176,7 @@ def _round_by_round(
             log.BYTECODE, artifact="bytecode", function=info.code.co_qualname, code=log.Text(partial(listing, code))
         )
         return RunCode(code, _owner_guards(info))
-    return _left_out(info, error, started, observer)
+    return _left_out(info, error, config, started, observer)
 
 
 def _owner_guards(info: FrameInfo) -> tuple[GuardSpec, ...]:
@@ -195,6 +205,8 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             return _finish(tracer, Return(returned), None, state)
     except GraphBreak as error:
         broken = error
+    if broken.code == "uncaught-exception" and config.fullgraph:
+        raise CannotCapture(broken, always=False)
     refuse_fullgraph(broken, config)
     if info.code is hook.MODULE_CALL:
         raise CannotCapture(broken)
@@ -385,7 +397,7 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             f"the backend returned {type(compiled).__name__}, which cannot be called",
             hint="a backend returns a callable that takes the graph's inputs",
         )
-    disabled = hook.call_disabled(compiled, recursive=True)
+    disabled = hook.call_disabled(compiled, recursive=True, rescue=traced.result.graph.meta.get("rescue"))
     if getattr(compiled, "_boxed_call", False):
         disabled._boxed_call = True
     return disabled
@@ -528,9 +540,9 @@ class _Callback:
         except FlambeauCaptureError:
             raise
         except Exception as error:
-            if not self.config.suppress_errors:
+            if not self.config.suppress_errors or self.config.fullgraph:
                 raise InternalError(
                     f"capturing {info.code.co_qualname} failed: {type(error).__name__}: {error}"
                 ) from error
-            log.logger.warning(log.FALLBACK, function=info.code.co_qualname, error=f"{type(error).__name__}: {error}")
+            hook.warn_of_fault(info.code, error)
             return SkipAlways()

@@ -2,15 +2,22 @@
 
 ``compile_graph(gm, inputs, options)`` compiles; ``decompositions()`` is the table to trace graphs with; ``rewrite_joint`` may be called on a
 joint graph of forward and backward before it is cut in two. Read ``pipeline.py`` first.
+
+The compiler is loaded when one of its functions is first asked for: whoever only wants `Config` or the errors, as for the key of a graph that
+was compiled before, does not wait for it.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .config import Config
-from .context import CompileContext
-from .decompositions import decompositions
 from .errors import CompileError, FlambeauInductorError, InternalError, OptionError, UnsupportedGraphError
-from .pipeline import compile_graph, rewrite_joint
+
+if TYPE_CHECKING:
+    from .context import CompileContext
+    from .decomposition_table import decompositions
+    from .pipeline import compile_graph, rewrite_joint
 
 __version__ = "0.1.0"
 
@@ -27,3 +34,20 @@ __all__ = [
     "decompositions",
     "rewrite_joint",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("CompileContext", "compile_graph", "decompositions", "rewrite_joint"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .context import CompileContext
+    from .decomposition_table import decompositions
+    from .pipeline import compile_graph, rewrite_joint
+
+    loaded = {
+        "CompileContext": CompileContext,
+        "compile_graph": compile_graph,
+        "decompositions": decompositions,
+        "rewrite_joint": rewrite_joint,
+    }
+    globals().update(loaded)
+    return loaded[name]

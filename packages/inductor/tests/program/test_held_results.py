@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from flambeau_inductor.decompositions import decompositions
+from flambeau_inductor.decomposition_table import decompositions
 from flambeau_inductor.lowering.run import lower_graph
 from flambeau_inductor.program import BuiltProgram, assemble
 from flambeau_runtime import load

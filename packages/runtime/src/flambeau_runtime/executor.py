@@ -32,17 +32,19 @@ def load(
     store: Store | None = None,
     include_dirs: Sequence[str | Path] = (),
     threads: int | None = None,
+    config: Config | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """Make ``artifact`` callable: positional tensors and numbers in, a tuple out.
 
     ``constants`` supplies the ``ConstantSpec``s without data, in order. ``python_functions`` is the table of ``Python``
-    instructions. ``executor`` is ``"native"`` (default) or ``"python"``. C++ libraries without a binary are built
+    instructions. ``config`` (default: the environment's) says what the other arguments leave open. ``executor`` is ``"native"`` (default) or ``"python"``. C++ libraries without a binary are built
     through ``store`` with headers from ``include_dirs``; ``threads`` is how many threads a C++ kernel uses at most (None:
     ``torch.get_num_threads()`` at the call; the Python executor always uses one); Triton kernels are compiled in the background, the first launch
     of each waits for it (and raises ``TritonCompileError``). Raises ``ArtifactError`` for a malformed artifact or missing
     constants or functions, ``CompilerUnavailable`` and ``BuildError`` from the build.
     """
-    executor = executor or Config.from_environment().executor
+    config = config or Config.from_environment()
+    executor = executor or config.executor
     if executor not in ("native", "python"):
         raise ValueError(f"executor must be 'native' or 'python', not {executor!r}")
     if threads is not None and threads < 1:
@@ -52,7 +54,8 @@ def load(
         functions = dict(python_functions or {})
         _check_functions(artifact.program, functions)
         tensors = bind_constants(artifact, constants)
-        artifact = build_libraries(artifact, include_dirs=include_dirs, store=store)
+        store = default_store(config) if store is None else store
+        artifact = build_libraries(artifact, include_dirs=include_dirs, store=store, config=config)
         others = _other_kernels(artifact, store)
         if executor == "python":
             return PythonExecutor(artifact, bind_kernels(artifact, others), tensors, functions)
@@ -111,13 +114,13 @@ def bind_kernels(artifact: a.Artifact, others: Mapping[int, KernelFunction]) -> 
     ]
 
 
-def _other_kernels(artifact: a.Artifact, store: Store | None) -> dict[int, KernelFunction]:
+def _other_kernels(artifact: a.Artifact, store: Store) -> dict[int, KernelFunction]:
     if all(library.language == "cpp" for library in artifact.libraries):
         return {}
     # Only a program with Triton kernels pays for importing what runs them.
     from .triton_binding import bind_triton
 
-    return bind_triton(artifact, default_store() if store is None else store)
+    return bind_triton(artifact, store)
 
 
 def kernel_address(artifact: a.Artifact, kernel: a.Kernel) -> int:

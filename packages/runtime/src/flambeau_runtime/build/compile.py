@@ -46,13 +46,13 @@ def library_key(library: Library, toolchain: Toolchain, include_dirs: Sequence[s
     )
 
 
-def _start_triton(artifact: Artifact, store: Store | None) -> None:
+def _start_triton(artifact: Artifact, store: Store) -> None:
     on_gpu = bool(artifact.program.devices) and torch.cuda.is_available()
     if on_gpu and any(library.language == "triton" for library in artifact.libraries):
         # Only a program on a GPU imports what compiles for it.
         from ..device.kernels import start_compiling
 
-        start_compiling(artifact, default_store() if store is None else store)
+        start_compiling(artifact, store)
 
 
 def _headers_digest(include_dirs: Sequence[str | Path]) -> str:
@@ -77,12 +77,12 @@ def build_libraries(
     missing and no compiler works, ``BuildError`` (with the offending lines) when the compiler refuses a source.
     The Triton kernels of a program for a GPU begin to be compiled in the background.
     """
+    config = Config.from_environment() if config is None else config
+    store = default_store(config) if store is None else store
     _start_triton(artifact, store)
     wanted = [i for i, library in enumerate(artifact.libraries) if library.language == "cpp" and library.binary is None]
     if not wanted:
         return artifact
-    config = Config.from_environment() if config is None else config
-    store = default_store(config) if store is None else store
     toolchain = find_toolchain(config)
 
     def build(index: int) -> Library:
@@ -107,7 +107,7 @@ def compile_library(
     *,
     include_dirs: Sequence[str | Path] = (),
     store: Store,
-    config: Config | None = None,
+    config: Config,
 ) -> Library:
     """``library`` with its binary, from the store or compiled. Two processes wanting the same one compile it once."""
     key = library_key(library, toolchain, include_dirs)
@@ -119,7 +119,7 @@ def compile_library(
             if binary is None:
                 started = time.perf_counter()
                 with span("compile C++", library=library.name):
-                    binary = run_compiler(library, toolchain, include_dirs, config or Config.from_environment())
+                    binary = run_compiler(library, toolchain, include_dirs, config)
                 store.put(key, binary)
                 seconds = round(time.perf_counter() - started, 3)
                 log.logger.debug(log.COMPILED, artifact="timings", library=library.name, seconds=seconds)

@@ -1,0 +1,99 @@
+"""What happens where a compiled program raises: eager says whether it should have.
+
+In: the captured graph, its signature, the error, the inputs. Out: eager's own error where eager raises too; else eager's results after one warning,
+or the program's error where repeating is not allowed. Runs only after an error: a call that succeeds never comes here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+import flambeau_autograd as autograd
+
+from .stages import Stages
+
+REPORT = (
+    "FLAMBEAU_SUPPRESS_ERRORS=0 raises instead; please report it with the output of FLAMBEAU_LOGS=graph_code,output_code "
+    "and the program, which flambeau.compile(..., backend='eager') should run"
+)
+_NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError)
+"""Nothing of the program's: trying again in eager would need at least as much."""
+
+
+def rescue(gm: fx.GraphModule, signature: autograd.Signature, stages: Stages) -> Callable[..., Any]:
+    """The function `(error, *inputs) -> results` for one compiled graph.
+
+    A graph that writes to its inputs may have written to some before it failed: eager is then asked on copies, only for its error.
+    """
+    written = sorted({mutation.index for mutation in signature.mutations})
+
+    def answer(error: Exception, *inputs: Any) -> Any:
+        if isinstance(error, _NOT_REPEATED):
+            raise error
+        given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
+        results = run_in_eager(gm, given)  # raises eager's own error
+        if written or stages.is_strict or not stages.suppress_errors:
+            error.add_note(f"eager runs this graph without an error. {REPORT}")
+            raise error
+        warnings.warn(
+            f"a compiled graph failed and is repeated in eager: {type(error).__name__}: {error}\n  {REPORT}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return results
+
+    return answer
+
+
+def run_in_eager(gm: fx.GraphModule, inputs: list[Any]) -> Any:
+    """Run a captured graph operation by operation; an error gets the line of the program as a note."""
+    values: dict[fx.Node, Any] = {}
+    given = iter(inputs)
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(given)
+            continue
+        args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        if node.op == "output":
+            return args[0]
+        try:
+            values[node] = _run_node(gm, node, args, kwargs)
+        except Exception as error:
+            position = _position(node)
+            if position:
+                error.add_note(position)
+            raise
+    raise AssertionError("a graph without an output")
+
+
+def _run_node(gm: fx.GraphModule, node: fx.Node, args: Any, kwargs: Any) -> Any:
+    if node.op == "get_attr":
+        value: Any = gm
+        for name in str(node.target).split("."):
+            value = getattr(value, name)
+        return value
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    function: Any = gm.get_submodule(str(node.target)) if node.op == "call_module" else node.target
+    return function(*args, **kwargs)
+
+
+def _position(node: fx.Node) -> str:
+    """The program's line that a node came from, as capture notes it."""
+    stack = node.meta.get("stack") or ()
+    if not stack:
+        return ""
+    file, line, function = stack[-1][:3]
+    return f'in the compiled program: File "{file}", line {line}, in {function}'
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    copy = value.detach().clone()
+    return copy.requires_grad_(value.requires_grad) if value.is_floating_point() or value.is_complex() else copy

@@ -1,0 +1,136 @@
+"""The cache key holds every package's resolved configuration: each field and each variable is flipped."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import attrs
+import pytest
+import torch
+from torch import fx
+
+import flambeau_autograd.config
+import flambeau_capture.config
+import flambeau_inductor.config
+import flambeau_runtime.config
+from flambeau.defaults import current
+from flambeau.graph_key import graph_key
+from flambeau.options import OPTIONS, Options
+from flambeau.stages import Stages, resolve_stages
+
+PACKAGES = {
+    "capture": flambeau_capture.config,
+    "autograd": flambeau_autograd.config,
+    "inductor": flambeau_inductor.config,
+    "runtime": flambeau_runtime.config,
+}
+FIELDS = [(name, option.name) for name, module in PACKAGES.items() for option in attrs.fields(module.Config)]
+TEXTS = {"cache_dir": "/elsewhere", "cxx": "clang++", "cxx_flags": "-g", "cuda_driver": "other.so", "dump": "/tmp/dump"}
+
+
+def other_value(option: Any) -> Any:
+    """A value that the field takes and that is not its default."""
+    kind, choices = option.metadata["kind"], option.metadata["choices"]
+    if choices:
+        return next(choice for choice in reversed(choices) if choice != option.default)
+    if kind is bool:
+        return not option.default
+    if kind in (int, float):
+        return option.default / 2 if kind is float else option.default + 1
+    return TEXTS.get(option.name, list)
+
+
+def field(package: str, name: str) -> Any:
+    return getattr(attrs.fields(PACKAGES[package].Config), name)
+
+
+def key(stages: Stages, options: Options | None = None) -> dict[str, str]:
+    graph = fx.symbolic_trace(lambda x: torch.relu(x))
+    return graph_key(graph, options or Options(), stages)
+
+
+@pytest.mark.parametrize(("package", "name"), FIELDS)
+def test_a_field_is_in_the_key_exactly_where_it_is_marked(package: str, name: str) -> None:
+    """Capture's are not: what it decides is in the graph."""
+    option = field(package, name)
+    stages = resolve_stages(Options())
+    if package == "capture":
+        changed = resolve_stages(
+            Options(), attrs.evolve(current(), capture=attrs.evolve(current().capture, **{name: other_value(option)}))
+        )
+    else:
+        record = attrs.evolve(getattr(stages, package), **{name: other_value(option)})
+        assert record != getattr(stages, package)
+        changed = attrs.evolve(stages, **{package: record})
+    assert (key(changed) != key(stages)) is option.metadata["key"]
+
+
+@pytest.mark.parametrize(("package", "name"), [at for at in FIELDS if at != ("capture", "guard_filter_fn")])
+def test_a_variable_changes_the_key_exactly_where_its_field_is_marked(
+    monkeypatch: pytest.MonkeyPatch, package: str, name: str
+) -> None:
+    """From the text in the environment to the key of a graph."""
+    option = field(package, name)
+    plain = key(resolve_stages(Options()))
+    before = PACKAGES[package].Config.from_environment()
+    value = other_value(option)
+    monkeypatch.setenv(PACKAGES[package].variable_of(name), str(value))
+    assert getattr(PACKAGES[package].Config.from_environment(), name) == value != getattr(before, name)
+    assert (key(resolve_stages(Options())) != plain) is option.metadata["key"]
+
+
+@pytest.mark.parametrize("module", PACKAGES.values(), ids=PACKAGES)
+def test_all_packages_read_variables_in_one_way(module: ModuleType) -> None:
+    """Booleans by the same words; nothing is as not set; everything else is an error that names the variable."""
+    switches = [o.name for o in attrs.fields(module.Config) if o.metadata["kind"] is bool]
+    numbers = [o.name for o in attrs.fields(module.Config) if o.metadata["kind"] in (int, float)]
+    assert switches and numbers
+    for name in switches:
+        for text, value in {
+            "1": True,
+            "ON": True,
+            "true": True,
+            "Yes": True,
+            "0": False,
+            "off": False,
+            "no": False,
+            "False": False,
+        }.items():
+            assert getattr(module.Config.from_environment({module.variable_of(name): text}), name) is value
+    for name in (*switches, *numbers):
+        variable = module.variable_of(name)
+        assert module.Config.from_environment({variable: ""}) == module.Config()
+        for text in ("perhaps", "2x", "-5"):
+            with pytest.raises(ValueError, match=f"{variable}={text!r}: expected"):
+                module.Config.from_environment({variable: text})
+        with pytest.raises(ValueError, match=f"{name}='no': expected"):
+            module.Config(**{name: "no"})
+
+
+def test_options_reach_the_stage_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A given option goes before the variable, also where it is the default; one that was not given leaves it alone."""
+    monkeypatch.setenv("FLAMBEAU_INDUCTOR_EPILOGUE_FUSION", "0")
+    monkeypatch.setenv("FLAMBEAU_EXECUTOR", "python")
+    plain = resolve_stages(Options())
+    assert (plain.inductor.epilogue_fusion, plain.runtime.executor) == (False, "python")
+    given = resolve_stages(Options({"epilogue_fusion": True, "executor": "native", "activation_memory_budget": 0}))
+    assert (given.inductor.epilogue_fusion, given.runtime.executor, given.autograd.memory_budget) == (
+        True,
+        "native",
+        0.0,
+    )
+
+
+def test_every_option_that_decides_results_decides_the_key() -> None:
+    """The same for the options of the api."""
+    stages = resolve_stages(Options())
+    for spec in OPTIONS.values():
+        value = spec.choices[-1] if spec.choices else spec.default
+        if isinstance(value, bool):
+            value = not value
+        elif isinstance(value, int | float):
+            value = value + 1 if isinstance(value, int) else value / 2
+        elif not spec.choices:
+            value = list
+        assert (key(stages, Options({spec.name: value})) != key(stages)) is spec.cached, spec.name

@@ -1,0 +1,110 @@
+"""`import flambeau` changes nothing in the process but adding modules; who may write the cache is looked at in whole programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.test_bad_input import PROGRAM, run, warnings_of
+
+SNAPSHOT = """
+    import atexit, builtins, gc, logging, os, random, signal, sys, threading, warnings
+    import sympy, torch, structlog
+    import torch.fx.experimental.symbolic_shapes
+
+    def state():
+        loggers = {n: l for n, l in logging.root.manager.loggerDict.items() if isinstance(l, logging.Logger)}
+        return {
+            "structlog": repr(structlog.get_config()),
+            "structlog is configured": structlog.is_configured(),
+            "collector": (gc.get_threshold(), gc.isenabled(), len(gc.callbacks), gc.get_freeze_count()),
+            "recursion limit": sys.getrecursionlimit(),
+            "switch interval": sys.getswitchinterval(),
+            "environment": dict(os.environ),
+            "warnings": ([str(f) for f in warnings.filters], warnings.showwarning),
+            "hooks": (sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook, sys.gettrace(), sys.getprofile()),
+            "import": ([repr(f) for f in sys.meta_path], len(sys.path_hooks), list(sys.path), builtins.__import__),
+            "builtins": {name: id(value) for name, value in vars(builtins).items()},
+            "threads": [t.name for t in threading.enumerate()],
+            "at exit": atexit._ncallbacks(),
+            "logging": {n: (l.level, list(l.handlers), list(l.filters), l.propagate) for n, l in loggers.items() if l.handlers or l.filters or l.level},
+            "root logger": (logging.root.level, list(logging.root.handlers), list(logging.root.filters)),
+            "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
+            "files": sorted(os.listdir(os.environ["FLAMBEAU_CACHE_DIR"])) if os.path.isdir(os.environ["FLAMBEAU_CACHE_DIR"]) else None,
+            "random numbers": (random.getstate(), torch.get_rng_state().tolist()),
+            "torch": (torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(), torch.get_num_threads(),
+                      torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu")),
+            "stand-ins": [n for n, m in sys.modules.items() if type(m).__name__ not in ("module", "NoneType") and n.startswith("torch._dynamo")],
+        }
+
+    def members():
+        return {n: {k: id(v) for k, v in vars(m).items()} for n, m in list(sys.modules.items()) if n.partition(".")[0] in ("torch", "structlog", "logging", "warnings", "gc", "attr")}
+"""
+
+
+def test_importing_changes_nothing_in_the_process(tmp_path: Path) -> None:
+    """Interpreter, logging, torch's state and the members of torch's modules, before and after."""
+    program = (
+        SNAPSHOT
+        + """
+    before, objects = state(), members()
+    import flambeau
+    after, changed = state(), []
+    for name, value in before.items():
+        if after[name] != value:
+            changed.append((name, value, after[name]))
+    for module, known in objects.items():
+        now = {k: id(v) for k, v in vars(sys.modules[module]).items()}
+        differing = [k for k in known if now.get(k) != known[k]]
+        new = [k for k in now if k not in known and f"{module}.{k}" not in sys.modules]
+        if differing or new:
+            changed.append((module, differing, new))
+    assert not changed, changed
+    print("unchanged", len(before), len(objects))
+    """
+    )
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": str(tmp_path / "none"), "FLAMBEAU_LOGS": "guards"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("unchanged")
+
+
+def test_structlog_of_the_application_works_as_before() -> None:
+    """On structlog's defaults its own events are shown, all of them, in its own form, before and after a compile."""
+    program = """
+        import structlog, torch, flambeau
+        flambeau.compile(lambda x: x.exp())(torch.ones(3))
+        structlog.get_logger().info("theirs", value=3)
+        assert not structlog.is_configured()
+    """
+    done = run(program)
+    assert done.returncode == 0, done.stderr
+    assert "theirs" in done.stdout and "flambeau" not in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+@pytest.mark.parametrize("owner", [12345, 0])
+def test_a_cache_of_another_user_is_not_read(owner: int, tmp_path: Path) -> None:
+    """One warning, a right result, and nothing is written there; open to all it is refused whoever owns it."""
+    cache = tmp_path / "cache"
+    assert warnings_of(run(PROGRAM, FLAMBEAU_CACHE_DIR=str(cache))) == 0
+    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
+    os.chown(cache, owner, owner)
+    cache.chmod(0o755 if owner else 0o777)
+    done = run(PROGRAM, FLAMBEAU_CACHE_DIR=str(cache))
+    assert warnings_of(done) == 1 and str(cache) in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == before
+    assert warnings_of(run(PROGRAM, FLAMBEAU_CACHE_DIR=str(cache), FLAMBEAU_CACHE_SHARED="1")) == 0
+
+
+def test_an_open_quote_names_the_variable() -> None:
+    done = run(PROGRAM, CXX='g++ "-O2')
+    assert done.returncode != 0
+    assert "InvalidOption" in done.stderr and "CXX='g++ \"-O2'" in done.stderr

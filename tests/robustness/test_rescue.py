@@ -1,0 +1,114 @@
+"""A compiled program that raises: eager's error where eager raises too, eager's result after one warning where it does not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import flambeau
+import flambeau_runtime
+from flambeau import stack
+from tests.comparison import assert_same
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+FRESH = {"force_disable_caches": True}
+
+
+def written_then_indexed(x: Tensor, i: Tensor) -> Tensor:
+    x.add_(1)
+    return x[i] * 2
+
+
+WRONG: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
+    "index": (lambda x, i: x[i] * 2, lambda: (X.clone(), torch.tensor([1, 9]))),
+    "index, with gradient": (lambda x, i: x[i] * 2, lambda: (X.clone().requires_grad_(), torch.tensor([1, 9]))),
+    "index, after a write": (written_then_indexed, lambda: (X.clone(), torch.tensor([1, 9]))),
+    "gather": (lambda x, i: x.exp().gather(0, i), lambda: (X.clone(), torch.full((1, 4), 7))),
+    "embedding": (lambda x, i: torch.nn.functional.embedding(i, x) + 1, lambda: (X.clone(), torch.tensor([-1, 9]))),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_error_is_eagers_with_the_users_line(name: str) -> None:
+    """Type and words are eager's, and a note says where; every time."""
+    function, make = WRONG[name]
+    with pytest.raises(Exception) as expected:
+        function(*make())
+    compiled = flambeau.compile(function)
+    for _ in range(2):
+        with pytest.raises(type(expected.value)) as caught:
+            compiled(*make())
+        assert str(caught.value) == str(expected.value)
+        assert any(__file__ in note for note in caught.value.__notes__)
+    assert len(compiled.trees(function.__code__)) == 1
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: type[BaseException] = ZeroDivisionError) -> list[int]:
+    """Every program that is loaded raises; how often is counted."""
+    calls: list[int] = []
+
+    def load(*args: Any, **more: Any) -> Callable[..., Any]:
+        def run(*inputs: Any) -> Any:
+            calls.append(1)
+            raise error("a prediction that failed")
+
+        return run
+
+    monkeypatch.setattr(flambeau_runtime, "load", load)
+    return calls
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_the_call_is_repeated_where_eager_passes(gradient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With eager's result and gradient, after a warning that says what to send us."""
+    monkeypatch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "1")
+    calls = failing(monkeypatch)
+    x, same = (X.clone().requires_grad_(gradient) for _ in range(2))
+    with pytest.warns(RuntimeWarning, match="repeated in eager: ZeroDivisionError(.|\n)*graph_code"):
+        found = flambeau.compile(lambda x: x.exp() * 2, options=FRESH)(x)
+    expected = same.exp() * 2
+    assert_same(found, expected)
+    assert calls == [1]
+    if gradient:
+        found.sum().backward()
+        expected.sum().backward()
+        assert_same(x.grad, same.grad)
+
+
+@pytest.mark.parametrize("how", ["not suppressed", "fullgraph", "an input is written", "no memory"])
+def test_it_is_not_repeated_where_that_may_not_be(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program's own error then, and nothing is computed twice."""
+    monkeypatch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "0" if how == "not suppressed" else "1")
+    error = MemoryError if how == "no memory" else ZeroDivisionError
+    failing(monkeypatch, error)
+    function = (lambda x: x.add_(1)) if how == "an input is written" else lambda x: x.exp() + 1
+    compiled = flambeau.compile(function, options=FRESH, fullgraph=how == "fullgraph")
+    x = X.clone()
+    with warnings.catch_warnings(), pytest.raises(error, match="a prediction that failed"):
+        warnings.simplefilter("error")
+        compiled(x)
+    assert_same(x, X)
+
+
+def test_calls_that_succeed_never_come_near() -> None:
+    """The rescue hangs on the graph's caller and is asked after an error only."""
+    asked: list[Any] = []
+    made = stack.rescue
+
+    def counted(*args: Any) -> Any:
+        answer = made(*args)
+        return lambda *given: asked.append(given) or answer(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack, "rescue", counted)
+        compiled = flambeau.compile(lambda x, i: x[i] + 5)
+        compiled(X, torch.tensor([0]))
+    assert asked == []
+    with pytest.raises(IndexError):
+        compiled(X, torch.tensor([8]))
+    assert len(asked) == 1
