@@ -52,7 +52,6 @@ _UNDEFINED = "the result is not differentiable where eager's is and all its grad
 #: Ops of which one of the first six samples differs from eager -> how. Once none does, the slow suite says so.
 DIFFERS = {
     "linalg.eig": "eager's backward looks at the data to refuse a loss that depends on the eigenvectors' phase",
-    "linalg.householder_product": _UNDEFINED,
     "linalg.norm": _UNDEFINED,
     "linalg.norm.subgradients_at_zero": _UNDEFINED,
     "linalg.vector_norm": _UNDEFINED,

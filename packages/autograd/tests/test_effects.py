@@ -91,6 +91,8 @@ class _Watch(TorchDispatchMode):
 
 
 def _identical(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.is_complex():
+        a, b = (torch.view_as_real(t.resolve_conj()) for t in (a, b))
     return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 

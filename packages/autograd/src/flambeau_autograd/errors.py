@@ -43,6 +43,14 @@ class OptionError(AutogradError, ValueError):
 
 
 class InternalError(AutogradError):
-    """A promise between two stages was broken: please report."""
+    """A promise between two stages was broken, or a stage failed where torch by itself does not: please report."""
 
     code = "A900"
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "a fault of flambeau: FLAMBEAU_LOGS=graph_code prints the graph; please report it with this text, "
+        "and compile with backend='eager' until it is mended",
+    ) -> None:
+        super().__init__(message, hint)

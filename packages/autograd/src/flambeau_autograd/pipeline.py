@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,8 +18,9 @@ from torch.fx import Graph, GraphModule, Node
 from . import log
 from .config import Config
 from .decompose.registry import merged
-from .errors import AutogradError, UnsupportedGraph
+from .errors import AutogradError, InternalError, UnsupportedGraph
 from .joint.build import Joint, build_joint
+from .joint.control import error_without_us
 from .partition.min_cut import min_cut
 from .partition.split import split
 from .passes.facts import alias_root, draws
@@ -47,7 +49,8 @@ def prepare(
     `rewrite(graph, kept)` may edit the graph of forward and backward before it is cut in two; it answers with what stands
     for those of the nodes `kept` (results, written values, gradients) that it replaced.
     Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
-    for what fails in eager too: the caller then runs the graph in eager, which raises its own error.
+    for what fails in eager too: the caller then runs the graph in eager, which raises its own error. Anything else that
+    goes wrong is ours, an `InternalError`.
     """
     config = config or Config.from_environment()
     start = time.perf_counter()
@@ -56,15 +59,17 @@ def prepare(
     except AutogradError:
         raise
     except Exception as error:
-        raise UnsupportedGraph(f"tracing failed: {type(error).__name__}: {error}") from error
+        raise _judged(error, gm, inputs) from error
     traced = time.perf_counter()
-    run_passes(joint, config)
+    with _ours("a pass"):
+        run_passes(joint, config)
     if rewrite is not None and joint.grads:
         _rewritten(joint, rewrite)
     if joint.grads:
         log.logger.debug(log.JOINT_GRAPH, artifact="aot_joint_graph", graph=log.Text(lambda: _joint_text(joint)))
     saved = partitioner(joint, config) if joint.grads else set()
-    halves = split(joint, saved)
+    with _ours("cutting the graph in two"):
+        halves = split(joint, saved)
     analysis = joint.analysis
     signature = Signature(
         inputs=len(joint.inputs),
@@ -140,6 +145,25 @@ class LazyCompiled:
         if self._compiled is None:
             raise TypeError("the backward's compiler returned None")
         return self._compiled
+
+
+def _judged(error: Exception, gm: GraphModule, inputs: list[Any]) -> AutogradError:
+    """A refusal when torch fails on the graph without us, else the report of a fault of ours."""
+    words = f"tracing failed: {type(error).__name__}: {error}"
+    if error_without_us(gm, inputs) is not None:
+        return UnsupportedGraph(words)
+    return InternalError(words)
+
+
+@contextmanager
+def _ours(stage: str) -> Iterator[None]:
+    """What goes wrong inside is a fault of this package."""
+    try:
+        yield
+    except AutogradError:
+        raise
+    except Exception as error:
+        raise InternalError(f"{stage} failed: {type(error).__name__}: {error}") from error
 
 
 def _rewritten(joint: Joint, rewrite: Rewrite) -> None:

@@ -48,7 +48,7 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
     names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     if len(names) != len(inputs):
         raise UnsupportedGraph(f"the graph has {len(names)} placeholders and {len(inputs)} inputs were given")
-    with torch._C.DisableTorchFunction(), _without_saved_hooks():
+    with torch._C.DisableTorchFunction(), without_saved_hooks():
         traced = trace_inputs(recorder, inputs, names)
         with mode, recorder:
             outputs = Replay(recorder).run(gm, [t.seen for t in traced])
@@ -97,7 +97,7 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
 
 
 @contextmanager
-def _without_saved_hooks() -> Iterator[None]:
+def without_saved_hooks() -> Iterator[None]:
     """The caller's hooks on saved tensors see what the compiled graph saves, not what the trace does."""
     table, taken = torch._C._autograd, []
     while (pair := table._top_saved_tensors_default_hooks(True)) is not None:

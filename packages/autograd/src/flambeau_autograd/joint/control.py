@@ -1,0 +1,82 @@
+"""Whose error is it? The captured graph once more, on fakes, without anything of ours.
+
+In: a graph whose trace failed, and its inputs. Out: the exception that torch raises when it runs and differentiates the graph by
+itself, or None. An error that comes up here too is eager's own (a shape that does not fit, something saved that was overwritten, no
+derivative) or a limit of fake tensors (a value that decides a size): the graph is refused, and eager speaks for itself. One that
+does not is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import GraphModule, Interpreter
+from torch.utils import _pytree as pytree
+
+from .build import without_saved_hooks
+from .inputs import find_fake_mode
+
+
+class _Run(Interpreter):
+    """Runs the graph under the mode of its inputs, and leaves no autocast region open."""
+
+    def __init__(self, gm: GraphModule, mode: FakeTensorMode) -> None:
+        super().__init__(gm)
+        self.mode = mode
+        self.open: list[Any] = []
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = self.fetch_attr(target)
+        return self.mode.from_tensor(value.detach(), static_shapes=True) if isinstance(value, torch.Tensor) else value
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        result = super().call_function(target, args, kwargs)
+        if target is torch.amp.autocast_mode._enter_autocast:
+            self.open.append(result)
+        elif target is torch.amp.autocast_mode._exit_autocast:
+            self.open.remove(args[0])
+        return result
+
+    def close(self) -> None:
+        for region in reversed(self.open):
+            torch.amp.autocast_mode._exit_autocast(region)
+
+
+def error_without_us(gm: GraphModule, inputs: list[Any]) -> Exception | None:
+    """What torch alone raises for the graph and its gradients."""
+    mode = find_fake_mode(inputs)
+    run = _Run(gm, mode)
+    grad_mode = torch.is_grad_enabled()
+    try:
+        with torch._C.DisableTorchFunction(), without_saved_hooks(), mode:
+            leaves = [_leaf(mode, value) for value in inputs]
+            with torch.enable_grad():
+                given = [
+                    leaf.clone()
+                    if isinstance(value, torch.Tensor) and leaf.requires_grad and not value.is_leaf
+                    else leaf
+                    for leaf, value in zip(leaves, inputs)
+                ]
+            outputs = [
+                o for o in pytree.tree_leaves(run.run(*given)) if isinstance(o, torch.Tensor) and o.requires_grad
+            ]
+            outputs += [g for g in given if isinstance(g, torch.Tensor) and g.grad_fn is not None]
+            wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+            if outputs and wanted:
+                with torch.autograd.set_multithreading_enabled(False):
+                    torch.autograd.grad(outputs, wanted, [torch.ones_like(o) for o in outputs], allow_unused=True)
+    except Exception as error:  # whatever torch raises, eager's caller gets
+        return error
+    finally:
+        torch.set_grad_enabled(grad_mode)
+        run.close()
+    return None
+
+
+def _leaf(mode: FakeTensorMode, value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    fake = value if isinstance(value, FakeTensor) else mode.from_tensor(value)
+    return fake.detach().requires_grad_(value.requires_grad)
