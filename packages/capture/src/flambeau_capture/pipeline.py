@@ -25,7 +25,7 @@ from .config import Config
 from .effects.describe import effects_text
 from .errors import BackendError, CaptureError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
-from .graph.captured import Break, CallFunction, Effect, FrameResult, Return
+from .graph.captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .graph.describe import symbols_text
 from .graph.outputs import needed_outputs
 from .graph.quiet import quiet_fakes
@@ -38,7 +38,7 @@ from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
-from .lookaside.context_managers import autocast_effects
+from .modes import mode_effects, needs_gradients, restored_modes, with_gradients
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
@@ -50,7 +50,6 @@ from .rewrite.resume import CannotResume
 from .rewrite.rounds import separate_rounds
 from .sources.source import Local
 from .values.base import Value
-from .values.constants import ConstantValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensor import TensorValue
 
@@ -199,7 +198,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     tracer = Tracer(info, config, dynamics, None)
     broken: GraphBreak | None = None
     try:
-        with _restored_modes(tracer):
+        with restored_modes(tracer):
             returned = _run(tracer)
             assert returned is not None
             return _finish(tracer, Return(returned), None, state)
@@ -215,7 +214,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
         raise LoopBreaks(broken, tracer)
     again = Tracer(info, config, dynamics, stop)
     try:
-        with _restored_modes(again):
+        with restored_modes(again):
             if _run(again) is not None:
                 raise CannotCapture(broken)
             if stop != tracer.root_steps and not again.graph.operations:
@@ -295,11 +294,16 @@ def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
 
 
 def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, state: GuardSpec) -> Traced:
+    if any(generator.has_more_to_do() for generator in tracer.generators):
+        # When Python ends it, and so runs what it has left to do, depends on who holds it.
+        raise CannotCapture(GraphBreak("generator-function", "a generator is left inside of a with or try statement"))
     effects: tuple[Effect, ...] = tracer.heap.effects()
-    effects += _mode_effects(tracer)
+    effects += mode_effects(tracer)
+    effects = _without_lost_tensors(tracer.info.code, exit, effects)
     outputs = needed_outputs(_live_values(tracer.info.code, exit, effects))
     graph = None
     nodes = [tracer.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
+    wants_grad = needs_gradients(tracer)
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.tensor_inputs)
@@ -319,8 +323,25 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         exit,
         tuple(tracer.graph.input_values),
         tracer.caught and not any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference()),
+        wants_grad,
     )
     return Traced(tracer, result, guards, broken)
+
+
+def _without_lost_tensors(code: CodeType, exit: Return | Break, effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    """The effects, but for attributes set on tensors that the graph computes and nobody gets."""
+    own = [effect for effect in effects if _is_on_computed(effect)]
+    if not own:
+        return effects
+    others = [effect for effect in effects if not _is_on_computed(effect)]
+    seen = {id(value) for value in needed_outputs(_live_values(code, exit, others))}
+    lost = {id(effect) for effect in own if id(effect.target) not in seen}  # type: ignore[attr-defined]
+    return tuple(effect for effect in effects if id(effect) not in lost)
+
+
+def _is_on_computed(effect: Effect) -> bool:
+    target = effect.target if isinstance(effect, (SetAttribute, DeleteAttribute)) else None
+    return isinstance(target, TensorValue) and target.source is None
 
 
 def _live_values(code: CodeType, exit: Return | Break, effects: Sequence[Effect]) -> Iterator[Value]:
@@ -345,14 +366,6 @@ def _needed_locals(code: CodeType, exit: Break) -> Iterable[str]:
         return exit.locals
 
 
-def _mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
-    entered = autocast_effects(tracer)
-    enabled = torch.is_grad_enabled()
-    if enabled == tracer.initial_grad:
-        return entered
-    return (*entered, CallFunction(tracer.wrap_pinned(torch._C._set_grad_enabled), (ConstantValue(enabled),)))
-
-
 @contextmanager
 def _tracing() -> Iterator[None]:
     limit = sys.getrecursionlimit()
@@ -363,19 +376,6 @@ def _tracing() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
-@contextmanager
-def _restored_modes(tracer: Tracer) -> Iterator[None]:
-    """Leave torch's global state as it was, whatever the traced program did to it."""
-    tracer.initial_grad = torch.is_grad_enabled()
-    try:
-        yield
-    finally:
-        for mode in reversed(tracer.graph.open_modes):
-            torch.amp.autocast_mode._exit_autocast(mode.real)
-        tracer.graph.open_modes.clear()
-        torch._C._set_grad_enabled(tracer.initial_grad)
-
-
 # the backend
 
 
@@ -383,7 +383,8 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
     builder = traced.tracer.graph
     inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
     try:
-        compiled = backend(traced.result.graph, list(inputs))
+        with torch.set_grad_enabled(torch.is_grad_enabled() or traced.result.wants_grad):
+            compiled = backend(traced.result.graph, list(inputs))
     except CaptureError:
         raise
     except Exception as error:
@@ -397,7 +398,11 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             f"the backend returned {type(compiled).__name__}, which cannot be called",
             hint="a backend returns a callable that takes the graph's inputs",
         )
-    disabled = hook.call_disabled(compiled, recursive=True, rescue=traced.result.graph.meta.get("rescue"))
+    rescue = traced.result.graph.meta.get("rescue")
+    if traced.result.wants_grad:
+        compiled = with_gradients(compiled)
+        rescue = with_gradients(rescue) if rescue is not None else None
+    disabled = hook.call_disabled(compiled, recursive=True, rescue=rescue)
     if getattr(compiled, "_boxed_call", False):
         disabled._boxed_call = True
     return disabled

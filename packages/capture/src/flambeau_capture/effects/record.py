@@ -25,6 +25,7 @@ from ..sources.source import Pinned
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue
 from ..values.constants import ConstantValue
+from ..values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +48,8 @@ class Heap:
             self.containers[id(container)] = container
 
     def store_attribute(self, target: Value, name: str, value: Value | None, *, plain: bool = True) -> None:
-        """`target.name = value` (None: deleted), recorded when the target existed before."""
-        if target.source is not None or target.real() is not MISSING:
+        """`target.name = value` (None: deleted), recorded when the target existed before or is made by the graph."""
+        if target.source is not None or target.real() is not MISSING or isinstance(target, TensorValue):
             self.attributes[(id(target), name)] = (target, value, plain)
 
     def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:

@@ -145,3 +145,5 @@ class FrameResult:
     example_inputs: tuple[Any, ...] = field(default=())
     caught: bool = False
     """Whether an exception of the graph may belong to a handler of the program: the frame is run in plain Python then."""
+    wants_grad: bool = False
+    """Whether the graph is called with gradients enabled, in a frame that runs without."""

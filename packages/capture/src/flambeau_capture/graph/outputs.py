@@ -36,7 +36,8 @@ class NeededOutputs:
         elif isinstance(value, (TensorValue, SymbolicValue)) and value.source is None:
             self.outputs[id(value)] = value
             for attribute in getattr(value, "attrs", {}).values():
-                self.value(attribute)
+                if attribute is not None:
+                    self.value(attribute)
         else:
             try:
                 value.rebuild(self)

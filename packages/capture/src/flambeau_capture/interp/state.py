@@ -18,9 +18,12 @@ from .signals import GraphBreak
 from .tried import tried_instructions
 
 if TYPE_CHECKING:
+    import torch
+
     from ..config import Config
     from ..frame import FrameInfo
     from ..values.functions import CellValue
+    from ..values.iterators import GeneratorValue
     from .frame import Frame
 
 
@@ -72,6 +75,9 @@ class TracerState:
         self.root: Frame = None  # type: ignore[assignment]
         self.initial_grad = True
         self.caught = False
+        self.devices: list[torch.device] = []
+        #: Generators that the program has begun to run.
+        self.generators: list[GeneratorValue] = []
         self.rehearsing = False
         self.graph = GraphBuilder(config, self.user_stack)
         self.guards = GuardCollector(self.user_position, trust)

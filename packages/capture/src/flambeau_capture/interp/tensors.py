@@ -37,17 +37,26 @@ _SPECIAL_METHODS: dict[Any, str] = {
 """Operators and the method of the left operand that does them; that of the right one has an `r` in front."""
 
 
+def _layout(fake: torch.Tensor) -> tuple[Any, ...]:
+    return (fake.shape, fake.stride(), fake.storage_offset())
+
+
 class TensorOperations(Wrapping):
     """Mixin of `Tracer`."""
 
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""
+        if self.devices:
+            from ..lookaside.devices import with_device
+
+            kwargs = with_device(self, target, kwargs)  # type: ignore[arg-type]
         nodes, fakes = self._arguments(args)
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
         self._note_member(kind, target, args)
         before = self._grad_state()
         if not self.caught:
             self.note_handlers()
+        written = self._resizable(kind, target, args, kwargs)
         node, result = self.graph.call(
             kind,
             target,
@@ -57,6 +66,8 @@ class TensorOperations(Wrapping):
         )
         if before != self._grad_state():
             raise GraphBreak("unsupported-call", f"{getattr(target, '__name__', target)} changes the grad mode")
+        if any(_layout(tensor) != layout for tensor, layout in written):
+            raise GraphBreak("external-mutation", f"{getattr(target, '__name__', target)} gives a tensor another size")
         return self.wrap_result(result, node)
 
     def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
@@ -75,6 +86,15 @@ class TensorOperations(Wrapping):
     def patched_member(self, cls: type, name: str) -> Any:
         """See `Attributes`."""
         raise NotImplementedError
+
+    def _resizable(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Any:
+        """The tensors from outside that the operation may give another size, and how they are laid out before."""
+        given = [args[0]] if kind == "call_method" and args and str(target).endswith("_") else []
+        out = kwargs.get("out")
+        if out is not None:
+            given += [out, *(out.items if isinstance(out, (TupleValue, ListValue)) else ())]
+        tensors = [self.realise(value) for value in given]
+        return [(v.fake, _layout(v.fake)) for v in tensors if isinstance(v, TensorValue) and v.source is not None]
 
     def _grad_state(self) -> Any:
         return torch.is_grad_enabled()

@@ -84,7 +84,7 @@ _answer(
     "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.get_default_dtype", "torch.are_deterministic_algorithms_enabled",
     "torch.is_autocast_enabled", "torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype", "torch.is_autocast_cpu_enabled",
     "torch.is_autocast_cache_enabled", "torch.is_deterministic_algorithms_warn_only_enabled", "torch.get_deterministic_debug_mode",
-    "torch.get_default_device", "torch._C._is_torch_function_enabled", "torch._C._len_torch_function_stack", "torch.get_rng_state_size",
+    "torch._C._is_torch_function_enabled", "torch._C._len_torch_function_stack", "torch.get_rng_state_size",
     "torch.cuda.is_available", "torch.cuda.device_count", "torch.cuda.is_bf16_supported", "torch.backends.cuda.is_built",
     "torch.backends.mps.is_available", "torch.xpu.is_available", "torch.distributed.is_available",
     "torch.amp.is_autocast_available", "torch.amp.autocast_mode.is_autocast_available", "torch._C._is_autocast_available",
@@ -131,24 +131,35 @@ def random_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(*_named("torch._assert"))
 def torch_assert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        return t.record("call_function", torch._assert_async, [args[0], *([args[1]] if len(args) > 1 else [])], {})
-    if not t.truth(args[0]):
-        raise t.raised(AssertionError(*(t.to_python(a) for a in args[1:])))
-    return ConstantValue(None)
+    return t.call(t.wrap_pinned(_asserted), args, kwargs)
 
 
-@replaces(
-    *_named("torch._check", "torch._check_value", "torch._check_is_size", "torch._check_index", "torch._check_type")
-)
+def _asserted(condition: Any, message: Any) -> None:
+    if not condition:
+        raise AssertionError(message)
+
+
+@replaces(*_named("torch._check_with"))
 def torch_check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        raise GraphBreak("data-dependent-branch", "torch._check of a tensor")
-    if args[0].is_constant() and not args[0].constant() and type(args[0].constant()) is bool:
-        raise GraphBreak("uncaught-exception", "a torch._check that fails")
-    if not args[0].is_constant():
-        t.truth(args[0])
-    return ConstantValue(None)
+    """What every function of the family `torch._check` comes to: a branch, so that what it asks is a guard."""
+    return t.call(t.wrap_pinned(_checked), args, kwargs)
+
+
+_CHECK_FAILED = (
+    "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
+)
+
+
+def _checked(error_type: Any, cond: Any, message: Any) -> None:
+    if not isinstance(cond, bool):
+        if isinstance(cond, torch.Tensor):
+            raise TypeError(
+                "cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() "
+                "to assert that all elements are true."
+            )
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if not cond:
+        raise error_type(_CHECK_FAILED if message is None else str(message()))
 
 
 @replaces(*_named("torch.is_tensor"))

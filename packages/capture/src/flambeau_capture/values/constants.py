@@ -90,6 +90,10 @@ class ConstantValue(Value):
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         method = getattr(self.value, name)
+        if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
+            from ..lookaside.devices import enter_or_leave_device
+
+            return enter_or_leave_device(t, self.value, name)
         if name == "join" and len(args) == 1:
             args = [t.sequence(list(t.iterate_all(args[0])), tuple)]
         return t.fold(method, args, kwargs)

@@ -164,6 +164,8 @@ class GeneratorValue(IteratorValue):
         """Resume; None when the generator returned (its value is in `frame.returned`)."""
         if self.done:
             return None
+        if not self.started:
+            t.generators.append(self)
         try:
             yielded = self.frame.resume(value if self.started else None)
         except TracedRaise:
@@ -173,6 +175,10 @@ class GeneratorValue(IteratorValue):
         if yielded is None:
             self.done = True
         return yielded
+
+    def has_more_to_do(self) -> bool:
+        """Whether Python, once nobody holds it any more, would run the rest of a `with` or `try` that it waits in."""
+        return self.started and not self.done and self.frame.instructions[self.frame.index].handler is not None
 
     def throw(self, t: Tracer, error: TracedRaise) -> Value | None:
         """Raise at the point where the generator waits."""

@@ -58,7 +58,7 @@ class TensorValue(Value):
         self.tensor = tensor
         self.tensor_type: type = type(tensor) if tensor is not MISSING else torch.Tensor
         self.static = False
-        self.attrs: dict[str, Value] = {}
+        self.attrs: dict[str, Value | None] = {}
 
     def python_type(self) -> type:
         return self.tensor_type
@@ -89,7 +89,7 @@ class TensorValue(Value):
                 return self._real_fact(t, name)
             return t.from_python(getattr(self.fake, name))
         if name in self.attrs:
-            return self.attrs[name]
+            return self.attrs[name] or t.missing_attribute(self, name, check=None)
         if name in _VIEWS_BY_ATTRIBUTE:
             return t.record("call_function", getattr, [self, ConstantValue(name)], {})
         if name == "grad":
@@ -124,6 +124,12 @@ class TensorValue(Value):
             raise GraphBreak("unsupported-store", f"storing {name!r} of a tensor")
         t.heap.store_attribute(self, name, value)
         self.attrs[name] = value
+
+    def delete_attribute(self, t: Tracer, name: str) -> None:
+        if self.attrs.get(name) is None and (name in self.attrs or name not in getattr(self.tensor, "__dict__", {})):
+            raise GraphBreak("unsupported-store", f"deleting {name!r} of a tensor")
+        t.heap.store_attribute(self, name, None)
+        self.attrs[name] = None
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):

@@ -1,0 +1,45 @@
+"""`torch.Size(...)`: a tuple of integers, which may be symbolic.
+
+In: its construction in a traced program. Out: a tuple value of that class.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..interp.signals import GraphBreak
+from ..values.base import Value
+from ..values.sequences import TupleValue
+from ..values.symbolic import SymbolicValue
+from .registry import replaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+
+    Args = Sequence[Value]
+    Kwargs = Mapping[str, Value]
+
+_SIZE_NEW: Any = torch.Size.__new__
+
+
+@replaces(torch.Size)
+def make_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`torch.Size(items)`."""
+    items = list(t.iterate_all(args[0])) if args and not kwargs else []
+    if all(isinstance(item, SymbolicValue) or (item.is_constant() and type(item.constant()) is int) for item in items):
+        return TupleValue(items, torch.Size) if len(args) == 1 else t.fold(torch.Size, args, kwargs)
+    if any(isinstance(item, SymbolicValue) or not t.is_foldable(item) for item in items):
+        raise GraphBreak("unsupported-call", "a torch.Size of something else than integers")
+    return t.fold(torch.Size, args, kwargs)
+
+
+@replaces(_SIZE_NEW)
+def new_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`torch.Size.__new__(torch.Size, items)`."""
+    if t.concrete(args[0]) is not torch.Size:
+        raise GraphBreak("unsupported-call", "making an instance of a subclass of torch.Size")
+    return make_size(t, args[1:], kwargs)

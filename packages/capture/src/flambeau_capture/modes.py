@@ -1,0 +1,78 @@
+"""Torch's modes that a traced program changes: the grad mode, autocast, the default device.
+
+In: a trace that begins, or that ended. Out: the modes as they were before it; effects that set for real, after the graph, what the program
+left changed; and the grad mode that its graph has to be called in.
+
+One graph may hold operations of both grad modes: it says itself which, by nodes that set the mode. What it is called in decides only
+whether its results can require grad at all. So where a frame that began without gradients enables them inside, its first node
+switches them off and it is called with gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .graph.captured import CallFunction, Effect
+from .lookaside.context_managers import autocast_effects
+from .lookaside.devices import device_effects
+from .values.constants import ConstantValue
+
+if TYPE_CHECKING:
+    from .interp.tracer import Tracer
+
+_SET_GRAD: Any = torch._C._set_grad_enabled
+
+
+@contextmanager
+def restored_modes(tracer: Tracer) -> Iterator[None]:
+    """Leave torch's global state as it was, whatever the traced program did to it."""
+    tracer.initial_grad = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        for mode in reversed(tracer.graph.open_modes):
+            torch.amp.autocast_mode._exit_autocast(mode.real)
+        tracer.graph.open_modes.clear()
+        _SET_GRAD(tracer.initial_grad)
+
+
+def mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
+    """What has to be done for real after the graph, for the modes to be as the program left them."""
+    entered = (*autocast_effects(tracer), *device_effects(tracer))
+    enabled = torch.is_grad_enabled()
+    if enabled == tracer.initial_grad:
+        return entered
+    return (*entered, CallFunction(tracer.wrap_pinned(_SET_GRAD), (ConstantValue(enabled),)))
+
+
+def needs_gradients(tracer: Tracer) -> bool:
+    """Whether a graph that began without gradients enables them; then it is made to begin without them in a call that has them."""
+    if tracer.initial_grad:
+        return False
+    graph = tracer.graph.graph
+    if not any(node.target is _SET_GRAD and node.args[0] for node in graph.nodes):
+        return False
+    first = next((node for node in graph.nodes if node.op != "placeholder"), graph._root)
+    with graph.inserting_before(first):
+        tracer.graph.derive(_SET_GRAD, (False,), None)
+    return True
+
+
+def with_gradients(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """The same callable, called with gradients enabled."""
+
+    def call(*args: Any) -> Any:
+        before = torch.is_grad_enabled()
+        _SET_GRAD(True)
+        try:
+            return compiled(*args)
+        finally:
+            _SET_GRAD(before)
+
+    if getattr(compiled, "_boxed_call", False):
+        call._boxed_call = True  # type: ignore[attr-defined]
+    return call
