@@ -62,13 +62,21 @@ Wanted wanted_by(const c10::Argument& argument) {
   throw PythonError();
 }
 
+// What eager makes of a number where an operator takes a tensor.
+IValue wrapped_number(const c10::Scalar& number) {
+  at::Tensor wrapped = at::scalar_to_tensor(number);
+  wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return IValue(std::move(wrapped));
+}
+
 // A plain Python value as the schema wants it.
 IValue constant_of(PyObject* object, Want want) {
   // Where the schema wants a tensor, eager's own calls hand on an undefined one.
   if (object == Py_None) return want == Want::Tensor ? IValue(at::Tensor()) : IValue();
   if (PyLong_Check(object) || PyFloat_Check(object)) return boxed_scalar(value_of(object), want);
   if (PyComplex_Check(object)) {
-    return IValue(c10::complex<double>(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object)));
+    const c10::complex<double> number(PyComplex_RealAsDouble(object), PyComplex_ImagAsDouble(object));
+    return want == Want::Tensor || want == Want::OptionalTensor ? wrapped_number(number) : IValue(number);
   }
   if (PyUnicode_Check(object)) {
     const char* text = PyUnicode_AsUTF8(object);
@@ -186,9 +194,7 @@ IValue boxed_scalar(const Value& value, Want want) {
       const c10::Scalar number = value.is_float()             ? c10::Scalar(value.d)
                                  : value.kind == Kind::Bool ? c10::Scalar(value.i != 0)
                                                             : c10::Scalar(value.i);
-      at::Tensor wrapped = at::scalar_to_tensor(number);
-      wrapped.unsafeGetTensorImpl()->set_wrapped_number(true);
-      return IValue(std::move(wrapped));
+      return wrapped_number(number);
     }
     default:
       if (value.is_float()) return IValue(value.d);

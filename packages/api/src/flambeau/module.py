@@ -56,7 +56,8 @@ def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Ma
     }
     metaclass: Any = type(base)
     subclass = metaclass(base.__name__, (base,), namespace)
-    twin: ModuleT = subclass.__new__(subclass)
+    # Not the class's own `__new__`, which may make something else: that of `fx.GraphModule` makes one more class.
+    twin: ModuleT = object.__new__(subclass)
     object.__setattr__(twin, "__dict__", original.__dict__)
     return twin
 

@@ -132,6 +132,8 @@ PyObject* reach(const Node& node, PyObject* base, Evaluation& evaluation) {
       return evaluation.own(PyObject_CallNoArgs(base));
     case Access::kStoredItem:
       return stored_item(node, base);
+    case Access::kComputed:
+      return evaluation.own(PyObject_CallOneArg(node.key, base));
     default:
       return root(node, evaluation);
   }

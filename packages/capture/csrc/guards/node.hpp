@@ -30,8 +30,9 @@ enum class Access : int {
   kTensorOffset,
   kCallResult,
   kStoredItem,  // what an instance of a container class holds, whatever its own subscript does
+  kComputed,    // key = the function of the value
 };
-inline constexpr int kAccessCount = static_cast<int>(Access::kStoredItem) + 1;
+inline constexpr int kAccessCount = static_cast<int>(Access::kComputed) + 1;
 
 // One evaluation: captured values by slot, and owned temporaries that live until its end.
 struct Evaluation {

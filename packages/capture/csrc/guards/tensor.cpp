@@ -161,11 +161,24 @@ class GlobalState final : public Leaf {
            int64_t{context.userEnabledMathSDP()} << 2 | int64_t{context.userEnabledCuDNNSDP()} << 3;
   }
 
+  // `with torch.device(...)` makes a new mode each time: such modes are known by their device.
+  static bool makes_tensors_on(PyObject* mode, PyObject* device) {
+    if (std::string_view(Py_TYPE(mode)->tp_name) != "DeviceContext") return false;
+    const Ref actual = Ref::steal(PyObject_GetAttrString(mode, "device"));
+    if (!actual || !THPDevice_Check(actual.get())) {
+      PyErr_Clear();
+      return false;
+    }
+    return reinterpret_cast<THPDevice*>(actual.get())->device == reinterpret_cast<THPDevice*>(device)->device;
+  }
+
   bool modes_hold() const {
     using at::impl::PythonTorchFunctionTLS;
     if (PythonTorchFunctionTLS::stack_len() != PyTuple_GET_SIZE(modes_)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(modes_); ++i) {
-      if (PythonTorchFunctionTLS::get_stack_at(i)->ptr(getPyInterpreter()) != PyTuple_GET_ITEM(modes_, i)) return false;
+      PyObject* mode = PythonTorchFunctionTLS::get_stack_at(i)->ptr(getPyInterpreter());
+      PyObject* expected = PyTuple_GET_ITEM(modes_, i);
+      if (mode != expected && !(THPDevice_Check(expected) && makes_tensors_on(mode, expected))) return false;
     }
     const bool enabled = PythonTorchFunctionTLS::get_disabled_state() == at::impl::TorchFunctionDisabledState::ENABLED;
     return enabled == torch_function_ && c10::impl::TorchDispatchModeTLS::stack_len() == dispatch_modes_ &&

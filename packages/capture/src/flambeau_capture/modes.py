@@ -18,7 +18,7 @@ import torch
 
 from .graph.captured import CallFunction, Effect
 from .lookaside.context_managers import autocast_effects
-from .lookaside.devices import device_effects
+from .lookaside.devices import device_effects, outer_device
 from .values.constants import ConstantValue
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _SET_GRAD: Any = torch._C._set_grad_enabled
 def restored_modes(tracer: Tracer) -> Iterator[None]:
     """Leave torch's global state as it was, whatever the traced program did to it."""
     tracer.initial_grad = torch.is_grad_enabled()
+    tracer.outer_device = outer_device()
     try:
         yield
     finally:

@@ -181,7 +181,8 @@ class GraphBuilder:
     def run(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The operation on fakes alone; failures become graph breaks."""
         try:
-            dispatcher = torch._C._EnablePythonDispatcher() if target in _READS_SIZES else nullcontext()
+            # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
+            dispatcher = torch._C._EnablePythonDispatcher() if self.shape_env is not None else nullcontext()
             with self.fake_mode, warnings.catch_warnings(), dispatcher:
                 warnings.simplefilter("ignore")
                 result = (

@@ -324,7 +324,21 @@ def _add(builder: GraphBuilder, expr: Any, position: Any, found: list[ShapeExpre
         if source is None:
             return
         pairs.append((str(symbol), source))
-    found.append(ShapeExpression(str(expr), tuple(pairs), position=position))
+    found.append(ShapeExpression(_text_of(expr), tuple(pairs), position=position))
+
+
+def _text_of(expr: Any) -> str:
+    """Sympy's text, but for floats, of which it would drop the last digits."""
+    import sympy
+
+    floats = expr.atoms(sympy.Float)
+    if not floats:
+        return str(expr)
+    from sympy.printing.str import StrPrinter
+
+    printer = StrPrinter()
+    printer._print_Float = lambda number: repr(float(number))  # type: ignore[method-assign]
+    return str(printer.doprint(expr))
 
 
 def check_marks(tensors: list[tuple[torch.Tensor, FakeTensor, Source]]) -> None:

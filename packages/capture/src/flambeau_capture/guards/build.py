@@ -45,6 +45,7 @@ class Access(IntEnum):
     TENSOR_OFFSET = 17
     CALL_RESULT = 18
     STORED_ITEM = 19
+    COMPUTED = 20
 
 
 class LeafKind(IntEnum):
@@ -196,6 +197,8 @@ class _Builder:
                 return Access.TENSOR_OFFSET, None, 0
             case src.CallResult():
                 return Access.CALL_RESULT, None, 0
+            case src.Computed(function=function):
+                return Access.COMPUTED, function, 0
         raise GuardBuildError(f"unknown source {type(source).__name__}")
 
 

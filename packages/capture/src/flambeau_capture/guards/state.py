@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch.utils._device import DeviceContext
 
 from .spec import GlobalState, Position
 
@@ -22,7 +25,9 @@ def current_state(position: Position | None = None) -> GlobalState:
         deterministic=torch.are_deterministic_algorithms_enabled(),
         deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
         default_dtype=torch.get_default_dtype(),
-        function_modes=tuple(torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())),
+        function_modes=tuple(
+            _known_by(torch._C._get_function_stack_at(i)) for i in range(torch._C._len_torch_function_stack())
+        ),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         function_transform=torch._C._functorch.peek_interpreter_stack() is not None,
         torch_function_enabled=torch._C._is_torch_function_enabled(),
@@ -34,6 +39,11 @@ def current_state(position: Position | None = None) -> GlobalState:
         ),
         position=position,
     )
+
+
+def _known_by(mode: Any) -> Any:
+    """What tells a function mode from others: of `with torch.device(...)`, which is a new one each time, the device."""
+    return mode.device if type(mode) is DeviceContext else mode
 
 
 def _autocast_enabled(device: str) -> bool:

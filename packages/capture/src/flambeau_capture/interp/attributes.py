@@ -325,7 +325,8 @@ class Attributes(Operations):
         source = value.source
         if source is not None:
             for table in _MODULE_TABLES:
-                self.guards.absent(Item(InstanceDict(source), table), name)
+                if table not in value.attrs and (value.object is MISSING or table in value.object.__dict__):
+                    self.guards.absent(Item(InstanceDict(source), table), name)
         raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
 
     def _module_table(self, value: ObjectValue, table: str) -> dict[str, Value] | None:

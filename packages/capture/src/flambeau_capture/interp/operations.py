@@ -6,6 +6,7 @@ special methods.
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from ..values.objects import ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from . import formulas
 from .signals import GraphBreak, TracedRaise
 from .tensors import TensorOperations
 from .wrapping import NotConstant
@@ -46,7 +48,22 @@ _SPECIAL = {
 _REFLECTED = {"<": "gt", "<=": "ge", "==": "eq", "!=": "ne", ">": "lt", ">=": "le"}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 _SYMBOLIC = (TensorValue, SymbolicValue)
+_IN_PYTHON: dict[Any, Callable[..., Any]] = {
+    torch.sym_int: int, torch.sym_float: float, torch.sym_max: max, torch.sym_min: min, torch.sym_not: operator.not_,
+    getattr(torch, "_sym_sqrt", None): math.sqrt,
+}  # fmt: skip
+"""What Python calls for one of torch's functions of symbols."""
+_DECIDED_BY_PYTHON = frozenset((*COMPARE.values(), torch.sym_int, math.ceil, math.floor, math.trunc))
+"""Of floats these depend on the last bit."""
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
+
+
+def _class_of(symbol: str, *operands: Any) -> type:
+    """`tuple` or `torch.Size`: what Python makes of operands of these classes, which depends on torch's version."""
+    empty = [
+        (torch.Size() if part.cls is torch.Size else ()) if isinstance(part, TupleValue) else part for part in operands
+    ]
+    return type(BINARY[symbol](*empty))
 
 
 class Operations(TensorOperations):
@@ -188,6 +205,11 @@ class Operations(TensorOperations):
 
     def _symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
         pairs = [self.argument(value) for value in values]
+        floats = any(isinstance(fake, (torch.SymFloat, float)) for _, fake in pairs)
+        if floats and function in _DECIDED_BY_PYTHON:
+            known = formulas.computed(self, _IN_PYTHON.get(function, function), values)  # type: ignore[arg-type]
+            if known is not None:
+                return known
         if function in _DIVISIONS and isinstance(divisor := pairs[1][1], (torch.SymInt, torch.SymFloat)):
             if divisor.node.has_hint():
                 self.graph.decide(divisor == 0)  # a guard: Python raises for zero
@@ -197,15 +219,29 @@ class Operations(TensorOperations):
             raise self.raised(error) from None
         except RuntimeError:
             # torch does not model it for these values (a power of a negative number): the numbers themselves do.
-            return self.fold(function, [self.from_python(self.concrete(value)) for value in values], {})
+            return self.computed(function, values, {})
         finally:
             self.graph.note_guards()
         if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for _, fake in pairs):
             # Rounding a float: the stages below hold integers in integer arithmetic only.
             return self.from_python(self.graph.specialise(result))
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
+            made = self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
+            if isinstance(made, SymbolicValue):
+                made.formula = formulas.combined(_IN_PYTHON.get(function, function), values)
+            return made
         return self.from_python(result)
+
+    def computed(self, function: Callable[..., Any], values: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A pure function of numbers, some symbolic, that the arithmetic of sizes has not: Python computes it, or the numbers are fixed."""
+        if not kwargs and (made := formulas.computed(self, function, values)) is not None:  # type: ignore[arg-type]
+            return made
+        known = {name: self.from_python(self.concrete(value)) for name, value in kwargs.items()}
+        return self.fold(function, [self.from_python(self.concrete(value)) for value in values], known)
+
+    def watch(self, formula: formulas.Formula) -> None:
+        """A guard that a number is what it is now."""
+        self.guards.constant(formulas.source_of(formula), formula.value)
 
     def _special_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
         name = _SPECIAL[symbol]
@@ -241,7 +277,9 @@ class Operations(TensorOperations):
                 sequence.changed(self)  # type: ignore[arg-type]
                 sequence.items *= times
                 return sequence
-            return self.sequence(sequence.items * times, list if isinstance(sequence, ListValue) else tuple)
+            if isinstance(sequence, ListValue):
+                return self.sequence(sequence.items * times, list)
+            return TupleValue(sequence.items * times, _class_of(symbol, sequence, times))
         if symbol == "+" and isinstance(left, ListValue):
             if inplace:
                 left.m_extend(self, right)  # type: ignore[arg-type]
@@ -250,8 +288,8 @@ class Operations(TensorOperations):
                 return ListValue(left.items + right.items, left.cls)
         if symbol == "+" and isinstance(left, TupleValue):
             if issubclass(right.python_type(), tuple):
-                cls = torch.Size if left.cls is torch.Size and right.python_type() is torch.Size else tuple
-                return TupleValue(left.items + list(self.iterate_all(right)), cls)
+                items = list(self.iterate_all(right))
+                return TupleValue(left.items + items, _class_of(symbol, left, TupleValue(items, right.python_type())))
         if isinstance(left, DictValue) and symbol == "|":
             target = left if inplace else left.m_copy(self)  # type: ignore[arg-type]
             assert isinstance(target, DictValue)

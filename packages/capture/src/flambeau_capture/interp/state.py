@@ -75,7 +75,9 @@ class TracerState:
         self.root: Frame = None  # type: ignore[assignment]
         self.initial_grad = True
         self.caught = False
+        #: Devices that the program has entered, and the one that was in force before.
         self.devices: list[torch.device] = []
+        self.outer_device: torch.device | None = None
         #: Generators that the program has begun to run.
         self.generators: list[GeneratorValue] = []
         self.rehearsing = False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..sources.source import TensorSize
 from ..values.base import MISSING, Value
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue
@@ -19,6 +20,7 @@ from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from . import formulas
 from .signals import GraphBreak
 from .wrapping import Wrapping
 
@@ -46,7 +48,7 @@ class TensorOperations(Wrapping):
 
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""
-        if self.devices:
+        if self.devices or self.outer_device is not None:
             from ..lookaside.devices import with_device
 
             kwargs = with_device(self, target, kwargs)  # type: ignore[arg-type]
@@ -181,7 +183,11 @@ class TensorOperations(Wrapping):
     def size_of(self, tensor: TensorValue, dim: int) -> Value:
         """`tensor.size(dim)`."""
         size = tensor.fake.shape[dim]
-        return self.number(size, lambda: self.graph.derive("size", (self.node_of(tensor), dim), size, "call_method"))
+        made = self.number(size, lambda: self.graph.derive("size", (self.node_of(tensor), dim), size, "call_method"))
+        if isinstance(made, SymbolicValue) and tensor.source is not None and tensor.tensor is not MISSING:
+            if size.node.has_hint() and tensor.fake._version == 0:
+                made.formula = formulas.of_input(TensorSize(tensor.source, dim), tensor.tensor.shape[dim])
+        return made
 
     def stride_of(self, tensor: TensorValue, dim: int) -> Value:
         """`tensor.stride(dim)`."""

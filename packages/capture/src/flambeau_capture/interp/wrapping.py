@@ -21,7 +21,7 @@ from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
-from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
+from ..values.constants import PLAIN_TYPES, UNHASHABLE, ConstantValue, is_constant_object
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, SetValue
@@ -29,6 +29,7 @@ from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from . import formulas
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -89,6 +90,9 @@ class Wrapping(TracerState):
                 return symbolic
         if isinstance(obj, enum.Enum):
             self.guards.identity(source, obj)
+        elif kind in UNHASHABLE:
+            self.guards.type_is(source, kind)
+            self.guards.constant(Attribute(source, "dtype"), obj.dtype)
         else:
             self.guards.constant(source, obj)
         return ConstantValue(obj, source)
@@ -124,6 +128,7 @@ class Wrapping(TracerState):
             return None
         node = self.graph.add_input(source, symbol, obj, static=False, hint="n")
         made = SymbolicValue(symbol, node, source)
+        made.formula = formulas.of_input(source, obj)
         self.pinned[id(source)] = made
         return made
 

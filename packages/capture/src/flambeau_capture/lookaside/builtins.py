@@ -279,6 +279,7 @@ def _extremum(t: Tracer, args: Args, kwargs: Kwargs, symbol: str, symbolic: Any)
             and (isinstance(item, SymbolicValue) or isinstance(best, SymbolicValue))
             and not isinstance(item, TensorValue)
             and not isinstance(best, TensorValue)
+            and item.python_type() is best.python_type()
         ):
             best = best_key = t._symbolic(symbolic, [best, item])
         elif t.truth(t.compare(symbol, item_key, best_key)):
@@ -342,6 +343,8 @@ def to_float(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def rounded(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         return t.record("call_function", torch.round, args, {})
+    if any(isinstance(a, SymbolicValue) for a in args):
+        return t.computed(round, args, kwargs)
     return t.fold(round, [t.from_python(t.concrete(a)) for a in args], kwargs)
 
 

@@ -63,7 +63,13 @@ def with_device(t: Tracer, target: Any, kwargs: Kwargs) -> Kwargs:
         return kwargs
     if target not in _device_constructors():
         return kwargs
-    return {**kwargs, "device": ConstantValue(t.devices[-1])}
+    return {**kwargs, "device": ConstantValue(t.devices[-1] if t.devices else t.outer_device)}
+
+
+def outer_device() -> torch.device | None:
+    """The device in force where the frame begins, if it is not torch's own default."""
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    return next((mode.device for mode in reversed(modes) if isinstance(mode, DeviceContext)), None)
 
 
 def device_effects(t: Tracer) -> tuple[CallFunction, ...]:

@@ -193,7 +193,7 @@ def _math(function: Any) -> None:
             symbolic = _SYMBOLIC_MATH.get(function)
             if symbolic is not None:
                 return t._symbolic(symbolic, args)
-            args = [t.from_python(t.concrete(a)) for a in args]
+            return t.computed(function, args, kwargs)
         if function is math.prod:
             total = kwargs.get("start", ConstantValue(1))
             for item in t.iterate_all(args[0]):

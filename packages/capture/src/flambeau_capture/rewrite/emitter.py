@@ -270,6 +270,10 @@ class Emitter:
             case sources.CallResult(base=base):
                 self.source(base)
                 self.call(0)
+            case sources.Computed(base=base, function=function):
+                self.pinned(function)
+                self.source(base)
+                self.call(1)
             case _:
                 raise InternalError(f"no code is known for the source {src.name}")
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import builtins as _builtins
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from attrs import field, fields, frozen
@@ -243,6 +243,18 @@ class CallResult(Step):
         return f"{self.base.name}()"
 
 
+@frozen(eq=False)
+class Computed(Step):
+    """`function(base)`, a number computed from another one by a pure function; `text` says what it computes."""
+
+    function: Callable[[Any], Any]
+    text: str
+
+    @property
+    def name(self) -> str:
+        return self.text
+
+
 def steps(source: Source) -> Iterator[Source]:
     """The path from the root to `source`, both included."""
     path = [source]
@@ -291,7 +303,9 @@ def step_from(source: Source, base: Any) -> Any:
                 return base.storage_offset()
             case CallResult():
                 return base()
-    except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+            case Computed(function=function):
+                return function(base)
+    except (AttributeError, LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         raise SourceError(source.name) from error
     raise TypeError(f"{type(source).__name__} is not a step")
 

@@ -29,6 +29,9 @@ TORCH_TYPES: frozenset[type] = frozenset(
 )
 """Immutable torch objects."""
 
+UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
+"""Those that cannot be hashed: what one of them is about is its `dtype`."""
+
 
 def is_constant_object(obj: Any) -> bool:
     """Whether `obj` is immutable through and through and compares by value."""
@@ -38,7 +41,7 @@ def is_constant_object(obj: Any) -> bool:
     if kind is range:
         return True
     if kind in (tuple, frozenset, torch.Size):
-        return all(is_constant_object(item) for item in obj)
+        return all(is_constant_object(item) and type(item) not in UNHASHABLE for item in obj)
     if kind is slice:
         return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
     return False

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import torch.fx
 
+    from ..interp.formulas import Formula
     from ..interp.tracer import Tracer
     from ..sources.source import Source
 
@@ -27,12 +28,14 @@ _PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, tor
 class SymbolicValue(Value):
     """A number known only up to guards. `node` is in the graph being built."""
 
-    __slots__ = ("node", "symbol")
+    __slots__ = ("formula", "node", "symbol")
 
     def __init__(self, symbol: Any, node: torch.fx.Node, source: Source | None = None) -> None:
         super().__init__(source)
         self.symbol = symbol
         self.node = node
+        #: How Python computes it from one number of the caller's, where it does.
+        self.formula: Formula | None = None
 
     def python_type(self) -> type:
         return _PYTHON_TYPES[type(self.symbol)]
@@ -55,8 +58,12 @@ class SymbolicValue(Value):
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name in ("__int__", "__index__", "conjugate", "__trunc__") and self.python_type() is int:
             return self
-        raise GraphBreak("unsupported-call", f"{name} of a {self.describe()}")
+        return t.computed(getattr(self.python_type(), name), [self, *args], kwargs)
 
     def concrete(self, t: Tracer) -> Any:
         """The number itself; specialises it."""
+        if self.formula is not None and self.python_type() is float:
+            # A guard on Python's own number: the arithmetic of sizes would round in other places.
+            t.watch(self.formula)
+            return self.formula.value
         return t.graph.specialise(self.symbol)

@@ -1,0 +1,113 @@
+"""Numbers that Python computes: functions that have no place in a graph's arithmetic of sizes.
+
+In: a pure function of numbers (`math.cos`, `round`, `int` of a float) and its arguments as values, one of them symbolic at least.
+Out: where all that is symbolic comes from one number of the caller's (a size, an argument), the result is a new input of the graph, whose
+source says how it is computed from that number. So it is Python's own result at every call, to the last bit, and nobody has to be told
+the rules of floating point. None where the numbers come from several places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from attrs import frozen
+
+from ..graph import shapes
+from ..sources.source import Computed, Source
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.symbolic import SymbolicValue
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+_NUMBERS = (int, float)
+_LARGE = 2**62
+
+
+@frozen(eq=False)
+class Formula:
+    """How a number is computed from one of the caller's: `function(what base names)`, now `value`."""
+
+    base: Source
+    function: Callable[[Any], Any]
+    value: Any
+    text: str
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def of_input(source: Source, value: Any) -> Formula:
+    """The formula of a number that is the caller's own."""
+    return Formula(source, _same, value, source.name)
+
+
+def source_of(formula: Formula) -> Source:
+    """Where a number lies whose formula this is."""
+    return formula.base if formula.function is _same else Computed(formula.base, formula.function, formula.text)
+
+
+def combined(function: Callable[..., Any], values: Sequence[Value]) -> Formula | None:
+    """The formula of `function(*values)`; None where there is none, or where Python raises."""
+    first: Formula | None = None
+    parts: list[Formula | Any] = []
+    for value in values:
+        if isinstance(value, SymbolicValue):
+            formula = value.formula
+            if formula is None or (first is not None and formula.base is not first.base):
+                return None
+            first = first or formula
+            parts.append(formula)
+        elif value.is_constant():
+            parts.append(value.constant())
+        else:
+            return None
+    if first is None:
+        return None
+    try:
+        result = function(*(part.value if isinstance(part, Formula) else part for part in parts))
+    except Exception:
+        return None
+    text = ", ".join(part.text if isinstance(part, Formula) else repr(part) for part in parts)
+    return Formula(
+        first.base, _composed(function, tuple(parts)), result, f"{getattr(function, '__name__', function)}({text})"
+    )
+
+
+def _composed(function: Callable[..., Any], parts: tuple[Formula | Any, ...]) -> Callable[[Any], Any]:
+    functions = [part.function if isinstance(part, Formula) else None for part in parts]
+
+    def compute(base: Any) -> Any:
+        return function(
+            *(part if step is None else step(base) for step, part in zip(functions, parts, strict=True))
+        )
+
+    return compute
+
+
+def computed(t: Tracer, function: Callable[..., Any], values: Sequence[Value]) -> Value | None:
+    """`function(*values)` as an input of its own, or as a constant that a guard watches; None where it has no formula."""
+    formula = combined(function, values)
+    if formula is None or t.rehearsing:
+        return None
+    value, kind = formula.value, type(formula.value)
+    source = source_of(formula)
+    if kind is bool or value is None:
+        t.guards.constant(source, value)
+        return ConstantValue(value)
+    if kind not in _NUMBERS or not abs(value) < _LARGE:
+        return None
+    t.guards.type_is(source, kind)
+    if kind is float:
+        symbol = shapes.new_float(t.graph, value, source)
+    else:
+        symbol = shapes.new_int(t.graph, value, source, size=False)
+    if not isinstance(symbol, (torch.SymInt, torch.SymFloat)):
+        return None
+    made = SymbolicValue(symbol, t.graph.add_input(source, symbol, value, static=False, hint="n"), source)
+    made.formula = formula
+    return made
