@@ -118,9 +118,7 @@ def _compare(seed: int, backend: Any) -> int:
     flambeau.compiler.reset()
     compiled = flambeau.compile(_program(text), backend=backend or counting)
     for outer in (True, False, True):
-        (expected, theirs), (actual, ours) = (
-            _run(function, seed, outer) for function in (_program(text), compiled)
-        )
+        (expected, theirs), (actual, ours) = (_run(function, seed, outer) for function in (_program(text), compiled))
         assert actual == expected, f"seed {seed}, outer {outer}\n{text}\n{actual}\n{expected}"
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4, msg=lambda m: f"seed {seed}\n{text}\n{m}")

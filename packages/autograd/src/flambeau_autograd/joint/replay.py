@@ -17,13 +17,13 @@ from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
 from .checks import record_checks
 
-#: Products whose C++ reads the sizes of its operands as plain numbers (torch before 2.13), so that symbolic ones become constants. Their
-#: decomposition in Python, which the Python dispatcher takes, keeps them.
-_READS_SIZES: Final[frozenset[Any]] = frozenset(
-    (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
-    else ()
-)
+_PRODUCTS: Final = (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
+#: Functions whose C++ reads the sizes of its operands as plain numbers (products only before torch 2.13), so that symbolic ones become
+#: constants. Their decomposition in Python, which the Python dispatcher takes, keeps them.
+_READS_SIZES: Final[frozenset[Any]] = frozenset((
+    torch.nn.functional.interpolate, torch.nn.functional.local_response_norm,
+    *(_PRODUCTS if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13) else ()),
+))  # fmt: skip
 
 
 class Replay:

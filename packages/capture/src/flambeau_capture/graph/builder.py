@@ -6,10 +6,9 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 
 from __future__ import annotations
 
-import operator
 import warnings
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -33,14 +32,6 @@ if TYPE_CHECKING:
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
-
-#: Products whose C++ reads the sizes of its operands as plain numbers (torch before 2.13), so that symbolic ones become constants. Their
-#: decomposition in Python, which the Python dispatcher takes, keeps them.
-_READS_SIZES: Final[frozenset[Any]] = frozenset(
-    (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
-    else ()
-)
 
 
 @frozen(eq=False)

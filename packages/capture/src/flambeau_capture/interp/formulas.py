@@ -82,9 +82,7 @@ def _composed(function: Callable[..., Any], parts: tuple[Formula | Any, ...]) ->
     functions = [part.function if isinstance(part, Formula) else None for part in parts]
 
     def compute(base: Any) -> Any:
-        return function(
-            *(part if step is None else step(base) for step, part in zip(functions, parts, strict=True))
-        )
+        return function(*(part if step is None else step(base) for step, part in zip(functions, parts, strict=True)))
 
     return compute
 

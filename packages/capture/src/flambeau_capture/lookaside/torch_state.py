@@ -14,7 +14,6 @@ from ..graph.captured import CallFunction
 from ..interp.signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
-from ..values.tensor import TensorValue
 from .registry import replaces
 
 if TYPE_CHECKING:
@@ -145,9 +144,7 @@ def torch_check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.call(t.wrap_pinned(_checked), args, kwargs)
 
 
-_CHECK_FAILED = (
-    "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
-)
+_CHECK_FAILED = "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
 
 
 def _checked(error_type: Any, cond: Any, message: Any) -> None:

@@ -314,6 +314,8 @@ class Builder:
         """UnsupportedGraphError for a tensor that has no strides."""
         if val.layout is not torch.strided:
             raise UnsupportedGraphError(f"a tensor of layout {val.layout}")
+        if val.device.type == "meta":
+            raise UnsupportedGraphError("a tensor on meta has no data to compute with")
 
     def _out_buffer(self, val: Any) -> Buffer | None:
         if not isinstance(val, torch.Tensor):
