@@ -337,7 +337,7 @@ def _text_of(expr: Any) -> str:
     from sympy.printing.str import StrPrinter
 
     printer = StrPrinter()
-    printer._print_Float = lambda number: repr(float(number))  # type: ignore[method-assign]
+    printer._print_Float = lambda number: repr(float(number))
     return str(printer.doprint(expr))
 
 
