@@ -16,25 +16,140 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 
-def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-4, atol: float = 1e-5) -> None:
-    """The same structure and types, close tensors of the same dtype, shape, stride kind and `requires_grad`."""
+def assert_same(
+    actual: Any,
+    expected: Any,
+    *,
+    inputs: tuple[Any, Any] | None = None,
+    strides: bool = True,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> None:
+    """The same structure and Python types; tensors of the same class, dtype, device, shape, strides, `requires_grad` and close values;
+    and the same sharing: which leaves are one object, and which have their memory in common.
+
+    Args:
+        inputs: what each side was called with: compared too, and part of the sharing (a result that is an argument, or a view of one).
+        strides: False where eager itself promises none (gradients that autograd hands out).
+    """
     actual_leaves, actual_spec = pytree.tree_flatten(actual)
     expected_leaves, expected_spec = pytree.tree_flatten(expected)
     assert actual_spec == expected_spec
+    _assert_same_order(actual, expected)
+    if inputs is not None:
+        given_leaves = [pytree.tree_leaves(side) for side in inputs]
+        assert len(given_leaves[0]) == len(given_leaves[1])
+        actual_leaves, expected_leaves = actual_leaves + given_leaves[0], expected_leaves + given_leaves[1]
     for number, (ours, theirs) in enumerate(zip(actual_leaves, expected_leaves, strict=True)):
+        assert type(ours) is type(theirs), f"leaf {number}: {type(ours)} instead of {type(theirs)}"
         if isinstance(theirs, Tensor):
-            assert isinstance(ours, Tensor), f"leaf {number}: {type(ours)}"
-            assert ours.requires_grad == theirs.requires_grad, f"leaf {number}: requires_grad"
+            _assert_same_kind(number, ours, theirs, strides)
             _assert_close(number, ours, theirs, rtol, atol)
         else:
-            assert type(ours) is type(theirs), f"leaf {number}"
-            assert ours == theirs or (ours != ours and theirs != theirs), f"leaf {number}: {ours!r} != {theirs!r}"
+            assert _equal(ours, theirs), f"leaf {number}: {ours!r} != {theirs!r}"
+    assert sharing(actual_leaves) == sharing(expected_leaves), (
+        "other leaves are one object, or share memory, than in eager"
+    )
+
+
+def sharing(leaves: Sequence[Any]) -> list[tuple[int, int]]:
+    """For each tensor of a list, the place of the first that is the same object and of the first in the same memory."""
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    objects: dict[int, int] = {}
+    memory: dict[int, int] = {}
+    return [(objects.setdefault(id(t), place), memory.setdefault(_memory(t), place)) for place, t in enumerate(tensors)]
+
+
+def _memory(tensor: Tensor) -> int:
+    """What tells one tensor's memory from another's; a tensor without memory shares with none."""
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return id(tensor)
+    return storage._cdata if storage.nbytes() else id(tensor)
+
+
+def _assert_same_order(actual: Any, expected: Any) -> None:
+    """Dicts are equal in any order to pytree, not to a program that iterates over them."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        assert list(actual) == list(expected), f"keys in the order {list(actual)} instead of {list(expected)}"
+        for key in expected:
+            _assert_same_order(actual[key], expected[key])
+    elif isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
+        for ours, theirs in zip(actual, expected, strict=True):
+            _assert_same_order(ours, theirs)
+
+
+def _equal(ours: Any, theirs: Any) -> bool:
+    if isinstance(theirs, float):
+        return (ours == theirs and math.copysign(1, ours) == math.copysign(1, theirs)) or (
+            ours != ours and theirs != theirs
+        )
+    return bool(ours == theirs) or bool(ours != ours and theirs != theirs)
+
+
+def _assert_same_kind(number: int, ours: Tensor, theirs: Tensor, strides: bool) -> None:
+    for name in ("requires_grad", "is_leaf", "dtype", "device", "layout", "shape"):
+        mine, wanted = getattr(ours, name), getattr(theirs, name)
+        assert mine == wanted, f"leaf {number}: {name} is {mine} instead of {wanted}"
+    assert ours.is_inference() == theirs.is_inference(), f"leaf {number}: only one is an inference tensor"
+    if strides and theirs.layout is torch.strided:
+        mine, wanted = meaningful_strides(ours), meaningful_strides(theirs)
+        assert mine == wanted, f"leaf {number}: strides {mine} instead of {wanted} of shape {tuple(theirs.shape)}"
+
+
+def meaningful_strides(tensor: Tensor) -> tuple[int, ...]:
+    """The strides by which two elements are told apart: those of sizes above one, none of a tensor without elements."""
+    if tensor.numel() == 0:
+        return ()
+    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1)
 
 
 def _assert_close(number: int, ours: Tensor, theirs: Tensor, rtol: float, atol: float) -> None:
     torch.testing.assert_close(
         ours, theirs, rtol=rtol, atol=atol, equal_nan=True, msg=lambda message: f"leaf {number}: {message}"
     )
+
+
+def assert_same_gradients(
+    actual: Mapping[str, Tensor | None],
+    expected: Mapping[str, Tensor | None],
+    exact: Callable[[], Mapping[str, Tensor | None]] | None = None,
+    *,
+    rtol: float = 1e-4,
+) -> None:
+    """Each gradient is close relative to its own largest entry; where rounding outweighs that (the true gradient is zero or a small
+    difference of large numbers), ours is as near to the exact one as eager's is, up to a factor.
+
+    Args:
+        exact: makes the same gradients in float64; asked only if a gradient needs it. None: no gradient may.
+    """
+    assert list(actual) == list(expected)
+    truth: Mapping[str, Tensor | None] | None = None
+    wrong = []
+    for name, theirs in expected.items():
+        ours = actual[name]
+        assert (ours is None) == (theirs is None), f"{name}: only one side has a gradient"
+        if ours is None or theirs is None:
+            continue
+        assert (ours.dtype, ours.shape, ours.device) == (theirs.dtype, theirs.shape, theirs.device), name
+        error = relative_error(ours, theirs)
+        if error <= rtol:
+            continue
+        truth = exact() if truth is None and exact is not None else truth
+        if truth is None:
+            wrong.append(f"{name}: {error:.2e} of its own size")
+            continue
+        mine, allowed = _distance(ours, _of(truth, name)), 4 * _distance(theirs, _of(truth, name))
+        if not mine <= allowed:
+            wrong.append(f"{name}: {error:.2e} of its own size; {mine:.2e} from the exact one, {allowed:.2e} allowed")
+    assert not wrong, f"{len(wrong)} of {len(expected)} gradients: " + "; ".join(wrong[:8])
+
+
+def _distance(actual: Tensor, exact: Tensor) -> float:
+    """The root of the mean squared difference."""
+    distance = float((actual.detach().double() - exact.detach().double()).square().mean().sqrt())
+    return math.inf if math.isnan(distance) else distance
 
 
 def outcome(function: Callable[..., Any], inputs: Sequence[Tensor], kind: str) -> tuple[Any, list[Tensor]]:
@@ -81,6 +196,22 @@ def run_as_it_is(graph: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]
 def gradients(model: nn.Module) -> dict[str, Tensor | None]:
     """Name -> gradient (None where there is none) of every parameter."""
     return {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+
+
+def exact_gradients(
+    model: nn.Module, call: Callable[[nn.Module, Callable[[Any], Any]], Tensor], seed: int
+) -> dict[str, Tensor | None]:
+    """The gradients of a float64 copy of `model` under the same random numbers.
+
+    Args:
+        call: the copy, and what makes an input's floats as wide -> the loss.
+    """
+    twin = twin_of(model).double()
+    torch.manual_seed(seed)
+    call(
+        twin, lambda value: value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+    ).backward()
+    return gradients(twin)
 
 
 def largest(tensors: Iterable[Tensor | None]) -> float:

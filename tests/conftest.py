@@ -1,4 +1,5 @@
-"""What every cross-package test shares: an own cache folder, failures of our own as errors, a clean state."""
+"""What every cross-package test shares: an own cache folder, failures of our own as errors, a clean state, and a witness that fails a
+test in which something ran in eager, or nothing was compiled, without the test saying so."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import torch
 
 import flambeau
 from flambeau import log
+
+from .witness import Witness, verdict, watch
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +27,13 @@ def strict(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
     flambeau.compiler.reset()
     yield
     flambeau.compiler.reset()
+
+
+@pytest.fixture(autouse=True)
+def witness(request: pytest.FixtureRequest, strict: None) -> Iterator[Witness]:
+    """What this test compiles; a test may ask it, and is held to it in any case (`witness.py`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        seen = watch(patch)
+        yield seen
+    faults = verdict(seen, request.node)
+    assert not faults, "; ".join(faults)

@@ -128,6 +128,7 @@ def test_a_hook_added_later_is_called() -> None:
     assert called == ["SGD", "own"]
 
 
+@pytest.mark.falls_back("the truth of a tensor")
 def test_a_step_that_branches_on_data_runs_in_plain_python() -> None:
     """RAdam asks for the value of its step counter."""
     pair = Pair(lambda p: optim.RAdam(p))

@@ -257,6 +257,7 @@ def test_less_memory_for_the_backward() -> None:
 # ---- entries and failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.falls_back("the recompile limit was reached")
 def test_the_limit_of_entries() -> None:
     """Two sizes are compiled, further ones run in eager."""
     recorder = Recorder()
@@ -268,6 +269,7 @@ def test_the_limit_of_entries() -> None:
     assert len(recorder.graphs) == 2
 
 
+@pytest.mark.falls_back("the backend answered with the graph as it is")
 def test_faults_of_ours_are_suppressed_or_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph that cannot be compiled runs in eager with one warning, or is an error."""
     monkeypatch.delenv("FLAMBEAU_SUPPRESS_ERRORS")

@@ -15,6 +15,16 @@ from ..comparison import assert_same, run_as_it_is
 from .cases import calls, classes, containers, control_flow, modules, tensors
 from .cases.table import CASES, Case
 
+#: Cases of which a frame is left to plain Python, or that have no graph at all -> the marker that says so.
+MARKS = {
+    "classes.raises_own_class": pytest.mark.compiles(graphs=0),
+    "control_flow.assertion_fails": pytest.mark.compiles(graphs=0),
+    "control_flow.while_on_data": pytest.mark.falls_back("the truth of a tensor"),
+    "tensors.tensor_subclass": pytest.mark.falls_back("a Tagged with layout torch.strided"),
+    "tensors.sparse_tensor": pytest.mark.falls_back("a Tensor with layout torch.sparse_coo"),
+    "tensors.vmap_and_grad": pytest.mark.compiles(graphs=0),
+    "containers.slice_across_a_break": pytest.mark.falls_back("a tensor is written whose memory another input shares"),
+}
 THEMES = (calls, classes, containers, control_flow, modules, tensors)
 
 
@@ -43,7 +53,7 @@ def _state(program: Any) -> Any:
     return None
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=MARKS.get(case.name, ())) for case in CASES])
 def test_same_as_plain_python(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     """Three calls each, so that cached entries behave like the first."""
     plain, program = case.make(), case.make()

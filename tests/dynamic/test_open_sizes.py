@@ -41,6 +41,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [add, join])
+@pytest.mark.falls_back("is false for u0 = ")
 def test_inputs_that_do_not_fit_run_in_eager(program: Callable[..., Any], backend: str) -> None:
     """Broadcast sizes, odd sums, sizes that eager refuses; compiled anew from a cached graph too."""
     for _ in range(2):
@@ -53,6 +54,7 @@ def test_inputs_that_do_not_fit_run_in_eager(program: Callable[..., Any], backen
             assert same(outcome(compiled, x, y), outcome(program, x, y))
 
 
+@pytest.mark.falls_back("Eq(u0, u1) is false")
 def test_explain_names_the_relation() -> None:
     """As the reason why the call was not compiled."""
     x, y = torch.ones(1), torch.ones(5)

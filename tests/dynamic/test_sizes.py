@@ -148,6 +148,7 @@ def test_an_op_without_a_fake_result_breaks_the_graph_in_silence(capfd: pytest.C
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.falls_back("the recompile limit was reached")
 def test_the_recompile_limit_holds_and_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Beyond the limit calls run in eager; one warning says why."""
     counted = Counted(lambda x: x * 2, dynamic=False)

@@ -70,7 +70,18 @@ def _compare(function: Callable[..., Any], kind: str, **options: Any) -> None:
         torch.testing.assert_close(our_tensors, tensors)
 
 
-@pytest.mark.parametrize("seed", range(24))
+#: Drawn programs that are left to eager -> why.
+IN_EAGER = {
+    0: "a write reads memory that it overwrites",
+    9: "a write goes through a view in strides that starts where another view does",
+    12: "a write reads memory that it overwrites",
+}
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(s, marks=pytest.mark.falls_back(IN_EAGER[s]) if s in IN_EAGER else ()) for s in range(24)],
+)
 def test_drawn_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three sizes of a program of views and writes, with and without gradients."""
     monkeypatch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "0")
@@ -107,6 +118,7 @@ def test_sizes_that_do_not_broadcast_raise_what_eager_raises(
     torch.testing.assert_close(compiled(x, y), function(x, y))
 
 
+@pytest.mark.falls_back("where the input starts is not known")
 def test_a_window_at_an_offset_of_the_storage_of_a_written_input() -> None:
     """Where the input starts in its storage is the caller's business: such a program is left to eager."""
 

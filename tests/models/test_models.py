@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 import flambeau
-from tests.comparison import assert_same, gradients, twin_of
+from tests.comparison import assert_same, assert_same_gradients, exact_gradients, gradients, twin_of
 
 from . import zoo
 
+#: The mixture gathers as many tokens as its router chose: what lies around the choice is compiled, the layers' frame is not.
+MODELS = [
+    pytest.param(
+        name, marks=pytest.mark.falls_back("the result shape of where depends on data") if name == "moe" else ()
+    )
+    for name in zoo.ZOO
+]
 
-@pytest.mark.parametrize("name", zoo.ZOO)
+
+@pytest.mark.parametrize("name", MODELS)
 def test_inference_equals_eager(name: str) -> None:
     """Every output tensor of a call without gradients."""
     case = zoo.make(name)
@@ -22,14 +35,33 @@ def test_inference_equals_eager(name: str) -> None:
             assert_same(case.outputs(compiled(**case.inputs)), expected)
 
 
-@pytest.mark.parametrize("name", zoo.ZOO)
+@pytest.mark.parametrize("name", MODELS)
 def test_training_step_equals_eager(name: str) -> None:
-    """Loss, every parameter's gradient and every buffer after a step in training mode."""
-    case = zoo.make(name)
+    """Loss, every parameter's gradient and every buffer after a step in training mode, with the model's own dropout."""
+    _check_training(zoo.make(name, own_dropout=True))
+
+
+@pytest.mark.xfail(reason="the library returns nothing where the LSTM's prediction has a tensor", raises=Exception)
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_recurrent_layers_train_as_in_eager(backend: str) -> None:
+    """`nn.LSTM` and `nn.GRU` in training mode, on each backend that compiles."""
+    _check_training(zoo.lstm(), backend=backend)
+
+
+def _check_training(case: zoo.Case, **options: Any) -> None:
     eager = twin_of(case.model).train()
     model = case.model.train()
-    compiled = flambeau.compile(model)
+    compiled = flambeau.compile(model, **options)
+
+    def exact(step: int) -> dict[str, Tensor | None]:
+        def loss(twin: nn.Module, widen: Callable[[Any], Any]) -> Tensor:
+            return case.loss(twin(**{name: widen(value) for name, value in case.inputs.items()}))
+
+        return exact_gradients(eager, loss, step)
+
     for step in range(2):
+        model.zero_grad()
+        eager.zero_grad()
         torch.manual_seed(step)
         expected = case.loss(eager(**case.inputs))
         expected.backward()
@@ -37,7 +69,7 @@ def test_training_step_equals_eager(name: str) -> None:
         actual = case.loss(compiled(**case.inputs))
         actual.backward()
         assert_same(actual, expected)
-        assert_same(gradients(model), gradients(eager), rtol=1e-3, atol=1e-4)
+        assert_same_gradients(gradients(model), gradients(eager), partial(exact, step))
         assert_same(dict(model.named_buffers()), dict(eager.named_buffers()))
 
 
@@ -51,7 +83,7 @@ def test_one_graph(name: str) -> None:
     assert (explanation.graph_count, explanation.graph_break_count) == (1, 0)
 
 
-@pytest.mark.parametrize("name", zoo.ZOO)
+@pytest.mark.parametrize("name", MODELS)
 def test_nothing_runs_in_eager(name: str) -> None:
     """Every captured graph becomes a forward and a backward program with generated kernels."""
     case = zoo.make(name)

@@ -9,6 +9,7 @@ weights and inputs are made there at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -17,6 +18,10 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 Scale = str
+
+#: Whether models are made with the rates of dropout that their configurations have by default, or with none: random numbers are not
+#: those of eager in every engine that the benchmarks compare.
+_OWN_DROPOUT: ContextVar[bool] = ContextVar("own_dropout", default=False)
 
 
 @frozen
@@ -61,6 +66,11 @@ def _tokens(vocabulary: int, batch: int, length: int) -> Tensor:
     return torch.randint(0, vocabulary, (batch, length))
 
 
+def _rates(*names: str) -> dict[str, float]:
+    """Zero for each of a configuration's rates, or nothing where it keeps its own."""
+    return {} if _OWN_DROPOUT.get() else dict.fromkeys(names, 0.0)
+
+
 @frozen
 class _Text:
     """Sizes of a text model: `real` says whether they are a published model's."""
@@ -86,7 +96,7 @@ def _gpt2(scale: Scale) -> Case:
     size = _text(scale, _Text(768, 12, 12, 50257, 4, 256))
     config = GPT2Config(
         vocab_size=size.vocabulary, n_positions=size.length, n_embd=size.width, n_layer=size.layers, n_head=size.heads,
-        use_cache=False, bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        use_cache=False, bos_token_id=0, eos_token_id=0, **_rates("resid_pdrop", "embd_pdrop", "attn_pdrop"),
     )  # fmt: skip
     ids = _tokens(size.vocabulary, size.batch, size.length)
     return _case(GPT2LMHeadModel(config), input_ids=ids, labels=ids)
@@ -99,7 +109,7 @@ def _bert(scale: Scale) -> Case:
     config = BertConfig(
         vocab_size=size.vocabulary, hidden_size=size.width, num_hidden_layers=size.layers,
         num_attention_heads=size.heads, intermediate_size=4 * size.width, max_position_embeddings=size.length,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        **_rates("hidden_dropout_prob", "attention_probs_dropout_prob"),
     )  # fmt: skip
     ids = _tokens(size.vocabulary, size.batch, size.length)
     return _case(BertForMaskedLM(config), input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids)
@@ -127,7 +137,7 @@ def _t5(scale: Scale) -> Case:
         size = _Text(128, 3, 4, 2000, 2, 64)
     config = T5Config(
         vocab_size=size.vocabulary, d_model=size.width, d_kv=size.width // size.heads, d_ff=4 * size.width,
-        num_layers=size.layers, num_decoder_layers=size.layers, num_heads=size.heads, dropout_rate=0.0,
+        num_layers=size.layers, num_decoder_layers=size.layers, num_heads=size.heads, **_rates("dropout_rate"),
         use_cache=False, decoder_start_token_id=0,
     )  # fmt: skip
     ids = _tokens(size.vocabulary, size.batch, size.length)
@@ -160,7 +170,8 @@ def _vit(scale: Scale) -> Case:
     }[scale]  # fmt: skip
     config = ViTConfig(
         hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * width,
-        image_size=side, patch_size=patch, num_labels=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        image_size=side, patch_size=patch, num_labels=10,
+        **_rates("hidden_dropout_prob", "attention_probs_dropout_prob"),
     )  # fmt: skip
     return _case(ViTForImageClassification(config), **_image_batch(batch, side, 10))
 
@@ -173,7 +184,9 @@ def _convnext(scale: Scale) -> Case:
         "small": ([32, 64, 128, 256], [2, 2, 4, 2], 96, 2),
         "real": ([96, 192, 384, 768], [3, 3, 9, 3], 224, 16),
     }[scale]
-    config = ConvNextConfig(hidden_sizes=sizes, depths=depths, num_stages=len(sizes), num_labels=10, drop_path_rate=0.0)
+    config = ConvNextConfig(
+        hidden_sizes=sizes, depths=depths, num_stages=len(sizes), num_labels=10, **_rates("drop_path_rate")
+    )
     return _case(ConvNextForImageClassification(config), **_image_batch(batch, side, 10))
 
 
@@ -187,7 +200,7 @@ def _swin(scale: Scale) -> Case:
     }[scale]
     config = SwinConfig(
         image_size=side, patch_size=4, embed_dim=width, depths=depths, num_heads=heads, window_size=window,
-        num_labels=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, drop_path_rate=0.0,
+        num_labels=10, **_rates("hidden_dropout_prob", "attention_probs_dropout_prob", "drop_path_rate"),
     )  # fmt: skip
     return _case(SwinForImageClassification(config), **_image_batch(batch, side, 10))
 
@@ -199,7 +212,7 @@ def _mobilenet_v2(scale: Scale) -> Case:
     config = MobileNetV2Config(
         depth_multiplier=multiplier, min_depth=4 if scale == "tiny" else 8, image_size=side,
         output_stride=8 if scale == "tiny" else 32,
-        finegrained_output=scale != "tiny", classifier_dropout_prob=0.0, num_labels=10,
+        finegrained_output=scale != "tiny", num_labels=10, **_rates("classifier_dropout_prob"),
     )  # fmt: skip
     return _case(MobileNetV2ForImageClassification(config), **_image_batch(batch, side, 10))
 
@@ -213,7 +226,7 @@ def _whisper(scale: Scale) -> Case:
     }[scale]  # fmt: skip
     config = WhisperConfig(
         d_model=width, encoder_layers=layers, encoder_attention_heads=heads, encoder_ffn_dim=4 * width,
-        max_source_positions=frames, num_mel_bins=80, dropout=0.0,
+        max_source_positions=frames, num_mel_bins=80, **_rates("dropout"),
     )  # fmt: skip
     return _case(WhisperEncoder(config), input_features=torch.randn(batch, 80, 2 * frames))
 
@@ -333,10 +346,34 @@ ZOO: dict[str, Callable[[Scale], Case]] = {
 ONE_GRAPH = ("gpt2", "bert", "llama", "resnet50", "vit")
 
 
-def make(name: str, scale: Scale = "tiny", seed: int = 0) -> Case:
-    """A case by name; weights and inputs are those of `seed`."""
+class Stacked(nn.Module):
+    """torch's own recurrent layers, one on the other: LSTM in both directions with dropout between its layers, then a GRU."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(inputs, width, num_layers=2, bidirectional=True, dropout=0.2, batch_first=True)
+        self.gru = nn.GRU(2 * width, width, batch_first=True)
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, _ = self.lstm(x)
+        return self.head(self.gru(hidden)[0])
+
+
+def lstm() -> Case:
+    """A model for the tests alone: torch runs it through its library, whatever the engine."""
+    torch.manual_seed(0)
+    return _case(Stacked(6, 5), x=torch.randn(3, 7, 6))
+
+
+def make(name: str, scale: Scale = "tiny", seed: int = 0, *, own_dropout: bool = False) -> Case:
+    """A case by name; weights and inputs are those of `seed`; without dropout, or with the rates that its configuration has."""
     torch.manual_seed(seed)
-    return ZOO[name](scale)
+    token = _OWN_DROPOUT.set(own_dropout)
+    try:
+        return ZOO[name](scale)
+    finally:
+        _OWN_DROPOUT.reset(token)
 
 
 def varied(case: Case) -> dict[str, Any]:

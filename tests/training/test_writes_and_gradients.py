@@ -136,7 +136,12 @@ def _outcome(function: Program, make: Callable[[Tensor], Tensor]) -> Any:
     return facts, [t.detach().clone() for t in tensors], gradient
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+#: Programs whose gradient eager refuses, while they are traced as later: the graph runs in eager, which says so itself.
+REFUSED = ("input_saved_and_written", "result_saved_and_written", "product_of_a_tensor_that_is_written")
+_ALTERED = pytest.mark.falls_back("has been modified by an inplace operation")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=_ALTERED if n in REFUSED else ()) for n in PROGRAMS])
 def test_gradients_are_those_of_eager(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One compiled program meets all kinds of inputs, so that each finds the entries of the others."""
     monkeypatch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "0")
