@@ -3,6 +3,7 @@ test in which something ran in eager, or nothing was compiled, without the test 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from .witness import Witness, verdict, watch
 def strict(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """An internal failure is an error here, never a silent run in eager; the disk cache lasts for the test session."""
     monkeypatch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "0")
-    cache: Path = tmp_path_factory.getbasetemp() / "flambeau-cache"
+    cache = Path(os.environ.get("FLAMBEAU_TEST_CACHE_DIR") or tmp_path_factory.getbasetemp() / "flambeau-cache")
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(cache))
     # A package's own tests may have taken structlog's configuration away.
     log.configure(log.LogSettings())

@@ -18,11 +18,13 @@ from flambeau_capture.pipeline import _Callback
 from .comparison import assert_same, assert_same_gradients
 from .witness import Witness, verdict
 
-ANY = SimpleNamespace(iter_markers=lambda name: [])
+ANY = SimpleNamespace(iter_markers=lambda name: [], get_closest_marker=lambda name: None)
 
 
 def _marked(**marks: Any) -> Any:
-    return SimpleNamespace(iter_markers=lambda name: [marks[name]] if name in marks else [])
+    return SimpleNamespace(
+        iter_markers=lambda name: [marks[name]] if name in marks else [], get_closest_marker=lambda name: None
+    )
 
 
 def _run(backend: str = "inductor", factor: float = 2.0) -> None:

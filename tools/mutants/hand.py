@@ -1,0 +1,32 @@
+"""Faults chosen by hand: texts of C++ and of tables, which no operator on syntax trees reaches.
+
+Stage -> (file, what it is, "text before => text after"); the text before stands in the file once.
+"""
+
+from __future__ import annotations
+
+_OPS = "packages/inductor/src/flambeau_inductor/codegen/cpp/ops.py"
+_UNIT = "packages/inductor/src/flambeau_inductor/codegen/cpp/unit.py"
+_READ = '/ f"{name}.hpp").read_text()'
+
+
+def _header(before: str, after: str) -> str:
+    return f"{_READ} => {_READ}.replace({before!r}, {after!r})"
+
+
+FAULTS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "kernels": (
+        (_OPS, "a difference", '("sub", "-") => ("sub", "+")'),
+        (_OPS, "a conjunction", '("logical_and", "&") => ("logical_and", "|")'),
+        (_OPS, "rounding", "fb::round_even({0}) => fb::trunc({0})"),
+        (_OPS, "a choice", "fb::select({0}, {1}, {2}) => fb::select({0}, {2}, {1})"),
+        (_OPS, "a product and a sum", "fb::fma({0}, {1}, {2}) => fb::fma({0}, {2}, {1})"),
+        (_OPS, "a quotient", '"fb::divide({0}, {1})") => "fb::divide({1}, {0})")'),
+        (_OPS, "integer division", '_division("div_floor" => _division("div_trunc"'),
+        (_OPS, "integer rest", '_division("mod_floor" => _division("mod_trunc"'),
+        (_OPS, "integer power", "fb::ipow({0}, {1}) => fb::ipow({1}, {0})"),
+        (_OPS, "the mask of failing lanes", 'f", {predicate}" => ""'),
+        (_UNIT, "rounding of products", '"-ffp-contract=off" => "-ffp-contract=fast"'),
+        (_UNIT, "wrap-around", '"-fwrapv" => "-ftrapv"'),
+    ),
+}

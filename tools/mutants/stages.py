@@ -1,0 +1,152 @@
+"""Where faults are put and which tests are to notice them, stage by stage.
+
+In: nothing. Out: `STAGES`: the modules of a stage, how many faults are drawn from them, and the tests in the order in which they run: the
+stage's own first, then a slice of the tests that need every package. Modules of words, logs, costs and GPUs are left out.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from attrs import frozen
+
+from .hand import FAULTS
+from .operators import Fault, faults_of
+
+ROOT = Path(__file__).parents[2]
+SEED = 12
+
+
+@frozen
+class Stage:
+    """Modules (patterns below `packages/`), how many faults are drawn, and tests."""
+
+    name: str
+    modules: tuple[str, ...]
+    count: int
+    tests: tuple[str, ...]
+
+
+_CAPTURE, _AUTOGRAD, _INDUCTOR = (
+    "capture/src/flambeau_capture", "autograd/src/flambeau_autograd", "inductor/src/flambeau_inductor"
+)  # fmt: skip
+_RUNTIME = "runtime/src/flambeau_runtime"
+_C, _A, _I, _R = (
+    "packages/capture/tests",
+    "packages/autograd/tests",
+    "packages/inductor/tests",
+    "packages/runtime/tests",
+)
+_PROGRAMS = ("tests/behaviour/test_programs.py", "tests/behaviour/test_python_semantics.py")
+_DERIVED = (
+    "tests/training/test_writes_and_gradients.py", "tests/behaviour/test_memory_layouts.py", "tests/dynamic/test_views.py",
+    "tests/conformance/test_slices.py",
+)  # fmt: skip
+_COMPILED = ("tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_random_programs.py")
+
+
+def _below(package: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{package}/{name}" for name in names)
+
+
+STAGES = (
+    Stage(
+        "guards", _below(_CAPTURE, "guards/build.py", "guards/collect.py", "guards/shape_program.py", "guards/state.py", "aliasing.py"), 22,
+        (f"{_C}/guards", f"{_C}/native/test_region_guards.py", f"{_C}/interp/test_changes.py", "tests/behaviour/test_state_that_changes.py",
+         *_PROGRAMS),
+    ),
+    Stage(
+        "effects", _below(_CAPTURE, "effects/record.py", "effects/replay.py", "graph/outputs.py"), 14,
+        (f"{_C}/interp/test_differential.py", f"{_C}/rewrite/test_end_to_end.py", *_PROGRAMS),
+    ),
+    Stage(
+        "bytecode", _below(_CAPTURE, "bytecode/normalise.py", "bytecode/lower.py", "bytecode/flow.py", "bytecode/liveness.py",
+                           "bytecode/exception_table.py", "bytecode/line_table.py"), 14,
+        (f"{_C}/bytecode", f"{_C}/rewrite/test_every_cut.py"),
+    ),
+    Stage(
+        "rewrite", _below(_CAPTURE, "rewrite/assemble.py", "rewrite/resume.py", "rewrite/break_point.py", "rewrite/emitter.py"), 12,
+        (f"{_C}/rewrite", *_PROGRAMS),
+    ),
+    Stage(
+        "interpreter", _below(_CAPTURE, "interp/handlers/*.py", "interp/operations.py", "interp/calls.py", "interp/frame.py",
+                              "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py"), 26,
+        (f"{_C}/interp", f"{_C}/lookaside", *_PROGRAMS),
+    ),
+    Stage(
+        "values", _below(_CAPTURE, "values/sequences.py", "values/mappings.py", "values/constants.py", "values/iterators.py",
+                         "values/functions.py", "values/objects.py", "values/tensor.py"), 16,
+        (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", *_PROGRAMS),
+    ),
+    Stage(
+        "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py",
+                             "lookaside/autograd.py", "lookaside/context_managers.py"), 18,
+        (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),
+    ),
+    Stage(
+        "sizes", _below(_CAPTURE, "graph/shapes.py", "graph/builder.py", "interp/state.py"), 10,
+        (f"{_C}/graph", "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/dynamic/test_open_sizes.py"),
+    ),
+    Stage(
+        "joint", _below(_AUTOGRAD, "joint/*.py", "functional/recorder.py", "functional/scatter.py", "functional/overlap.py",
+                        "functional/ops.py", "functional/special.py", "functional/symbols.py", "functional/layout.py"), 26,
+        (_A, *_DERIVED),
+    ),
+    Stage(
+        "partition", _below(_AUTOGRAD, "partition/split.py", "partition/min_cut.py", "partition/flow.py", "passes/*.py",
+                            "analysis/signature.py"), 20,
+        (_A, *_DERIVED, "tests/training/test_saved_memory.py"),
+    ),
+    Stage("wrappers", _below(_AUTOGRAD, "wrappers/*.py", "records.py", "pipeline.py"), 10, (_A, *_DERIVED)),
+    Stage(
+        "lowering", _below(_INDUCTOR, "lowering/views.py", "lowering/pointwise.py", "lowering/reductions.py", "lowering/indexing.py",
+                           "lowering/scatters.py", "lowering/normalise.py", "lowering/joins.py", "lowering/values.py", "lowering/copies.py",
+                           "lowering/run.py", "lowering/in_place.py"), 30,
+        (f"{_I}/lowering", f"{_I}/test_pipeline.py", *_COMPILED),
+    ),
+    Stage(
+        "expressions", _below(_INDUCTOR, "expr/division.py", "expr/node.py", "expr/ranges.py", "expr/truth.py", "expr/rewrite.py",
+                              "ir/scalar.py", "ir/verify.py", "ir/folding.py", "ops/table.py"), 18,
+        (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule"),
+    ),
+    Stage(
+        "schedule", _below(_INDUCTOR, "schedule/fuse.py", "schedule/merge.py", "schedule/nest.py", "schedule/loops.py", "schedule/plan.py",
+                           "program/memory.py", "program/build.py", "program/registers.py", "passes/*.py"), 18,
+        (f"{_I}/schedule", f"{_I}/program", f"{_I}/passes", f"{_I}/test_pipeline.py", *_COMPILED),
+    ),
+    Stage(
+        "kernels", _below(_INDUCTOR, "codegen/cpp/generate.py", "codegen/cpp/statements.py", "codegen/cpp/reduce.py", "codegen/cpp/emit.py",
+                          "codegen/cpp/loops.py", "codegen/cpp/narrow.py", "codegen/cpp/dtypes.py"), 16,
+        (f"{_I}/codegen/cpp", f"{_I}/test_pipeline.py", *_COMPILED),
+    ),
+    Stage(
+        "runtime", _below(_RUNTIME, "encode.py", "validate.py", "executor_py.py", "scalars.py", "inputs.py", "held.py", "cache/*.py"), 18,
+        (f"{_R}/test_artifact.py", f"{_R}/test_differential.py", f"{_R}/test_executor.py", f"{_R}/test_scalars.py", f"{_R}/test_held.py",
+         f"{_R}/test_store.py", f"{_R}/test_memory.py"),
+    ),
+    Stage(
+        "facade", _below("api/src/flambeau", "graph_key.py", "stack.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
+        ("packages/api/tests", "tests/behaviour/test_options.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_logs.py"),
+    ),
+)  # fmt: skip
+
+
+def drawn(stage: Stage) -> list[Fault]:
+    """The faults of a stage: those chosen by hand, then a fixed random choice, spread over the operators."""
+    found: dict[str, list[Fault]] = {}
+    for pattern in stage.modules:
+        for path in sorted((ROOT / "packages").glob(pattern)):
+            name = str(path.relative_to(ROOT))
+            for fault in faults_of(name, path.read_text()):
+                found.setdefault(fault.operator, []).append(fault)
+    generator = random.Random(f"{SEED} {stage.name}")
+    queues = {operator: generator.sample(faults, len(faults)) for operator, faults in sorted(found.items())}
+    order = list(queues)
+    generator.shuffle(order)
+    chosen: list[Fault] = []
+    while len(chosen) < stage.count and any(queues.values()):
+        for operator in order:
+            if queues[operator] and len(chosen) < stage.count:
+                chosen.append(queues[operator].pop())
+    return [Fault(path, where, "text", detail) for path, where, detail in FAULTS.get(stage.name, ())] + chosen
