@@ -103,8 +103,10 @@ class DictKeys final : public Leaf {
  public:
   DictKeys(PyObject* keys, int spec) : Leaf(spec), keys_(keys) {}
   bool holds(PyObject* value) const override {
-    if (!PyDict_Check(value) || PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys_)) return false;
-    return PyDict_CheckExact(value) ? plain(value) : by_iteration(value);
+    if (PyDict_CheckExact(value)) return PyDict_GET_SIZE(value) == PyTuple_GET_SIZE(keys_) && plain(value);
+    // Of a set the order is that of its table, which its members do not tell.
+    if (!PyDict_Check(value) && !PyAnySet_Check(value) && Py_TYPE(value) != &PyDictProxy_Type) return false;
+    return by_iteration(value);
   }
 
  private:
@@ -138,6 +140,8 @@ class Contains final : public Leaf {
       found = PyDict_Contains(value, key_);
     } else if (PyAnySet_Check(value)) {
       found = PySet_Contains(value, key_);
+    } else if (Py_TYPE(value) == &PyDictProxy_Type) {
+      found = PySequence_Contains(value, key_);
     } else {
       return false;
     }

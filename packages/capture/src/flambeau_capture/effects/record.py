@@ -79,15 +79,16 @@ class Heap:
         return tuple(self._effects())
 
     def _effects(self) -> Iterator[Effect]:
-        from ..values.mappings import DictValue, SetValue
+        from ..values.mappings import DictValue
         from ..values.sequences import ListValue
+        from ..values.sets import SetValue
 
         # Containers first: a module's tables get their final contents before a store by the module's own rule looks into them.
         for container in self.containers.values():
             if isinstance(container, DictValue):
                 yield ReplaceItems(container, "dict", tuple(part for pair in container.items.values() for part in pair))
             elif isinstance(container, SetValue):
-                yield ReplaceItems(container, "set", tuple(container.items.values()))
+                yield ReplaceItems(container, "set", tuple(container.in_order()))
             elif isinstance(container, ListValue):
                 yield ReplaceItems(container, "list" if container.cls is list else "deque", tuple(container.items))
         for (_, name), (target, value, plain) in self.attributes.items():

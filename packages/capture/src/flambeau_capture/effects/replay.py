@@ -151,9 +151,12 @@ def replace_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> Non
 
 
 def replace_set(target: set[Any], items: tuple[Any, ...]) -> None:
-    """Give a set new contents."""
-    set.clear(target)
-    set.update(target, items)
+    """Give a set new contents, as the program would: members that stay keep their place."""
+    kept = set(items)
+    for member in [member for member in set.__iter__(target) if member not in kept]:
+        set.discard(target, member)
+    for member in items:
+        set.add(target, member)
 
 
 def replace_dict(target: dict[Any, Any], items: dict[Any, Any]) -> None:

@@ -6,6 +6,7 @@ In: specs and a frame's mappings. Out: the index of the first spec that does not
 from __future__ import annotations
 
 import math
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,9 @@ def check(
 ) -> int:
     """The first spec, in order, that does not hold; -1 when all hold. (The native tree checks in an order of its own.)"""
     return next((i for i, spec in enumerate(specs) if not holds(spec, f_locals, f_globals, builtins)), -1)
+
+
+_KEYED = (dict, types.MappingProxyType)
 
 
 def holds(spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None) -> bool:
@@ -92,9 +96,9 @@ def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
         case gs.SequenceLength(length=length):
             return hasattr(value, "__len__") and len(value) == length
         case gs.DictKeys(keys=keys):
-            return isinstance(value, dict) and same_constant(tuple(value), tuple(keys))
+            return isinstance(value, (*_KEYED, set, frozenset)) and same_constant(tuple(value), tuple(keys))
         case gs.Contains(key=key, present=present):
-            return isinstance(value, (dict, set, frozenset)) and (key in value) == present
+            return isinstance(value, (*_KEYED, set, frozenset)) and (key in value) == present
         case gs.SetEquals(members=members):
             return isinstance(value, (set, frozenset)) and _same_members(value, members)
         case gs.HasAttribute(attribute=attribute, present=present):

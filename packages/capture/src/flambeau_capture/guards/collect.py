@@ -63,7 +63,7 @@ class GuardCollector:
     def _trusts(self, source: Source) -> bool:
         """A trusted namespace and what can be reached from it through code and constants alone: not the contents of its data."""
         base = getattr(source, "base", None)
-        if base is None or not isinstance(root_of(source), Pinned):
+        if base is None or isinstance(source, CallResult) or not isinstance(root_of(source), Pinned):
             return False
         return self._contents_hold_still(base)
 

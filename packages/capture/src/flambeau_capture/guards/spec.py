@@ -147,14 +147,14 @@ class SequenceLength(SourceGuard):
 
 @frozen
 class DictKeys(SourceGuard):
-    """The dict has exactly these keys in this order; keys compare as constants, others by identity."""
+    """The dict, its read-only proxy or the set has exactly these keys in this order; keys compare as constants, others by identity."""
 
     keys: tuple[Any, ...]
 
 
 @frozen
 class Contains(SourceGuard):
-    """Whether a dict, set or frozenset contains a key."""
+    """Whether a dict, its proxy, a set or a frozenset contains a key."""
 
     key: Any
     present: bool

@@ -345,6 +345,8 @@ class Attributes(Operations):
 
     def _instance_dict(self, value: ObjectValue) -> Value:
         known = self.instance_dicts.get(id(value))
+        if known is None and not getattr(value.cls, "__dictoffset__", 0):
+            raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '__dict__'"))
         if known is None:
             base = None
             if value.object is not MISSING:
@@ -395,6 +397,8 @@ class Attributes(Operations):
             raise GraphBreak("unsupported-store", f"storing through a {type(found).__name__} descriptor")
         if name in ("__class__", "__dict__"):
             raise GraphBreak("unsupported-store", f"storing {name}")
+        if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
+            raise GraphBreak("unsupported-store", f"storing {name!r} of {value.describe()}, which has no __dict__")
         is_module = issubclass(value.cls, torch.nn.Module)
         self.heap.store_attribute(value, name, new, plain=not is_module)
         value.attrs[name] = new

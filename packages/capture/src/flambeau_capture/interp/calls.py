@@ -16,15 +16,16 @@ import torch
 
 from ..graph.captured import CallFunction
 from ..lookaside import registry
-from ..sources.source import Attribute, Item, Pinned
+from ..sources.source import Attribute, CallResult, Item, Pinned
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments
 from ..values.iterators import GeneratorValue
-from ..values.mappings import DictValue, SetValue
+from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, ObjectValue
 from ..values.sequences import ListValue, TupleValue
+from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .attributes import Attributes, mro_lookup
@@ -112,7 +113,7 @@ class Calls(Attributes):
         cells = [
             self.cell_of(c, Item(Attribute(stable, "__closure__"), i)) for i, c in enumerate(function.__closure__ or ())
         ]
-        bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__name__)  # type: ignore[arg-type]
+        bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__qualname__)  # type: ignore[arg-type]
         return self._with_origin(
             self.run_inlined(function.__code__, function.__globals__, bound, cells), value, args, kwargs
         )
@@ -131,7 +132,7 @@ class Calls(Attributes):
             if value.kwdefaults is not None
             else {}
         )
-        bound = bind_arguments(self, value.code, defaults, kwdefaults, args, kwargs, value.name)  # type: ignore[arg-type]
+        bound = bind_arguments(self, value.code, defaults, kwdefaults, args, kwargs, value.qualname)  # type: ignore[arg-type]
         return self._with_origin(self.run_inlined(value.code, value.globals, bound, value.closure), value, args, kwargs)
 
     def run_inlined(
@@ -226,11 +227,33 @@ class Calls(Attributes):
             if kwargs or not all(self.is_foldable(arg) or arg.real() is not MISSING for arg in args):
                 raise GraphBreak("input-output", "a cached function with effects")
             self.heap.calls[before:] = [CallFunction(value, tuple(args))]
-        elif self.heap.size() == changes and isinstance(result, ConstantValue | SymbolicValue):
-            if all(self.is_foldable(arg) for arg in (*args, *kwargs.values())):
+            if not isinstance(result, ConstantValue | SymbolicValue):
+                raise GraphBreak("unsupported-call", "a cached function that makes an object")
+            return result
+        if isinstance(result, ConstantValue | SymbolicValue):
+            if self.heap.size() == changes and all(self.is_foldable(arg) for arg in (*args, *kwargs.values())):
                 # The cache may hold an older answer, and has to hold this one from now on.
                 return self.fold(function, args, kwargs)
-        return result
+            return result
+        if self.heap.size() != changes or changes != (0,) * len(changes) or self.graph.rewind(mark):
+            raise GraphBreak("unsupported-call", "a cached function that makes an object")
+        return self._cached_object(function, args, kwargs)
+
+    def _cached_object(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """The very object that the cache holds, asked for real; every call asks again, as it would in eager."""
+        if not all(self.is_foldable(arg) for arg in (*args, *kwargs.values())):
+            raise GraphBreak(
+                "unsupported-call", "a cached function that makes an object of arguments that are not constant"
+            )
+        given = tuple(self.to_python(arg) for arg in args)
+        named = {name: self.to_python(value) for name, value in kwargs.items()}
+        try:
+            found = function(*given, **named)
+        except Exception as error:
+            raise self.raised(error) from None
+        asked = functools.partial(function, *given, **named) if given or named else function
+        self.keep_alive.append(asked)
+        return self.wrap(found, CallResult(Pinned(asked)))
 
     def call_descriptor(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """An unbound native method: `list.append(x, 1)`, `dict.__setitem__(self, k, v)`."""
@@ -249,6 +272,10 @@ class Calls(Attributes):
                 return self.construct(owner, args, kwargs)
             if name == "__new__" and args:
                 return self.make_instance(args[0], args[1:])
+            if name == "__init_subclass__":
+                if args or kwargs:
+                    raise GraphBreak("unsupported-call", "object.__init_subclass__ with arguments")
+                return ConstantValue(None)
             return self.fold(getattr(owner.object, name), args, kwargs)
         if name == "__get__" and isinstance(owner, (FunctionValue, ClosureValue)):
             return owner if args[0].is_constant() and args[0].constant() is None else MethodValue(owner, args[0])
@@ -343,7 +370,7 @@ class Calls(Attributes):
         elif isinstance(owner, DictValue):
             owner.m_update(self, *args, **kwargs)  # type: ignore[arg-type]
         elif isinstance(owner, SetValue) and args:
-            owner.items.update(owner.keyed(self, args[0]))  # type: ignore[arg-type]
+            owner.call_method(self, "update", args, {})  # type: ignore[arg-type]
         return ConstantValue(None)
 
     # classes
@@ -385,7 +412,7 @@ class Calls(Attributes):
             and not _has_python_init(cls)
             and not issubclass(cls, (BaseException, dict, list, set, tuple))
         ):
-            if cls is object:
+            if cls is object and not args and not kwargs:
                 return ObjectValue(object)
             return self.fold(cls, args, kwargs)
         else:
@@ -417,7 +444,7 @@ class Calls(Attributes):
         """`cls.__new__(cls, *args)` with nothing initialised."""
         cls = value.real()
         if issubclass(cls, BaseException):
-            return ExceptionValue(cls, list(args))
+            return ExceptionValue(self._exception_class(cls, args), list(args))
         if issubclass(cls, dict):
             import collections
 
@@ -447,6 +474,12 @@ class Calls(Attributes):
         return ObjectValue(cls)
 
     # exceptions
+
+    def _exception_class(self, cls: type, args: Sequence[Value]) -> type:
+        """`OSError` makes an instance of the subclass that the error's number stands for."""
+        if cls is not OSError or len(args) < 2:
+            return cls
+        return type(OSError(self.concrete(args[0]), ""))
 
     def exception_instance(self, value: Value) -> Value:
         """What `raise value` raises."""

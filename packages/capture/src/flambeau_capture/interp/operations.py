@@ -16,14 +16,15 @@ from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
 from ..values.iterators import ComputedIterator
-from ..values.mappings import DictValue, DictView, SetValue
+from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
+from .folding import Folding
 from .signals import GraphBreak, TracedRaise
-from .tensors import TensorOperations
 from .wrapping import NotConstant
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _SPECIAL = {
 }  # fmt: skip
 _REFLECTED = {"<": "gt", "<=": "ge", "==": "eq", "!=": "ne", ">": "lt", ">=": "le"}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+_BY_INDEX: type = type(iter(type("Indexed", (), {"__getitem__": operator.getitem})()))
+_SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 _SYMBOLIC = (TensorValue, SymbolicValue)
 _IN_PYTHON: dict[Any, Callable[..., Any]] = {
     torch.sym_int: int, torch.sym_float: float, torch.sym_max: max, torch.sym_min: min, torch.sym_not: operator.not_,
@@ -66,52 +69,15 @@ def _class_of(symbol: str, *operands: Any) -> type:
     return type(BINARY[symbol](*empty))
 
 
-class Operations(TensorOperations):
+class Operations(Folding):
     """Mixin of `Tracer`."""
-
-    # folding
-
-    def fold(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """Call a pure function for real; its exceptions are raised in the traced program."""
-        try:
-            real = [self.to_python(arg) for arg in args]
-            keyword = {name: self.to_python(value) for name, value in kwargs.items()}
-        except NotConstant as error:
-            raise GraphBreak("unsupported-call", f"{getattr(function, '__name__', function)} of {error}") from None
-        try:
-            result = function(*real, **keyword)
-        except GraphBreak:
-            raise
-        except Exception as error:
-            raise self.raised(error) from None
-        return self.from_python(result)
-
-    def ask(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`fold` of a function whose answer depends on state that no other guard watches: every call asks again."""
-        answer = self.fold(function, args, kwargs)
-        given = tuple(self.to_python(arg) for arg in args)
-        named = {name: self.to_python(value) for name, value in kwargs.items()}
-        self.guards.answer(function, given, named, self.to_python(answer))
-        return answer
-
-    def concrete(self, value: Value) -> Any:
-        """A Python number or other constant; a symbol is specialised."""
-        value = self.realise(value)
-        if isinstance(value, SymbolicValue):
-            return value.concrete(self)  # type: ignore[arg-type]
-        if isinstance(value, TensorValue):
-            raise GraphBreak("data-dependent-value", "a tensor is used as a Python number")
-        try:
-            return self.to_python(value)
-        except NotConstant as error:
-            raise GraphBreak("unsupported-operation", f"{error} is used where a constant is needed") from None
 
     def index_or_slice(self, key: Value) -> Any:
         """The real index of a Python sequence."""
         if isinstance(key, SliceValue):
             return slice(*(self.concrete(part) for part in key.parts))
-        if isinstance(key, ObjectValue):
-            return self.concrete(self.call(self.get_attribute(key, "__index__"), [], {}))
+        if isinstance(key, ObjectValue) and key.special(self, "__index__") is not None:  # type: ignore[arg-type]
+            return self.integer(key)
         return self.concrete(key)
 
     def make_slice(self, parts: Sequence[Value]) -> Value:
@@ -181,9 +147,24 @@ class Operations(TensorOperations):
             if not inplace or not isinstance(left, TensorValue):
                 function = BINARY[plain]
             return self.record("call_function", function, [left, right], {})
+        given = (left, right)
         left, right = self._storage(left), self._storage(right)
-        if isinstance(left, (ListValue, TupleValue, SetValue, DictValue, DictView)) or (
-            isinstance(right, (SequenceValue,)) and plain == "*"
+        if plain == "%" and given[0] is not left:
+            raise GraphBreak("unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}")
+        try:
+            return self._plain_binary(plain, left, right, inplace=inplace)
+        except TracedRaise as error:
+            if given != (left, right) and issubclass(error.value.python_type(), TypeError):
+                # The words name the classes of the operands, and these are those of what they hold.
+                raise GraphBreak(
+                    "unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}"
+                ) from None
+            raise
+
+    def _plain_binary(self, plain: str, left: Value, right: Value, *, inplace: bool) -> Value:
+        """An operator on containers, symbols and constants."""
+        if isinstance(left, (SequenceValue, SetValue, DictValue, DictView)) or (
+            isinstance(right, SequenceValue) and plain == "*"
         ):
             return self._container_binary(plain, left, right, inplace=inplace)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
@@ -196,7 +177,7 @@ class Operations(TensorOperations):
             return self._container_binary(
                 plain, self.sequence([self.from_python(i) for i in left.constant()], tuple), right, inplace=inplace
             )
-        return self.fold(BINARY[plain], [left, right], {})
+        return self.fold((INPLACE if inplace else BINARY)[plain], [left, right], {})
 
     def _storage(self, value: Value) -> Value:
         if isinstance(value, ObjectValue) and value.storage is not None:
@@ -269,42 +250,61 @@ class Operations(TensorOperations):
         return None
 
     def _container_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value:
+        found = None
         if symbol == "*":
-            sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
-            assert isinstance(sequence, SequenceValue)
-            times = self.concrete(count)
-            if inplace and isinstance(sequence, ListValue):
-                sequence.changed(self)  # type: ignore[arg-type]
-                sequence.items *= times
-                return sequence
-            if isinstance(sequence, ListValue):
-                return self.sequence(sequence.items * times, list)
-            return TupleValue(sequence.items * times, _class_of(symbol, sequence, times))
-        if symbol == "+" and isinstance(left, ListValue):
+            found = self._repeated(left, right, inplace=inplace)
+        elif symbol == "+" and isinstance(left, ListValue):
             if inplace:
                 left.m_extend(self, right)  # type: ignore[arg-type]
                 return left
-            if isinstance(right, ListValue):
-                return ListValue(left.items + right.items, left.cls)
-        if symbol == "+" and isinstance(left, TupleValue):
-            if issubclass(right.python_type(), tuple):
-                items = list(self.iterate_all(right))
-                return TupleValue(left.items + items, _class_of(symbol, left, TupleValue(items, right.python_type())))
-        if isinstance(left, DictValue) and symbol == "|":
-            target = left if inplace else left.m_copy(self)  # type: ignore[arg-type]
-            assert isinstance(target, DictValue)
-            target.m_update(self, right)  # type: ignore[arg-type]
-            return target
-        if isinstance(left, (SetValue, DictView)) and symbol in "|&-^":
-            first = left if isinstance(left, SetValue) else SetValue({self.hashable(i): i for i in left.elements(self)})  # type: ignore[arg-type]
-            name = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}[symbol]
-            result = first.call_method(self, name, [right], {})  # type: ignore[arg-type]
-            if inplace and isinstance(left, SetValue) and left.cls is set and isinstance(result, SetValue):
-                self.heap.changed(left)
-                left.items = result.items
-                return left
-            return result
-        return self.fold(BINARY[symbol], [left, right], {})
+            if isinstance(right, ListValue) and left.cls is right.cls:
+                found = left.with_items(left.items + right.items)
+        elif symbol == "+" and isinstance(left, TupleValue) and issubclass(right.python_type(), tuple):
+            items = list(self.iterate_all(right))
+            found = TupleValue(left.items + items, _class_of(symbol, left, TupleValue(items, right.python_type())))
+        elif symbol == "|" and isinstance(left, DictValue):
+            if (inplace and not left.is_proxy()) or (
+                isinstance(right, DictValue) and left.cls is right.cls and not left.is_proxy()
+            ):
+                target = left if inplace else left.m_copy(self)  # type: ignore[arg-type]
+                assert isinstance(target, DictValue)
+                target.m_update(self, right)  # type: ignore[arg-type]
+                return target
+        elif symbol in _SET_METHODS:
+            found = self._set_binary(symbol, left, right, inplace=inplace)
+        return self.fold((INPLACE if inplace else BINARY)[symbol], [left, right], {}) if found is None else found
+
+    def _repeated(self, left: Value, right: Value, *, inplace: bool) -> Value | None:
+        """`sequence * count`, None where it is something else."""
+        sequence, count = (left, right) if isinstance(left, SequenceValue) else (right, left)
+        if not isinstance(sequence, SequenceValue) or isinstance(count, SequenceValue):
+            return None
+        if not issubclass(count.python_type(), int):
+            return None
+        times = int(self.concrete(count))
+        if len(sequence.items) * times > self.config.unroll_limit:
+            raise GraphBreak("too-long", "a sequence longer than the unroll limit")
+        if inplace and left is sequence and isinstance(sequence, ListValue):
+            sequence.changed(self)  # type: ignore[arg-type]
+            sequence.items *= times
+            sequence.trim()
+            return sequence
+        if isinstance(sequence, ListValue):
+            return sequence.with_items(sequence.items * times)
+        assert isinstance(sequence, TupleValue)
+        return TupleValue(sequence.items * times, _class_of("*", sequence, times))
+
+    def _set_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
+        """`left | right` and the like of sets and of views, None where it is something else."""
+        is_view = isinstance(left, DictView) and left.kind != "values"
+        if not is_view and not (isinstance(left, SetValue) and issubclass(right.python_type(), (set, frozenset))):
+            return None
+        if inplace and isinstance(left, SetValue) and left.cls is set:
+            name = "update" if symbol == "|" else f"{_SET_METHODS[symbol]}_update"
+            left.call_method(self, name, [right], {})  # type: ignore[arg-type]
+            return left
+        first = left if isinstance(left, SetValue) else set_of(self, left)  # type: ignore[arg-type]
+        return first.call_method(self, _SET_METHODS[symbol], [right], {})  # type: ignore[arg-type]
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         """`left symbol right`."""
@@ -325,6 +325,7 @@ class Operations(TensorOperations):
             ):
                 return ConstantValue(symbol == "!=")
             return self.record("call_function", COMPARE[symbol], [left, right], {})
+        given = (left, right)
         left, right = self._storage(left), self._storage(right)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             other = right if isinstance(left, SymbolicValue) else left
@@ -333,21 +334,23 @@ class Operations(TensorOperations):
             ):
                 if symbol in ("==", "!="):
                     return ConstantValue(symbol == "!=")
-                raise self.raised(TypeError(f"'{symbol}' not supported between instances"))
+                raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
             return self._symbolic(COMPARE[symbol], [left, right])
-        if self.is_foldable(left) and self.is_foldable(right):
-            return self.fold(COMPARE[symbol], [left, right], {})
-        return self._compare_containers(symbol, left, right)
+        try:
+            if self.is_foldable(left) and self.is_foldable(right):
+                return self.fold(COMPARE[symbol], [left, right], {})
+            return self._compare_containers(symbol, left, right)
+        except TracedRaise:
+            if given == (left, right):
+                raise
+            # The words name the classes of the operands, and these are those of what they hold.
+            raise GraphBreak("unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}") from None
 
     def _compare_containers(self, symbol: str, left: Value, right: Value) -> Value:
         if left.python_type() is slice and right.python_type() is slice:
             left, right = (self.sequence(self._bounds(value), tuple) for value in (left, right))
         a, b = (self._as_sequence(left), self._as_sequence(right))
-        if (
-            a is not None
-            and b is not None
-            and issubclass(left.python_type(), tuple) == issubclass(right.python_type(), tuple)
-        ):
+        if a is not None and b is not None and _family(left) is _family(right):
             for x, y in zip(a, b, strict=False):
                 if not self.same_or_equal(x, y):
                     return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, x, y)
@@ -361,6 +364,8 @@ class Operations(TensorOperations):
                 )
             elif isinstance(left, SetValue) and isinstance(right, SetValue):
                 equal = left.items.keys() == right.items.keys()
+            elif isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
+                equal = False
             elif isinstance(left, MethodValue) and isinstance(right, MethodValue):
                 equal = self.identical(left.function, right.function) and self.identical(
                     self.realise(left.owner), self.realise(right.owner)
@@ -429,7 +434,7 @@ class Operations(TensorOperations):
             position[0] += 1
             return found
 
-        return ComputedIterator(type(iter([])), step)
+        return ComputedIterator(_BY_INDEX, step)
 
     def mapping_items(self, mapping: Value) -> list[tuple[Value, Value]]:
         """Keys and values of a mapping or of an iterable of pairs."""
@@ -447,8 +452,10 @@ class Operations(TensorOperations):
             return [(key, self.get_item(mapping, key)) for key in keys]
         pairs = []
         for pair in self.iterate_all(mapping):
-            key, value = self.iterate_all(pair)
-            pairs.append((key, value))
+            parts = list(self.iterate_all(pair)) if hasattr(pair.python_type(), "__iter__") else []
+            if len(parts) != 2:
+                raise GraphBreak("unsupported-operation", "a dict is made of something else than pairs")
+            pairs.append((parts[0], parts[1]))
         return pairs
 
     def sort(self, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
@@ -504,6 +511,11 @@ class Operations(TensorOperations):
     def get_attribute(self, value: Value, name: str) -> Value:
         """See `Attributes`."""
         raise NotImplementedError
+
+
+def _family(value: Value) -> type:
+    """Sequences compare by their elements with those of their own class or its subclasses."""
+    return next(base for base in (tuple, list, object) if issubclass(value.python_type(), base))
 
 
 def _compares_natively(value: Value) -> bool:

@@ -15,9 +15,10 @@ from ..values.base import MISSING, Value
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
-from ..values.mappings import DictValue, DictView, SetValue
+from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas

@@ -19,14 +19,15 @@ from ..graph import shapes
 from ..guards.spec import TensorMatch
 from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
-from ..values.base import MISSING, Value
+from ..values.base import MISSING, Value, type_name
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
 from ..values.constants import PLAIN_TYPES, UNHASHABLE, ConstantValue, is_constant_object
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.lazy import LazyValue
-from ..values.mappings import DictValue, SetValue
+from ..values.mappings import DictValue, ProxyValue
 from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
@@ -184,21 +185,20 @@ class Wrapping(TracerState):
         kind = type(obj)
         if isinstance(obj, BaseException):
             self.guards.type_is(source, kind)
-            return ExceptionValue(kind, [self.from_python(a) for a in obj.args], obj, source)
+            given = Attribute(source, "args")
+            self.guards.length(given, len(obj.args))
+            return ExceptionValue(kind, [LazyValue(a, Item(given, i)) for i, a in enumerate(obj.args)], obj, source)
         if kind.__module__ == "numpy":
             self.guards.type_is(source, kind)
             return OpaqueValue(obj, source, "numpy")
         if kind is types.MappingProxyType:
             self.guards.type_is(source, kind)
-            return DictValue(
-                {
-                    k: (self.from_python(k), LazyValue(v, Item(source, k)))
-                    for k, v in obj.items()
-                    if is_constant_object(k)
-                },
-                dict,
-                source,
-            )
+            if not all(map(is_constant_object, obj)):
+                raise GraphBreak("unsupported-argument", "a mappingproxy with keys that are no constants")
+            items: dict[Any, tuple[Value, Value]] = {
+                key: (ConstantValue(key), LazyValue(value, Item(source, key))) for key, value in obj.items()
+            }
+            return ProxyValue(items, source, obj)
         if kind is torch.autocast:
             from ..lookaside.context_managers import wrap_autocast
 
@@ -281,9 +281,8 @@ class Wrapping(TracerState):
         if not all(is_constant_object(item) or _hashes_by_identity(item) for item in obj):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
         self.guards.members(source, obj)
-        return SetValue(
-            {item: self.from_python(item) for item in obj}, type(obj) if type(obj) in (set, frozenset) else set, source
-        )
+        base = frozenset if isinstance(obj, frozenset) else set
+        return SetValue({item: self.from_python(item) for item in base.__iter__(obj)}, base, source, obj)
 
     def cell_of(self, cell: types.CellType, source: Source) -> CellValue:
         """The value of a closure cell, one for each real cell."""
@@ -359,13 +358,13 @@ class Wrapping(TracerState):
             return ConstantValue(obj)
         kind = type(obj)
         if kind is list or kind is collections.deque:
-            return ListValue([self.from_python(item) for item in obj], kind)
+            return ListValue([self.from_python(item) for item in obj], kind, maxlen=getattr(obj, "maxlen", None))
         if isinstance(obj, tuple) and (kind in (tuple, torch.Size) or hasattr(kind, "_fields")):
             return TupleValue([self.from_python(item) for item in obj], kind)
         if kind in _DICTS:
             return DictValue({k: (self.from_python(k), self.from_python(v)) for k, v in obj.items()}, kind)
         if kind in (set, frozenset):
-            return SetValue({item: self.from_python(item) for item in obj}, kind)
+            return SetValue({item: self.from_python(item) for item in obj}, kind, table=obj)
         return self.wrap_pinned(obj)
 
     def sequence(self, items: Sequence[Value], cls: type) -> Value:
@@ -400,12 +399,13 @@ class Wrapping(TracerState):
                 return value.cls(items)
             return tuple.__new__(value.cls, items) if value.cls is not tuple else tuple(items)
         if isinstance(value, ListValue):
-            return value.cls(self.to_python(item) for item in value.items)
+            items = [self.to_python(item) for item in value.items]
+            return collections.deque(items, value.maxlen) if value.cls is collections.deque else items
         if isinstance(value, DictValue) and value.cls in (dict, collections.OrderedDict):
             value.guard_all(self)  # type: ignore[arg-type]
             return value.cls((self.to_python(k), self.to_python(v)) for k, v in value.items.values())
         if isinstance(value, SetValue):
-            return value.cls(self.to_python(item) for item in value.items.values())
+            return value.cls(self.to_python(item) for item in value.ordered(self))  # type: ignore[arg-type]
         if isinstance(value, SliceValue):
             return slice(*(self.to_python(part) for part in value.parts))
         if (
@@ -433,8 +433,8 @@ class Wrapping(TracerState):
             return value.concrete(self)  # type: ignore[arg-type]
         if isinstance(value, TupleValue):
             return tuple(self.hashable(item) for item in value.items)
-        if isinstance(value, (ListValue, DictValue)):
-            raise self.raised(TypeError(f"unhashable type: '{value.python_type().__name__}'"))
+        if isinstance(value, (ListValue, DictValue)) or (isinstance(value, SetValue) and value.cls is set):
+            raise self.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
         if isinstance(value, SetValue):
             return frozenset(value.items)
         if isinstance(value, ObjectValue):
@@ -448,7 +448,7 @@ class Wrapping(TracerState):
 
     def raised(self, error: BaseException, value: Value | None = None) -> TracedRaise:
         """The traced counterpart of raising `error`; `raise t.raised(...)`."""
-        arguments = [self.from_python(a) if is_constant_object(a) else ConstantValue(str(a)) for a in error.args]
+        arguments = [ConstantValue(str(a)) if isinstance(a, torch.Tensor) else self.from_python(a) for a in error.args]
         if value is not None:
             arguments = [value]
         return TracedRaise(ExceptionValue(type(error), arguments))

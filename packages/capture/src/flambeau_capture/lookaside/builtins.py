@@ -6,19 +6,20 @@ In: calls of builtins met while tracing. Out: the same on values.
 from __future__ import annotations
 
 import builtins
+import collections
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..interp.signals import GraphBreak, TracedRaise
-from ..values.base import MISSING, Value
-from ..values.builtins import BoundBuiltin, BuiltinValue, ClassValue
+from ..values.base import MISSING, Value, type_name
+from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
-from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
 from ..values.iterators import ComputedIterator, GeneratorValue
-from ..values.mappings import DictValue, SetValue
+from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, TupleValue
+from ..values.sets import set_of
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .registry import impure, replaces
@@ -58,46 +59,78 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(t.class_lookup(cls, "__class__"), property):
         raise GraphBreak("unsupported-call", f"isinstance() of {cls.__qualname__}, which names its class itself")
     t.asked_of_class(cls, classes)
-    if isinstance(value, ObjectValue) and value.object is not MISSING:
-        return ConstantValue(isinstance(value.object, classes))
-    if isinstance(value, TensorValue):
-        if value.tensor is not MISSING:
-            return ConstantValue(isinstance(value.tensor, classes))
-        return ConstantValue(
-            isinstance(torch.empty(0, dtype=value.fake.dtype, device="meta"), classes) or issubclass(cls, classes)
-        )
-    if value.is_constant():
-        return ConstantValue(isinstance(value.constant(), classes))
-    return ConstantValue(issubclass(cls, classes))
+    try:
+        if isinstance(value, ObjectValue) and value.object is not MISSING:
+            return ConstantValue(isinstance(value.object, classes))
+        if isinstance(value, TensorValue):
+            return ConstantValue(_is_tensor_of(value, classes))
+        if value.is_constant():
+            return ConstantValue(isinstance(value.constant(), classes))
+        return ConstantValue(issubclass(cls, classes))
+    except TypeError as error:
+        raise t.raised(TypeError(str(error).replace(*_ASKED))) from None
+
+
+_ASKED = (
+    "issubclass() arg 2 must be a class, a tuple of classes, or a union",
+    "isinstance() arg 2 must be a type, a tuple of types, or a union",
+)
+
+
+_TYPED_TENSORS: Any = type(torch.FloatTensor)
+
+
+def _is_tensor_of(value: TensorValue, classes: Any) -> bool:
+    """`isinstance`; classes such as `torch.FloatTensor` look at the dtype and the device."""
+    if value.tensor is not MISSING:
+        return isinstance(value.tensor, classes)
+    if isinstance(classes, tuple):
+        return any(_is_tensor_of(value, one) for one in classes)
+    if isinstance(classes, _TYPED_TENSORS):
+        return value.fake.dtype is classes.dtype and value.fake.device.type == ("cuda" if classes.is_cuda else "cpu")
+    return issubclass(value.tensor_type, classes)
 
 
 @replaces(builtins.issubclass)
 def is_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     cls, classes = t.concrete(args[0]), t.class_or_tuple(args[1])
+    if not isinstance(cls, type):
+        t.real_error(issubclass, args, {})
     t.asked_of_class(cls, classes)
-    return ConstantValue(issubclass(cls, classes))
+    try:
+        return ConstantValue(issubclass(cls, classes))
+    except TypeError as error:
+        raise t.raised(error) from None
 
 
 @replaces(builtins.type)
 def type_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) != 1:
+    if len(args) != 1 or kwargs:
         raise GraphBreak("unsupported-call", "a class is made")
     return t.wrap_pinned(args[0].python_type())
 
 
 @replaces(builtins.callable)
 def is_callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    value = args[0]
-    if isinstance(
-        value, (FunctionValue, ClosureValue, MethodValue, BuiltinValue, BoundBuiltin, ClassValue, PartialValue)
-    ):
-        return ConstantValue(True)
-    return ConstantValue("__call__" in dir(value.python_type()))
+    return ConstantValue(callable_value(t, args[0]))
+
+
+def callable_value(t: Tracer, value: Value) -> bool:
+    """`callable(value)`."""
+    return t.class_lookup(value.python_type(), "__call__") is not MISSING
+
+
+def _attribute_name(t: Tracer, value: Value) -> str:
+    """The name that `getattr` and its like are given; with anything but a string, Python has an error to tell."""
+    name = t.concrete(value)
+    if type(name) is not str:
+        raise GraphBreak("unsupported-call", "the name of an attribute is no string")
+    return name
 
 
 @replaces(builtins.getattr)
 def get_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    name = t.concrete(args[1])
+    name = _attribute_name(t, args[1])
     try:
         return t.get_attribute(args[0], name)
     except TracedRaise as error:
@@ -109,7 +142,7 @@ def get_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.hasattr)
 def has_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     try:
-        t.get_attribute(args[0], t.concrete(args[1]))
+        t.get_attribute(args[0], _attribute_name(t, args[1]))
     except TracedRaise as error:
         if issubclass(error.value.python_type(), AttributeError):
             return ConstantValue(False)
@@ -119,13 +152,13 @@ def has_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.setattr)
 def set_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    t.set_attribute(args[0], t.concrete(args[1]), args[2])
+    t.set_attribute(args[0], _attribute_name(t, args[1]), args[2])
     return ConstantValue(None)
 
 
 @replaces(builtins.delattr)
 def del_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    args[0].delete_attribute(t, t.concrete(args[1]))
+    args[0].delete_attribute(t, _attribute_name(t, args[1]))
     return ConstantValue(None)
 
 
@@ -133,6 +166,8 @@ def del_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def make_iter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 2:
         function, sentinel = args
+        if not callable_value(t, function):
+            t.real_error(iter, args, {})
 
         def step(t: Tracer) -> Value | None:
             found = t.call(function, [], {})
@@ -155,7 +190,10 @@ def next_item(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.range)
 def make_range(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(range(*(int(t.concrete(a)) for a in args)))
+    try:
+        return ConstantValue(range(*map(t.integer, args)))
+    except ValueError as error:
+        raise t.raised(error) from None
 
 
 @replaces(builtins.slice)
@@ -165,7 +203,7 @@ def make_slice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.enumerate)
 def make_enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    start = t.concrete(args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0)))
+    start = t.integer(args[1]) if len(args) > 1 else 0
     source = t.iterate(args[0])
     position = [start]
 
@@ -181,21 +219,32 @@ def make_enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.zip)
 def make_zip(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    sources = [t.iterate(arg) for arg in args]
     strict = "strict" in kwargs and t.truth(kwargs["strict"])
+    sources = [t.iterate(arg) for arg in args]
 
     def step(t: Tracer) -> Value | None:
         items: list[Value] = []
         for i, source in enumerate(sources):
             item = source.next(t)
             if item is None:
-                if strict and (i or any(other.next(t) is not None for other in sources[1:])):
-                    raise t.raised(ValueError("zip() arguments have different lengths"))
+                if strict:
+                    _unequal(t, sources, i)
                 return None
             items.append(item)
         return t.sequence(items, tuple) if items else None
 
     return ComputedIterator(zip, step, None if strict else lambda: sources)
+
+
+def _unequal(t: Tracer, sources: Sequence[Value], ended: int) -> None:
+    """Raise what `zip(strict=True)` does when the iterable at `ended` is the first without another element."""
+    several = "argument 1" if ended == 1 else f"arguments 1-{ended}"
+    if ended:
+        raise t.raised(ValueError(f"zip() argument {ended + 1} is shorter than {several}"))
+    for place, other in enumerate(sources[1:], 1):
+        if other.next(t) is not None:
+            several = "argument 1" if place == 1 else f"arguments 1-{place}"
+            raise t.raised(ValueError(f"zip() argument {place + 1} is longer than {several}"))
 
 
 @replaces(builtins.map)
@@ -220,8 +269,7 @@ def make_filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
     def step(t: Tracer) -> Value | None:
         while (item := source.next(t)) is not None:
-            kept = item if function.is_constant() else t.call(function, [item], {})
-            if t.truth(kept):
+            if t.truth(item if _is_none(function) else t.call(function, [item], {})):
                 return item
         return None
 
@@ -230,18 +278,34 @@ def make_filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.reversed)
 def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], ObjectValue) and args[0].special(t, "__reversed__") is not None:
-        return t.call(t.get_attribute(args[0], "__reversed__"), [], {})
-    if isinstance(args[0], TensorValue):
-        raise GraphBreak("unsupported-call", "reversed() of a tensor")
-    return t.iterate(t.sequence(list(reversed(list(t.iterate_all(args[0])))), list))
+    value = args[0]
+    if isinstance(value, ObjectValue) and value.special(t, "__reversed__") is not None:
+        return t.call(t.get_attribute(value, "__reversed__"), [], {})
+    cls = value.python_type()
+    if cls in _REVERSED:
+        items = list(t.iterate_all(value))
+        kind = list if cls is list else tuple
+        # Of a list that changes meanwhile, Python's iterator would show it; the rest of another one cannot be told from a tuple's.
+        rest = None if cls not in (list, tuple) else lambda: [t.sequence(items, kind)]
+        return ComputedIterator(_REVERSED[cls], lambda t: items.pop() if items else None, rest, maker=reversed)
+    raise GraphBreak("unsupported-call", f"reversed() of {value.describe()}")
+
+
+_REVERSED: dict[type, type] = {
+    kind: type(reversed(kind()))
+    for kind in (list, tuple, dict, collections.deque, collections.OrderedDict, str, bytes)
+} | {range: type(reversed(range(1))), type({}.keys()): type(reversed({}.keys())), type({}.values()): type(reversed({}.values())), type({}.items()): type(reversed({}.items()))}  # fmt: skip
 
 
 @replaces(builtins.sorted)
 def make_sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ListValue(
-        t.sort(list(t.iterate_all(args[0])), kwargs.get("key"), "reverse" in kwargs and t.truth(kwargs["reverse"]))
-    )
+    items = list(t.iterate_all(args[0]))
+    reverse = kwargs.get("reverse")
+    return ListValue(t.sort(items, kwargs.get("key"), reverse is not None and t.flag(reverse)))
+
+
+def _is_none(value: Value) -> bool:
+    return value.is_constant() and value.constant() is None
 
 
 @replaces(builtins.any)
@@ -256,21 +320,24 @@ def all_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.sum)
 def sum_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    total = args[1] if len(args) > 1 else ConstantValue(0)
+    if isinstance(total.constant() if total.is_constant() else None, str | bytes):
+        raise GraphBreak("unsupported-call", "sum() of text")
     for item in t.iterate_all(args[0]):
         total = t.binary("+", total, item)
     return total
 
 
 def _extremum(t: Tracer, args: Args, kwargs: Kwargs, symbol: str, symbolic: Any) -> Value:
+    if len(args) > 1 and "default" in kwargs:
+        raise GraphBreak("unsupported-call", "a default for several arguments")
     items = list(t.iterate_all(args[0])) if len(args) == 1 else list(args)
     if not items:
         if "default" in kwargs:
             return kwargs["default"]
-        raise t.raised(
-            ValueError("max() arg is an empty sequence" if symbol == ">" else "min() arg is an empty sequence")
-        )
+        t.real_error(max if symbol == ">" else min, [t.sequence([], tuple)], {})
     key = kwargs.get("key")
+    key = None if key is None or _is_none(key) else key
     best, best_key = items[0], t.call(key, [items[0]], {}) if key is not None else items[0]
     for item in items[1:]:
         item_key = t.call(key, [item], {}) if key is not None else item
@@ -308,11 +375,17 @@ def absolute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.pow)
 def power(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.binary("**", args[0], args[1]) if len(args) == 2 else t.fold(pow, args, {})
+    if len(args) == 2 or _is_none(args[2]):
+        return t.binary("**", args[0], args[1])
+    return t.fold(pow, args, {})
 
 
 @replaces(builtins.divmod)
 def divide(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if t.is_foldable(args[0]) and t.is_foldable(args[1]):
+        return t.fold(divmod, args, {})
+    if any(isinstance(arg, ObjectValue) for arg in args):
+        raise GraphBreak("unsupported-call", "divmod() of objects")
     return t.sequence([t.binary("//", args[0], args[1]), t.binary("%", args[0], args[1])], tuple)
 
 
@@ -391,18 +464,26 @@ def to_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.set)
 def to_set(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return SetValue({t.hashable(item): item for item in t.iterate_all(args[0])} if args else {})
+    return set_of(t, args[0] if args else None)
 
 
 @replaces(builtins.frozenset)
 def to_frozenset(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return SetValue({t.hashable(item): item for item in t.iterate_all(args[0])} if args else {}, frozenset)
+    return set_of(t, args[0] if args else None, frozenset)
 
 
 @replaces(builtins.dict)
 def to_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    made = DictValue({})
-    made.m_update(t, *args, **kwargs)
+    return fill_dict(t, DictValue({}), args, kwargs)
+
+
+def fill_dict(t: Tracer, made: DictValue, args: Args, kwargs: Kwargs) -> DictValue:
+    """What the constructor of a dict adds."""
+    for other in args:
+        if not isinstance(other, ObjectValue) and not hasattr(other.python_type(), "__iter__"):
+            raise t.raised(TypeError(f"'{type_name(other.python_type())}' object is not iterable"))
+        made.m_update(t, other)
+    made.m_update(t, **kwargs)
     return made
 
 
@@ -414,14 +495,23 @@ def from_keys(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return made
 
 
-@replaces(object.__new__)
-def new_object(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.make_instance(args[0], args[1:])
+def _new(base: type) -> None:
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        cls = args[0].real() if args else None
+        if not isinstance(cls, type) or not issubclass(cls, base) or kwargs or len(args) > (2 if base is tuple else 1):
+            raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of something else than a class")
+        if (base is object and cls.__flags__ & _OF_A_BUILTIN) or issubclass(cls, _NATIVE_STATE) != (base is not object):
+            raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of {cls.__qualname__}")
+        return t.make_instance(args[0], args[1:])
+
+    replaces(base.__new__)(replacement)
 
 
-@replaces(tuple.__new__, dict.__new__, list.__new__)
-def new_container(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.make_instance(args[0], args[1:])
+_OF_A_BUILTIN = 0xFF << 24
+"""Flags of the subclasses of int, list, tuple, str, bytes, dict, BaseException, type."""
+_NATIVE_STATE = (tuple, dict, list)
+for _base in (object, tuple, dict, list):
+    _new(_base)
 
 
 @replaces(builtins.property, builtins.classmethod, builtins.staticmethod)
@@ -429,8 +519,13 @@ def makes_descriptor(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "a descriptor is made in the function")
 
 
-@replaces(builtins.globals, builtins.locals, builtins.vars, builtins.dir)
+@replaces(builtins.globals, builtins.locals, builtins.dir)
 def namespaces(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) == 1:
-        return t.get_attribute(args[0], "__dict__")
     raise GraphBreak("unsupported-call", "globals(), locals() or dir()")
+
+
+@replaces(builtins.vars)
+def attributes_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and (isinstance(args[0], ClassValue) or args[0].python_type().__dictoffset__):
+        return t.get_attribute(args[0], "__dict__")
+    raise GraphBreak("unsupported-call", "vars() of what has no __dict__")

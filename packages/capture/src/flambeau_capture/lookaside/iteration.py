@@ -6,8 +6,10 @@ In: calls met while tracing. Out: lazy iterators over values; those that can be 
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import TYPE_CHECKING, Any
 
+from ..interp.signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.iterators import ComputedIterator
@@ -51,27 +53,40 @@ def _chained(t: Tracer, outer: Value) -> Value:
 
 @replaces(itertools.islice)
 def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    bounds = slice(*(t.concrete(a) for a in args[1:]))
+    given = [t.concrete(arg) for arg in args[1:]]
+    try:
+        itertools.islice((), *given)
+    except (TypeError, ValueError) as error:
+        raise t.raised(error) from None
+    bounds = slice(*given)
     source = t.iterate(args[0])
-    start, step_size = bounds.start or 0, bounds.step or 1
+    stop = None if bounds.stop is None else operator.index(bounds.stop)
+    wanted = itertools.count(bounds.start or 0, bounds.step or 1)
+    following = [next(wanted)]
     state = [0]
 
     def step(t: Tracer) -> Value | None:
-        while bounds.stop is None or state[0] < bounds.stop:
-            item = source.next(t)
-            if item is None:
+        # As CPython: nothing is drawn behind the last element that is wanted, but everything before the bound is.
+        goal = following[0] if stop is None else min(following[0], stop)
+        while state[0] < goal:
+            if source.next(t) is None:
                 return None
             state[0] += 1
-            if state[0] - 1 >= start and (state[0] - 1 - start) % step_size == 0:
-                return item
-        return None
+        if stop is not None and state[0] >= stop:
+            return None
+        item = source.next(t)
+        if item is None:
+            return None
+        state[0] += 1
+        following[0] = next(wanted)
+        return item
 
     return ComputedIterator(itertools.islice, step)
 
 
 @replaces(itertools.repeat)
 def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    times = t.concrete(args[1]) if len(args) > 1 else t.concrete(kwargs["times"]) if "times" in kwargs else None
+    times = t.integer(args[1]) if len(args) > 1 else None
     state = [0]
 
     def step(t: Tracer) -> Value | None:
@@ -89,8 +104,10 @@ def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.count)
 def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    current = [args[0] if args else kwargs.get("start", ConstantValue(0))]
-    increment = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
+    current = [args[0] if args else ConstantValue(0)]
+    increment = args[1] if len(args) > 1 else ConstantValue(1)
+    if not all(issubclass(value.python_type(), int | float | complex) for value in (current[0], increment)):
+        raise GraphBreak("unsupported-call", "itertools.count of something else than numbers")
 
     def step(t: Tracer) -> Value | None:
         found = current[0]
@@ -112,56 +129,122 @@ def cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ComputedIterator(itertools.cycle, step)
 
 
-def _listed(target: Any, combine: Any) -> None:
+def _combined(target: Any, pools: Any) -> None:
+    """A function that draws everything from its arguments at once; `pools` gives what it is then called with."""
+
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return t.iterate(t.sequence([t.sequence(list(group), tuple) for group in combine(t, args, kwargs)], list))
+        try:
+            rows = iter(target(*pools(t, args, kwargs)))
+        except (TypeError, ValueError) as error:
+            raise t.raised(error) from None
+
+        def step(t: Tracer) -> Value | None:
+            row = next(rows, None)
+            return None if row is None else t.sequence(list(row), tuple)
+
+        return ComputedIterator(target, step)
 
     replaces(target)(replacement)
 
 
-_listed(
-    itertools.product,
-    lambda t, args, kwargs: itertools.product(
-        *(list(t.iterate_all(a)) for a in args), repeat=t.concrete(kwargs["repeat"]) if "repeat" in kwargs else 1
-    ),
+def _pool(t: Tracer, value: Value) -> list[Value]:
+    return list(t.iterate_all(value))
+
+
+def _product_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[list[Value]]:
+    times = t.integer(kwargs["repeat"]) if "repeat" in kwargs else 1
+    if times < 0:
+        raise t.raised(ValueError("repeat argument cannot be negative"))
+    return [_pool(t, arg) for arg in args] * times
+
+
+def _chosen_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[Any]:
+    lengths = [t.integer(arg) for arg in args[1:] if not (arg.is_constant() and arg.constant() is None)]
+    return [_pool(t, args[0]), *lengths]
+
+
+_combined(itertools.product, _product_pools)
+_combined(itertools.permutations, _chosen_pools)
+_combined(itertools.combinations, lambda t, args, kwargs: [*reversed([t.integer(args[1]), _pool(t, args[0])])])
+_combined(
+    itertools.combinations_with_replacement,
+    lambda t, args, kwargs: [*reversed([t.integer(args[1]), _pool(t, args[0])])],
 )
-_listed(
-    itertools.permutations,
-    lambda t, args, kwargs: itertools.permutations(list(t.iterate_all(args[0])), *(t.concrete(a) for a in args[1:])),
-)
-_listed(
-    itertools.combinations,
-    lambda t, args, kwargs: itertools.combinations(list(t.iterate_all(args[0])), t.concrete(args[1])),
-)
-_listed(itertools.pairwise, lambda t, args, kwargs: itertools.pairwise(list(t.iterate_all(args[0]))))
+
+
+@replaces(itertools.pairwise)
+def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    source = t.iterate(args[0])
+    last: list[Value] = []
+
+    def step(t: Tracer) -> Value | None:
+        if not last:
+            first = source.next(t)
+            if first is None:
+                return None
+            last.append(first)
+        item = source.next(t)
+        if item is None:
+            return None
+        row = t.sequence([last[0], item], tuple)
+        last[0] = item
+        return row
+
+    return ComputedIterator(itertools.pairwise, step)
 
 
 @replaces(itertools.zip_longest)
 def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     fill = kwargs.get("fillvalue", ConstantValue(None))
-    rows = itertools.zip_longest(*(list(t.iterate_all(a)) for a in args), fillvalue=fill)
-    return t.iterate(t.sequence([t.sequence(list(row), tuple) for row in rows], list))
+    sources: list[Value | None] = [t.iterate(arg) for arg in args]
+
+    def step(t: Tracer) -> Value | None:
+        row: list[Value] = []
+        for place, source in enumerate(sources):
+            item = None if source is None else source.next(t)
+            if item is None:
+                sources[place] = None
+                if not any(sources):
+                    return None
+            row.append(fill if item is None else item)
+        return t.sequence(row, tuple) if row else None
+
+    return ComputedIterator(itertools.zip_longest, step)
 
 
 @replaces(itertools.accumulate)
 def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    function = args[1] if len(args) > 1 else kwargs.get("func")
-    totals: list[Value] = [kwargs["initial"]] if "initial" in kwargs and not kwargs["initial"].is_constant() else []
-    for item in t.iterate_all(args[0]):
-        if not totals:
-            totals.append(item)
-        elif function is None or function.is_constant():
-            totals.append(t.binary("+", totals[-1], item))
+    function = args[1] if len(args) > 1 else ConstantValue(None)
+    plain = function.is_constant() and function.constant() is None
+    source = t.iterate(args[0])
+    first = kwargs.get("initial", ConstantValue(None))
+    total: list[Value] = []
+
+    def step(t: Tracer) -> Value | None:
+        if not total and not (first.is_constant() and first.constant() is None):
+            total.append(first)
+            return first
+        item = source.next(t)
+        if item is None:
+            return None
+        if not total:
+            total.append(item)
         else:
-            totals.append(t.call(function, [totals[-1], item], {}))
-    return t.iterate(t.sequence(totals, list))
+            total[0] = t.binary("+", total[0], item) if plain else t.call(function, [total[0], item], {})
+        return total[0]
+
+    return ComputedIterator(itertools.accumulate, step)
 
 
 @replaces(itertools.starmap)
 def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.iterate(
-        t.sequence([t.call(args[0], list(t.iterate_all(group)), {}) for group in t.iterate_all(args[1])], list)
-    )
+    function, source = args[0], t.iterate(args[1])
+
+    def step(t: Tracer) -> Value | None:
+        row = source.next(t)
+        return None if row is None else t.call(function, list(t.iterate_all(row)), {})
+
+    return ComputedIterator(itertools.starmap, step, lambda: (function, source))
 
 
 @replaces(itertools.takewhile)
@@ -215,7 +298,8 @@ def filterfalse(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
     def step(t: Tracer) -> Value | None:
         while (item := source.next(t)) is not None:
-            kept = item if predicate.is_constant() else t.call(predicate, [item], {})
+            is_none = predicate.is_constant() and predicate.constant() is None
+            kept = item if is_none else t.call(predicate, [item], {})
             if not t.truth(kept):
                 return item
         return None
@@ -225,23 +309,67 @@ def filterfalse(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.groupby)
 def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.iterate(t.call(t.wrap_pinned(_groups), args, kwargs))
+    key = args[1] if len(args) > 1 else ConstantValue(None)
+    plain = key.is_constant() and key.constant() is None
+    source = t.iterate(args[0])
+    # The element that was drawn and belongs to no group that was given yet, with its key; the number of the group.
+    ahead: list[tuple[Value, Value]] = []
+    group = [0]
+    ended = [False]
 
+    def draw(t: Tracer) -> bool:
+        item = source.next(t)
+        if item is None:
+            ended[0] = True
+            return False
+        ahead[:] = [(item, item if plain else t.call(key, [item], {}))]
+        return True
 
-def _groups(iterable: Any, key: Any = None) -> list[tuple[Any, Any]]:
-    """Groups in full; that each group ends when the next one starts makes no difference to a loop that uses them in turn."""
-    groups: list[tuple[Any, list[Any]]] = []
-    for item in iterable:
-        found = item if key is None else key(item)
-        if groups and groups[-1][0] == found:
-            groups[-1][1].append(item)
-        else:
-            groups.append((found, [item]))
-    return [(found, iter(items)) for found, items in groups]
+    def step(t: Tracer) -> Value | None:
+        last = current[0] if current else None
+        while not ahead or (last is not None and t.same_or_equal(ahead[0][1], last)):
+            if ended[0] or not draw(t):
+                return None
+        current[:] = [ahead[0][1]]
+        group[0] += 1
+        return t.sequence([current[0], _group(group[0])], tuple)
+
+    def _group(mine: int) -> Value:
+        def inner(t: Tracer) -> Value | None:
+            if mine != group[0] or (not ahead and (ended[0] or not draw(t))):
+                return None
+            item, found = ahead[0]
+            if not t.same_or_equal(found, current[0]):
+                return None
+            ahead.clear()
+            return item
+
+        return ComputedIterator(itertools._grouper, inner)  # type: ignore[attr-defined]
+
+    current: list[Value] = []
+    return ComputedIterator(itertools.groupby, step)
 
 
 @replaces(itertools.tee)
 def tee(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    count = t.concrete(args[1]) if len(args) > 1 else t.concrete(kwargs["n"]) if "n" in kwargs else 2
-    items = list(t.iterate_all(args[0]))
-    return t.sequence([t.iterate(t.sequence(items, list)) for _ in range(count)], tuple)
+    count = t.integer(args[1]) if len(args) > 1 else 2
+    if count < 0:
+        raise t.raised(ValueError("n must be >= 0"))
+    source = t.iterate(args[0])
+    drawn: list[Value] = []
+
+    def reader() -> Value:
+        place = [0]
+
+        def step(t: Tracer) -> Value | None:
+            if place[0] == len(drawn):
+                item = source.next(t)
+                if item is None:
+                    return None
+                drawn.append(item)
+            place[0] += 1
+            return drawn[place[0] - 1]
+
+        return ComputedIterator(itertools._tee, step)  # type: ignore[attr-defined]
+
+    return t.sequence([reader() for _ in range(count)], tuple)

@@ -9,6 +9,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from ..interp.operations import BINARY, COMPARE, INPLACE, UNARY
+from ..interp.signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.symbolic import SymbolicValue
@@ -61,6 +62,28 @@ def operator_setitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(None)
 
 
+@replaces(operator.delitem)
+def operator_delitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    args[0].delete_item(t, args[1])
+    return ConstantValue(None)
+
+
+def _concatenation(function: Any, symbol: str) -> None:
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        left, right = args
+        if left.python_type() is not right.python_type() or left.python_type() not in (list, tuple, str, bytes):
+            raise GraphBreak(
+                "unsupported-call", f"operator.{function.__name__}() of other than two sequences of one kind"
+            )
+        return t.binary(symbol, left, right)
+
+    replaces(function)(replacement)
+
+
+_concatenation(operator.concat, "+")
+_concatenation(operator.iconcat, "+=")
+
+
 @replaces(operator.is_)
 def operator_is(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(t.identical(args[0], args[1]))
@@ -89,6 +112,8 @@ class GetterValue(Value):
         return True
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if len(args) != 1 or kwargs:
+            raise GraphBreak("unsupported-call", f"{self.cls.__name__} of something else than one object")
         (subject,) = args
         if self.cls is operator.methodcaller:
             return t.call(t.get_attribute(subject, t.concrete(self.args[0])), self.args[1:], self.kwargs)
@@ -111,6 +136,9 @@ class GetterValue(Value):
 
 def _getter(cls: Any) -> None:
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        names = args if cls is operator.attrgetter else args[:1] if cls is operator.methodcaller else ()
+        if not all(isinstance(t.concrete(name), str) for name in names):
+            raise GraphBreak("unsupported-call", "the name of an attribute is no string")
         return GetterValue(cls, args, kwargs)
 
     replaces(cls)(replacement)

@@ -11,6 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from .signatures import fit, signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,18 +54,54 @@ class Decision(enum.Enum):
 
 
 def replaces(*targets: Any) -> Callable[[Replacement], Replacement]:
-    """Register a replacement; a target has one."""
+    """Register a replacement; a target has one. It sees arguments as `signatures.fit` leaves them: positional where both is possible."""
 
     def register(replacement: Replacement) -> Replacement:
         for target in targets:
             if id(target) in _BY_ID:
                 raise ValueError(f"two replacements for {target!r}")
-            _BY_ID[id(target)] = (target, replacement)
+            fitted = _fitted(target, replacement)
+            _BY_ID[id(target)] = (target, fitted)
             if (key := _class_method(target)) is not None:
-                _BY_CLASS[key] = replacement
+                _BY_CLASS[key] = fitted
         return replacement
 
     return register
+
+
+def _fitted(target: Any, replacement: Replacement) -> Replacement:
+    """The replacement behind a look at the signature. Of what torch has in C nobody tells the signature: torch checks the call itself."""
+    if is_torchs(target):
+        return replacement
+    signature = signature_of(target)
+    if signature is None:
+        raise ValueError(f"nothing tells the signature of {target!r}: write it down in signatures.py")
+
+    def fitted(t: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        arguments = fit(signature, args, kwargs, t.from_python)
+        if arguments is None:
+            raise GraphBreak(
+                "unsupported-call", f"{getattr(target, '__name__', target)}() does not take these arguments"
+            )
+        return replacement(t, *arguments)
+
+    return fitted
+
+
+def is_torchs(target: Any) -> bool:
+    """Whether a function, method or class belongs to torch."""
+    owner = getattr(target, "__objclass__", None) or getattr(target, "__self__", None)
+    modules = (
+        getattr(target, "__module__", None),
+        getattr(owner, "__module__", None),
+        getattr(owner, "__name__", None),
+    )
+    return any(isinstance(name, str) and name.partition(".")[0] == "torch" for name in modules)
+
+
+def replaced() -> list[Any]:
+    """Everything that has a replacement; a test goes through all of it."""
+    return [target for target, _ in _BY_ID.values()]
 
 
 def find(function: Any) -> Replacement | None:

@@ -21,21 +21,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..interp.signals import GraphBreak
+from ..interp.signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
-from ..values.functions import FunctionValue, MethodValue, PartialValue
-from ..values.mappings import DictValue, SetValue
+from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
+from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
-from ..values.sequences import ListValue, SequenceValue, TupleValue
+from ..values.sequences import ListValue, TupleValue
+from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from .builtins import callable_value, fill_dict
 from .registry import impure, replaces, replaces_wrapper
 from .torch_state import call_later
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..interp.tracer import Tracer
 
@@ -116,6 +118,8 @@ def signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(functools.partial)
 def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     inner = args[0]
+    if not callable_value(t, inner):
+        t.real_error(functools.partial, [ConstantValue(0)], {})
     if isinstance(inner, PartialValue):
         return PartialValue(inner.function, [*inner.args, *args[1:]], {**inner.kwargs, **kwargs})
     return PartialValue(inner, list(args[1:]), dict(kwargs))
@@ -123,19 +127,36 @@ def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(functools.reduce)
 def reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    items = list(t.iterate_all(args[1]))
-    total = args[2] if len(args) > 2 else items.pop(0)
-    for item in items:
-        total = t.call(args[0], [total, item], {})
+    if not hasattr(args[1].python_type(), "__iter__") and not hasattr(args[1].python_type(), "__getitem__"):
+        raise GraphBreak("unsupported-call", "reduce() of something that is not iterable")
+    items = t.iterate(args[1])
+    total = args[2] if len(args) > 2 else items.next(t)
+    if total is None:
+        t.real_error(functools.reduce, [t.wrap_pinned(max), t.sequence([], tuple)], {})
+    while (item := items.next(t)) is not None:
+        total = t.call(args[0], [total, t.realise(item)], {})
     return total
 
 
 @replaces(functools.update_wrapper)
 def update_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    wrapper, wrapped = args[0], args[1] if len(args) > 1 else kwargs["wrapped"]
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        if name in ("__name__", "__qualname__"):
-            wrapper.set_attribute(t, name, t.get_attribute(wrapped, name))
+    wrapper, wrapped, *tables = args
+    updated = t.concrete(tables[1]) if len(tables) > 1 else functools.WRAPPER_UPDATES
+    if not isinstance(wrapper, ClosureValue | FunctionValue) or updated != functools.WRAPPER_UPDATES:
+        raise GraphBreak("unsupported-call", "functools.update_wrapper of something that is no function")
+    for name in map(t.concrete, t.iterate_all(tables[0])) if tables else functools.WRAPPER_ASSIGNMENTS:
+        try:
+            found = t.get_attribute(wrapped, name)
+        except TracedRaise as error:
+            if not issubclass(error.value.python_type(), AttributeError):
+                raise
+            continue
+        wrapper.set_attribute(t, name, found)
+    if isinstance(wrapped, FunctionValue | ClosureValue):
+        for key, value in t.mapping_items(t.get_attribute(wrapped, "__dict__")):
+            wrapper.set_attribute(t, t.concrete(key), value)
+    elif getattr(wrapped.python_type(), "__dictoffset__", 0):
+        raise GraphBreak("unsupported-call", "functools.update_wrapper by something that is no function")
     wrapper.set_attribute(t, "__wrapped__", wrapped)
     return wrapper
 
@@ -156,22 +177,23 @@ def simple_namespace(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(collections.OrderedDict)
 def ordered_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    made = DictValue({}, collections.OrderedDict)
-    made.m_update(t, *args, **kwargs)
-    return made
+    return fill_dict(t, DictValue({}, collections.OrderedDict), args, kwargs)
 
 
 @replaces(collections.defaultdict)
 def default_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    made = DictValue({}, collections.defaultdict, default=args[0] if args else ConstantValue(None))
-    made.m_update(t, *args[1:], **kwargs)
-    return made
+    default = args[0] if args else ConstantValue(None)
+    if not callable_value(t, default) and not (default.is_constant() and default.constant() is None):
+        t.real_error(collections.defaultdict, [ConstantValue(0)], {})
+    return fill_dict(t, DictValue({}, collections.defaultdict, default=default), args[1:], kwargs)
 
 
 @replaces(collections.deque)
 def deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    limit = args[1] if len(args) > 1 else kwargs.get("maxlen")
-    made = ListValue([], collections.deque, maxlen=None if limit is None else t.concrete(limit))
+    limit = t.concrete(args[1]) if len(args) > 1 else None
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        t.real_error(collections.deque, [t.sequence([], tuple), args[1]], {})
+    made = ListValue([], collections.deque, maxlen=limit)
     if args:
         made.m_extend(t, args[0])
     return made
@@ -212,16 +234,11 @@ for _name in dir(math):
 @replaces(copy.copy)
 def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if value.is_constant() or isinstance(value, (TupleValue, SymbolicValue)):
+    if value.is_constant() or isinstance(value, (TupleValue, SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
         return value
-    if isinstance(value, (ListValue, DictValue, SetValue)):
+    if isinstance(value, (ListValue, SetValue)) or (isinstance(value, DictValue) and not value.is_proxy()):
         return value.call_method(t, "copy", [], {})
-    if (
-        isinstance(value, ObjectValue)
-        and value.storage is None
-        and value.object is not None
-        and not hasattr(value.cls, "__copy__")
-    ):
+    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(value.cls):
         return t.call(t.wrap_pinned(_copy_object), [value], {})
     raise GraphBreak("unsupported-call", "copy.copy of an object")
 
@@ -235,39 +252,65 @@ def _copy_object(obj: Any) -> Any:
 
 @replaces(copy.deepcopy)
 def deep_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return _deep_copy(t, t.realise(args[0]))
+    if len(args) > 2 or (len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None)):
+        raise GraphBreak("unsupported-call", "copy.deepcopy with a memo")
+    return _deep_copy(t, args[0], {})
 
 
-def _deep_copy(t: Tracer, value: Value) -> Value:
+def _deep_copy(t: Tracer, value: Value, memo: dict[int, Value]) -> Value:
+    """A copy; what is met twice is copied once (`memo`, by the stand-in), and a copy is there before its parts are looked at."""
     value = t.realise(value)
-    if value.is_constant() or isinstance(value, SymbolicValue):
+    if value.is_constant() or isinstance(value, (SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
         return value
-    if isinstance(value, DictValue):
-        return DictValue(
-            {k: (key, _deep_copy(t, v)) for k, (key, v) in value.items.items()}, value.cls, default=value.default
-        )
-    if isinstance(value, SequenceValue):
-        return t.sequence([_deep_copy(t, item) for item in value.items], value.cls)
-    if isinstance(value, (FunctionValue, ClassValue)):
-        return value
+    if id(value) in memo:
+        return memo[id(value)]
+    made: Value
+    if isinstance(value, TupleValue):
+        return _deep_copy_of_tuple(t, value, memo)
+    if isinstance(value, ListValue):
+        made = memo[id(value)] = value.with_items([])
+        made.items.extend(_deep_copy(t, item, memo) for item in list(value.items))
+        return made
+    if isinstance(value, DictValue) and not value.is_proxy():
+        value.guard_all(t)
+        made = memo[id(value)] = DictValue({}, value.cls, default=value.default)
+        for hashed, (key, item) in value.items.items():
+            made.items[hashed] = (_deep_copy(t, key, memo), _deep_copy(t, item, memo))
+        return made
+    if isinstance(value, SetValue) and all(item.is_constant() for item in value.items.values()):
+        return SetValue(value.items, value.cls, table=value.table.copy())
     if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(value.cls):
-        made = ObjectValue(value.cls)
+        made = memo[id(value)] = ObjectValue(value.cls)
         for key, item in t.mapping_items(t.get_attribute(value, "__dict__")):
-            made.attrs[t.concrete(key)] = _deep_copy(t, item)
+            made.attrs[t.concrete(key)] = _deep_copy(t, item, memo)
         return made
     raise GraphBreak("unsupported-call", "copy.deepcopy of an object")
 
 
+def _deep_copy_of_tuple(t: Tracer, value: TupleValue, memo: dict[int, Value]) -> Value:
+    """The tuple itself where no part of it is another one afterwards."""
+    items = [t.realise(item) for item in value.items]
+    copies = [_deep_copy(t, item, memo) for item in items]
+    if id(value) in memo:  # it is a part of itself
+        return memo[id(value)]
+    if value.cls is tuple and all(copied is item for copied, item in zip(copies, items, strict=True)):
+        return value
+    made = memo[id(value)] = t.sequence(copies, value.cls)
+    return made
+
+
 def _plainly_copied(cls: type) -> bool:
     """Whether copying instances of a class means copying their `__dict__`."""
-    plain = all(
-        getattr(cls, name, None) is getattr(object, name, None)
-        for name in ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
-    )
+    names = (
+        "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__",
+        "__setattr__", "__getattribute__",
+    )  # fmt: skip
     return (
-        plain
-        and not issubclass(cls, torch.nn.Module)
+        all(getattr(cls, name, None) is getattr(object, name, None) for name in names)
+        and getattr(cls, "__dictoffset__", 0) != 0
+        and not issubclass(cls, torch.nn.Module | BaseException | type)
         and not any("__slots__" in vars(base) for base in cls.__mro__ if base is not object)
+        and cls.__new__ is object.__new__
     )
 
 
@@ -291,16 +334,30 @@ for _method in _LOG_METHODS:
 
 @replaces(warnings.warn)
 def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if (
-        all(t.is_foldable(arg) for arg in args)
-        and set(kwargs) <= {"category", "stacklevel"}
-        and all(t.is_foldable(v) for v in kwargs.values())
-    ):
-        category = args[1] if len(args) > 1 else kwargs.get("category", ConstantValue(None))
-        return call_later(t, t.wrap_pinned(warnings.warn), [args[0], category])
-    raise GraphBreak("input-output", "a warning that is not constant")
+    if not all(t.is_foldable(arg) for arg in args) or len(args) > 3 or kwargs:
+        raise GraphBreak("input-output", "a warning that is not constant")
+    if not t.ask(_warnings_only_tell, [], {}).constant() or _is_recorded_by(t.info.locals.values()):
+        raise GraphBreak("input-output", "a warning that is raised or recorded")
+    return call_later(t, t.wrap_pinned(warnings.warn), args[:2])
+
+
+def _warnings_only_tell() -> bool:
+    """Whether no filter makes an exception of a warning."""
+    return all(found[0] != "error" for found in warnings.filters)
+
+
+def _is_recorded_by(variables: Iterable[Any]) -> bool:
+    """Whether warnings go to a list that the program holds (`catch_warnings(record=True)`): it would look into it too early."""
+    show = getattr(warnings, "_showwarnmsg_impl", None)
+    record = getattr(show, "__self__", None)
+    return isinstance(record, list) and any(found is record for found in variables)
 
 
 @replaces(warnings.catch_warnings)
 def catch_warnings(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "warnings.catch_warnings")
+
+
+@replaces(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)
+def filter_warnings(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    raise GraphBreak("unsupported-call", "the filters of warnings are changed")

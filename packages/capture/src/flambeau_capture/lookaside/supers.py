@@ -9,8 +9,9 @@ import builtins
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..interp.signals import GraphBreak
 from ..values.base import MISSING, Value
-from ..values.builtins import ClassValue
+from ..values.builtins import BoundBuiltin, ClassValue
 from ..values.functions import MethodValue
 from .registry import replaces
 
@@ -51,6 +52,10 @@ class SuperValue(Value):
         if is_class:
             if isinstance(found, classmethod):
                 return MethodValue(t.wrap_pinned(found.__func__), self.owner)
+            if isinstance(found, types.ClassMethodDescriptorType):
+                if name != "__init_subclass__":
+                    raise GraphBreak("unsupported-attribute", f"{name} of super()")
+                return BoundBuiltin(self.owner, name)
             return t.wrap_pinned(getattr(found, "__func__", found))
         if isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return NativeSuperMethod(self.owner, found)
@@ -79,10 +84,16 @@ class NativeSuperMethod(Value):
         e.call(1)
 
 
+def _is_owner(value: Value, cls: type) -> bool:
+    return issubclass(value.object if isinstance(value, ClassValue) else value.python_type(), cls)
+
+
 @replaces(builtins.super)
 def make_super(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if args:
         cls = t.concrete(args[0])
+        if len(args) == 1 or not isinstance(cls, type) or not _is_owner(args[1], cls):
+            raise GraphBreak("unsupported-call", "super() of something else than a class and its instance")
         return SuperValue(cls, args[1])
     frame = t.frame
     if "__class__" not in frame.cells:

@@ -81,6 +81,10 @@ def analyse(code: CodeType, exit_: Break) -> BreakPoint:
         what = effect(instruction)
     except UnknownInstructionError:
         raise CannotResume(f"{instruction.name} suspends the frame") from None
+    if any(found.name == "DELETE_DEREF" and found.value in code.co_cellvars for found in instructions):
+        raise CannotResume(
+            "a variable of inner functions is deleted: to a resume function it would be one of an outer function"
+        )
     if instruction.name in _UNCUTTABLE:
         raise CannotResume(f"{instruction.name} cannot be run apart from its frame")
     if what.pops > len(exit_.stack):

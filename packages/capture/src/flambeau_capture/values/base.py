@@ -137,3 +137,13 @@ class NullValue(Value):
 
 
 NULL = NullValue()
+
+
+_HEAP_TYPE = 1 << 9
+
+
+def type_name(cls: type) -> str:
+    """How CPython's messages name a class: those written in C carry their module."""
+    if cls.__flags__ & _HEAP_TYPE or cls.__module__ == "builtins":
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__qualname__}"

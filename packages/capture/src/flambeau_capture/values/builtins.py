@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..interp.signals import GraphBreak
 from .base import Value
 from .constants import ConstantValue
 
@@ -101,6 +102,10 @@ class PythonModuleValue(RealValue):
         return t.module_attribute(self, name)
 
 
+_IMMUTABLE = 1 << 8
+"""The flag of classes whose attributes cannot be set."""
+
+
 class ClassValue(RealValue):
     """A class."""
 
@@ -122,6 +127,12 @@ class ClassValue(RealValue):
         return t.class_attribute(self, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        if (
+            name.startswith("__")
+            or self.object.__flags__ & _IMMUTABLE
+            or isinstance(type(self.object).__setattr__, types.FunctionType)
+        ):
+            raise GraphBreak("unsupported-store", f"storing {name!r} of {self.describe()}")
         t.heap.store_attribute(self, name, value, plain=False)
         self.attrs[name] = value
 

@@ -124,11 +124,12 @@ class ConstantValue(Value):
             raise t.raised(error) from None
         if isinstance(self.value, range) and len(self.value) > t.config.unroll_limit:
             raise GraphBreak("too-long", "a range longer than the unroll limit")
-        return SequenceIterator([t.from_python(item) for item in items])
+        return SequenceIterator([t.from_python(item) for item in items], self, type(items))
 
 
 NONE = ConstantValue(None)
 TRUE = ConstantValue(True)
 FALSE = ConstantValue(False)
 ZERO = ConstantValue(0)
+ONE = ConstantValue(1)
 LAST = ConstantValue(-1)

@@ -10,11 +10,12 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..interp.signals import GraphBreak
 from .base import MISSING, Value
 from .constants import ConstantValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..interp.tracer import Tracer
     from ..sources.source import Source
@@ -171,13 +172,17 @@ class ClosureValue(Value):
         if name == "__kwdefaults__":
             return self.kwdefaults or ConstantValue(None)
         if name == "__dict__":
-            return t.new_dict(dict(self.attrs))
+            own = {name: value for name, value in self.attrs.items() if name not in _FIELDS}
+            return t.new_dict(own)
         if name == "__closure__":
             return t.sequence(list(self.closure), tuple) if self.closure else ConstantValue(None)
         if name == "__call__":
             return self
-        if name == "__annotations__":
-            return t.new_dict({})
+        if name == "__annotations__" and self.annotations is None:
+            made = self.attrs["__annotations__"] = t.new_dict({})
+            return made
+        if name == "__type_params__" and hasattr(types.FunctionType, name):
+            return ConstantValue(())
         return t.missing_attribute(self, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
@@ -185,7 +190,24 @@ class ClosureValue(Value):
             self.name = value.constant()
         elif name == "__qualname__" and value.is_constant():
             self.qualname = value.constant()
+        elif name in ("__defaults__", "__kwdefaults__", "__code__", "__dict__"):
+            raise GraphBreak("unsupported-store", f"storing {name} of a function made in the function")
         self.attrs[name] = value
+
+
+_FIELDS = frozenset(
+    (
+        "__name__",
+        "__qualname__",
+        "__module__",
+        "__doc__",
+        "__annotations__",
+        "__type_params__",
+        "__defaults__",
+        "__kwdefaults__",
+    )
+)
+"""What a function keeps outside of its `__dict__`."""
 
 
 def _make_function(
@@ -297,7 +319,21 @@ def bind_arguments(
     kwargs: Mapping[str, Value],
     name: str,
 ) -> dict[str, Value]:
-    """Parameters to values, as CPython binds them; a mismatch is a traced TypeError."""
+    """Parameters to values, as CPython binds them; a mismatch is a traced TypeError. `name` is the function's qualified one."""
+    try:
+        return _bound(t, code, defaults, kwdefaults, args, kwargs)
+    except _Mismatch:
+        raise t.raised(_error_of_call(code, len(defaults), kwdefaults, len(args), kwargs, name)) from None
+
+
+def _bound(
+    t: Tracer,
+    code: types.CodeType,
+    defaults: Sequence[Value],
+    kwdefaults: Mapping[str, Value],
+    args: Sequence[Value],
+    kwargs: Mapping[str, Value],
+) -> dict[str, Value]:
     count, positional_only, keyword_only = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
     names = code.co_varnames[: count + keyword_only]
     bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
@@ -306,16 +342,16 @@ def bind_arguments(
         bound[code.co_varnames[position]] = t.sequence(list(args[count:]), tuple)
         position += 1
     elif len(args) > count:
-        raise t.raised(TypeError(f"{name}() takes {count} positional arguments but {len(args)} were given"))
+        raise _Mismatch
     extra: dict[str, Value] = {}
     accepted = names[positional_only:]
     for key, value in kwargs.items():
         if key not in accepted:
             if not code.co_flags & 0x08:
-                raise t.raised(TypeError(f"{name}() got an unexpected keyword argument '{key}'"))
+                raise _Mismatch
             extra[key] = value
         elif key in bound:
-            raise t.raised(TypeError(f"{name}() got multiple values for argument '{key}'"))
+            raise _Mismatch
         else:
             bound[key] = value
     if code.co_flags & 0x08:
@@ -329,5 +365,38 @@ def bind_arguments(
         elif i >= count and parameter in kwdefaults:
             bound[parameter] = kwdefaults[parameter]
         else:
-            raise t.raised(TypeError(f"{name}() missing a required argument: '{parameter}'"))
+            raise _Mismatch
     return bound
+
+
+class _Mismatch(Exception):
+    """The arguments are not those that the function takes."""
+
+
+def _error_of_call(
+    code: types.CodeType, defaults: int, kwdefaults: Iterable[str], args: int, kwargs: Iterable[str], name: str
+) -> BaseException:
+    """What CPython raises for such a call: one of a function with the same parameters that does nothing."""
+    count, keyword_only = code.co_argcount, code.co_kwonlyargcount
+    names = [f"p{i}" if not n.isidentifier() else n for i, n in enumerate(code.co_varnames)]
+    parameters = [f"{n}=0" if i >= count - defaults else n for i, n in enumerate(names[:count])]
+    if code.co_posonlyargcount:
+        parameters.insert(code.co_posonlyargcount, "/")
+    place = count + keyword_only
+    if code.co_flags & 0x04:
+        parameters.append(f"*{names[place]}")
+        place += 1
+    elif keyword_only:
+        parameters.append("*")
+    optional = set(kwdefaults)
+    parameters += [f"{n}=0" if n in optional else n for n in names[count : count + keyword_only]]
+    if code.co_flags & 0x08:
+        parameters.append(f"**{names[place]}")
+    space: dict[str, Any] = {}
+    exec(f"def function({', '.join(parameters)}): pass", space)
+    space["function"].__qualname__ = name
+    try:
+        space["function"](*[None] * args, **dict.fromkeys(kwargs))
+    except TypeError as error:
+        return error
+    return TypeError(f"{name}() does not take these arguments")

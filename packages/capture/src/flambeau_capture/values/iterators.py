@@ -5,6 +5,7 @@ In: values or a Python function that makes the next value. Out: `next` gives a v
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak, TracedRaise
@@ -12,7 +13,7 @@ from .base import Value
 from .constants import ConstantValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ..interp.frame import Frame
     from ..interp.tracer import Tracer
@@ -51,19 +52,24 @@ class IteratorValue(Value):
         return super().call_method(t, name, args, kwargs)
 
 
+_OVER_LIST: type = type(iter([]))
+_OVER_TUPLE: type = type(iter(()))
+
+
 class SequenceIterator(IteratorValue):
-    """Over a live Python list of values; `owner` is the list or deque that they are the items of."""
+    """Over a live Python list of values; `owner` is the list or the constant that they are the items of, `cls` the iterator's class."""
 
-    __slots__ = ("items", "owner", "position")
+    __slots__ = ("cls", "items", "owner", "position")
 
-    def __init__(self, items: list[Value], owner: Value | None = None) -> None:
+    def __init__(self, items: list[Value], owner: Value | None = None, cls: type | None = None) -> None:
         super().__init__()
         self.items = items
         self.position = 0
         self.owner = owner
+        self.cls = cls or (_OVER_TUPLE if owner is None else _OVER_LIST)
 
     def python_type(self) -> type:
-        return type(iter(()))
+        return self.cls
 
     def next(self, t: Tracer) -> Value | None:
         if self.position >= len(self.items):
@@ -74,7 +80,7 @@ class SequenceIterator(IteratorValue):
 
     def rebuild(self, e: Any) -> None:
         if self.owner is not None:
-            e.pinned(_iterator_at)
+            e.pinned(_iterator_at if self.cls is _OVER_LIST else _advanced)
             e.value(self.owner)
             e.const(self.position)
             e.call(2)
@@ -94,22 +100,125 @@ def _iterator_at(sequence: Any, position: int) -> Any:
     return made
 
 
+_LIVE_TYPES: dict[str, type] = {
+    "keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items())), "set": type(iter(set())),
+    "ordered": type(iter(collections.OrderedDict())), "deque": type(iter(collections.deque())),
+}  # fmt: skip
+_CHANGED = {
+    "keys": "dictionary changed size during iteration", "set": "Set changed size during iteration",
+    "ordered": "OrderedDict mutated during iteration", "deque": "deque mutated during iteration",
+}  # fmt: skip
+
+
+class LiveIterator(IteratorValue):
+    """Over a dict, a view of one, a set or a deque, which must not change meanwhile. `what` is keys, values or items."""
+
+    __slots__ = ("elements", "kind", "made", "owner", "position", "what")
+
+    def __init__(self, owner: Any, what: str, t: Tracer) -> None:
+        super().__init__()
+        self.owner = owner
+        self.what = what
+        cls = owner.python_type()
+        self.kind = (
+            "set" if cls in (set, frozenset)
+            else "deque" if cls is collections.deque
+            else "ordered" if cls is collections.OrderedDict
+            else "keys"
+        )  # fmt: skip
+        self.elements: list[Value] | None = self._elements(t)
+        self.made = self._state()
+        self.position = 0
+
+    def python_type(self) -> type:
+        return _LIVE_TYPES[self.kind if self.kind != "keys" else self.what]
+
+    def _elements(self, t: Tracer) -> list[Value]:
+        if self.kind == "set":
+            return list(self.owner.ordered(t))
+        if self.kind == "deque":
+            return list(self.owner.all(t))
+        self.owner.guard_all(t)
+        return list(self.owner.items)
+
+    def _state(self) -> tuple[int, list[Any]]:
+        """What must stay: the number of elements, and which they are."""
+        items = self.owner.items
+        return len(items), [id(item) for item in items] if self.kind == "deque" else list(items)
+
+    def next(self, t: Tracer) -> Value | None:
+        if self.elements is None:
+            return None
+        now = self._state()
+        if now != self.made:
+            if self.kind == "ordered" or (self.kind == "deque" and now[0] == self.made[0]):
+                raise GraphBreak("unsupported-operation", f"changing {self.owner.describe()} while iterating over it")
+            if self.kind == "keys" and now[0] == self.made[0]:
+                raise GraphBreak("unsupported-operation", "changing the keys of a dict while iterating over it")
+            if now[0] != self.made[0]:
+                raise t.raised(RuntimeError(_CHANGED[self.kind]))
+        if self.position >= len(self.elements):
+            self.elements = None
+            return None
+        found = self.elements[self.position]
+        self.position += 1
+        if self.kind in ("set", "deque"):
+            return t.realise(found)
+        key, value = (t.realise(part) for part in self.owner.items[found])
+        return key if self.what == "keys" else value if self.what == "values" else t.sequence([key, value], tuple)
+
+    def rebuild(self, e: Any) -> None:
+        if self.elements is None:
+            e.pinned(_spent)
+            e.pinned(self.python_type())
+            e.call(1)
+            return
+        if self._state() != self.made or (self.kind == "set" and self.owner.source is None):
+            super().rebuild(e)
+        e.pinned(_advanced)
+        e.value(self.owner)
+        e.const(self.position)
+        e.const("" if self.kind in ("set", "deque") else self.what)
+        e.call(3)
+
+
+def _advanced(container: Any, position: int, view: str = "") -> Any:
+    """An iterator that has given `position` elements."""
+    made = iter(getattr(container, view)() if view else container)
+    for _ in range(position):
+        next(made)
+    return made
+
+
+def _spent(kind: type) -> Any:
+    """An iterator of this class that has nothing more to give."""
+    empty: tuple[Any, ...] = ({}, {}.values(), {}.items(), set(), collections.OrderedDict(), collections.deque())
+    iterators: list[Iterator[Any]] = [iter(container) for container in empty]
+    made = next(found for found in iterators if type(found) is kind)
+    next(made, None)
+    return made
+
+
 class ComputedIterator(IteratorValue):
     """Calls a Python function of ours for each element; it returns None at the end.
 
-    `parts` gives what `cls` would be called with to go on from here; without it the iterator cannot outlive a graph break.
+    `parts` gives what `maker` (`cls` itself, where it is not another one) would be called with to go on from here; without it the iterator
+    cannot outlive a graph break.
     """
 
-    __slots__ = ("cls", "parts", "step")
+    __slots__ = ("cls", "maker", "parts", "step")
 
     def __init__(
         self,
         cls: type,
         step: Callable[[Tracer], Value | None],
         parts: Callable[[], Sequence[Value]] | None = None,
+        *,
+        maker: Any = None,
     ) -> None:
         super().__init__()
         self.cls = cls
+        self.maker = maker or cls
         self.step = step
         self.parts = parts
 
@@ -118,7 +227,7 @@ class ComputedIterator(IteratorValue):
             super().rebuild(e)
             return
         parts = self.parts()
-        e.pinned(self.cls)
+        e.pinned(self.maker)
         for part in parts:
             e.value(part)
         e.call(len(parts))

@@ -1,4 +1,4 @@
-"""Dicts (ordered and default ones), their views, and sets.
+"""Dicts (ordered and default ones), read-only proxies of them, and their views.
 
 In: keys and values. Out: Python's own operations at trace time. A key is looked up by what it hashes to for real: constants by
 value, objects that existed before the frame by themselves, anything else by identity of its stand-in.
@@ -7,6 +7,7 @@ value, objects that existed before the frame by themselves, anything else by ide
 from __future__ import annotations
 
 import collections
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
@@ -105,9 +106,15 @@ class DictValue(Value):
             made = self.default.call(t, [], {})
             self.set_item(t, key, made)
             return made
-        if t.is_foldable(key):
-            raise t.raised(KeyError(t.to_python(key)))
-        raise GraphBreak("unsupported-operation", f"a missing key {key.describe()} of a dict")
+        raise self.missing_key(t, key)
+
+    def missing_key(self, t: Tracer, key: Value) -> Exception:
+        """The KeyError that carries the key itself."""
+        return t.raised(KeyError(), value=t.realise(key))
+
+    def is_proxy(self) -> bool:
+        """Whether it shows a dict that somebody else has."""
+        return self.cls is types.MappingProxyType
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         hashed = t.hashable(key)
@@ -119,7 +126,7 @@ class DictValue(Value):
         hashed = t.hashable(key)
         if hashed not in self.items:
             self.guard_key(t, hashed, t.realise(key))
-            raise t.raised(KeyError(t.to_python(key)))
+            raise self.missing_key(t, key)
         self.changed(t)
         del self.items[hashed]
 
@@ -147,9 +154,9 @@ class DictValue(Value):
         return [t.realise(value) for _, value in self.items.values()]
 
     def iterate(self, t: Tracer) -> Value:
-        from .iterators import SequenceIterator
+        from .iterators import LiveIterator
 
-        return SequenceIterator(self.keys(t))
+        return LiveIterator(self, "keys", t)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         from .builtins import BoundBuiltin
@@ -161,10 +168,11 @@ class DictValue(Value):
         return t.missing_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        method = self.methods.get(name)
-        if method is None:
+        if name not in self.methods or not hasattr(self.cls, name):
             return t.generic_method(self, name, args, kwargs)
-        return method(self, t, *args, **kwargs) or ConstantValue(None)
+        if name in _PLAIN_METHODS and self.cls is not collections.OrderedDict:
+            return t.run_method(self, _PLAIN_METHODS, name, args, kwargs)
+        return t.run_method(self, self.methods, name, args, kwargs)
 
     def m_get(self, t: Tracer, key: Value, default: Value = NONE) -> Value:
         found = self.lookup(t, key)
@@ -190,23 +198,25 @@ class DictValue(Value):
         found = self.lookup(t, key)
         if found is None:
             if default is None:
-                raise t.raised(KeyError(t.to_python(key)))
+                raise self.missing_key(t, key)
             return default
         self.delete_item(t, key)
         return found
 
     def m_popitem(self, t: Tracer, last: Value = TRUE) -> Value:
-        if not self.items:
-            raise t.raised(KeyError("popitem(): dictionary is empty"))
         self.changed(t)
+        if not self.items:
+            raise KeyError
         hashed = list(self.items)[-1 if t.truth(last) else 0]
         key, value = self.items.pop(hashed)
         return t.sequence([t.realise(key), t.realise(value)], tuple)
 
-    def m_update(self, t: Tracer, /, *others: Value, **named: Value) -> None:
-        for other in others:
-            for key, value in t.mapping_items(other):
-                self.set_item(t, key, value)
+    def m_popitem_plain(self, t: Tracer) -> Value:
+        return self.m_popitem(t)
+
+    def m_update(self, t: Tracer, other: Value | None = None, /, **named: Value) -> None:
+        for key, value in () if other is None else t.mapping_items(other):
+            self.set_item(t, key, value)
         for name, value in named.items():
             self.set_item(t, ConstantValue(name), value)
 
@@ -221,7 +231,7 @@ class DictValue(Value):
     def m_move_to_end(self, t: Tracer, key: Value, last: Value = TRUE) -> None:
         hashed = t.hashable(key)
         if hashed not in self.items:
-            raise t.raised(KeyError(t.to_python(key)))
+            raise self.missing_key(t, key)
         self.changed(t)
         pair = self.items.pop(hashed)
         if t.truth(last):
@@ -242,6 +252,33 @@ class DictValue(Value):
         "get": m_get, "keys": m_keys, "values": m_values, "items": m_items, "setdefault": m_setdefault, "pop": m_pop, "popitem": m_popitem,
         "update": m_update, "clear": m_clear, "copy": m_copy, "move_to_end": m_move_to_end, "__getitem__": m_getitem, "__setitem__": m_setitem,
     }  # fmt: skip
+
+
+_PLAIN_METHODS: dict[str, Callable[..., Value | None]] = {"popitem": DictValue.m_popitem_plain}
+"""Where a dict's method takes other arguments than an ordered one's."""
+
+
+class ProxyValue(DictValue):
+    """A read-only view of a dict that somebody else holds (`types.MappingProxyType`, `vars(cls)`): every key that is asked for is guarded."""
+
+    __slots__ = ()
+
+    def __init__(self, items: dict[Any, tuple[Value, Value]], source: Source, origin: Any) -> None:
+        super().__init__(items, types.MappingProxyType, source, origin=origin)
+
+    def set_item(self, t: Tracer, key: Value, value: Value) -> None:
+        raise GraphBreak("unsupported-store", "writing to a mappingproxy")
+
+    def delete_item(self, t: Tracer, key: Value) -> None:
+        raise GraphBreak("unsupported-store", "writing to a mappingproxy")
+
+    def m_copy(self, t: Tracer) -> Value:
+        self.guard_all(t)
+        return DictValue(dict(self.items))
+
+    methods = {name: DictValue.methods[name] for name in ("get", "keys", "values", "items", "__getitem__")} | {
+        "copy": m_copy
+    }
 
 
 _VIEW_TYPES: dict[str, type] = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
@@ -276,9 +313,9 @@ class DictView(Value):
         ]
 
     def iterate(self, t: Tracer) -> Value:
-        from .iterators import SequenceIterator
+        from .iterators import LiveIterator
 
-        return SequenceIterator(self.elements(t))
+        return LiveIterator(self.dict, self.kind, t)
 
     def length(self, t: Tracer) -> Value:
         return self.dict.length(t)
@@ -302,112 +339,3 @@ class DictView(Value):
         if name == "isdisjoint":
             return ConstantValue(not any(self.contains(t, item) for item in t.iterate_all(args[0])))
         return t.generic_method(self, name, args, kwargs)
-
-
-class SetValue(Value):
-    """A set or frozenset."""
-
-    __slots__ = ("cls", "items")
-
-    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.items = items
-        self.cls = cls
-
-    def python_type(self) -> type:
-        return self.cls
-
-    def rebuild(self, e: Any) -> None:
-        if self.source is not None:
-            e.source(self.source)
-            return
-        if self.cls is not set:
-            e.pinned(self.cls)
-        for item in self.items.values():
-            e.value(item)
-        e.build("set", len(self.items))
-        if self.cls is not set:
-            e.call(1)
-
-    def length(self, t: Tracer) -> Value:
-        return ConstantValue(len(self.items))
-
-    def truth(self, t: Tracer) -> bool:
-        return bool(self.items)
-
-    def contains(self, t: Tracer, item: Value) -> bool:
-        return t.hashable(item) in self.items
-
-    def iterate(self, t: Tracer) -> Value:
-        from .iterators import SequenceIterator
-
-        return SequenceIterator([t.realise(item) for item in self.items.values()])
-
-    def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
-        return BoundBuiltin(self, name) if hasattr(self.cls, name) else t.missing_attribute(self, name)
-
-    def keyed(self, t: Tracer, other: Value) -> dict[Any, Value]:
-        """The members of any iterable."""
-        return {t.hashable(item): item for item in t.iterate_all(other)}
-
-    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if name in (
-            "union",
-            "intersection",
-            "difference",
-            "symmetric_difference",
-            "update",
-            "intersection_update",
-            "difference_update",
-        ):
-            items = dict(self.items)
-            for other in (self.keyed(t, arg) for arg in args):
-                if name in ("union", "update"):
-                    items = {**items, **{k: v for k, v in other.items() if k not in items}}
-                elif name.startswith("intersection"):
-                    items = {k: v for k, v in items.items() if k in other}
-                elif name.startswith("difference"):
-                    items = {k: v for k, v in items.items() if k not in other}
-                else:
-                    items = {k: v for k, v in items.items() if k not in other} | {
-                        k: v for k, v in other.items() if k not in items
-                    }
-            if name.endswith("update"):
-                t.heap.changed(self)
-                self.items = items
-                return ConstantValue(None)
-            return SetValue(items, self.cls)
-        if name in ("issubset", "issuperset", "isdisjoint"):
-            other = self.keyed(t, args[0])
-            answer = {
-                "issubset": self.items.keys() <= other.keys(),
-                "issuperset": self.items.keys() >= other.keys(),
-                "isdisjoint": self.items.keys().isdisjoint(other),
-            }
-            return ConstantValue(answer[name])
-        if name == "copy":
-            return SetValue(dict(self.items), self.cls)
-        if name in ("add", "discard", "remove", "clear", "pop") and self.cls is set:
-            return self._mutate(t, name, args)
-        return t.generic_method(self, name, args, kwargs)
-
-    def _mutate(self, t: Tracer, name: str, args: Sequence[Value]) -> Value:
-        if name == "clear":
-            t.heap.changed(self)
-            self.items.clear()
-            return ConstantValue(None)
-        if name == "pop":
-            if self.items or self.source is not None:
-                raise GraphBreak("unsupported-call", "set.pop takes a member in an order that is not defined")
-            raise t.raised(KeyError("pop from an empty set"))
-        key = t.hashable(args[0])
-        if name == "remove" and key not in self.items:
-            raise t.raised(KeyError(t.to_python(args[0])))
-        t.heap.changed(self)
-        if name == "add":
-            self.items.setdefault(key, args[0])
-        else:
-            self.items.pop(key, None)
-        return ConstantValue(None)

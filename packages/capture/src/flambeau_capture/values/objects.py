@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
 from ..sources.source import Attribute, CallResult
-from .base import MISSING, Value
+from .base import MISSING, Value, type_name
 from .constants import ConstantValue
 from .mappings import DictValue
 
@@ -100,7 +100,9 @@ class ObjectValue(Value):
         method = self.special(t, name)
         if method is not None:
             return t.call(method, list(args), {})
-        raise t.raised(TypeError(f"'{self.cls.__name__}' object has no {name}"))
+        if hasattr(self.cls, name) or name not in _LACKS:
+            raise GraphBreak("unsupported-operation", f"{name} of {self.describe()}")
+        raise t.raised(TypeError(_LACKS[name].format(type_name(self.cls))))
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if isinstance(self.object, weakref.ref) and not args and not kwargs and self.source is not None:
@@ -153,8 +155,10 @@ class ObjectValue(Value):
     def truth(self, t: Tracer) -> bool:
         if self.special(t, "__bool__") is not None:
             return t.truth(self._do(t, "__bool__"))
-        if self.special(t, "__len__") is not None or self.storage is not None:
+        if self.special(t, "__len__") is not None:
             return t.truth(self.length(t))
+        if self.storage is not None:
+            return self.storage.truth(t)
         if self.object is not MISSING and (hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__")):
             raise GraphBreak("unsupported-operation", f"the truth of {self.describe()}")
         return True
@@ -181,6 +185,13 @@ class ObjectValue(Value):
             if issubclass(error.value.python_type(), StopIteration):
                 return None
             raise
+
+
+_LACKS = {
+    "__len__": "object of type '{}' has no len()",
+    "__getitem__": "'{}' object is not subscriptable",
+    "__setitem__": "'{}' object does not support item assignment",
+}
 
 
 class OpaqueValue(Value):
@@ -345,8 +356,8 @@ def _is_native_field(found: Any) -> bool:
 
 
 def _mutable_storage() -> tuple[type, ...]:
-    from .mappings import SetValue
     from .sequences import ListValue
+    from .sets import SetValue
 
     return (DictValue, ListValue, SetValue)
 

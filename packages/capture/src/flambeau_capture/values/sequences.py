@@ -13,7 +13,7 @@ import torch
 
 from ..interp.signals import GraphBreak
 from .base import Value
-from .constants import FALSE, LAST, ZERO, ConstantValue
+from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,24 +48,35 @@ class SequenceValue(Value):
         return bool(self.items)
 
     def iterate(self, t: Tracer) -> Value:
-        from .iterators import SequenceIterator
+        from .iterators import LiveIterator, SequenceIterator
 
+        if self.cls is collections.deque:
+            return LiveIterator(self, "", t)
         return SequenceIterator(self.items, self if self.cls is list else None)
 
     def contains(self, t: Tracer, item: Value) -> bool:
         return any(t.same_or_equal(other, item) for other in self.all(t))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        index = t.index_or_slice(key)
+        index = self.place(t, key)
         if isinstance(index, slice):
-            cls = self.cls if self.cls in (list, tuple, torch.Size) else tuple if issubclass(self.cls, tuple) else list
+            cls = self.cls if self.cls in (list, tuple, torch.Size) else tuple
             return t.sequence(self.items[index], cls)
         try:
             return t.realise(self.items[index])
-        except (IndexError, TypeError) as error:
-            if isinstance(error, IndexError):
-                error = IndexError(f"{self.cls.__name__} index out of range")
-            raise t.raised(error) from None
+        except IndexError:
+            kind = "deque" if self.cls is collections.deque else "list" if self.cls is list else "tuple"
+            raise t.raised(IndexError(f"{kind} index out of range")) from None
+
+    def place(self, t: Tracer, key: Value) -> Any:
+        """The integer or slice that a subscript is; with any other one, Python has an error to tell."""
+        index = t.index_or_slice(key)
+        if isinstance(index, slice) and self.cls is not collections.deque:
+            if all(part is None or isinstance(part, int) for part in (index.start, index.stop, index.step)):
+                return index
+        elif isinstance(index, int):
+            return index
+        raise GraphBreak("unsupported-operation", f"{key.describe()} as the subscript of {self.describe()}")
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         from .builtins import BoundBuiltin
@@ -75,23 +86,19 @@ class SequenceValue(Value):
         return t.missing_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        method = self.methods.get(name)
-        if method is None:
+        if name not in self.methods or not hasattr(self.cls, name):
             return t.generic_method(self, name, args, kwargs)
-        if not (self.key_arguments or not kwargs):
-            raise GraphBreak("unsupported-call", f"{name} with keyword arguments")
-        return method(self, t, *args, **kwargs) or ConstantValue(None)
+        return t.run_method(self, self.methods, name, args, kwargs)
 
     methods: dict[str, Callable[..., Value | None]] = {}
-    key_arguments = True
 
     def m_index(self, t: Tracer, item: Value, start: Value = ZERO, stop: Value | None = None) -> Value:
-        begin = t.concrete(start)
-        end = len(self.items) if stop is None else t.concrete(stop)
+        begin = t.integer(start)
+        end = len(self.items) if stop is None else t.integer(stop)
         for i in range(len(self.items))[begin:end]:
             if t.same_or_equal(t.realise(self.items[i]), item):
                 return ConstantValue(i)
-        raise t.raised(ValueError(f"{item.describe()} is not in {self.cls.__name__}"))
+        raise ValueError
 
     def m_count(self, t: Tracer, item: Value) -> Value:
         return ConstantValue(sum(t.same_or_equal(other, item) for other in self.all(t)))
@@ -196,61 +203,78 @@ class ListValue(SequenceValue):
         """Tell the heap before a change."""
         t.heap.changed(self)
 
+    def with_items(self, items: list[Value]) -> ListValue:
+        """A fresh one of the same kind."""
+        made = ListValue(items, self.cls, maxlen=self.maxlen)
+        made.trim()
+        return made
+
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        index = t.index_or_slice(key)
-        self.changed(t)
+        index = self.place(t, key)
+        new: Any = value
+        if isinstance(index, slice):
+            if not hasattr(value.python_type(), "__iter__") and not hasattr(value.python_type(), "__getitem__"):
+                raise t.raised(TypeError("can only assign an iterable"))
+            new = list(t.iterate_all(value))
         try:
-            self.items[index] = list(t.iterate_all(value)) if isinstance(index, slice) else value
+            self.items[index] = new
         except (IndexError, ValueError) as error:
-            raise t.raised(type(error)(str(error))) from None
+            raise self._outside(t, error) from None
+        self.changed(t)
 
     def delete_item(self, t: Tracer, key: Value) -> None:
-        index = t.index_or_slice(key)
-        self.changed(t)
+        index = self.place(t, key)
         try:
             del self.items[index]
         except IndexError as error:
-            raise t.raised(IndexError(str(error))) from None
+            raise self._outside(t, error) from None
+        self.changed(t)
 
-    def _trim(self, *, left: bool = False) -> None:
+    def _outside(self, t: Tracer, error: Exception) -> Exception:
+        return t.raised(IndexError("deque index out of range") if self.cls is collections.deque else error)
+
+    def trim(self, *, left: bool = False) -> None:
+        """Drop what a deque with a bound has too many."""
         while self.maxlen is not None and len(self.items) > self.maxlen:
             self.items.pop(-1 if left else 0)
 
     def m_append(self, t: Tracer, item: Value) -> None:
         self.changed(t)
         self.items.append(item)
-        self._trim()
+        self.trim()
 
     def m_appendleft(self, t: Tracer, item: Value) -> None:
         self.changed(t)
         self.items.insert(0, item)
-        self._trim(left=True)
+        self.trim(left=True)
 
     def m_extend(self, t: Tracer, items: Value) -> None:
         new = list(t.iterate_all(items))
         self.changed(t)
         self.items.extend(new)
-        self._trim()
+        self.trim()
 
     def m_extendleft(self, t: Tracer, items: Value) -> None:
         for item in list(t.iterate_all(items)):
             self.m_appendleft(t, item)
 
     def m_insert(self, t: Tracer, index: Value, item: Value) -> None:
+        place = t.integer(index)
+        if self.maxlen is not None and len(self.items) >= self.maxlen:
+            raise IndexError
         self.changed(t)
-        self.items.insert(t.concrete(index), item)
+        self.items.insert(place, item)
 
     def m_pop(self, t: Tracer, index: Value = LAST) -> Value:
-        position = t.concrete(index)
-        if not -len(self.items) <= position < len(self.items):
-            raise t.raised(
-                IndexError("pop index out of range" if self.items else f"pop from an empty {self.cls.__name__}")
-            )
+        found = t.realise(self.items.pop(t.integer(index)))
         self.changed(t)
-        return t.realise(self.items.pop(position))
+        return found
+
+    def m_pop_right(self, t: Tracer) -> Value:
+        return self.m_pop(t)
 
     def m_popleft(self, t: Tracer) -> Value:
-        return self.m_pop(t, ConstantValue(0))
+        return self.m_pop(t, ZERO)
 
     def m_clear(self, t: Tracer) -> None:
         self.changed(t)
@@ -263,24 +287,40 @@ class ListValue(SequenceValue):
         self.changed(t)
         self.items.reverse()
 
+    def m_rotate(self, t: Tracer, steps: Value = ONE) -> None:
+        count = t.integer(steps)
+        self.changed(t)
+        if self.items:
+            count %= len(self.items)
+            self.items[:] = self.items[-count:] + self.items[:-count] if count else self.items
+
     def m_remove(self, t: Tracer, item: Value) -> None:
         for i, other in enumerate(self.all(t)):
             if t.same_or_equal(other, item):
                 self.changed(t)
                 del self.items[i]
                 return
-        raise t.raised(ValueError(f"{self.cls.__name__}.remove(x): x not in {self.cls.__name__}"))
+        raise ValueError
 
-    def m_sort(self, t: Tracer, key: Value | None = None, reverse: Value = FALSE) -> None:
-        new = t.sort(self.all(t), key, t.truth(reverse))
+    def m_sort(self, t: Tracer, *, key: Value | None = None, reverse: Value = FALSE) -> None:
+        new = t.sort(self.all(t), key, t.flag(reverse))
         self.changed(t)
         self.items[:] = new
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name in _DEQUE_METHODS and self.cls is collections.deque:
+            return t.run_method(self, _DEQUE_METHODS, name, args, kwargs)
+        return super().call_method(t, name, args, kwargs)
 
     methods = {
         "index": SequenceValue.m_index, "count": SequenceValue.m_count, "append": m_append, "appendleft": m_appendleft,
         "extend": m_extend, "extendleft": m_extendleft, "insert": m_insert, "pop": m_pop, "popleft": m_popleft, "clear": m_clear,
-        "copy": m_copy, "reverse": m_reverse, "remove": m_remove, "sort": m_sort,
+        "copy": m_copy, "reverse": m_reverse, "remove": m_remove, "sort": m_sort, "rotate": m_rotate,
     }  # fmt: skip
+
+
+_DEQUE_METHODS: dict[str, Callable[..., Value | None]] = {"pop": ListValue.m_pop_right}
+"""Where a deque's method takes other arguments than a list's."""
 
 
 class SliceValue(Value):

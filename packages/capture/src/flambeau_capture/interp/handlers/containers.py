@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from ...values.mappings import DictValue, SetValue
+from ...values.mappings import DictValue
 from ...values.sequences import ListValue
+from ...values.sets import SetValue
 from ..registry import handles
 
 Container = TypeVar("Container", ListValue, SetValue, DictValue)
@@ -27,7 +28,10 @@ def build_list(f: Frame, i: Instruction) -> None:
 
 @handles("BUILD_SET")
 def build_set(f: Frame, i: Instruction) -> None:
-    f.push(SetValue({f.tracer.hashable(item): item for item in f.pop_many(i.arg)}))
+    made = SetValue({})
+    for item in f.pop_many(i.arg):
+        made.add(f.tracer, item)
+    f.push(made)
 
 
 @handles("BUILD_MAP")
@@ -56,8 +60,7 @@ def list_append(f: Frame, i: Instruction) -> None:
 @handles("SET_ADD")
 def set_add(f: Frame, i: Instruction) -> None:
     item = f.pop()
-    hashed = f.tracer.hashable(item)
-    _changing(f, i, SetValue).items.setdefault(hashed, item)
+    _changing(f, i, SetValue).add(f.tracer, item)
 
 
 @handles("MAP_ADD")
@@ -77,10 +80,7 @@ def list_extend(f: Frame, i: Instruction) -> None:
 @handles("SET_UPDATE")
 def set_update(f: Frame, i: Instruction) -> None:
     items = f.pop()
-    new = {f.tracer.hashable(item): item for item in f.tracer.iterate_all(items)}
-    target = _changing(f, i, SetValue)
-    for hashed, item in new.items():
-        target.items.setdefault(hashed, item)
+    _changing(f, i, SetValue).call_method(f.tracer, "update", [items], {})
 
 
 @handles("DICT_UPDATE", "DICT_MERGE")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...values.base import NULL
 from ...values.functions import CellValue
 from ..registry import handles
-from ..signals import GraphBreak
+from ..signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
@@ -66,12 +66,16 @@ def load_closure(f: Frame, i: Instruction) -> None:
 def load_deref(f: Frame, i: Instruction) -> None:
     value = f.cells[i.value].contents
     if value is None:
-        raise f.tracer.raised(
-            NameError(
-                f"cannot access free variable '{i.value}' where it is not associated with a value in enclosing scope"
-            )
-        )
+        raise _unbound(f, i.value)
     f.push(value)
+
+
+def _unbound(f: Frame, name: str) -> TracedRaise:
+    if name in f.code.co_cellvars:
+        text = f"cannot access local variable '{name}' where it is not associated with a value"
+        return f.tracer.raised(UnboundLocalError(text))
+    text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+    return f.tracer.raised(NameError(text))
 
 
 @handles("STORE_DEREF")
@@ -84,6 +88,8 @@ def delete_deref(f: Frame, i: Instruction) -> None:
     cell = f.cells[i.value]
     if cell.source is not None:
         raise GraphBreak("external-mutation", "deleting a variable of an enclosing function")
+    if cell.contents is None:
+        raise _unbound(f, i.value)
     cell.contents = None
 
 

@@ -1,0 +1,140 @@
+"""What is computed for real while tracing: calls of pure functions, errors that Python itself has to word, arguments that must be numbers.
+
+In: a function and values that are constants. Out: the result as a value, the exception raised in the traced program, or a break.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.objects import ObjectValue
+from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+from .signals import GraphBreak
+from .tensors import TensorOperations
+from .wrapping import NotConstant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_MUTABLE = (list, dict, set, collections.deque, collections.OrderedDict)
+_TAKE_KEYWORDS: dict[type, tuple[str, ...]] = {
+    list: ("sort",),
+    dict: ("update",),
+    collections.defaultdict: ("update",),
+    collections.OrderedDict: ("update", "popitem", "move_to_end", "pop", "setdefault"),
+}
+"""The methods written in C that take arguments by name."""
+
+
+class Folding(TensorOperations):
+    """Mixin of `Tracer`."""
+
+    def fold(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """Call a pure function for real; its exceptions are raised in the traced program."""
+        try:
+            real = [self.to_python(arg) for arg in args]
+            keyword = {name: self.to_python(value) for name, value in kwargs.items()}
+        except NotConstant as error:
+            raise GraphBreak("unsupported-call", f"{getattr(function, '__name__', function)} of {error}") from None
+        fresh = [made for made in (*real, *keyword.values()) if type(made) in _MUTABLE]
+        before = [repr(made) for made in fresh]
+        try:
+            result = function(*real, **keyword)
+        except GraphBreak:
+            raise
+        except Exception as error:
+            raise self.raised(error) from None
+        if fresh and (before != [repr(made) for made in fresh] or any(_holds(result, made) for made in fresh)):
+            # The arguments are copies: what is written to them, or returned, would not be the program's own.
+            raise GraphBreak(
+                "unsupported-call", f"{getattr(function, '__name__', function)} writes to its arguments or returns one"
+            )
+        return self.from_python(result)
+
+    def real_error(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> NoReturn:
+        """Raise, in the traced program, what Python raises for a call that is known to fail; a break where it is not constant."""
+        name = getattr(function, "__name__", function)
+        try:
+            real = [self.to_python(arg) for arg in args]
+            keyword = {name: self.to_python(value) for name, value in kwargs.items()}
+        except NotConstant as error:
+            raise GraphBreak("unsupported-call", f"{name} of {error}") from None
+        try:
+            function(*real, **keyword)
+        except Exception as error:
+            raise self.raised(error) from None
+        raise GraphBreak("unsupported-call", f"{name} with these arguments")
+
+    def run_method(
+        self,
+        owner: Any,
+        methods: Mapping[str, Callable[..., Value | None]],
+        name: str,
+        args: Sequence[Value],
+        kwargs: Mapping[str, Value],
+    ) -> Value:
+        """A method of a container by its model. Where that does not take the arguments, Python itself says what it makes of them."""
+        takes_keywords = name in _TAKE_KEYWORDS.get(owner.python_type(), ())
+        try:
+            if not kwargs or takes_keywords:
+                return methods[name](owner, self, *args, **kwargs) or ConstantValue(None)
+        except (TypeError, ValueError, LookupError, OverflowError):
+            pass  # whatever is wrong with the arguments is found again below
+        self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs)
+
+    def integer(self, value: Value) -> int:
+        """A real integer for an argument that has to be one (`operator.index`)."""
+        value = self.realise(value)
+        if isinstance(value, ObjectValue) and value.storage is None:
+            method = value.special(self, "__index__")  # type: ignore[arg-type]
+            if method is not None:
+                value = self.call(method, [], {})
+        found = self.concrete(value)
+        try:
+            return operator.index(found)
+        except TypeError as error:
+            raise self.raised(error) from None
+
+    def flag(self, value: Value) -> bool:
+        """An argument that CPython takes as a C int and reads as yes or no."""
+        found = self.integer(value)
+        if not -(2**31) <= found < 2**31:
+            raise GraphBreak("unsupported-call", "a flag that is too large")
+        return found != 0
+
+    def ask(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`fold` of a function whose answer depends on state that no other guard watches: every call asks again."""
+        answer = self.fold(function, args, kwargs)
+        given = tuple(self.to_python(arg) for arg in args)
+        named = {name: self.to_python(value) for name, value in kwargs.items()}
+        self.guards.answer(function, given, named, self.to_python(answer))
+        return answer
+
+    def concrete(self, value: Value) -> Any:
+        """A Python number or other constant; a symbol is specialised."""
+        value = self.realise(value)
+        if isinstance(value, SymbolicValue):
+            return value.concrete(self)  # type: ignore[arg-type]
+        if isinstance(value, TensorValue):
+            raise GraphBreak("data-dependent-value", "a tensor is used as a Python number")
+        try:
+            return self.to_python(value)
+        except NotConstant as error:
+            raise GraphBreak("unsupported-operation", f"{error} is used where a constant is needed") from None
+
+    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """See `Calls`."""
+        raise NotImplementedError
+
+
+def _holds(result: Any, made: Any) -> bool:
+    """Whether a mutable argument is what a function returned, or in it."""
+    if result is made:
+        return True
+    parts = result.values() if isinstance(result, dict) else result if isinstance(result, list | tuple) else ()
+    return any(_holds(part, made) for part in parts)

@@ -1,0 +1,190 @@
+"""Sets and frozensets.
+
+In: members. Out: Python's own operations at trace time. What the members hash to lies in a real set besides, on which every operation is done
+too, since a set's order is that of its table and its history. The order of objects that only this process knows is not known while tracing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..interp.signals import GraphBreak
+from .base import Value
+from .constants import ConstantValue, is_constant_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..interp.tracer import Tracer
+    from ..sources.source import Source
+
+_COMBINE = ("union", "intersection", "difference", "symmetric_difference")
+_UPDATE = ("update", "intersection_update", "difference_update", "symmetric_difference_update")
+_ASK = ("issubset", "issuperset", "isdisjoint")
+_ONE = (
+    "add", "discard", "remove", "clear", "pop", "symmetric_difference", "symmetric_difference_update", "issubset", "issuperset", "isdisjoint"
+)  # fmt: skip
+
+
+class SetValue(Value):
+    """A set or frozenset: members by what they hash to; `table` has their order. `origin` is the real one while it is unchanged."""
+
+    __slots__ = ("cls", "items", "origin", "table")
+
+    def __init__(
+        self, members: Mapping[Any, Value], cls: type = set, source: Source | None = None, table: Any = None
+    ) -> None:
+        super().__init__(source)
+        self.items = dict(members)
+        self.cls = cls
+        self.table = cls(members) if table is None else table
+        self.origin = table if source is not None else None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def rebuild(self, e: Any) -> None:
+        if self.source is not None:
+            e.source(self.source)
+            return
+        if self.cls is not set:
+            e.pinned(self.cls)
+        for item in self.in_order():
+            e.value(item)
+        e.build("set", len(self.items))
+        if self.cls is not set:
+            e.call(1)
+
+    def in_order(self) -> list[Value]:
+        """The members as the table has them; where the order is not known, in any."""
+        return [self.items[key] for key in self.table]
+
+    def length(self, t: Tracer) -> Value:
+        return ConstantValue(len(self.items))
+
+    def truth(self, t: Tracer) -> bool:
+        return bool(self.items)
+
+    def contains(self, t: Tracer, item: Value) -> bool:
+        item = t.realise(item)
+        if isinstance(item, SetValue):
+            return frozenset(item.items) in self.items
+        return t.hashable(item) in self.items
+
+    def ordered(self, t: Tracer) -> list[Value]:
+        """The members in Python's order, which is guarded for a set from outside."""
+        if self.origin is not None and self.source is not None:
+            t.guards.dict_keys(self.source, self.origin)
+        elif len(self.items) > 1 and not all(is_constant_object(key) for key in self.items):
+            raise GraphBreak("unsupported-operation", "the order of a set of objects that are not constants")
+        return [t.realise(item) for item in self.in_order()]
+
+    def iterate(self, t: Tracer) -> Value:
+        from .iterators import LiveIterator
+
+        return LiveIterator(self, "keys", t)
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        from .builtins import BoundBuiltin
+
+        return BoundBuiltin(self, name) if hasattr(self.cls, name) else t.missing_attribute(self, name)
+
+    def add(self, t: Tracer, item: Value) -> None:
+        """`add`, also of a frozenset that is being made."""
+        key = t.hashable(item)
+        self._own(t)
+        if key not in self.items:
+            self.table = self.table | {key} if self.cls is frozenset else self.table
+            self.items[key] = item
+            if self.cls is set:
+                self.table.add(key)
+
+    def _own(self, t: Tracer) -> None:
+        """Before a change."""
+        t.heap.changed(self)
+        if self.origin is not None:
+            self.table = self.table.copy()
+            self.origin = None
+
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        known = name in _COMBINE or name in _ASK or name == "copy"
+        if not known and not (self.cls is set and (name in _UPDATE or name in _ONE)):
+            return t.generic_method(self, name, args, kwargs)
+        if kwargs or (name in _ONE and len(args) != (name not in ("clear", "pop"))) or (name == "copy" and args):
+            t.real_error(getattr(self.cls, name), [self, *args], kwargs)
+        if name in _COMBINE or name in _UPDATE:
+            return self._combine(t, name, args)
+        if name in _ASK:
+            return ConstantValue(getattr(self.table, name)(members_of(t, args[0])[0]))
+        if name == "copy":
+            if self.cls is frozenset:
+                return self
+            return SetValue(self.items, set, table=self.table.copy())
+        return self._mutate(t, name, args)
+
+    def _combine(self, t: Tracer, name: str, args: Sequence[Value]) -> Value:
+        others, known = [], dict(self.items)
+        for arg in args:
+            table, members = members_of(t, arg)
+            others.append(table)
+            known = {**members, **known}
+        if name in _UPDATE:
+            self._own(t)
+            getattr(self.table, name)(*others)
+            self.items = {key: known[key] for key in self.table}
+            return ConstantValue(None)
+        made = getattr(self.table, name)(*others)
+        return SetValue({key: known[key] for key in made}, self.cls, table=made)
+
+    def _mutate(self, t: Tracer, name: str, args: Sequence[Value]) -> Value:
+        if name == "add":
+            self.add(t, args[0])
+            return ConstantValue(None)
+        if name == "pop":
+            if self.source is not None and self.items:
+                raise GraphBreak("unsupported-call", "set.pop takes a member in an order that is not known")
+            self.ordered(t)
+            if not self.items:
+                t.real_error(set.pop, [self], {})
+            return self.items.pop(self.table.pop())
+        if name != "clear":
+            key = frozenset(args[0].items) if isinstance(args[0], SetValue) else t.hashable(args[0])
+            if key not in self.items:
+                if name == "remove":
+                    t.real_error(set.remove, [self, *args], {})
+                return ConstantValue(None)
+        self._own(t)
+        if name == "clear":
+            self.table.clear()
+            self.items.clear()
+        else:
+            self.table.discard(key)
+            del self.items[key]
+        return ConstantValue(None)
+
+
+def members_of(t: Tracer, value: Value) -> tuple[Any, dict[Any, Value]]:
+    """What the members of an iterable hash to, in a real set where it is one, and the members by that."""
+    from .mappings import DictValue
+
+    value = t.realise(value)
+    if isinstance(value, SetValue):
+        return value.table, value.items
+    members: Iterable[Value] = list(t.iterate_all(value))
+    pairs = [(t.hashable(item), item) for item in members]
+    by_hash: dict[Any, Value] = {}
+    for key, item in pairs:
+        by_hash.setdefault(key, item)
+    if value.is_constant() and isinstance(value.constant(), frozenset):
+        return value.constant(), by_hash
+    return by_hash if isinstance(value, DictValue) else [key for key, _ in pairs], by_hash
+
+
+def set_of(t: Tracer, value: Value | None, cls: type = set) -> Value:
+    """`set(value)` or `frozenset(value)`."""
+    if value is None:
+        return SetValue({}, cls)
+    if isinstance(value, SetValue) and cls is frozenset and value.cls is frozenset:
+        return value
+    table, members = members_of(t, value)
+    return SetValue(members, cls, table=cls(table))

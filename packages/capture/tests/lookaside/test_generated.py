@@ -1,0 +1,85 @@
+"""Everything of Python that has a replacement is called over its whole signature, and does what Python does.
+
+A function that gets a replacement is called here at once: a name that can be neither called nor excused fails.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from flambeau_capture.lookaside import registry
+
+from . import generated
+
+BREAKS = frozenset((
+    "builtins.classmethod", "builtins.dir", "builtins.globals", "builtins.locals", "builtins.property", "builtins.staticmethod",
+))  # fmt: skip
+"""Replaced by a graph break: no call is one graph."""
+ELSEWHERE = {
+    "builtins.id": "addresses do not compare",
+    "builtins.input": "reads",
+    "builtins.print": "writes",
+    "flambeau_capture.lookaside.autograd.function_apply": "our own",
+    "flambeau_capture.lookaside.marks.graph_break": "our own",
+    "flambeau_capture.lookaside.marks.is_capturing": "our own",
+}
+"""What cannot be compared here, and why."""
+UNCOMPARED_MODULES = ("random", "logging", "warnings", "inspect", "dataclasses")
+"""Those whose functions act on state outside of the call; `test_stdlib.py` and `tests/interp/changes` have them."""
+SIGNATURES = {
+    "builtins.object.__new__": inspect.signature(lambda cls, /, *args: 0),
+    "builtins.tuple.__new__": inspect.signature(lambda cls, iterable=0, /: 0),
+    "builtins.dict.__new__": inspect.signature(lambda cls, /, *args: 0),
+    "builtins.list.__new__": inspect.signature(lambda cls, /, *args: 0),
+    "builtins.hash": inspect.signature(lambda number, /: 0),
+    "copy.deepcopy": inspect.signature(lambda x, memo=None: 0),
+}
+"""Calls that can be compared, where the function's own signature does not tell them."""
+RARELY_ONE_GRAPH = frozenset((
+    "builtins.next", "builtins.super", "builtins.object.__new__", "builtins.tuple.__new__", "builtins.dict.__new__", "builtins.list.__new__",
+    "itertools.groupby", "functools.update_wrapper", "operator.concat", "operator.iconcat", "builtins.type", "operator.delitem",
+))  # fmt: skip
+"""What random arguments seldom fit."""
+
+
+def _name(target):
+    module = getattr(target, "__module__", None) or target.__self__.__module__
+    return f"{module.removeprefix('_')}.{target.__qualname__}"
+
+
+NAMES = sorted({_name(target) for target in registry.replaced() if not registry.is_torchs(target)} - ELSEWHERE.keys())
+NAMES = [name for name in NAMES if not name.startswith(UNCOMPARED_MODULES)]
+
+
+def _differences(name, count, seed):
+    answers = [generated.compare(case) for case in generated.cases(name, count, seed, SIGNATURES.get(name))]
+    return [found for found, _ in answers if found], sum(one for _, one in answers)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_replacement_does_what_python_does(name):
+    differences, modelled = _differences(name, 8, 0)
+    assert not differences, differences[0]
+    if name in BREAKS:
+        assert not modelled
+    elif name not in RARELY_ONE_GRAPH:
+        more = generated.cases(name, 60, "more", SIGNATURES.get(name))
+        assert modelled or any(generated.compare(case)[1] for case in more), (
+            "no call was one graph: the replacement is dead, or no argument fits it"
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("name", NAMES)
+def test_many_calls(name, seed):
+    differences, _ = _differences(name, 40, seed)
+    assert not differences, differences[0]
+
+
+def test_excuses_are_needed():
+    """Every name above is one of something that is replaced."""
+    known = {_name(target) for target in registry.replaced()}
+    assert BREAKS | ELSEWHERE.keys() | SIGNATURES.keys() | RARELY_ONE_GRAPH <= known
