@@ -123,7 +123,7 @@ def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None) -> st
     scale = _largest(expected.to(wide))
     rounding = torch.finfo(expected.dtype).eps
     apart = _error(mine.to(wide), expected.to(wide))
-    if apart <= 16 * rounding * scale:
+    if apart <= max(16 * rounding * scale, 2 * rounding):
         return ""
     if (
         judge is None
@@ -134,7 +134,7 @@ def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None) -> st
         # Nothing to judge by: roundings that differ may have grown, a wrong value is seldom so near.
         return "" if apart <= 1000 * rounding * scale else _words(expected)
     true = judge.value.to(wide)
-    allowed = 4 * _error(expected.to(wide), true) + 8 * rounding * max(_largest(true), scale)
+    allowed = 4 * _error(expected.to(wide), true) + 8 * rounding * max(_largest(true), scale, 0.25)
     return "" if _error(mine.to(wide), true) <= allowed else f"{_words(expected)}, in float64 {_words(true)}"
 
 

@@ -6,6 +6,7 @@ In: a `Program`, or a text. Out: a `Verdict`: the failure if there is one, and w
 from __future__ import annotations
 
 import re
+import textwrap
 
 from attrs import frozen
 
@@ -66,6 +67,7 @@ def widened(source: str) -> str:
 
 def check(source: str, backend: str = "inductor", *, exact: bool = True, refused: int = 0) -> None:
     """Assert that a text does the same compiled, and that exactly `refused` of its graphs were left to eager."""
+    source = textwrap.dedent(source)
     verdict = examine_text(source, backend, exact)
     assert not verdict.broken, verdict.broken
     assert verdict.failure is None, f"{verdict.failure}\nbackend={backend!r}\n{source}"

@@ -125,7 +125,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from _module_parts(value)
     elif isinstance(value, BaseException):
         yield ".args", value.args
-        yield from _attributes(value)
+        # A compiled program may add a note that says where it was.
+        yield from ((name, part) for name, part in _attributes(value) if name != ".__notes__")
     elif isinstance(value, Mapping | types.MappingProxyType):
         yield from ((f"[{_short(key)}]", part) for pair in value.items() for key, part in [pair])
         if isinstance(value, collections.defaultdict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from attrs import define, field
+from attrs import define, field, frozen
 
 from ..errors import UnsupportedGraph, UnsupportedMutation
 from ..functional.recorder import Recorder
@@ -47,11 +47,7 @@ def analyse(recorder: Recorder, inputs: list[TracedInput], outputs: list[Any]) -
     _mutations(inputs, analysis)
     by_identity = {id(i.seen): i for i in inputs if i.is_tensor}
     by_cell = {i.cell: i for i in inputs if i.is_tensor}
-    users: dict[Cell, int] = {}
-    distinct = {id(o): o for o in outputs if isinstance(o, torch.Tensor)}
-    for out in distinct.values():
-        cell = recorder.value_of(out).cell
-        users[cell] = users.get(cell, 0) + 1
+    roots = _roots(recorder, outputs)
     seen: dict[int, int] = {}
     bases: dict[Cell, int] = {}
     start = len(analysis.results)
@@ -65,17 +61,56 @@ def analyse(recorder: Recorder, inputs: list[TracedInput], outputs: list[Any]) -
             cell = recorder.value_of(out).cell
             if id(out) in by_identity or cell in by_cell:
                 continue
-            if users[cell] > 1 and cell.meta is not out and _has_base(cell):
+            root = roots.get(cell)
+            if root is not None and root.tensor is not out and _has_base(cell):
                 continue
             plain[i] = analysis.add_result(out)
-            if cell.meta is out:
+            if (cell.meta if root is None else root.tensor) is out:
                 bases[cell] = plain[i]
         elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             plain[i] = analysis.add_result(out)
     assert start <= len(analysis.results)
     for i, out in enumerate(outputs):
-        analysis.outputs.append(_output(recorder, analysis, i, out, seen, plain, bases, by_identity, by_cell))
+        analysis.outputs.append(_output(recorder, analysis, i, out, seen, plain, bases, roots, by_identity, by_cell))
     return analysis
+
+
+@frozen
+class _Root:
+    """What the results in one memory are views of: the tensor, and the views that lead to it from the memory's own."""
+
+    tensor: torch.Tensor
+    chain: tuple[Step, ...] = ()
+
+
+def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
+    """The root of each memory that several results show.
+
+    It is the memory's own tensor, unless autograd does not know that one (it was made inside an op that has a formula of its own, or
+    a write brought the history) while results have a history: then it is the first in a chain of views that has one.
+    """
+    sharing: dict[Cell, dict[int, torch.Tensor]] = {}
+    for out in outputs:
+        if isinstance(out, torch.Tensor):
+            sharing.setdefault(recorder.value_of(out).cell, {})[id(out)] = out
+    roots: dict[Cell, _Root] = {}
+    for cell, results in sharing.items():
+        if len(results) < 2:
+            continue
+        roots[cell] = _Root(cell.meta)
+        if not cell.meta.requires_grad:
+            known = [found for out in results.values() if (found := _first_known(recorder, out)) is not None]
+            roots[cell] = min(known, key=lambda root: len(root.chain), default=roots[cell])
+    return roots
+
+
+def _first_known(recorder: Recorder, out: torch.Tensor) -> _Root | None:
+    """The first tensor on the way to `out` that has a history."""
+    chain = recorder.value_of(out).chain
+    for length, step in enumerate(chain):
+        if step.source.requires_grad:
+            return _Root(step.source, chain[:length])
+    return _Root(out, chain) if out.requires_grad else None
 
 
 def _has_base(cell: Cell) -> bool:
@@ -107,6 +142,7 @@ def _output(
     seen: dict[int, int],
     plain: dict[int, int],
     bases: dict[Cell, int],
+    roots: dict[Cell, _Root],
     by_identity: dict[int, TracedInput],
     by_cell: dict[Cell | None, TracedInput],
 ) -> OutputSpec:
@@ -122,15 +158,18 @@ def _output(
     if id(out) in by_identity:
         return OutputSpec("input", by_identity[id(out)].index, out.requires_grad)
     value = recorder.value_of(out)
-    owner = by_cell.get(value.cell)
+    owner, chain = by_cell.get(value.cell), value.chain
     if owner is not None:
         kind, index = "view_of_input", owner.index
     else:
         kind = "view_of_base"
+        root = roots.get(value.cell, _Root(value.cell.meta))
+        if any(a is not b for a, b in zip(root.chain, chain[: len(root.chain)], strict=True)):
+            raise UnsupportedGraph(f"output {position} shares its memory with another that has a history of its own")
         if value.cell not in bases:
-            bases[value.cell] = analysis.add_result(value.cell.meta)
-        index = bases[value.cell]
-    steps = tuple(_view_step(analysis, step) for step in value.chain)
+            bases[value.cell] = analysis.add_result(root.tensor)
+        index, chain = bases[value.cell], chain[len(root.chain) :]
+    steps = tuple(_view_step(analysis, step) for step in chain)
     return OutputSpec(kind, index, out.requires_grad, steps)
 
 

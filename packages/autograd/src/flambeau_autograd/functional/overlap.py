@@ -9,6 +9,15 @@ import torch
 
 from .layout import hint
 
+#: Ops that put elements of another tensor into places that indices or a mask name. With that tensor in the memory they write, eager
+#: raises or takes what was overwritten before.
+MOVES = frozenset(
+    {
+        "masked_scatter_", "index_copy_", "index_add_", "index_reduce_", "index_put_", "_index_put_impl_", "put_", "scatter_", "scatter_add_",
+        "scatter_reduce_", "index_fill_", "masked_fill_",
+    }
+)  # fmt: skip
+
 
 def _numbers(tensor: torch.Tensor) -> tuple[list[tuple[int, int]], int] | None:
     """(stride, size) of each dimension longer than 1, from the largest stride down, and the offset; None when unknown."""
@@ -52,6 +61,20 @@ def collides(target: torch.Tensor, source: torch.Tensor) -> bool:
     if not (_is_dense(dims) and _is_dense(others)):
         return False
     return start <= begin + _extent(others) and begin <= start + _extent(dims)
+
+
+def overlaps(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """True when the ranges of memory of two views of one storage meet, or are not known."""
+    ranges = []
+    for tensor in (first, second):
+        known = _numbers(tensor)
+        if known is None:
+            return True
+        if any(size == 0 for _, size in known[0]):
+            return False
+        ranges.append((known[1], known[1] + _extent(known[0])))
+    (start, end), (begin, stop) = ranges
+    return start <= stop and begin <= end
 
 
 def _extent(dims: list[tuple[int, int]]) -> int:

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .layout import fill_order, hint
 from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
-from .overlap import collides
+from .overlap import MOVES, collides, overlaps
 from .predictions import corrected
 from .random import fills_in_memory_order
 from .scatter import is_absolute, is_strided, scatter_back
@@ -333,6 +333,8 @@ class Recorder(TorchDispatchMode):
         targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
         for target in tensors_in(targets):
             self.refuse_collisions(target, (kept, named))
+        if short_name(func) in MOVES:
+            self._refuse_moves(args[0], (kept[1:], named))
         out = (
             self._filled(func, plan.functional, kept, named)
             if is_random(func)
@@ -355,6 +357,13 @@ class Recorder(TorchDispatchMode):
                 continue
             if collides(target, other):
                 raise UnsupportedMutation("a write reads memory that it overwrites")
+
+    def _refuse_moves(self, target: torch.Tensor, operands: Any) -> None:
+        """Raise `UnsupportedMutation` when elements would be taken from the memory that they are put into, at other places."""
+        cell = self.value_of(target).cell
+        for other in tensors_in(operands):
+            if isinstance(other, FakeTensor) and self.value_of(other).cell is cell and overlaps(target, other):
+                raise UnsupportedMutation("a write takes its new elements from the memory that it overwrites")
 
     def _filled(self, func: Any, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The new contents of a tensor that is filled with random numbers, in the order in which eager fills its memory."""
@@ -431,6 +440,12 @@ class Recorder(TorchDispatchMode):
             with self.fake_mode, torch.no_grad():
                 before.meta["val"] = torch.empty_strided(
                     target.size(), target.stride(), dtype=target.dtype, device=target.device
+                )
+            if before.target is operator.getitem:
+                # The call that returned several tensors shows this one too.
+                several, place = before.args
+                several.meta["val"] = tuple(
+                    before.meta["val"] if at == place else part for at, part in enumerate(several.meta["val"])
                 )
         view = self.call(twin, *args, **kwargs)
         func(*args, **kwargs)

@@ -13,6 +13,8 @@ from ..functional.ops import is_impure, is_random, is_view, short_name, writes
 
 _FACTORIES = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
+#: Ops that take strides and an offset in the storage of their argument.
+_STRIDED = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 
 #: Arguments that say how often an op draws: at a constant 0 it does not.
 _RATES = ("dropout_p", "dropout")
@@ -56,6 +58,16 @@ def is_uninitialised(node: Node) -> bool:
 def feeds_write(node: Node) -> bool:
     """True when an op that writes to its arguments reads the node."""
     return any(user.op == "call_function" and writes(user.target) for user in node.users)
+
+
+def feeds_strided(node: Node) -> bool:
+    """True when an op reads the node that counts from the beginning of its storage: another tensor may start elsewhere in its own."""
+    return any(user.op == "call_function" and short_name_of(user.target) in _STRIDED for user in node.users)
+
+
+def short_name_of(target: Any) -> str:
+    """The op's name, or nothing."""
+    return short_name(target) if isinstance(target, OpOverload) else ""
 
 
 def is_view_node(node: Node) -> bool:

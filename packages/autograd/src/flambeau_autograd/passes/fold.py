@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from ..joint.build import Joint
 from .dead import replace
-from .facts import feeds_write, is_pinned
+from .facts import feeds_strided, feeds_write, is_pinned
 
 aten = torch.ops.aten
 
@@ -74,7 +74,7 @@ def fold_no_ops(joint: Joint) -> int:
         if rule is None or is_pinned(node) or feeds_write(node):
             continue
         source = rule(node)
-        if source is not None and not feeds_write(source):
+        if source is not None and not feeds_write(source) and not feeds_strided(node):
             replace(joint, node, source)
             joint.graph.erase_node(node)
             folded += 1

@@ -158,6 +158,8 @@ class Builder:
             return value.ref
         wanted = strides or value.strides or contiguous_strides(value.sizes)
         layout = Layout(value.sizes, wanted, ZERO, value.dtype, value.device)
+        if value.dtype.is_complex and value.ref is not None:
+            return self._copied_by_library(value.ref, layout)
         body = value.body()
         buffer = self.new_buffer(layout)
         self.operations.append(Pointwise(buffer, make_axes(value.sizes), body, self.origins))
@@ -165,6 +167,22 @@ class Builder:
         if strides is None:
             value.become(ref)
         return ref
+
+    def _copied_by_library(self, ref: Ref, layout: Layout) -> Ref:
+        """A copy in another layout of what no kernel can hold."""
+        room = self.new_buffer(layout)
+        made = {"dtype": layout.dtype, "device": layout.device}
+        shape = (tuple(layout.sizes), tuple(layout.strides))
+        self.operations.append(
+            Extern(torch.ops.aten.empty_strided.default, shape, made, (room,), (), (), "layout", self.origins)
+        )
+        filled = self.new_buffer(layout, storage=room.name)
+        self.operations.append(
+            Extern(
+                torch.ops.aten.copy_.default, (Ref.whole(room), ref), {}, (filled,), (0,), (), "layout", self.origins
+            )
+        )
+        return Ref.whole(filled)
 
     def is_costly(self, value: TensorValue) -> bool:
         """True when computing an element again for each reader costs more than storing it."""

@@ -338,7 +338,7 @@ class _Lowering:
                 renamed[target.name] = copy.buffer
                 continue
             buffer = b.new_buffer(layout, storage=storage)
-            if not b.may_loop(layout.device) or source.name in self.library:
+            if not b.may_loop(layout.device) or layout.dtype not in _LOOP_TYPES or source.name in self.library:
                 window = Ref(storage, layout.sizes, layout.strides, ZERO, layout.dtype, layout.device)
                 given = (window, b.ref(value))
                 b.operations.append(Extern(aten.copy_.default, given, {}, (buffer,), (0,), (), "write-back", b.origins))

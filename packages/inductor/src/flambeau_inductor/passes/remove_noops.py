@@ -30,6 +30,7 @@ _SAME = frozenset(
         aten.squeeze.default,
     }
 )
+_STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default})
 _TRANSPOSES = frozenset({aten.t.default, aten.transpose.int, aten.permute.default})
 
 
@@ -98,6 +99,9 @@ def remove_noops(gm: fx.GraphModule, context: CompileContext) -> bool:
         original = _original(node)
         # The result of a graph keeps its own identity: an output that is an input would be handed back as that very tensor.
         if original is None or any(user.op == "output" for user in node.users):
+            continue
+        # Such an op counts from the beginning of a storage; the operand may start elsewhere in its own.
+        if any(user.target in _STRIDED for user in node.users):
             continue
         node.replace_all_uses_with(original)
         gm.graph.erase_node(node)

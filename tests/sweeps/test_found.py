@@ -1,0 +1,122 @@
+"""Programs that a sweep found: each was wrong once.
+
+Every one goes through the whole stack and, where that is not the default, the backend that was wrong.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .examine import check
+
+BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+
+
+@BACKENDS
+def test_a_write_through_strides_of_an_input_behind_an_offset(backend: str) -> None:
+    """A copy that an op told in strides reads may not be replaced by the input, which starts elsewhere in its memory."""
+    check(
+        """
+        def f(a):
+            a.unfold(0, 1, 1).add_(1)
+            b = a[1]
+            b.unfold(0, 1, 1).mul_(2)
+            return a, b
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((9,), torch.float32, 61, 'late'))
+        """,
+        backend,
+    )
+
+
+@BACKENDS
+@pytest.mark.parametrize("make", ["torch.empty_like(w).copy_(a)", "torch.rot90(w.outer(a))"])
+def test_results_in_one_memory_have_their_history(backend: str, make: str) -> None:
+    """What an op makes inside, or what was there before a write, has no history; the results that share its memory have one."""
+    check(
+        f"""
+        def f(w, a):
+            v = {make}
+            return v, v[0], v.detach(), v[1:]
+
+        def drive(compile, call, show, backward):
+            w, a = whole((8,)).requires_grad_(), whole((1,), seed=2).requires_grad_()
+            r = call(compile(f), w, a)
+            backward(r)
+            show(w, a)
+        """,
+        backend,
+    )
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "step",
+    [
+        "a.masked_scatter_(a > 0, a)",
+        "a.index_copy_(0, torch.tensor([0, 1, 2]), a)",
+        "a[1:].put_(torch.tensor([0]), a[1:2])",
+    ],
+)
+def test_a_write_that_moves_elements_of_its_own_memory(backend: str, step: str) -> None:
+    """Eager takes what it has overwritten, or raises: it is left to eager."""
+    text = f"""
+        def f(a):
+            {step}
+            return a
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((3,)))
+        """
+    check(text, backend, refused=1)
+
+
+@BACKENDS
+def test_a_result_of_several_is_transposed_in_place(backend: str) -> None:
+    """The call that returned it still returns it as it was."""
+    check(
+        """
+        def f(a):
+            v, i = a.max(0)
+            v.transpose_(0, 1)
+            i.unsqueeze_(0)
+            return v * 2, v, i
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((3, 4, 5)))
+        """,
+        backend,
+    )
+
+
+@BACKENDS
+def test_a_complex_input_is_written(backend: str) -> None:
+    """There are no kernels for complex numbers: what is written back is written by the library."""
+    check(
+        """
+        def f(a, b):
+            a[0] = 2
+            torch.where(b > 0, b, a[1:], out=a[1:])
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((4,), torch.complex64), whole((3,), torch.float32))
+        """,
+        backend,
+    )
+
+
+def test_keywords_with_the_names_of_our_own_arguments() -> None:
+    """`dict(t=...)` and `update(self=...)` are keys like others."""
+    check(
+        """
+        def f(t):
+            made = dict(t=t + 1, other=2)
+            made.update(t=t * 2, others=3)
+            return made
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((3,)))
+        """,
+        "eager",
+    )
