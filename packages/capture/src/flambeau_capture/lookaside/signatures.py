@@ -14,6 +14,7 @@ import itertools
 import math
 import operator
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ _WRITTEN: dict[Any, Callable[..., Any]] = {
     operator.itemgetter: lambda item, /, *items: 0,
     operator.methodcaller: lambda name, /, *args, **named: 0,
     types.SimpleNamespace: lambda **named: 0,
+    # 3.12 adds a parameter, and a signature that `inspect` cannot read.
+    warnings.warn: lambda message, category=None, stacklevel=1, source=None, **named: 0,
 }
 """Those of the functions written in C that do not tell their own."""
 

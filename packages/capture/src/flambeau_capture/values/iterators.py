@@ -239,6 +239,10 @@ class ComputedIterator(IteratorValue):
         return self.step(t)
 
 
+#: What a handler begins with that CPython 3.12 and later put around every generator's body and every `yield from`.
+_COMPILER_MADE = frozenset({"CALL_INTRINSIC_1", "CLEANUP_THROW"})
+
+
 class GeneratorValue(IteratorValue):
     """A suspended frame."""
 
@@ -287,7 +291,13 @@ class GeneratorValue(IteratorValue):
 
     def has_more_to_do(self) -> bool:
         """Whether Python, once nobody holds it any more, would run the rest of a `with` or `try` that it waits in."""
-        return self.started and not self.done and self.frame.instructions[self.frame.index].handler is not None
+        if not self.started or self.done:
+            return False
+        instructions = self.frame.instructions
+        handler = instructions[self.frame.index].handler
+        while handler is not None and instructions[handler.target].name in _COMPILER_MADE:
+            handler = instructions[handler.target].handler
+        return handler is not None
 
     def throw(self, t: Tracer, error: TracedRaise) -> Value | None:
         """Raise at the point where the generator waits."""
