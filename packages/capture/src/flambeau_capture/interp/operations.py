@@ -175,7 +175,10 @@ class Operations(Folding):
             raise GraphBreak("unsupported-operation", "a string is formatted with values that are not constants")
         if isinstance(right, TupleValue) and left.is_constant() and isinstance(left.constant(), tuple):
             return self._container_binary(
-                plain, self.sequence([self.from_python(i) for i in left.constant()], tuple), right, inplace=inplace
+                plain,
+                self.sequence([self.from_python(i) for i in left.constant()], left.python_type()),
+                right,
+                inplace=inplace,
             )
         return self.fold((INPLACE if inplace else BINARY)[plain], [left, right], {})
 

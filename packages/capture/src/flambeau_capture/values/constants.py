@@ -102,8 +102,9 @@ class ConstantValue(Value):
         return t.fold(method, args, kwargs)
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        if not t.is_foldable(key) and type(self.value) in (tuple, range):
-            return t.sequence([t.from_python(item) for item in self.value], tuple).get_item(t, key)
+        if not t.is_foldable(key) and type(self.value) in (tuple, torch.Size, range):
+            kind = torch.Size if type(self.value) is torch.Size else tuple
+            return t.sequence([t.from_python(item) for item in self.value], kind).get_item(t, key)
         return t.fold(lambda obj, index: obj[index], [self, key], {})
 
     def contains(self, t: Tracer, item: Value) -> bool:
