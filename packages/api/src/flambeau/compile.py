@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from types import MethodType
 from typing import Any
 
 import torch
@@ -98,7 +99,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     target = model
     if isinstance(model, torch.nn.Module):
         model = original_of(model)
-        target = functools.partial(type(model).__call__, model) if _overrides_call(model) else model.__call__
+        target = _call_of(model)
     region = flambeau_capture.make_region(
         target,
         backend,
@@ -110,8 +111,12 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     return region
 
 
-def _overrides_call(model: torch.nn.Module) -> bool:
-    return "__call__" in vars(type(model))
+def _call_of(model: torch.nn.Module) -> Callable[..., Any]:
+    """What a call of the module runs. The `__call__` of a `GraphModule`, which puts errors into words, is left out."""
+    own = vars(type(model)).get("__call__")
+    if isinstance(model, torch.fx.GraphModule) and getattr(own, "__module__", "") == torch.fx.graph_module.__name__:
+        return MethodType(torch.nn.Module.__call__, model)
+    return model.__call__ if own is None else functools.partial(own, model)
 
 
 def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:
