@@ -118,6 +118,7 @@ RESIZING: dict[str, Callable[[Tensor], Tensor]] = {
     "reflect": lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"),
     "scale": lambda x: F.interpolate(x, scale_factor=2),
     "bilinear": lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"),
+    "two axes": lambda x: F.interpolate(x, scale_factor=(2.0, 0.5), mode="nearest-exact"),
     "to a size": lambda x: F.interpolate(x, size=(5, 7), mode="bicubic"),
     "to another's size": lambda x: F.interpolate(x, size=(x.shape[2] * 2, x.shape[3] + 1)),
     "shuffle": lambda x: F.pixel_shuffle(torch.cat([x, x[:, :1]], 1), 2),
@@ -132,3 +133,9 @@ def test_resizing_keeps_sizes_symbolic(name: str) -> None:
     sizes = [(2, 8, 8), (3, 8, 8), (4, 12, 8), (5, 12, 10), (6, 16, 14), (7, 9, 11)]
     calls = [(torch.randn(batch, 3, height, width),) for batch, height, width in sizes]
     assert compilations(RESIZING[name], calls) <= 4
+
+
+def test_scaling_that_rounds_is_compiled() -> None:
+    """A factor without an exact product makes constants of the sizes; the graphs are still compiled."""
+    calls = [(torch.randn(2, 3, height, 9),) for height in (8, 10, 13)]
+    compilations(lambda x: F.interpolate(x, scale_factor=0.3), calls)

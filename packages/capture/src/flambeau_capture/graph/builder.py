@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..sources.source import Source
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_EXACT = 2**12
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
 
 
@@ -173,7 +174,8 @@ class GraphBuilder:
         """The operation on fakes alone; failures become graph breaks."""
         try:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
-            dispatcher = torch._C._EnablePythonDispatcher() if self.shape_env is not None else nullcontext()
+            keeps = self.shape_env is not None and not _rounds_sizes(target, args, kwargs)
+            dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
             with self.fake_mode, warnings.catch_warnings(), dispatcher:
                 warnings.simplefilter("ignore")
                 result = (
@@ -278,6 +280,19 @@ class GraphBuilder:
         self.input_reals = [self.input_reals[i] for i in used]
         self.input_nodes = [self.input_nodes[i] for i in used]
         return torch.fx.GraphModule(root, self.graph, "CapturedGraph")
+
+
+def _rounds_sizes(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether sizes are scaled by floats that round: the stages below hold integers in integer arithmetic only, so these become constants."""
+    if target is not torch.nn.functional.interpolate:
+        return False
+    scale = kwargs.get("scale_factor", args[2] if len(args) > 2 else None)
+    factors = scale if isinstance(scale, (list, tuple)) else (scale,)
+    return any(
+        isinstance(factor, torch.SymFloat)
+        or (isinstance(factor, float) and max(map(abs, factor.as_integer_ratio())) > _EXACT)
+        for factor in factors
+    )
 
 
 def _is_pure_read(node: torch.fx.Node) -> bool:

@@ -73,6 +73,20 @@ _BY_NAME: dict[str, Callable[..., Expr]] = {
 }
 
 
+def _truncate(a: Expr, b: Expr) -> Expr:
+    below_zero = multiply(Int(-1), division.floor_div(multiply(Int(-1), a), b))
+    return truth.select(truth.le(ZERO, a), division.floor_div(a, b), below_zero)
+
+
+_ROUNDINGS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "FloorToInt": division.floor_div,
+    "CeilToInt": _ceil_div,
+    "TruncToInt": _truncate,
+}
+_EXACT = 2**12
+"""Factors up to this keep the product with a size exact in a float."""
+
+
 class SymbolTable:
     """Translates values of one ShapeEnv; the same symbol always gives the same node."""
 
@@ -120,10 +134,30 @@ class SymbolTable:
     def _translate(self, e: Any) -> Expr:
         if isinstance(e, sympy.Symbol):
             return self._symbol(e)
-        build = _BY_NAME.get(type(e).__name__)
+        name = type(e).__name__
+        if name in _ROUNDINGS and (fraction := self._fraction(e.args[0])) is not None:
+            return _ROUNDINGS[name](*fraction)
+        build = _BY_NAME.get(name)
         if build is None:
             raise UnsupportedExpression(f"{type(e).__name__} in {e}")
         return build(*(self.from_sympy(argument) for argument in e.args))
+
+    def _fraction(self, e: Any) -> tuple[Expr, Expr] | None:
+        """Numerator and denominator of a float that is exact: an integer times floats with few binary places (`1.5 * size`)."""
+        name = type(e).__name__
+        if name == "ToFloat":
+            return self.from_sympy(e.args[0]), ONE
+        if isinstance(e, sympy.Float):
+            numerator, denominator = float(e).as_integer_ratio()
+            return (Int(numerator), Int(denominator)) if max(abs(numerator), denominator) <= _EXACT else None
+        if name != "Mul":
+            return None
+        above, below = ONE, ONE
+        for part in map(self._fraction, e.args):
+            if part is None:
+                return None
+            above, below = multiply(above, part[0]), multiply(below, part[1])
+        return above, below
 
     def _symbol(self, s: Any) -> Expr:
         found = self._symbols.get(s)
