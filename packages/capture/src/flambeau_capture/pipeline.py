@@ -380,11 +380,12 @@ def _tracing() -> Iterator[None]:
 
 
 def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
-    builder = traced.tracer.graph
+    builder, graph = traced.tracer.graph, traced.result.graph
+    assert graph is not None
     inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled() or traced.result.wants_grad):
-            compiled = backend(traced.result.graph, list(inputs))
+            compiled = backend(graph, list(inputs))
     except CaptureError:
         raise
     except Exception as error:
@@ -398,7 +399,7 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             f"the backend returned {type(compiled).__name__}, which cannot be called",
             hint="a backend returns a callable that takes the graph's inputs",
         )
-    rescue = traced.result.graph.meta.get("rescue")
+    rescue = graph.meta.get("rescue")
     if traced.result.wants_grad:
         compiled = with_gradients(compiled)
         rescue = with_gradients(rescue) if rescue is not None else None
