@@ -8,13 +8,31 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-KNOWN: dict[str, str] = {}
+_UNDEFINED = "the result is not differentiable where eager's is and all its gradients are undefined"
 
-#: Cases of which a graph runs in eager, or that have none -> a part of the reason that must be given.
-IN_EAGER: dict[str, str] = {}
+KNOWN: dict[str, str] = {
+    "module:nn.Lazy*:*": "capture fails on parameters without a shape instead of leaving the first call to eager",
+    "op:norm:*": _UNDEFINED,
+    "op:linalg.norm*:f*": _UNDEFINED,
+    "op:linalg.vector_norm:f*": _UNDEFINED,
+}
+
+#: Cases of which a graph runs in eager, or that have none -> a part of the reason that must be given ("": no graph, none told).
+IN_EAGER: dict[str, str] = {
+    "op:resize_*:*": "changes a tensor's storage",
+    "op:index_put:*": "DynamicOutputShapeException: aten.nonzero",
+    "op:index_fill:*": "DynamicOutputShapeException: aten._unique",
+    "op:sparse.*:*": "layout torch.sparse",
+    "op:to_sparse:*": "layout torch.sparse",
+    "custom:NumpyNonzero*:*": "",
+    "higher:scan*:*": "",
+    "custom:NumpySplitCopy*:*": "returns lists of tensors",
+    "error:kthvalue:*": "a tensor whose elements share memory is written",
+}
 
 #: Cases that cannot be run twice alike, or not at all here, in eager itself.
 NOT_RUN: dict[str, str] = {
+    "custom:NumpyNonzeroCustomOp:bool": "torch's own samples cannot be made",
     "op:linalg.eig*:*": "eigenvectors are determined up to a phase; eager's backward looks at the data to refuse a loss that depends on it",
 }
 

@@ -34,12 +34,14 @@ FACTOR = 3.0
 
 @frozen
 class Finding:
-    """What one program did: `fault` is the difference, `eager` why graphs were not compiled, `graphs` how many were."""
+    """What one program did: `fault` is the difference, `eager` why graphs were not compiled, `graphs` how many were, `raised` whether
+    eager raises."""
 
     label: str
     fault: str
     eager: tuple[str, ...] = ()
     graphs: int = 0
+    raised: bool = False
 
 
 @frozen
@@ -63,9 +65,8 @@ def judge(program: Program, backend: str) -> Finding:
         witness = watch(patch)
         ours = _outcome(program, lambda function: flambeau.compile(function, backend=backend, dynamic=False))
     fault = _difference(program, ours, theirs)
-    return Finding(
-        program.label, fault, tuple(dict.fromkeys(r.splitlines()[0] for r in witness.in_eager)), witness.graphs
-    )
+    told = tuple(dict.fromkeys(reason.splitlines()[0] for reason in witness.in_eager))
+    return Finding(program.label, fault, told, witness.graphs, theirs.error is not None)
 
 
 def _outcome(program: Program, compiled: Callable[[Any], Any]) -> Outcome:

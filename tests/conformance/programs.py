@@ -93,7 +93,7 @@ def _samples(op: OpInfo, dtype: torch.dtype, device: str, count: int) -> Iterato
     grads = op.supports_autograd and dtype in op.supported_backward_dtypes(torch.device(device).type)
     for number, sample in enumerate(islice(op.sample_inputs(device, dtype, requires_grad=grads), count)):
         forms = {"": sample}
-        if isinstance(sample.input, Tensor) and sample.input.numel() > 1:
+        if _may_be_strided(sample) and sample.input.numel() > 1:
             forms[" strided"] = sample.noncontiguous()
         for form, chosen in forms.items():
             yield Program(
@@ -101,6 +101,12 @@ def _samples(op: OpInfo, dtype: torch.dtype, device: str, count: int) -> Iterato
                 partial(_called, op, chosen.input, chosen.args, chosen.kwargs),
                 op.name not in UNDETERMINED,
             )
+
+
+def _may_be_strided(sample: Any) -> bool:
+    """Whether every tensor of a sample is an ordinary one, so that torch can make another with gaps of it."""
+    tensors = [t for t in pytree.tree_leaves((sample.input, sample.args, sample.kwargs)) if isinstance(t, Tensor)]
+    return isinstance(sample.input, Tensor) and all(t.layout is torch.strided for t in tensors)
 
 
 def _error_samples(op: OpInfo, device: str, count: int) -> Iterator[Program]:

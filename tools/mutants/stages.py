@@ -43,7 +43,7 @@ _DERIVED = (
     "tests/training/test_writes_and_gradients.py", "tests/behaviour/test_memory_layouts.py", "tests/dynamic/test_views.py",
     "tests/conformance/test_slices.py",
 )  # fmt: skip
-_COMPILED = ("tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_random_programs.py")
+_COMPILED = ("tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py")
 
 
 def _below(package: str, *names: str) -> tuple[str, ...]:
