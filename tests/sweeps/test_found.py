@@ -120,3 +120,79 @@ def test_keywords_with_the_names_of_our_own_arguments() -> None:
         """,
         "eager",
     )
+
+
+PYTHON = {
+    "an attribute deleted and stored again is the last": """
+        class Holder:
+            pass
+        holder = Holder()
+        holder.a, holder.b = 1, 2
+        def f(t):
+            del holder.a
+            holder.a = t + 1
+            holder.c = 4
+            del holder.c
+            return t * 2
+        """,
+    "a class attribute that was stored is read through an instance and a subclass": """
+        class Base:
+            kind = 'base'
+        class Child(Base):
+            pass
+        child = Child()
+        def f(t):
+            Base.kind = 'stored'
+            return t + 1, child.kind, Child.kind, Base.kind
+        """,
+    "super() in the method of a metaclass": """
+        class Meta(type):
+            def __call__(cls, *args):
+                made = super().__call__(*args)
+                made.born = 'meta'
+                return made
+        class Made(metaclass=Meta):
+            def __init__(self, n):
+                self.n = n
+        def f(t):
+            made = Made(3)
+            return t + made.n, made.born
+        """,
+    "the text of an exception whose own method decides its arguments": """
+        class Problem(Exception):
+            def __init__(self, text, value=0):
+                super().__init__(text, value, 7)
+                self.value = value
+        class Worse(Problem, KeyError):
+            pass
+        def f(t):
+            return t + 1, repr(Worse('r')), str(Problem('p', 2)), Worse('r').args
+        """,
+    "an exception with fields of its own": """
+        class Missing(OSError):
+            def __init__(self, name):
+                super().__init__(2, name)
+        def f(t):
+            try:
+                raise Missing('a')
+            except FileNotFoundError:
+                return t
+            except OSError as error:
+                return t + error.errno, error.strerror, error.args
+        """,
+}
+
+
+@pytest.mark.parametrize("text", PYTHON.values(), ids=PYTHON.keys())
+def test_python(text: str) -> None:
+    """Two calls, and what the program's names hold afterwards."""
+    shown = {"holder": "holder", "Child": "Child.kind"}
+    names = ", ".join(value for name, value in shown.items() if f"{name}" in text)
+    driver = f"""
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            call(g, whole((3,)))
+            call(g, whole((3,), seed=1))
+            show({names})
+        """
+    check(text + driver, "eager")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx import Graph, GraphModule, Node
 
 from . import log
@@ -150,7 +151,9 @@ class LazyCompiled:
 def _judged(error: Exception, gm: GraphModule, inputs: list[Any]) -> AutogradError:
     """A refusal when torch fails on the graph without us, else the report of a fault of ours."""
     words = f"tracing failed: {type(error).__name__}: {error}"
-    if error_without_us(gm, inputs) is not None:
+    # Capture may know the contents of a constant, by which it has the shape; the trace has constants by their shapes only.
+    depends_on_data = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
+    if depends_on_data or error_without_us(gm, inputs) is not None:
         return UnsupportedGraph(words)
     return InternalError(words)
 

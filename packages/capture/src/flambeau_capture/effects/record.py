@@ -23,7 +23,7 @@ from ..graph.captured import (
 )
 from ..sources.source import Pinned
 from ..values.base import MISSING, Value
-from ..values.builtins import BuiltinValue
+from ..values.builtins import BuiltinValue, ClassValue
 from ..values.constants import ConstantValue
 from ..values.tensor import TensorValue
 
@@ -38,6 +38,10 @@ class Heap:
         self.root_globals = root_globals
         self.containers: dict[int, Value] = {}
         self.attributes: dict[tuple[int, str], tuple[Value, Value | None, bool]] = {}
+        # Attributes that were deleted and then stored: they are last in their object's dictionary now.
+        self.renewed: set[tuple[int, str]] = set()
+        # (class, name) of what was stored in classes.
+        self.members: set[tuple[type, str]] = set()
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], Value | None]] = {}
         self.cells: dict[int, tuple[Value, Value]] = {}
         self.calls: list[CallFunction] = []
@@ -49,8 +53,16 @@ class Heap:
 
     def store_attribute(self, target: Value, name: str, value: Value | None, *, plain: bool = True) -> None:
         """`target.name = value` (None: deleted), recorded when the target existed before or is made by the graph."""
+        if isinstance(target, ClassValue):
+            self.members.add((target.object, name))
         if target.source is not None or target.real() is not MISSING or isinstance(target, TensorValue):
-            self.attributes[(id(target), name)] = (target, value, plain)
+            key = (id(target), name)
+            before = self.attributes.get(key)
+            if before is not None and before[1] is None and value is not None:
+                del self.attributes[key]
+                if name in getattr(target.real(), "__dict__", ()):
+                    self.renewed.add(key)
+            self.attributes[key] = (target, value, plain)
 
     def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
         """`namespace[name] = value` (None: deleted)."""
@@ -91,8 +103,10 @@ class Heap:
                 yield ReplaceItems(container, "set", tuple(container.in_order()))
             elif isinstance(container, ListValue):
                 yield ReplaceItems(container, "list" if container.cls is list else "deque", tuple(container.items))
-        for (_, name), (target, value, plain) in self.attributes.items():
-            own = target.python_type().__setattr__
+        for key, (target, value, plain) in self.attributes.items():
+            name, own = key[1], target.python_type().__setattr__
+            if key in self.renewed and value is not None:
+                yield DeleteAttribute(target, name)
             if value is None:
                 yield DeleteAttribute(target, name)
             elif plain or own is torch.nn.Module.__setattr__ or not isinstance(own, FunctionType):

@@ -74,6 +74,10 @@ class Attributes(Operations):
 
     def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
         """`mro_lookup`, with a guard that the answer stays the same."""
+        if self.heap.members and any((base, name) in self.heap.members for base in cls.__mro__):
+            raise GraphBreak(
+                "unsupported-attribute", f"{name!r} of {cls.__qualname__}, which was stored before in the same frame"
+            )
         found, owner = mro_lookup(cls, name, after)
         self.guards.member(cls, name, after, found, owner)
         return found, owner

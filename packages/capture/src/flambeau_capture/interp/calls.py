@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _PURE_OBJECTS = (re.Pattern, re.Match)
+_EXCEPTIONS_WITH_FIELDS = (OSError, ImportError, SyntaxError, UnicodeError, SystemExit, BaseExceptionGroup)
 """Immutable objects whose native methods compute from constants."""
 _COROUTINES = 0x80 | 0x100 | 0x200
 _OPERATOR_METHODS = {
@@ -353,6 +354,10 @@ class Calls(Attributes):
             case "__getattribute__":
                 return self.plain_attribute(owner, args[0].constant(), hook=False)
             case "__init__" if isinstance(owner, ExceptionValue):
+                if owner.object is not MISSING or issubclass(owner.cls, _EXCEPTIONS_WITH_FIELDS):
+                    raise GraphBreak(
+                        "unsupported-call", f"{owner.cls.__qualname__}.__init__ of an exception with fields"
+                    )
                 owner.arguments = list(args)
             case "__init__" if owner.storage is None:
                 pass

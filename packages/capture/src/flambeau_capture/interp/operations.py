@@ -17,7 +17,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
 from ..values.iterators import ComputedIterator
 from ..values.mappings import DictValue, DictView
-from ..values.objects import ObjectValue, OpaqueValue
+from ..values.objects import ObjectValue, OpaqueValue, new_exception
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
@@ -492,9 +492,9 @@ class Operations(Folding):
             if arguments is not None and how == "str":
                 if len(arguments) == 1 and not issubclass(value.cls, KeyError):
                     return self.to_text(self.realise(arguments[0]), "str")
-                return self.fold(lambda *parts: str(value.cls(*parts)), arguments, {})
+                return self.fold(lambda *parts: str(new_exception(value.cls, parts)), arguments, {})
             if arguments is not None:
-                return self.fold(lambda *parts: repr(value.cls(*parts)), arguments, {})
+                return self.fold(lambda *parts: repr(new_exception(value.cls, parts)), arguments, {})
         return self.fold(function, [value], {})
 
     def format(self, value: Value, spec: Value) -> Value:

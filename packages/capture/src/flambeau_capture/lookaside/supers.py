@@ -44,7 +44,8 @@ class SuperValue(Value):
         e.call(2)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        is_class = isinstance(self.owner, ClassValue)
+        # In a method of a metaclass the owner is a class too, as an instance.
+        is_class = isinstance(self.owner, ClassValue) and issubclass(self.owner.object, self.cls)
         start = self.owner.object if is_class else self.owner.python_type()  # type: ignore[attr-defined]
         found, where = t.class_member(start, name, after=self.cls)
         if found is MISSING:
@@ -85,7 +86,7 @@ class NativeSuperMethod(Value):
 
 
 def _is_owner(value: Value, cls: type) -> bool:
-    return issubclass(value.object if isinstance(value, ClassValue) else value.python_type(), cls)
+    return (isinstance(value, ClassValue) and issubclass(value.object, cls)) or issubclass(value.python_type(), cls)
 
 
 @replaces(builtins.super)

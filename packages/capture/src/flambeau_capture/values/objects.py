@@ -302,7 +302,7 @@ class ExceptionValue(ObjectValue):
         if self.source is not None or self.object is not MISSING:
             super().rebuild(e)
             return
-        e.pinned(_new_exception)
+        e.pinned(new_exception)
         e.pinned(self.cls)
         for argument in self.arguments:
             e.value(argument)
@@ -395,7 +395,7 @@ def _fill_instance(obj: Any, attrs: dict[str, Any], storage: Any) -> None:
         object.__setattr__(obj, name, value)
 
 
-def _new_exception(cls: Any, arguments: tuple[Any, ...]) -> Any:
+def new_exception(cls: Any, arguments: tuple[Any, ...]) -> Any:
     """An exception with these `args`, whatever its `__init__` takes."""
     made = cls.__new__(cls, *arguments)
     made.args = arguments
