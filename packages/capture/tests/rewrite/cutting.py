@@ -45,12 +45,8 @@ _NEVER = {
     "COPY",
     "LOAD_FAST_AND_CLEAR",
     "MAKE_CELL",
-    "PUSH_NULL",
     "JUMP",
     "JUMP_NO_INTERRUPT",
-    "LOAD_CONST",
-    "POP_TOP",
-    "LOAD_FAST",
     "RETURN_VALUE",
 }
 

@@ -281,6 +281,8 @@ class _Ways:
             made.insert(len(made) - BEHAVIOUR.null_below_callable, Held(Slot.NULL))
         else:
             pushed = Slot.OPEN if point.exit.is_open else Slot.VALUE
+            if point.instruction.name == "PUSH_NULL":
+                pushed = Slot.NULL  # read as a value it would end the process
             made = self._take_down([*slots, *[pushed] * (pushes - (kept - below))])
         self._resume(target, made)
 
