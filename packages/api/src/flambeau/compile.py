@@ -18,11 +18,13 @@ import flambeau_capture
 from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
 from .defaults import Settings, settings_of
 from .errors import InvalidOption, NotHereYet, UnknownName
+from .log import logger
 from .module import compiled_module, original_of
 from .observe import observer_of
 from .options import Options, resolve
 from .records import Recorder
 from .stages import resolve_stages
+from .targets import target_of
 from .torch_names import ARGUMENTS
 
 Function = Callable[..., Any]
@@ -96,12 +98,15 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     backend = _configured_backend(arguments, options, settings, recorder)
     if disable:
         return model
-    target = model
     if isinstance(model, torch.nn.Module):
         model = original_of(model)
-        target = _call_of(model)
+    target = target_of(model)
+    if target.reason:
+        logger.info("not_captured", artifact="fallbacks", target=_name_of(model), reason=target.reason)
+        if recorder is not None:
+            recorder.not_captured = f"{_name_of(model)} is {target.reason}"
     region = flambeau_capture.make_region(
-        target,
+        target.function,
         backend,
         config=settings.capture,
         observer=observer_of(recorder, arguments["name"]),
@@ -111,12 +116,8 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     return region
 
 
-def _call_of(model: torch.nn.Module) -> Callable[..., Any]:
-    """What a call of the module runs. The `__call__` of a `GraphModule`, which puts errors into words, is left out."""
-    own = vars(type(model)).get("__call__")
-    if isinstance(model, torch.fx.GraphModule) and getattr(own, "__module__", "") == torch.fx.graph_module.__name__:
-        return MethodType(torch.nn.Module.__call__, model)
-    return model.__call__ if own is None else functools.partial(own, model)
+def _name_of(model: Any) -> str:
+    return getattr(model, "__qualname__", None) or type(model).__qualname__
 
 
 def _check_types(model: Any, arguments: Mapping[str, Any]) -> None:

@@ -37,6 +37,7 @@ def explain(function: Callable[..., Any], **compile_arguments: Any) -> Callable[
             result,
             tuple(recorder.eager_graphs),
             tuple(recorder.cuda_graphs),
+            recorder.not_captured,
         )
 
     return run

@@ -54,12 +54,26 @@ def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Ma
         "_flambeau_region": region,
         "_flambeau_original": original,
     }
+    for name in _ASKED_OF_THE_ORIGINAL:
+        if hasattr(base, name):
+            namespace[name] = _delegate(original, name)
     metaclass: Any = type(base)
     subclass = metaclass(base.__name__, (base,), namespace)
-    # Not the class's own `__new__`, which may make something else: that of `fx.GraphModule` makes one more class.
+    # Not by the class's own `__new__`, which may make another class (fx.GraphModule, fully_shard).
     twin: ModuleT = object.__new__(subclass)
     object.__setattr__(twin, "__dict__", original.__dict__)
     return twin
+
+
+_ASKED_OF_THE_ORIGINAL = ("recompile", "_get_fsdp_state")
+"""Methods that write to the object's class, or look the object up in a table: the original's class and entry are those that count."""
+
+
+def _delegate(original: torch.nn.Module, name: str) -> Callable[..., Any]:
+    def method(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return getattr(original, name)(*args, **kwargs)
+
+    return method
 
 
 def original_of(module: torch.nn.Module) -> torch.nn.Module:

@@ -86,6 +86,7 @@ class Recorder:
     seconds: dict[str, float] = Factory(dict)
     eager_graphs: list[str] = Factory(list)
     cuda_graphs: list[GraphDecision] = Factory(list)
+    not_captured: str = ""
 
     def ran_in_eager(self, reason: str) -> None:
         """Count a graph that runs in eager because it holds something that is not modelled."""
@@ -106,6 +107,7 @@ class Explanation:
         result: what the call returned.
         eager_graphs: why each graph that could not be compiled runs in eager.
         cuda_graphs: what CUDA graphs were recorded and what runs without one, each with its reason.
+        not_captured: why nothing of the target can be captured, or "".
     """
 
     graphs: tuple[GraphRecord, ...]
@@ -116,6 +118,7 @@ class Explanation:
     result: Any
     eager_graphs: tuple[str, ...] = ()
     cuda_graphs: tuple[GraphDecision, ...] = ()
+    not_captured: str = ""
 
     @property
     def graph_count(self) -> int:
@@ -144,6 +147,7 @@ class Explanation:
             f"graphs: {self.graph_count}, graph breaks: {self.graph_break_count}, operations: {self.op_count}, "
             f"guards: {len(self.guards)}, kernels: {kernels} (of {fused} ATen operations)"
         ]
+        lines += [f"not captured: {self.not_captured}"] if self.not_captured else []
         lines += [f"break {number}: {reason}" for number, reason in enumerate(self.breaks, 1)]
         lines += [f"runs in eager: {reason}" for reason in self.eager_graphs]
         lines += [f"CUDA graph, {decision}" for decision in self.cuda_graphs]

@@ -29,6 +29,7 @@ class Owner(Enum):
 
     USER = "user"
     TORCH_MODULE = "torch module"
+    TORCH_WRAPPER = "torch wrapper"
     TORCH = "torch"
     STANDARD_LIBRARY = "standard library"
     FLAMBEAU = "flambeau"
@@ -53,9 +54,12 @@ _TRACED_IN_TORCH: Final = (
     "utils/checkpoint.py",
     "amp/",
 )
+# Files of torch that only call the user's module: their own frames run as they are, the module's are looked at.
+_PASSED_THROUGH_IN_TORCH: Final = ("nn/parallel/", "distributed/fsdp/fully_sharded_data_parallel.py")
 _DECISIONS: Final = {
     Owner.USER: Decision.TRACE,
     Owner.TORCH_MODULE: Decision.TRACE,
+    Owner.TORCH_WRAPPER: Decision.SKIP,
     Owner.TORCH: Decision.OPAQUE,
     Owner.STANDARD_LIBRARY: Decision.SKIP,
     Owner.FLAMBEAU: Decision.OPAQUE,
@@ -99,6 +103,8 @@ def owner_of(filename: str) -> Owner:
     torch_root = _package_root("torch")
     if torch_root and filename.startswith(torch_root):
         inside = filename[len(torch_root) :]
+        if inside.startswith(_PASSED_THROUGH_IN_TORCH):
+            return Owner.TORCH_WRAPPER
         return Owner.TORCH_MODULE if inside.startswith(_TRACED_IN_TORCH) else Owner.TORCH
     if filename.startswith(_flambeau_roots()):
         return Owner.FLAMBEAU
