@@ -64,6 +64,8 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
 
 PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwing) {
   ThreadState& state = thread_state();
+  // The compiler's own frames are nobody's business, another compiler's hook below ours included.
+  if (state.suspended) return _PyEval_EvalFrameDefault(thread, frame, throwing);
   if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {
     return run_plain(thread, frame, throwing);
   }

@@ -404,9 +404,18 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
         compiled = with_gradients(compiled)
         rescue = with_gradients(rescue) if rescue is not None else None
     disabled = hook.call_disabled(compiled, recursive=True, rescue=rescue)
-    if getattr(compiled, "_boxed_call", False):
+    if getattr(compiled, "_boxed_call", False) and not _takes_them_one_by_one(compiled):
         disabled._boxed_call = True
     return disabled
+
+
+def _takes_them_one_by_one(compiled: Callable[..., Any]) -> bool:
+    """Whether a function that is marked as boxed takes `*args` all the same, as wrappers do that copy the marks of what they wrap."""
+    try:
+        parameters = inspect.signature(compiled, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
 
 def _direct_outputs(result: FrameResult) -> tuple[Any] | None:
