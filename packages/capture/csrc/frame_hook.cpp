@@ -102,6 +102,14 @@ HookInstalled::~HookInstalled() {
   }
 }
 
+void keep_hook_installed() {
+  if (installed == 0 || hook_is_installed()) return;
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  const _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  before = current == _PyEval_EvalFrameDefault ? nullptr : current;
+  _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate_frame);
+}
+
 bool hook_is_installed() {
   return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate_frame;
 }

@@ -16,4 +16,7 @@ class HookInstalled {
 
 bool hook_is_installed();
 
+// Put the hook back on top, where another compiler's was set over it, or both were taken away, while a region runs.
+void keep_hook_installed();
+
 }  // namespace flambeau

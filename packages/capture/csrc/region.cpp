@@ -67,7 +67,9 @@ Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, c
                            reinterpret_cast<PyObject*>(function),
                            trees.get(),
                            over_limit ? Py_True : Py_False};
-  return checked(PyObject_Vectorcall(region->handler, arguments, std::size(arguments), nullptr));
+  PyObject* answer = PyObject_Vectorcall(region->handler, arguments, std::size(arguments), nullptr);
+  keep_hook_installed();
+  return checked(answer);
 }
 
 // All modules of a class share their methods' code, so each has the limit for itself; all of them together have this many times as much.

@@ -6,7 +6,10 @@ compiled twin. Nothing is traced here: the first call does that.
 
 from __future__ import annotations
 
+import contextlib
+import copyreg
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any
@@ -19,7 +22,7 @@ from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
 from .defaults import Settings, settings_of
 from .errors import InvalidOption, NotHereYet, UnknownName
 from .log import logger
-from .module import compiled_module, original_of
+from .module import compiled_module, original_of, rebuild
 from .observe import observer_of
 from .options import Options, resolve
 from .records import Recorder
@@ -98,8 +101,7 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     backend = _configured_backend(arguments, options, settings, recorder)
     if disable:
         return model
-    if isinstance(model, torch.nn.Module):
-        model = original_of(model)
+    model = original_of(model)
     target = target_of(model)
     if target.reason:
         logger.info("not_captured", artifact="fallbacks", target=_name_of(model), reason=target.reason)
@@ -113,7 +115,24 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     )
     if isinstance(model, torch.nn.Module):
         return compiled_module(model, region, arguments)
+    region.__flambeau_made_from__ = model, dict(arguments)
     return region
+
+
+def _reduce(region: Any) -> Any:
+    """How a compiled function is pickled and copied: by its name where it stands under it, else as the function and the arguments."""
+    owner: Any = sys.modules.get(getattr(region, "__module__", None) or "")
+    name = getattr(region, "__qualname__", "")
+    with contextlib.suppress(AttributeError):
+        if functools.reduce(getattr, name.split("."), owner) is region:
+            return name
+    made_from = getattr(region, "__flambeau_made_from__", None)
+    if made_from is None:
+        raise TypeError(f"a region that flambeau.compile did not make cannot be pickled: {region!r}")
+    return rebuild, made_from
+
+
+copyreg.pickle(flambeau_capture.Region, _reduce)
 
 
 def _name_of(model: Any) -> str:

@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 
 import torch
 
+from flambeau_capture import Region
+
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 
 
-def rebuild(module: torch.nn.Module, arguments: Mapping[str, Any]) -> torch.nn.Module:
-    """Compile an unpickled module again, with the arguments of the first time."""
+def rebuild(model: Any, arguments: Mapping[str, Any]) -> Any:
+    """Compile an unpickled or copied module or function again, with the arguments of the first time."""
     from .compile import compile
 
-    result: torch.nn.Module = compile(module, **arguments)
-    return result
+    return compile(model, **arguments)
 
 
 def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Mapping[str, Any]) -> ModuleT:
@@ -41,7 +42,8 @@ def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Ma
         return rebuild, (original, dict(arguments))
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
-        return rebuild(copy.deepcopy(original, memo), arguments)
+        result: torch.nn.Module = rebuild(copy.deepcopy(original, memo), arguments)
+        return result
 
     namespace = {
         "__module__": base.__module__,
@@ -76,7 +78,10 @@ def _delegate(original: torch.nn.Module, name: str) -> Callable[..., Any]:
     return method
 
 
-def original_of(module: torch.nn.Module) -> torch.nn.Module:
-    """The uncompiled module behind a compiled one; any other module is returned as it is."""
-    found = getattr(type(module), "_flambeau_original", module)
-    return found if isinstance(found, torch.nn.Module) else module
+def original_of(model: Any) -> Any:
+    """What a compiled module or function was made from; anything else is returned as it is."""
+    made_from = getattr(model, "__flambeau_made_from__", None) if isinstance(model, Region) else None
+    if made_from is not None:
+        return made_from[0]
+    found = getattr(type(model), "_flambeau_original", model)
+    return found if isinstance(found, torch.nn.Module) else model

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -69,5 +68,9 @@ def _keep_positions(gm: fx.GraphModule) -> None:
             file, line, function = (*named[-1].split(", "), "")[:3]
             number = line.removeprefix("line ")
             node.meta["stack"] = (
-                (file.removeprefix('File "').rstrip('"'), int(number) if number.isdigit() else 0, function.removeprefix("in ")),
+                (
+                    file.removeprefix('File "').rstrip('"'),
+                    int(number) if number.isdigit() else 0,
+                    function.removeprefix("in "),
+                ),
             )

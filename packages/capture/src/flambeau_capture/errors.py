@@ -6,7 +6,7 @@ Every error has a stable `code`, a message for this case, a hint, and the user's
       model.py:12 in forward
           if x.sum() > 0:
              ^^^^^^^^^^^
-      hint: use torch.where or torch.cond
+      hint: compute both sides and choose with torch.where
 
 Subclasses also derive from the nearest built-in, so `except RuntimeError` keeps working.
 """

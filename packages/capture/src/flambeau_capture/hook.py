@@ -12,6 +12,7 @@ that meets a frame which is being compiled runs it in eager. Generators and coro
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from inspect import CO_VARARGS, CO_VARKEYWORDS
@@ -38,6 +39,8 @@ _C.set_module_call(torch.nn.Module, MODULE_CALL, torch.nn.Module._call_impl.__co
 
 _TOLD = 16
 """How many entries a miss is explained for: code shared by many modules may have hundreds."""
+_OTHER_COMPILER = "torch._dynamo"
+"""Where it is loaded, it may be looking at every frame of this thread."""
 _VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 
 
@@ -88,7 +91,13 @@ class _Handler:
         self.callback = callback
         self.config = config
 
-    def __call__(
+    def __call__(self, *asked: Any) -> Any:
+        if _OTHER_COMPILER not in sys.modules:
+            return self.answer(*asked)
+        # The region may be called under torch.compile, which would compile this compiler.
+        return torch.compiler.disable(self.answer)(*asked)
+
+    def answer(
         self,
         code: CodeType,
         f_locals: Mapping[str, Any],

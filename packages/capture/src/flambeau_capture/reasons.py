@@ -39,7 +39,7 @@ def all_reasons() -> tuple[Reason, ...]:
 
 
 for _code, _explanation, _hint in (
-    ("data-dependent-branch", "a branch depends on the values inside a tensor", "use torch.where or torch.cond, or move the branch out of the compiled function"),
+    ("data-dependent-branch", "a branch depends on the values inside a tensor", "compute both sides and choose with torch.where, or move the branch out of the compiled function"),
     ("data-dependent-value", "a Python number is read out of a tensor", "keep the value in a tensor, or read it outside the compiled function"),
     ("dynamic-output-shape", "the shape of an operator's result depends on the values inside a tensor", "use an operator with a fixed result shape (masking instead of selecting)"),
     ("open-size", "the program needs a relation between sizes marked unbacked that this call's inputs do not have", "use mark_dynamic: such sizes are looked at while tracing"),

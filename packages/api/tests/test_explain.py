@@ -1,0 +1,83 @@
+"""`explain` runs the call once, effects included, and looks into what is compiled already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import flambeau
+
+X = torch.ones(3)
+
+
+class Counted:
+    """Effects of every kind that a program has outside of its result."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.total = torch.zeros(3)
+
+    def plain(self, x: Tensor) -> Tensor:
+        self.seen.append(1)
+        self.total.add_(x)
+        return x + 1
+
+    def breaking(self, x: Tensor) -> Tensor:
+        y = x + 1
+        print("effect")
+        self.seen.append(1)
+        self.total.add_(x)
+        return y * 2
+
+    def looping(self, x: Tensor) -> Tensor:
+        for number in range(3):
+            x = x + 1
+            print(number)
+            self.seen.append(number)
+        self.total.add_(x)
+        return x
+
+    def branching(self, x: Tensor) -> Tensor:
+        self.seen.append(1)
+        if x.sum() > 0:
+            self.total.add_(x)
+        return x * 2
+
+    def drawing(self, x: Tensor) -> Tensor:
+        self.seen.append(1)
+        return x + torch.rand(3)
+
+
+def effects(name: str, run: Any, capsys: pytest.CaptureFixture[str]) -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    counted = Counted()
+    result = run(getattr(counted, name))
+    return counted.seen, counted.total.tolist(), result.tolist(), capsys.readouterr().out, torch.rand(1).item()
+
+
+@pytest.mark.parametrize("name", ["plain", "breaking", "looping", "branching", "drawing"])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_effects_happen_once(name: str, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lists, tensors, output, random numbers: as after one plain call."""
+    found = effects(name, lambda f: flambeau.explain(f, backend=backend)(X).result, capsys)
+    assert found == effects(name, lambda f: f(X), capsys)
+
+
+def test_what_is_compiled_already_is_looked_into() -> None:
+    """A function and a module; nothing of theirs changes."""
+    function = flambeau.compile(lambda x: x.exp() + 1, backend="eager")
+    model = flambeau.compile(nn.Linear(3, 2), backend="eager")
+    for compiled in (function, model):
+        found = flambeau.explain(compiled, backend="eager")(X)
+        assert found.graph_count == 1 and found.op_count >= 1
+    assert function.codes() == []
+
+
+def test_compiling_what_is_compiled_looks_at_the_original() -> None:
+    """The new settings hold."""
+    first = flambeau.compile(lambda x: (print(end=""), x + 1)[1], backend="eager")
+    with pytest.raises(RuntimeError, match="one graph"):
+        flambeau.compile(first, fullgraph=True, backend="eager")(X)
