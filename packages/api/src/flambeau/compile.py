@@ -11,7 +11,6 @@ import copyreg
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from types import MethodType
 from typing import Any
 
 import torch
