@@ -61,7 +61,13 @@ class RunGraph:
 
 @frozen
 class Skip:
-    """Run this call in eager; frames it calls are still looked at. Other calls of the same code will ask again."""
+    """Run this call in eager; frames it calls are still looked at. Other calls of the same code will ask again.
+
+    Attributes:
+        raises: the program raises in this call, so that nothing is captured until the code is called again.
+    """
+
+    raises: bool = False
 
 
 @frozen

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ from .values.tensor import TensorValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import CodeType
+    from types import CodeType, FrameType
 
 Backend = Callable[..., Any]
 _MODULE_MACHINERY = frozenset(
@@ -65,6 +66,9 @@ _MODULE_MACHINERY = frozenset(
 )
 """Methods of `nn.Module` itself: what they do to a module is replayed by calling them, so they are never compiled on their own."""
 _RECURSION = 20_000
+_RAISES = ("uncaught-exception", "operator-error")
+"""Breaks at which the program itself raises: with `fullgraph` too, the exception is its own, from plain Python (a call that then returns
+without having run anything that was compiled is an error: `hook.py:nothing_ran`)."""
 _SUSPENDS = 0x20 | 0x80 | 0x200
 
 
@@ -150,11 +154,11 @@ def _left_out(
     observer: Callable[[CompileRecord], None] | None,
 ) -> Answer:
     """The answer for a frame that plain Python runs. Of a module's call nothing is told: `forward` is looked at next, and tells."""
-    if error.reason.code != "uncaught-exception":  # plain Python raises the program's own
+    if error.reason.code not in _RAISES:
         refuse_fullgraph(error.reason, config)
     if info.code is not hook.MODULE_CALL:
         _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
-    return SkipAlways() if error.always else Skip()
+    return SkipAlways() if error.always else Skip(raises=error.reason.code in _RAISES)
 
 
 def _round_by_round(
@@ -204,7 +208,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             return _finish(tracer, Return(returned), None, state)
     except GraphBreak as error:
         broken = error
-    if broken.code == "uncaught-exception" and config.fullgraph:
+    if broken.code in _RAISES and config.fullgraph:
         raise CannotCapture(broken, always=False)
     refuse_fullgraph(broken, config)
     if info.code is hook.MODULE_CALL:
@@ -531,6 +535,14 @@ def make_region(
     return hook.make_region(function, _Callback(backend, settings, observer), settings)
 
 
+def _is_running(code: CodeType) -> bool:
+    """Whether a frame of this code is on the stack."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
 class _Callback:
     """What a region asks about a frame; holds what its compiles have learnt, one `Dynamics` a code object."""
 
@@ -539,8 +551,20 @@ class _Callback:
         self.config = config
         self.observer = observer
         self.dynamics: dict[CodeType, Dynamics] = {}
+        self.raising = threading.local()
 
     def __call__(self, info: FrameInfo) -> Answer:
+        # Of a call that is left to plain Python because it raises, what it calls is part: with `fullgraph` it would be refused.
+        raising = getattr(self.raising, "code", None)
+        if raising is not None and raising is not info.code and _is_running(raising):
+            return Skip()
+        answer = self._answer(info)
+        vars(self.raising).clear()
+        if isinstance(answer, Skip) and answer.raises:
+            self.raising.code = info.code
+        return answer
+
+    def _answer(self, info: FrameInfo) -> Answer:
         decision = decide(info.code)
         if decision is not Decision.TRACE or info.code.co_flags & _SUSPENDS:
             return SkipAlways(recursive=decision is Decision.OPAQUE)

@@ -11,6 +11,7 @@ import builtins
 import collections
 import copy
 import functools
+import inspect
 import itertools
 import math
 import operator
@@ -158,7 +159,10 @@ HINTS = {name: pool for pool, names in _HINTS.items() for name in names.split()}
 
 @attrs.frozen
 class Case:
-    """One call as text. With `outside`, arguments come from the caller; else the program makes them itself."""
+    """One call as text. With `outside`, arguments come from the caller; else the program makes them itself.
+
+    A target that begins with a dot is a method of the first argument.
+    """
 
     target: str
     arguments: tuple[tuple[str, str], ...]
@@ -168,9 +172,12 @@ class Case:
     def source(self):
         parameters = [f"a{i}" for i in range(len(self.arguments))]
         given = parameters if self.outside else [text for _, text in self.arguments]
-        call = ", ".join(
-            f"{name}={text}" if name else text for (name, _), text in zip(self.arguments, given, strict=True)
-        )
+        pairs = zip(self.arguments, given, strict=True)
+        texts = [f"{name}={text}" if name else text for (name, _), text in pairs]
+        called = self.target
+        if called.startswith("."):
+            called = f"({texts.pop(0)}){called}"
+        call = ", ".join(texts)
         after = (
             "\n    if hasattr(r, '__next__'):\n        r = [type(r).__name__, *itertools.islice(r, 8)]"
             if self.draws
@@ -178,7 +185,7 @@ class Case:
         )
         return (
             f"def program({', '.join(['x', *parameters] if self.outside else ['x'])}):\n"
-            f"    try:\n        r = {self.target}({call})\n"
+            f"    try:\n        r = {called}({call})\n"
             "    except Exception as error:\n        return x + 1, 'raised', type(error), str(error)"
             f"{after}\n    return x + 1, 'returned', r\n"
         )
@@ -202,6 +209,54 @@ def cases(target, count, seed, signature=None, owner=()):
     signature = signature or signature_of(eval(target))
     for _ in range(count):
         yield Case(target, tuple(_arguments(chosen, signature, owner)), chosen.random() < 0.5, chosen.random() < 0.5)
+
+
+OWNERS = {
+    list: ("[]", "[3, 1, 2]", "['b', 'a', 'b']", "[1, 2.5, True]", "[[1], [2]]", "L([2, 1])", "[x, 1]"),
+    tuple: ("()", "(1, 2, 1)", "('a',)", "P(1, 2)", "Tu((1, 2))", "(x, 1)"),
+    dict: ("{}", "{'a': 1, 'b': 2}", "{1: 'x', 2: [3]}", "D(a=1)", "Missing(a=1)", "{'a': x}"),
+    collections.OrderedDict: ("collections.OrderedDict()", "collections.OrderedDict(a=1, b=2)", "collections.OrderedDict([(1, x)])"),
+    collections.defaultdict: ("collections.defaultdict(list)", "collections.defaultdict(None, a=1)", "collections.defaultdict(int, {1: 2})"),
+    set: ("set()", "{4}", "{9, 1, 17}", "{'a', 1}"),
+    frozenset: ("frozenset()", "frozenset((1, 2))", "frozenset('ab')"),
+    collections.deque: ("collections.deque()", "collections.deque([1, 2, 1])", "collections.deque([1, 2], 2)", "collections.deque([x])"),
+    str: ("''", "'abc abc'", "'12'", "'A b'", "S('ab')", "'a,b'"),
+    bytes: ("b''", "b'ab'", "b'12'"),
+    int: ("0", "5", "-7", "True", "Int(3)", "10**20"),
+    float: ("0.5", "-0.0", "2.0", "1e300"),
+    range: ("range(0)", "range(4)", "range(5, 0, -2)"),
+    slice: ("slice(1, 3)", "slice(None, None, -1)"),
+}  # fmt: skip
+"""Objects of each class whose methods are modelled, and of its subclasses."""
+
+
+def methods_of(cls):
+    """The public methods of a class, and the special ones that programs call by name."""
+    special = (
+        "__len__",
+        "__getitem__",
+        "__setitem__",
+        "__delitem__",
+        "__contains__",
+        "__iter__",
+        "__eq__",
+        "__add__",
+        "__reversed__",
+    )
+    names = [name for name in dir(cls) if not name.startswith("_") or (name in special and name in vars(cls))]
+    return [name for name in names if callable(getattr(cls, name))]
+
+
+def method_cases(cls, name, count, seed):
+    """Calls of a method of objects of `cls`."""
+    try:
+        signature = inspect.signature(getattr(cls, name))
+    except ValueError:
+        signature = inspect.signature(lambda self, x=0, key=0, /: 0)
+    if isinstance(vars(cls).get(name), staticmethod) or getattr(getattr(cls, name), "__self__", None) is cls:
+        parameters = [inspect.Parameter("owner_", inspect.Parameter.POSITIONAL_ONLY), *signature.parameters.values()]
+        signature = signature.replace(parameters=parameters)
+    return cases(f".{name}", count, f"{cls.__name__}{seed}", signature, OWNERS[cls])
 
 
 def _arguments(chosen, signature, owner):
@@ -250,13 +305,21 @@ def compare(case):
     return "", bool(records) and records[0].graph is not None and not any(r.breaks or r.skipped for r in records)
 
 
+_OWNER = re.compile(r"\b\w+\.(\w+\(\) takes)")
+"""Who a method belongs to, which messages tell or not by the way it was called."""
+
+
+def _told(outcome):
+    return _OWNER.sub(r"\1", _ADDRESS.sub("0x", repr(outcome)))
+
+
 def _outcome(function, arguments):
     try:
         result = function(*arguments)
     except Exception as error:
-        return _ADDRESS.sub("0x", repr(("escaped", type(error), str(error))))
+        return _told(("escaped", type(error), str(error)))
     places = [i for i, argument in enumerate(arguments) if argument is result[-1] and not _is_value(argument)]
-    return _ADDRESS.sub("0x", repr((show(result), places, show(arguments))))
+    return _told((show(result), places, show(arguments)))
 
 
 def _is_value(argument):

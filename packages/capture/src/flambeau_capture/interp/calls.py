@@ -48,6 +48,13 @@ _OPERATOR_METHODS = {
 }  # fmt: skip
 
 
+_TAKE = {
+    "__len__": 0, "__iter__": 0, "__bool__": 0, "__str__": 0, "__repr__": 0, "__hash__": 0, "__reversed__": 0, "__getitem__": 1,
+    "__contains__": 1, "__delitem__": 1, "__setitem__": 2,
+}  # fmt: skip
+"""How many arguments the special methods of containers take."""
+
+
 class Calls(Attributes):
     """Mixin of `Tracer`."""
 
@@ -260,7 +267,8 @@ class Calls(Attributes):
         """An unbound native method: `list.append(x, 1)`, `dict.__setitem__(self, k, v)`."""
         owner, name = args[0], function.__name__
         if isinstance(owner, ObjectValue) and owner.storage is not None and function.__objclass__ is not object:
-            return owner.storage.call_method(self, name, args[1:], kwargs)  # type: ignore[arg-type]
+            holder = owner if owner.storage.is_constant() else owner.storage
+            return holder.call_method(self, name, args[1:], kwargs)  # type: ignore[arg-type]
         if function.__objclass__ is object and isinstance(owner, ObjectValue):
             return self.generic_method(owner, name, args[1:], kwargs)
         return self.call_bound(owner, name, args[1:], kwargs)
@@ -294,7 +302,7 @@ class Calls(Attributes):
     def generic_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Special methods that the interpreter implements for every value, else folding."""
         none = ConstantValue(None)
-        if name in _OPERATOR_METHODS and len(args) == 1:
+        if name in _OPERATOR_METHODS and len(args) == 1 and not kwargs:
             symbol = _OPERATOR_METHODS[name]
             if isinstance(owner, ObjectValue) and owner.storage is None:
                 if name in ("__eq__", "__ne__"):
@@ -303,7 +311,13 @@ class Calls(Attributes):
                     )
                 return ConstantValue(NotImplemented)
             target = owner.storage if isinstance(owner, ObjectValue) and owner.storage is not None else owner
+            if self.is_foldable(target) and self.is_foldable(args[0]):
+                return self.fold(getattr(target.python_type(), name), [target, args[0]], {})
+            if not isinstance(target, TensorValue) and target.python_type() is not args[0].python_type():
+                raise GraphBreak("unsupported-call", f"{name} of {owner.describe()} and {args[0].describe()}")
             return self.compare(symbol, target, args[0]) if symbol in COMPARE else self.binary(symbol, target, args[0])
+        if name in _OPERATOR_METHODS:
+            raise GraphBreak("unsupported-call", f"{name} with these arguments")
         if isinstance(owner, ObjectValue) and isinstance(owner.object, _PURE_OBJECTS):
             return self.fold(getattr(owner.object, name), args, kwargs)
         if isinstance(owner, ObjectValue):
@@ -311,8 +325,10 @@ class Calls(Attributes):
             if found is not None:
                 return found
             if owner.storage is not None:
-                return owner.storage.call_method(self, name, args, kwargs)  # type: ignore[arg-type]
+                return owner.call_method(self, name, args, kwargs)  # type: ignore[arg-type]
         t: Any = self
+        if name in _TAKE and (len(args) != _TAKE[name] or kwargs):
+            self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs)
         match name:
             case "__len__":
                 return owner.length(t)
@@ -337,7 +353,7 @@ class Calls(Attributes):
             case "__init__" if isinstance(owner, (ListValue, DictValue, SetValue)):
                 return self._fill_storage(owner, args, kwargs)
             case "__reversed__":
-                return self.sequence(list(reversed(list(self.iterate_all(owner)))), list).iterate(t)
+                return self.call(self.wrap_pinned(reversed), [owner], {})
             case "__init__" | "__init_subclass__":
                 return none
         if self.is_foldable(owner):

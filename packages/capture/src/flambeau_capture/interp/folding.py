@@ -54,6 +54,9 @@ class Folding(TensorOperations):
             raise GraphBreak(
                 "unsupported-call", f"{getattr(function, '__name__', function)} writes to its arguments or returns one"
             )
+        if hasattr(type(result), "__next__"):
+            # It would be one iterator for all calls.
+            raise GraphBreak("unsupported-call", f"{getattr(function, '__name__', function)} gives an iterator")
         return self.from_python(result)
 
     def real_error(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> NoReturn:

@@ -97,7 +97,9 @@ class ConstantValue(Value):
             from ..lookaside.devices import enter_or_leave_device
 
             return enter_or_leave_device(t, self.value, name)
-        if name == "join" and len(args) == 1:
+        if name == "__iter__" and not args and not kwargs:
+            return self.iterate(t)
+        if name == "join" and len(args) == 1 and hasattr(args[0].python_type(), "__iter__"):
             args = [t.sequence(list(t.iterate_all(args[0])), tuple)]
         return t.fold(method, args, kwargs)
 

@@ -110,6 +110,8 @@ class DictValue(Value):
 
     def missing_key(self, t: Tracer, key: Value) -> Exception:
         """The KeyError that carries the key itself."""
+        if self.cls is collections.OrderedDict and t.realise(key).python_type() is type(None):
+            raise GraphBreak("unsupported-operation", "the key None, which an ordered dict leaves out of its KeyError")
         return t.raised(KeyError(), value=t.realise(key))
 
     def is_proxy(self) -> bool:

@@ -8,6 +8,7 @@ instance, the class, `__getattr__`), every one guarded where it was found. What 
 from __future__ import annotations
 
 import inspect
+import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -115,9 +116,19 @@ class ObjectValue(Value):
         return t.call(method, args, kwargs)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if self.storage is not None:
-            return self.storage.call_method(t, name, args, kwargs)
-        return t.generic_method(self, name, args, kwargs)
+        if self.storage is None:
+            return t.generic_method(self, name, args, kwargs)
+        if isinstance(t.class_lookup(self.cls, name), types.ClassMethodDescriptorType):
+            raise GraphBreak("unsupported-call", f"the class method {name} of {self.describe()}")
+        if name == "__getitem__" and len(args) == 1 and not kwargs and isinstance(self.storage, DictValue):
+            found = self.storage.lookup(t, args[0])
+            if found is None and self.special(t, "__missing__") is not None:
+                return self._do(t, "__missing__", args[0])
+        found = self.storage.call_method(t, name, args, kwargs)
+        if self.storage.is_constant() and (name == "__iter__" or _gives(found, self.storage.constant())):
+            # Where nothing changes, some methods give the object itself.
+            raise GraphBreak("unsupported-call", f"{name} of {self.describe()}")
+        return found
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         method = self.special(t, "__getitem__")
@@ -166,13 +177,15 @@ class ObjectValue(Value):
     def iterate(self, t: Tracer) -> Value:
         if self.special(t, "__iter__") is not None:
             return self._do(t, "__iter__")
-        if self.storage is not None:
+        if self.storage is not None and hasattr(self.cls, "__iter__"):
+            if self.storage.is_constant():
+                raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
             return self.storage.iterate(t)
         if self.special(t, "__getitem__") is not None:
             return t.iterate_by_index(self)
         if self.object is not MISSING and hasattr(self.cls, "__iter__"):
             raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
-        raise t.raised(TypeError(f"'{self.cls.__name__}' object is not iterable"))
+        raise t.raised(TypeError(f"'{type_name(self.cls)}' object is not iterable"))
 
     def next(self, t: Tracer) -> Value | None:
         from ..interp.signals import TracedRaise
@@ -185,6 +198,16 @@ class ObjectValue(Value):
             if issubclass(error.value.python_type(), StopIteration):
                 return None
             raise
+
+
+def _gives(found: Value, constant: Any) -> bool:
+    """Whether a method's result is the text or number that it was asked of, or has it among its parts."""
+    if not found.is_constant():
+        return any(_gives(part, constant) for part in getattr(found, "items", ()))
+    result = found.constant()
+    return any(
+        type(part) is type(constant) and part == constant for part in (result if type(result) is tuple else (result,))
+    )
 
 
 _LACKS = {

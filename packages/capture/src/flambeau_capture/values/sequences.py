@@ -7,6 +7,7 @@ marked as mutated in the tracer's heap when it changes; its final contents are r
 from __future__ import annotations
 
 import collections
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -93,8 +94,8 @@ class SequenceValue(Value):
     methods: dict[str, Callable[..., Value | None]] = {}
 
     def m_index(self, t: Tracer, item: Value, start: Value = ZERO, stop: Value | None = None) -> Value:
-        begin = t.integer(start)
-        end = len(self.items) if stop is None else t.integer(stop)
+        begin = operator.index(t.concrete(start))
+        end = len(self.items) if stop is None else operator.index(t.concrete(stop))
         for i in range(len(self.items))[begin:end]:
             if t.same_or_equal(t.realise(self.items[i]), item):
                 return ConstantValue(i)

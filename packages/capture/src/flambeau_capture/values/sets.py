@@ -47,6 +47,13 @@ class SetValue(Value):
         if self.source is not None:
             e.source(self.source)
             return
+        if all(item.is_constant() and is_constant_object(key) for key, item in self.items.items()):
+            # A copy has the order; one that is made of the members need not.
+            e.pinned(self.table.copy())
+            if self.cls is set:
+                e.attr("copy")
+                e.call(0)
+            return
         if self.cls is not set:
             e.pinned(self.cls)
         for item in self.in_order():
