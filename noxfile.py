@@ -103,6 +103,23 @@ def sweep(session: nox.Session, torch: str) -> None:
     session.run("python", "-m", "tests.sweeps", *(session.posargs or ["all"]))
 
 
+@nox.session
+@nox.parametrize(("python", "torch"), MATRIX, ids=[f"{p}-{t}" for p, t in MATRIX])
+def conformance(session: nox.Session, torch: str) -> None:
+    """All of torch's databases beside eager, hours of it: `-- --shard 0/8 --results FILE` runs a part and can be gone on with."""
+    install(session, "api", torch=f"torch=={torch}")
+    session.install(*TEST_REQUIREMENTS)
+    session.run("python", "-m", "tests.conformance.full", *session.posargs)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Seeded faults, each of which the tests must notice: `-- --slice` for the twenty that CI runs, `-- --shard 0/8` for a part."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS)
+    session.run("python", "-m", "tools.mutants", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
 @nox.session(venv_backend="none")
 def gpu(session: nox.Session) -> None:
     """The tests that need a CUDA device, on the ambient Python: nothing is installed, native code is built in place."""

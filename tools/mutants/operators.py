@@ -29,6 +29,8 @@ _WORDS = (
     "message",
     "_label",
     "listing",
+    "timed",
+    "_around",
 )
 
 Edit = Callable[[ast.AST], None]

@@ -206,3 +206,26 @@ def test_an_expression_has_no_truth():
     """Using one as a condition is an error instead of a silent True."""
     with pytest.raises(TypeError):
         bool(AXES[0])
+
+
+def test_truth_is_pythons():
+    """Connectives of every pair of truth values, of symbols and of constants."""
+    p, q = Symbol("p", bound=Int(2)), Symbol("q", bound=Int(2))
+    x, y = truth.eq(p, ONE), truth.eq(q, ONE)
+    for a in (0, 1):
+        for b in (0, 1):
+            values = {p: a, q: b}
+            for left, right in ((x, y), (Int(a), y), (x, Int(b)), (Int(a), Int(b))):
+                assert evaluate(truth.both(left, right), values) == (a and b)
+                assert evaluate(truth.either(left, right), values) == (a or b)
+                assert evaluate(select(left, Int(5), Int(7)), values) == (5 if a else 7)
+            assert evaluate(truth.negate(x), values) == 1 - a
+
+
+def test_a_division_taken_apart_is_put_together_beside_other_terms():
+    """The parts of a remainder meet in one; what else is in the sum stays."""
+    x, y = Symbol("x", bound=Int(60)), Symbol("y", bound=Int(9))
+    whole = (x // 3 % 5) * 6 + (x % 3) * 2 + y * 7 + 1
+    assert repr(whole) == repr((x % 15) * 2 + y * 7 + 1)
+    for a in range(60):
+        assert evaluate(whole, {x: a, y: a % 9}) == a % 15 * 2 + a % 9 * 7 + 1

@@ -19,6 +19,10 @@ def at(e):
     [
         (sc.op("add", at(I), at(J)), at(I + J)),
         (sc.op("sub", at(I), at(I)), sc.constant(0, torch.int64)),
+        (sc.op("sub", at(I + J), at(J)), at(I)),
+        (sc.op("le", at(I), at(Int(7))), sc.constant(True, torch.bool)),
+        (sc.op("gt", at(I), at(Int(7))), sc.constant(False, torch.bool)),
+        (sc.op("eq", at(I), at(I)), sc.constant(True, torch.bool)),
         (sc.op("mul", at(I), at(Int(3))), at(I * 3)),
         (sc.op("lt", at(I), at(Int(8))), sc.constant(True, torch.bool)),
         (sc.op("ge", at(I), at(Int(8))), sc.constant(False, torch.bool)),

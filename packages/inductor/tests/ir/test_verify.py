@@ -9,7 +9,7 @@ from flambeau_inductor.expr import Int, Symbol
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.graph import Graph, TensorInput
 from flambeau_inductor.ir.layout import Buffer, Layout, Ref
-from flambeau_inductor.ir.loops import Pointwise, make_axes
+from flambeau_inductor.ir.loops import Pointwise, Scatter, make_axes
 from flambeau_inductor.ir.text import graph_text
 from flambeau_inductor.ir.verify import verify
 
@@ -64,3 +64,19 @@ def test_reading_overwritten_memory_is_refused():
     late = evolve(graph, operations=(back, *graph.operations), buffers={**graph.buffers, "buf1": new})
     with pytest.raises(VerifyError, match="overwrote"):
         verify(late)
+
+
+def test_a_scatter_of_an_unknown_mode_is_refused():
+    """The modes are those that both generators know."""
+    graph = graph_of(sc.load("x", I, torch.float32))
+    axes = make_axes((Int(8),))
+    out = Buffer("buf1", Layout.contiguous((8,), torch.float32, CPU), storage="buf0")
+    scatter = Scatter(out, axes, axes[0].symbol, sc.constant(0.0, torch.float32), "set")
+    for mode, message in (("set", None), ("average", "unknown mode average")):
+        operations = (*graph.operations, evolve(scatter, mode=mode))
+        made = evolve(graph, operations=operations, outputs=(Ref.whole(out),), buffers={**graph.buffers, "buf1": out})
+        if message is None:
+            verify(made)
+            continue
+        with pytest.raises(VerifyError, match=message):
+            verify(made)

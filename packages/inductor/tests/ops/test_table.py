@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from flambeau_inductor.codegen.cpp import ops as cpp
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ops.table import ScalarOp, names, register, scalar_op
 
@@ -34,3 +35,8 @@ def test_mixed_dtypes_are_refused():
     a, b = sc.constant(1, torch.float32), sc.constant(1, torch.float64)
     with pytest.raises(TypeError):
         sc.op("add", a, b)
+
+
+def test_every_text_is_of_an_op():
+    """A record that is lost leaves its text behind."""
+    assert set(cpp._TABLE) <= set(names())
