@@ -48,7 +48,7 @@ class Observer:
 
     entries: list[Entry] = Factory(list)
     _numbers: dict[int, int] = Factory(dict)
-    _memories: dict[int, int] = Factory(dict)
+    _memories: dict[int, tuple[int, int]] = Factory(dict)
     _kept: list[Any] = Factory(list)
 
     def show(self, path: str, value: Any) -> None:
@@ -110,8 +110,10 @@ class Observer:
         self.note(path, "is_leaf", value.is_leaf)
         if value.layout is torch.strided and not value.is_quantized:
             self.note(path, "strides", value.stride())
-            memory = value.untyped_storage()._cdata
-            self.note(path, "memory", (self._memories.setdefault(memory, len(self._memories)), value.storage_offset()))
+            # Where the first tensor seen of a memory begins in it says nothing.
+            first = (len(self._memories), value.storage_offset())
+            number, start = self._memories.setdefault(value.untyped_storage()._cdata, first)
+            self.note(path, "memory", (number, value.storage_offset() - start))
             self.note(path, "tensor", value.detach().resolve_conj().resolve_neg().clone())
         if value.is_leaf:
             self._walk(f"{path}.grad", value.grad, depth + 1, seen)

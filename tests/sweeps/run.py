@@ -10,7 +10,6 @@ import contextlib
 import io
 import random
 import sys
-import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -154,7 +153,7 @@ def _drive(source: str, driver: _Driver, reset: Callable[[], None]) -> str:
 
 def _show_surroundings(observer: Observer) -> None:
     facts = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), str(torch.get_default_dtype()))
-    more = (torch.is_autocast_enabled("cpu"), str(torch.get_default_device()), threading.active_count())
+    more = (torch.is_autocast_enabled("cpu"), str(torch.get_default_device()))
     observer.note("afterwards", "surroundings", facts + more)
     observer.note("afterwards: random numbers", "random", (float(torch.rand(())), random.random()))
 

@@ -196,3 +196,26 @@ def test_python(text: str) -> None:
             show({names})
         """
     check(text + driver, "eager")
+
+
+def test_an_attribute_that_a_module_lacks() -> None:
+    """It may come later, in the module's own dictionary as well as among its parameters."""
+    check(
+        """
+        class M(nn.Module):
+            def forward(self, t):
+                return t + getattr(self, 'late', 0), hasattr(self, 'w')
+
+        def drive(compile, call, show, backward):
+            m = M()
+            g = compile(m)
+            call(g, whole((3,)))
+            m.late = 2
+            call(g, whole((3,)))
+            del m.late
+            call(g, whole((3,)))
+            m.w = parameter((3,), torch.float64, 1)
+            call(g, whole((3,)))
+        """,
+        "eager",
+    )

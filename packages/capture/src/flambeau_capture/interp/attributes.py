@@ -328,6 +328,7 @@ class Attributes(Operations):
                 return self.realise(entries[name])
         source = value.source
         if source is not None:
+            self.guards.absent(InstanceDict(source), name)
             for table in _MODULE_TABLES:
                 if table not in value.attrs and (value.object is MISSING or table in value.object.__dict__):
                     self.guards.absent(Item(InstanceDict(source), table), name)
