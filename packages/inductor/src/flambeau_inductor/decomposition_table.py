@@ -27,7 +27,7 @@ DECOMPOSED = (
     "hardswish", "hardswish_backward", "hardtanh", "hardtanh_backward", "leaky_relu_backward", "log_sigmoid",
     "log_sigmoid_backward", "log_sigmoid_forward", "logit", "logit_backward", "mish", "mish_backward", "prelu", "_prelu_kernel",
     "_prelu_kernel_backward", "relu6", "rrelu_with_noise_backward", "selu", "silu_backward", "softplus", "softplus_backward",
-    "softshrink", "softshrink_backward", "threshold",
+    "softshrink_backward",
     # Losses.
     "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "cross_entropy_loss",
     "huber_loss", "huber_loss_backward", "kl_div", "l1_loss", "mse_loss", "mse_loss_backward", "nll_loss2d_backward",

@@ -23,6 +23,7 @@ from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import MOVES, collides, overlaps
 from .predictions import corrected
 from .random import fills_in_memory_order
+from .refusals import refused
 from .scatter import is_absolute, is_strided, scatter_back
 from .special import SPECIAL
 from .symbols import SymbolNodes
@@ -211,6 +212,8 @@ class Recorder(TorchDispatchMode):
         args, kwargs = self._adopt(args, kwargs)
         out = corrected(func, func(*args, **kwargs))
         node = self._node(func, self.operands(args), self.operands(kwargs), out)
+        if refused(func, args, kwargs):
+            node.meta["refused"] = True
         if isinstance(out, torch.Tensor):
             self._fresh(out, node)
             if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
@@ -295,6 +298,9 @@ class Recorder(TorchDispatchMode):
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._adopt(args, kwargs)
+        if refused(func, args, kwargs):
+            # A formula knows nothing of types that the kernel refuses.
+            return self.record(func, args, kwargs)
         if func in self._open:
             # A decomposition that comes back to its own op (by a write through a view, say) has not made it simpler.
             return self._kind_rules[kind_of(func)](func, args, kwargs)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
 from .builder import Builder
@@ -53,6 +55,30 @@ def leaky_relu(g: Builder, a: TensorValue, negative_slope: float = 0.01) -> Tens
 
     def rule(x: Scalar) -> Scalar:
         return sc.op("where", sc.op("gt", x, _like(x, 0)), x, sc.op("mul", x, _like(x, negative_slope)))
+
+    return elementwise(g, rule, a)
+
+
+@lowers("threshold")
+def threshold(g: Builder, a: TensorValue, threshold: Any, value: Any) -> TensorValue:
+    if a.dtype is torch.bool:
+        raise Decline("bool")
+
+    def rule(x: Scalar) -> Scalar:
+        return sc.op("where", sc.op("le", x, g.constant(threshold, x.dtype)), g.constant(value, x.dtype), x)
+
+    return elementwise(g, rule, a)
+
+
+@lowers("softshrink")
+def softshrink(g: Builder, a: TensorValue, lambd: float = 0.5) -> TensorValue:
+    _require_floating(a)
+
+    def rule(x: Scalar) -> Scalar:
+        low, high = _like(x, -lambd), _like(x, lambd)
+        inner = sc.op("where", sc.op("isnan", x), x, _like(x, 0))
+        below = sc.op("where", sc.op("lt", x, low), sc.op("add", x, high), inner)
+        return sc.op("where", sc.op("gt", x, high), sc.op("sub", x, high), below)
 
     return elementwise(g, rule, a)
 

@@ -238,7 +238,17 @@ def _sum_rule(g: Builder, a: Any, b: Any, alpha: Number, op: str) -> TensorValue
     if _is_one(alpha):
         return elementwise(g, _op(op), a, b, round_numbers=rounded)
     scale = _number(g, alpha, joined, compute, rounded)
+    if joined.is_floating_point:
+        scale = sc.op("neg", scale) if op == "sub" else scale
+        return elementwise(g, lambda x, y: sc.op("fma", y, scale, x), a, b, round_numbers=rounded)
     return elementwise(g, lambda x, y: sc.op(op, x, sc.op("mul", y, scale)), a, b, round_numbers=rounded)
+
+
+def _product_added(x: Scalar, y: Scalar, z: Scalar) -> Scalar:
+    """``x + y * z`` in one rounding for floats: eager's kernels are compiled with contraction."""
+    if x.dtype.is_floating_point:
+        return sc.op("fma", y, z, x)
+    return sc.op("add", x, sc.op("mul", y, z))
 
 
 @lowers("add.Tensor", "add.Scalar")
@@ -303,7 +313,7 @@ def remainder(g: Builder, a: Any, b: Any) -> TensorValue:
     joined = promote(a, b)
     if not joined.is_floating_point:
         return _integer_division(g, a, b, joined, "remainder")
-    return elementwise(g, _op("remainder"), a, b)
+    return elementwise(g, _op("remainder"), a, b, round_numbers=True)
 
 
 @lowers("fmod.Tensor", "fmod.Scalar")
@@ -311,7 +321,7 @@ def fmod(g: Builder, a: Any, b: Any) -> TensorValue:
     joined = promote(a, b)
     if not joined.is_floating_point:
         return _integer_division(g, a, b, joined, "fmod")
-    return elementwise(g, _op("fmod"), a, b)
+    return elementwise(g, _op("fmod"), a, b, round_numbers=True)
 
 
 @lowers("fmax")
@@ -338,6 +348,9 @@ def pow_scalar(g: Builder, a: TensorValue, exponent: Number) -> TensorValue:
         raise Decline("integer power")
     if isinstance(exponent, int | float):
         special = _SPECIAL_POWERS.get(float(exponent))
+        if abs(exponent) == 0.5 and joined is torch.float16 and a.device.type == "cpu":
+            # Eager's kernel takes no root there: (-inf) ** 0.5 is inf.
+            special = None
         if special is not None and (joined.is_floating_point or float(exponent) in (0.0, 1.0, 2.0, 3.0)):
             return elementwise(g, special, a, common=joined)
     return elementwise(g, _op("pow"), a, exponent, common=joined)
@@ -394,10 +407,19 @@ def clamp(g: Builder, a: TensorValue, min: Any = None, max: Any = None) -> Tenso
         raise Decline("bool")
     result = a
     if min is not None:
-        result = elementwise(g, _op("maximum"), result, min, common=joined)
+        result = elementwise(g, _keeping("lt") if _is_limit(min) else _op("maximum"), result, min, common=joined)
     if max is not None:
-        result = elementwise(g, _op("minimum"), result, max, common=joined)
+        result = elementwise(g, _keeping("gt") if _is_limit(max) else _op("minimum"), result, max, common=joined)
     return result
+
+
+def _is_limit(bound: Any) -> bool:
+    """True for a number that is one: what equals it (-0.0 and 0) stays what it was, and so does NaN."""
+    return isinstance(bound, int | float) and bound == bound
+
+
+def _keeping(beyond: str) -> Callable[..., Scalar]:
+    return lambda x, limit: sc.op("where", sc.op(beyond, x, limit), limit, x)
 
 
 @lowers("hardtanh")
@@ -433,7 +455,7 @@ def clamp_max(g: Builder, a: TensorValue, bound: Any) -> TensorValue:
 def addcmul(g: Builder, a: TensorValue, b: TensorValue, c: TensorValue, *, value: Number = 1) -> TensorValue:
     joined = promote(a, b, c)
     scale = g.constant(value, compute_dtype(joined))
-    return elementwise(g, lambda x, y, z: sc.op("add", x, sc.op("mul", sc.op("mul", scale, y), z)), a, b, c)
+    return elementwise(g, lambda x, y, z: _product_added(x, sc.op("mul", scale, y), z), a, b, c)
 
 
 @lowers("addcdiv")
@@ -451,8 +473,8 @@ def lerp(g: Builder, a: TensorValue, b: TensorValue, weight: Any) -> TensorValue
         # From the nearer end, so that weight 1 gives exactly y.
         one, half = sc.constant(1.0, w.dtype), sc.constant(0.5, w.dtype)
         distance = sc.op("sub", y, x)
-        near = sc.op("add", x, sc.op("mul", w, distance))
-        far = sc.op("sub", y, sc.op("mul", distance, sc.op("sub", one, w)))
+        near = _product_added(x, w, distance)
+        far = _product_added(y, sc.op("neg", distance), sc.op("sub", one, w))
         return sc.op("where", sc.op("lt", sc.op("abs", w), half), near, far)
 
     return elementwise(g, mix, a, b, weight, common=promote(a, b))

@@ -221,7 +221,7 @@ class _Lowering:
         reason = "left to the library" if is_library(target) else "no rule"
         if rule is not None:
             val = node.meta.get("val")
-            reason = _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
+            reason = "eager refuses these types" if node.meta.get("refused") else _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
             if not reason:
                 try:
                     result = rule(self.builder, *args, **kwargs)

@@ -21,20 +21,18 @@ FB_LANES_1(erfc, float) FB_LANES_1(lgamma, float)
 
 FB_LIBRARY_2(nextafter)
 
-// Giles' approximation, then two Newton steps on erf.
+// A quotient of polynomials, near zero in y * y and else in sqrt(-log((1 - |y|) / 2)), then two Newton steps on erf.
 FB double erfinv(double y) {
-  if (!(y > -1.0 && y < 1.0)) return y == 1.0 ? __builtin_inf() : (y == -1.0 ? -__builtin_inf() : __builtin_nan(""));
-  double w = -__builtin_log((1.0 - y) * (1.0 + y)), x;
-  if (w < 5.0) {
-    w -= 2.5;
-    x = 2.81022636e-08;
-    for (const double c : (const double[]){3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}) x = c + x * w;
+  double a = __builtin_fabs(y), x;
+  if (!(a < 1.0)) return a == 1.0 ? __builtin_copysign(__builtin_inf(), y) : __builtin_nan("");
+  if (a <= 0.7) {
+    double z = y * y;
+    x = y * (((-0.140543331 * z + 0.914624893) * z - 1.645349621) * z + 0.886226899) /
+        ((((0.012229801 * z - 0.329097515) * z + 1.442710462) * z - 2.118377725) * z + 1.0);
   } else {
-    w = __builtin_sqrt(w) - 3.0;
-    x = -0.000200214257;
-    for (const double c : (const double[]){0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}) x = c + x * w;
+    double z = __builtin_sqrt(-__builtin_log((1.0 - a) / 2.0));
+    x = __builtin_copysign((((1.641345311 * z + 3.429567803) * z - 1.624906493) * z - 1.970840454) / ((1.6370678 * z + 3.5438892) * z + 1.0), y);
   }
-  x *= y;
   for (int k = 0; k < 2; ++k) x -= (__builtin_erf(x) - y) / (1.1283791670955126 * __builtin_exp(-x * x));
   return x;
 }

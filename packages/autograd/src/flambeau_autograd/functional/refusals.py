@@ -1,0 +1,82 @@
+"""Which calls eager's own kernels refuse for the types of their operands.
+
+In: an overload and its traced arguments. Out: True where eager raises for the dtypes or numbers given. Fake tensors and the formulas of
+decompositions say nothing of this: the kernel alone does, when it is asked. So it is asked, once for each combination, with tensors
+of two elements a dimension; and it counts only where the same call with float32 passes. A refused call stays whole: it raises at run
+time, with eager's type and words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+#: Types that every kernel of floating-point numbers knows.
+_COMMON = (torch.float32, torch.float64)
+_EXTENT = 2
+
+_answers: dict[Any, bool] = {}
+
+
+def refused(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether eager's kernel raises for these types; False where it cannot be told."""
+    if op.namespace != "aten" or torch.Tag.nondeterministic_seeded in op.tags:
+        return False
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    kinds = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    numbers = any(isinstance(leaf, (bool, int, float, complex)) for leaf in leaves)
+    if not kinds or (len(kinds) == 1 and kinds <= {*_COMMON}) or (kinds == {torch.bfloat16} and not numbers):
+        return False
+    described = tuple(map(_describe, leaves))
+    if None in described:
+        return False
+    key = (op, spec, described)
+    try:
+        answer = _answers.get(key)
+    except TypeError:
+        return False
+    if answer is None:
+        answer = _answers[key] = _ask(op, spec, described)
+    return answer
+
+
+def _describe(leaf: Any) -> Any:
+    """A leaf as part of a key: what is needed to make a small one of its kind; None where that cannot be done."""
+    if isinstance(leaf, torch.Tensor):
+        if leaf.layout is not torch.strided:
+            return None
+        return (torch.Tensor, leaf.dtype, leaf.dim(), leaf.device)
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Generator)):
+        return None
+    # 1, 1.0 and True are equal, and different operands.
+    return (type(leaf), leaf)
+
+
+def _ask(op: OpOverload, spec: Any, described: tuple[Any, ...]) -> bool:
+    first = next(place for place, part in enumerate(described) if part[0] is torch.Tensor)
+    with _disable_current_modes(), torch.no_grad():
+        if _passes(op, spec, described, lambda place, dtype: dtype):
+            return False
+        return _passes(op, spec, described, lambda place, dtype: torch.float32) or _passes(
+            op, spec, described, lambda place, dtype: torch.float32 if place == first else dtype
+        )
+
+
+def _passes(op: OpOverload, spec: Any, described: tuple[Any, ...], dtype_of: Callable[[int, Any], torch.dtype]) -> bool:
+    leaves = [
+        torch.ones((_EXTENT,) * part[2], dtype=dtype_of(place, part[1]), device=part[3])
+        if part[0] is torch.Tensor
+        else part[1]
+        for place, part in enumerate(described)
+    ]
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    try:
+        op(*args, **kwargs)
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        return False
+    return True
