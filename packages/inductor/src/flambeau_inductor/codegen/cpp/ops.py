@@ -69,7 +69,7 @@ for _name in ("abs", "isnan", "isinf", "signbit", "floor", "ceil", "trunc", "exp
               "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "square", "relu", "sign"):  # fmt: skip
     _register(_name, _template(f"fb::{_name}({{0}})"))
 _register("round", _template("fb::round_even({0})"))
-_register("neg", _template("-{0}"))
+_register("neg", _template("-({0})"))
 _register("where", _template("fb::select({0}, {1}, {2})"))
 _register("fma", _template("fb::fma({0}, {1}, {2})"))
 _register("truediv", _template("fb::divide({0}, {1})"))
