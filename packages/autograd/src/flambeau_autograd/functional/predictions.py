@@ -18,8 +18,55 @@ _ROW_MAJOR = frozenset(
 )
 
 
-def corrected(op: Any, out: Any) -> Any:
+#: The same, whatever a formula makes of the argument's layout: the kernel allocates its result before it looks.
+_ALLOCATES_ROW_MAJOR = frozenset({aten.pow.Scalar, aten.im2col.default})
+
+#: The result has the memory format that the argument suggests: row-major, or channels-last.
+_SUGGESTED_FORMAT = frozenset(
+    {
+        aten.native_batch_norm.default,
+        aten._native_batch_norm_legit.default,
+        aten._native_batch_norm_legit.no_stats,
+        aten._native_batch_norm_legit_functional.default,
+        aten._native_batch_norm_legit_no_training.default,
+    }
+)
+
+
+def corrected(op: Any, args: tuple[Any, ...], out: Any) -> Any:
     """`out`, or the fake that shows what the op's kernel really returns."""
-    if op in _ROW_MAJOR and not out.is_contiguous():
-        return torch.empty(out.shape, dtype=out.dtype, device=out.device)
-    return out
+    wanted = strides_of_kernel(op, args, out)
+    if wanted is None:
+        return out
+    first = out if isinstance(out, torch.Tensor) else out[0]
+    laid = torch.empty_strided(first.shape, wanted, dtype=first.dtype, device=first.device)
+    return laid if first is out else type(out)((laid, *out[1:]))
+
+
+def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
+    """The strides of the (first) result where they are not those of `out`; None where they are."""
+    if op in _ROW_MAJOR or op in _ALLOCATES_ROW_MAJOR:
+        return None if out.is_contiguous() else _row_major(out.shape)
+    if op in _SUGGESTED_FORMAT and args[0].device.type == "cpu" and args[0].dim() > 1:
+        return _suggested(args[0], out[0])
+    if op is aten.copysign.Tensor and 0 in (args[0].dim(), args[1].dim()):
+        # The formula of fake tensors takes a number in a tensor for an operand with a layout.
+        wanted = (args[0] * args[1]).stride()
+        return None if wanted == out.stride() else wanted
+    return None
+
+
+def _suggested(argument: torch.Tensor, out: torch.Tensor) -> Any:
+    for rank, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if argument.dim() == rank and argument.is_contiguous(memory_format=form):
+            return None
+    return None if out.is_contiguous() else _row_major(out.shape)
+
+
+def _row_major(shape: Any) -> list[Any]:
+    strides: list[Any] = []
+    running: Any = 1
+    for size in reversed(shape):
+        strides.insert(0, running)
+        running = running * size
+    return strides

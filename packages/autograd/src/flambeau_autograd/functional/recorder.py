@@ -21,7 +21,7 @@ from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .layout import fill_order, hint
 from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import MOVES, collides, overlaps
-from .predictions import corrected
+from .predictions import corrected, strides_of_kernel
 from .random import fills_in_memory_order
 from .refusals import refused
 from .scatter import is_absolute, is_strided, scatter_back
@@ -210,7 +210,7 @@ class Recorder(TorchDispatchMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on fakes and write down a call whose results are new tensors."""
         args, kwargs = self._adopt(args, kwargs)
-        out = corrected(func, func(*args, **kwargs))
+        out = corrected(func, args, func(*args, **kwargs))
         node = self._node(func, self.operands(args), self.operands(kwargs), out)
         if refused(func, args, kwargs):
             node.meta["refused"] = True
@@ -314,8 +314,18 @@ class Recorder(TorchDispatchMode):
             return self._kind_rules[kind_of(func)](func, args, kwargs)
         if kind_of(func) is Kind.COMPOSITE or kind_of(func) is Kind.VIEW:
             return out
+        out = self._laid_out_as_by(func, args, out)
         cells = {self.value_of(t).cell for t in tensors_in((args, kwargs))}
         return self._separate(out, cells)
+
+    def _laid_out_as_by(self, func: Any, args: tuple[Any, ...], out: Any) -> Any:
+        """What a formula gave, copied where the op's kernel lays its (first) result out row-major and the formula did not."""
+        wanted = strides_of_kernel(func, args, out)
+        if wanted is None:
+            return out
+        first = out if isinstance(out, torch.Tensor) else out[0]
+        copied = self.call(aten.clone.default, first, memory_format=torch.contiguous_format)
+        return copied if first is out else type(out)((copied, *out[1:]))
 
     def _separate(self, out: Any, cells: set[Cell]) -> Any:
         """Autograd expects new tensors from an op: one that a decomposition passed through is copied."""

@@ -160,7 +160,8 @@ class Builder:
         layout = Layout(value.sizes, wanted, ZERO, value.dtype, value.device)
         if value.dtype.is_complex and value.ref is not None:
             return self._copied_by_library(value.ref, layout)
-        body = value.body()
+        # No element is computed, so nothing that the body checks may be.
+        body = self.constant(0, value.dtype) if ZERO in value.sizes else value.body()
         buffer = self.new_buffer(layout)
         self.operations.append(Pointwise(buffer, make_axes(value.sizes), body, self.origins))
         ref = Ref.whole(buffer)
@@ -286,6 +287,8 @@ class Builder:
         mode: str,
     ) -> TensorValue:
         """A copy of ``initial`` into which, for every point of ``sizes``, ``value`` goes to ``position``."""
+        if ZERO in sizes:
+            return self.lazy(initial.sizes, initial.dtype, initial.device, initial.at)
         if initial.device.type != "cpu" and torch.are_deterministic_algorithms_enabled():
             raise Decline("deterministic algorithms are asked for: colliding writes come in any order")
         start = Buffer("", Layout.contiguous(initial.sizes, initial.dtype, initial.device))

@@ -221,7 +221,11 @@ class _Lowering:
         reason = "left to the library" if is_library(target) else "no rule"
         if rule is not None:
             val = node.meta.get("val")
-            reason = "eager refuses these types" if node.meta.get("refused") else _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
+            reason = (
+                "eager refuses these types"
+                if node.meta.get("refused")
+                else _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
+            )
             if not reason:
                 try:
                     result = rule(self.builder, *args, **kwargs)
@@ -303,6 +307,9 @@ class _Lowering:
     def _output_ref(self, node: fx.Node, value: TensorValue, val: Any, overwritten: set[str]) -> Ref:
         b = self.builder
         ref = b.ref(value)
+        if isinstance(val, torch.Tensor) and ZERO in ref.sizes:
+            # There is nothing to lay out; users see the strides all the same.
+            return Ref(ref.buffer, ref.sizes, b.exprs(val.stride()), ref.offset, ref.dtype, ref.device)
         if ref.buffer in overwritten and node.op != "placeholder":
             # The input's memory is about to change, and this output is a value from before.
             ref = b.realise(value, value.strides or _strides_of(b, val))
