@@ -73,7 +73,7 @@ def _declarations(chance: random.Random) -> list[str]:
     return [
         "G = 1", "OPTIONS = {}", "def helper(t):", "    return t * 2", "class M(nn.Module):", "    def __init__(self):", "        super().__init__()", f"        self.layers = nn.ModuleList([{', '.join(layers)}])",
         f"        self.special = {special}", "        self.extra = nn.Linear(4, 4)", "        self.w = nn.Parameter(torch.eye(4))", "        self.seen = nn.Buffer(torch.zeros(4))", "        self.mean = nn.Buffer(torch.zeros(()), persistent=False)",
-        "        self.calls, self.scale, self.flag, self.log, self.table = 0, 2, False, [], {'k': 1}", "    def forward(self, t):", *body, f"        return {answer}", 
+        "        self.calls, self.scale, self.flag, self.log, self.table = 0, 2, False, [], {'k': 1}", "    def forward(self, t):", *body, f"        return {answer}",
     ]  # fmt: skip
 
 
