@@ -76,3 +76,11 @@ def test_training_on_features_made_in_inference_mode() -> None:
         function(features).backward()
         gradients.append([p.grad.clone() for p in head.parameters() if p.grad is not None])
     torch.testing.assert_close(*gradients)
+
+
+def test_sizes_of_inference_tensors_that_change() -> None:
+    compiled = flambeau.compile(lambda x: x * x.shape[0])
+    for rows in (3, 4, 5):
+        with torch.inference_mode():
+            x = torch.ones(rows, 2)
+            assert torch.equal(compiled(x), x * rows)

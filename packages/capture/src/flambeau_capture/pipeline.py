@@ -326,7 +326,8 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         effects,
         exit,
         tuple(tracer.graph.input_values),
-        tracer.caught and not any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference()),
+        (tracer.caught or bool(effects))
+        and not any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference()),
         wants_grad,
     )
     return Traced(tracer, result, guards, broken)

@@ -45,7 +45,8 @@ RARELY_ONE_GRAPH = frozenset((
 
 
 def _name(target):
-    module = getattr(target, "__module__", None) or target.__self__.__module__
+    owner = getattr(target, "__objclass__", None) or getattr(target, "__self__", None)
+    module = getattr(target, "__module__", None) or owner.__module__
     return f"{module.removeprefix('_')}.{target.__qualname__}"
 
 

@@ -44,6 +44,10 @@ def _layout(fake: torch.Tensor) -> tuple[Any, ...]:
     return (fake.shape, fake.stride(), fake.storage_offset())
 
 
+def _is_written(fake: torch.Tensor) -> bool:
+    return not fake.is_inference() and fake._version > 0
+
+
 class TensorOperations(Wrapping):
     """Mixin of `Tracer`."""
 
@@ -186,7 +190,7 @@ class TensorOperations(Wrapping):
         size = tensor.fake.shape[dim]
         made = self.number(size, lambda: self.graph.derive("size", (self.node_of(tensor), dim), size, "call_method"))
         if isinstance(made, SymbolicValue) and tensor.source is not None and tensor.tensor is not MISSING:
-            if size.node.has_hint() and tensor.fake._version == 0:
+            if size.node.has_hint() and not _is_written(tensor.fake):
                 made.formula = formulas.of_input(TensorSize(tensor.source, dim), tensor.tensor.shape[dim])
         return made
 

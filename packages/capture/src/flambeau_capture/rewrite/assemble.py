@@ -92,7 +92,13 @@ def _call_graph(e: Emitter, result: FrameResult, compiled: Callable[..., Any]) -
 def _run_plainly(e: Emitter, code: CodeType) -> None:
     """The whole frame in plain Python. On the stack is the exception that the graph raised: nothing was changed, and the program will
     come to the operation that raises it, inside of its own handlers."""
+    error = e.temp()
+    e.store_local(error)
+    e.pinned(_let_pass)
+    e.local(error)
+    e.call(1)
     e.pop()
+    e.op("DELETE_FAST", value=error)
     boxed = (*code.co_cellvars, *code.co_freevars)
     made = resume_code(code, 0, (), tuple(name for name in argument_names(code) if name not in boxed))
     e.pinned(_C.Disabled)
@@ -106,6 +112,12 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
             e.op("LOAD_FAST", value=parameter)
     e.call(len(made.parameters))
     e.ret()
+
+
+def _let_pass(error: BaseException) -> None:
+    """Raise what is no error of an operation: an interrupt has to stop the program."""
+    if not isinstance(error, Exception):
+        raise error
 
 
 def _prepare(e: Emitter, result: FrameResult, point: BreakPoint | None) -> None:
