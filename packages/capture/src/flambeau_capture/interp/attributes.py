@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
-from ..values.base import MISSING, Value
+from ..values.base import MISSING, Value, type_name
 from ..values.builtins import BoundBuiltin, ClassValue, PythonModuleValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
-from ..values.objects import InstanceDictValue, ObjectValue
+from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from .operations import Operations
 from .signals import GraphBreak, TracedRaise
 from .trust import is_torch_member
@@ -56,7 +56,19 @@ class Attributes(Operations):
             return self.wrap_pinned(value.python_type())
         if name == "__doc__" and isinstance(value, BoundBuiltin):
             return ConstantValue(None)
-        return self.realise(value.get_attribute(self, name))  # type: ignore[arg-type]
+        try:
+            return self.realise(value.get_attribute(self, name))  # type: ignore[arg-type]
+        except TracedRaise as error:
+            raised = error.value
+            if (
+                isinstance(raised, ExceptionValue)
+                and issubclass(raised.cls, AttributeError)
+                and raised.object is MISSING
+            ):
+                # As CPython: an AttributeError that passes by and tells neither gets both.
+                if not {"name", "obj"} & raised.attrs.keys():
+                    raised.attrs.update(name=ConstantValue(name), obj=value)
+            raise
 
     def set_attribute(self, target: Value, name: str, value: Value) -> None:
         """`target.name = value`."""
@@ -66,7 +78,7 @@ class Attributes(Operations):
         """Raise the traced AttributeError; `check` is the path to an object that may get the attribute later."""
         if check is not None:
             self.guards.lacks_attribute(check, name)
-        raise self.raised(AttributeError(f"'{value.python_type().__name__}' object has no attribute '{name}'"))
+        raise self.raised(AttributeError(f"'{type_name(value.python_type())}' object has no attribute '{name}'"))
 
     def class_lookup(self, cls: type, name: str) -> Any:
         """The raw class attribute, `MISSING` when there is none."""
@@ -147,7 +159,14 @@ class Attributes(Operations):
                 self.guards.binding(table, name, table[name])
                 return self.wrap_pinned(table[name])
             return self.wrap(table[name], Builtin(name))
-        raise self.raised(NameError(f"name '{name}' is not defined"))
+        raise self.unbound_name(NameError(f"name '{name}' is not defined"), name)
+
+    def unbound_name(self, error: NameError, name: str) -> TracedRaise:
+        """The traced NameError, which tells the name as CPython's does."""
+        raised = self.raised(error)
+        if type(error) is NameError:
+            raised.value.attrs["name"] = ConstantValue(name)  # type: ignore[attr-defined]
+        return raised
 
     def store_cell(self, cell: CellValue, value: Value) -> None:
         """Give a cell new contents."""
@@ -416,10 +435,17 @@ class Attributes(Operations):
         ):
             self.call(self.wrap_pinned(value.cls.__delattr__), [value, ConstantValue(name)], {})
             return
-        try:
-            self.plain_attribute(value, name) if name not in value.attrs else value.attrs[name]
-        except TracedRaise:
-            raise
+        found, _ = self.class_member(value.cls, name)
+        if hasattr(type(found), "__delete__") and not inspect.ismemberdescriptor(found):
+            raise GraphBreak("unsupported-store", f"deleting {name!r} through a {type(found).__name__} descriptor")
+        if value.attrs.get(name) is None:
+            own = value.object is not MISSING and name in getattr(value.object, "__dict__", ())
+            if found is not MISSING and not own and not inspect.ismemberdescriptor(found):
+                # What the class has cannot be deleted through an instance.
+                if value.source is not None and name not in value.attrs:
+                    self.guards.absent(InstanceDict(value.source), name)
+                raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+            self.plain_attribute(value, name, hook=False)
         self.forget_attribute(value, name)
 
     def forget_attribute(self, value: ObjectValue, name: str) -> None:

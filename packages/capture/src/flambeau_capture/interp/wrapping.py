@@ -302,6 +302,8 @@ class Wrapping(TracerState):
 
     def _wrap_tensor(self, obj: torch.Tensor, source: Source) -> Value:
         kind = type(obj)
+        if isinstance(obj, torch.nn.parameter.UninitializedTensorMixin):
+            raise GraphBreak("unsupported-tensor", "a parameter or buffer of a lazy module that has not run yet")
         supported = (
             kind in (torch.Tensor, torch.nn.Parameter)
             or (issubclass(kind, torch.nn.Parameter) and "__torch_function__" not in vars(kind))

@@ -75,7 +75,7 @@ def _unbound(f: Frame, name: str) -> TracedRaise:
         text = f"cannot access local variable '{name}' where it is not associated with a value"
         return f.tracer.raised(UnboundLocalError(text))
     text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-    return f.tracer.raised(NameError(text))
+    return f.tracer.unbound_name(NameError(text), name)
 
 
 @handles("STORE_DEREF")
