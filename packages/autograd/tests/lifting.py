@@ -179,6 +179,25 @@ def scalar_loss(outputs):
     return total
 
 
+def check_gradient(a, b, rtol=1e-4, atol=0.0, **tolerance):
+    """Close relative to the gradient's own largest entry, however small that is."""
+    assert (a is None) == (b is None)
+    if a is not None:
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        scale = b.detach().abs().nan_to_num(0.0, 0.0, 0.0).amax().item() if b.numel() else 0.0
+        torch.testing.assert_close(a, b, rtol=rtol, atol=max(atol, rtol * scale, 1e-30), equal_nan=True, **tolerance)
+
+
+def sharing(tensors):
+    """For each tensor, the place of the first that is the same object and of the first in the same memory."""
+    objects, memory = {}, {}
+    kept = [t for t in tensors if isinstance(t, torch.Tensor)]
+    return [
+        (objects.setdefault(id(t), i), memory.setdefault(t.untyped_storage()._cdata if t.numel() else id(t), i))
+        for i, t in enumerate(kept)
+    ]
+
+
 def check_same(a, b, **tolerance):
     if isinstance(a, torch.Tensor):
         torch.testing.assert_close(a, b, equal_nan=True, **tolerance)
@@ -199,6 +218,7 @@ def check_function(function, inputs, *, options=None, seed=0, **tolerance):
     assert len(got) == len(want)
     for a, b in zip(got, want):
         check_same(a, b, **tolerance)
+    assert sharing([*got, *ours]) == sharing([*want, *theirs])
     for a, b in zip(ours, theirs):
         if isinstance(a, torch.Tensor):
             torch.testing.assert_close(a, b, equal_nan=True, **tolerance)
@@ -208,9 +228,7 @@ def check_function(function, inputs, *, options=None, seed=0, **tolerance):
         scalar_loss(got).backward()
         for a, b in zip(ours, theirs):
             if isinstance(a, torch.Tensor) and a.is_leaf:
-                assert (a.grad is None) == (b.grad is None)
-                if a.grad is not None:
-                    torch.testing.assert_close(a.grad, b.grad, equal_nan=True, **tolerance)
+                check_gradient(a.grad, b.grad, **tolerance)
     return compiled
 
 
@@ -229,12 +247,10 @@ def check_module(module, inputs, *, seed=0, options=None, **tolerance):
         scalar_loss(want).backward()
         scalar_loss(got).backward()
     for (name, a), (_, b) in zip(module.named_parameters(), other.named_parameters()):
-        assert (a.grad is None) == (b.grad is None), name
-        if a.grad is not None:
-            torch.testing.assert_close(a.grad, b.grad, **tolerance)
+        check_gradient(a.grad, b.grad, **tolerance)
     for (_, a), (_, b) in zip(module.named_buffers(), other.named_buffers()):
         torch.testing.assert_close(a, b, **tolerance)
     for a, b in zip(ours, theirs):
         if isinstance(a, torch.Tensor) and a.requires_grad:
-            torch.testing.assert_close(a.grad, b.grad, **tolerance)
+            check_gradient(a.grad, b.grad, **tolerance)
     return compiled

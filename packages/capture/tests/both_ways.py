@@ -20,14 +20,37 @@ def outcome(function, *args):
 
 
 def assert_equal(found, expected):
-    """The same structure, types and values, bit for bit."""
+    """The same structure, types and values, bit for bit; the same strides, and the same tensors in one memory."""
     found_leaves, found_spec = pytree.tree_flatten(found)
     expected_leaves, expected_spec = pytree.tree_flatten(expected)
     assert found_spec == expected_spec
     for a, b in zip(found_leaves, expected_leaves, strict=True):
         if isinstance(b, torch.Tensor):
             torch.testing.assert_close(a, b, rtol=0, atol=0)
-            assert a.requires_grad == b.requires_grad
+            assert type(a) is type(b)
+            assert (a.requires_grad, a.is_leaf) == (b.requires_grad, b.is_leaf)
+            assert strides(a) == strides(b)
         else:
             assert type(a) is type(b)
             assert a == b
+    assert sharing(found_leaves) == sharing(expected_leaves)
+
+
+def strides(tensor):
+    """The strides by which two elements are told apart."""
+    if tensor.layout is not torch.strided or tensor.numel() == 0:
+        return ()
+    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1)
+
+
+def sharing(leaves):
+    """For each tensor, the place of the first that is the same object and of the first in the same memory."""
+    tensors = [t for t in leaves if isinstance(t, torch.Tensor) and t.layout is torch.strided]
+    objects, memory = {}, {}
+    return [
+        (
+            objects.setdefault(id(t), place),
+            memory.setdefault(t.untyped_storage()._cdata if t.numel() else id(t), place),
+        )
+        for place, t in enumerate(tensors)
+    ]

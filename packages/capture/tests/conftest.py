@@ -30,7 +30,7 @@ def _check(function, *args, fullgraph=True, **options) -> list[Any]:
     arguments = args or (matrix(),)
     for _ in range(3):
         clones = [[a.clone() if isinstance(a, torch.Tensor) else a for a in arguments] for _ in range(2)]
-        assert_equal(outcome(region, *clones[0]), outcome(function, *clones[1]))
+        assert_equal((outcome(region, *clones[0]), clones[0]), (outcome(function, *clones[1]), clones[1]))
     return records
 
 
