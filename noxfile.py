@@ -54,7 +54,8 @@ def pytest(session: nox.Session, *arguments: str) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """Compile, run and train five transformers models beside eager and print one table."""
+    """Compile, run and train five transformers models beside eager and print two tables."""
+    session.log("installing: five packages and their native modules, two to four minutes")
     install(session, "api")
     session.install(*TEST_REQUIREMENTS)
     session.run("python", "examples/demo.py", *session.posargs)

@@ -14,6 +14,7 @@ from pathlib import Path
 from . import ops, tables, vision, workloads
 from .engines import ENGINES, REDUCE_OVERHEAD
 from .runner import Record, Runner, load
+from .surroundings import objections
 
 OVERHEAD = ("tiny", "tiny_with_grad", "layers50", "layers50_with_grad")
 CUDA_GRAPHS = (("lstm_cell", False), ("moe", False), ("gpt2", True), ("mlp", True))
@@ -208,6 +209,8 @@ def main() -> None:
     runner = Runner(args.jobs, args.json, args.resume, args.timeout, deadline)
     for name in CPU if args.experiment == "all" else [args.experiment]:
         EXPERIMENTS[name](args, runner)
+    if objections(runner.records):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from .surroundings import watched
+
 Call = Callable[[], Any]
 #: Seconds of one batch of calls, long against the clock's and the synchronisation's own cost.
 BATCH_SECONDS = 0.02
@@ -39,6 +41,7 @@ def seconds_of(call: Call, device: str) -> float:
 def seconds_per_call(call: Call, device: str, budget: float) -> dict[str, float]:
     """Seconds of one call in a row of calls: median and best of batches that together last `budget` seconds.
 
+    `low` and `high` are the quartiles; `others` and `drift` say how quiet the machine was (`surroundings.py`).
     `host` is what the row costs until the last call returned, the device still working: where it equals the median on a GPU,
     the workload is bound by the way to the kernels.
     """
@@ -47,19 +50,24 @@ def seconds_per_call(call: Call, device: str, budget: float) -> dict[str, float]
     once = max(min(seconds_of(call, device) for _ in range(2)), 1e-7)
     batch = max(1, int(BATCH_SECONDS / once))
     samples, host = [], []
-    deadline = time.perf_counter() + budget
-    while time.perf_counter() < deadline or len(samples) < LEAST_SAMPLES:
-        start = time.perf_counter()
-        for _ in range(batch):
-            call()
-        host.append((time.perf_counter() - start) / batch)
-        wait(device)
-        samples.append((time.perf_counter() - start) / batch)
+    with watched() as surroundings:
+        deadline = time.perf_counter() + budget
+        while time.perf_counter() < deadline or len(samples) < LEAST_SAMPLES:
+            start = time.perf_counter()
+            for _ in range(batch):
+                call()
+            host.append((time.perf_counter() - start) / batch)
+            wait(device)
+            samples.append((time.perf_counter() - start) / batch)
+    low, _, high = statistics.quantiles(samples, n=4)
     return {
         "median": statistics.median(samples),
         "best": min(samples),
+        "low": low,
+        "high": high,
         "host": statistics.median(host),
         "samples": len(samples),
+        **surroundings,
     }
 
 

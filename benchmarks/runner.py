@@ -26,6 +26,7 @@ from rich.console import Console
 
 from .engines import ENGINES
 from .gate import Gate
+from .surroundings import provenance
 
 Record = dict[str, Any]
 PACKAGES = ("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime")
@@ -68,6 +69,7 @@ class Runner:
     _gate: Gate = field(factory=Gate)
     _lock: Lock = field(factory=Lock)
     _known: dict[tuple[Any, ...], Record] = field(factory=dict)
+    _run: Record = field(factory=lambda: provenance(Path(__file__).resolve().parent))
 
     def __attrs_post_init__(self) -> None:
         if self.path is not None and self.path.exists():
@@ -112,6 +114,7 @@ class Runner:
             records = []
             try:
                 for record in self._measure(request, cache):
+                    record |= self._run
                     self._keep(record)
                     records.append(record)
             except (OSError, ValueError) as error:

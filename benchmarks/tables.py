@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from .surroundings import objections
+
 Record = dict[str, Any]
 Rows = dict[str, dict[str, Record]]
 #: Relative errors above these are marked: rounding of the format, and some room for another order of sums.
@@ -80,9 +82,9 @@ def table(
         digits: behind the point.
         beside_eager: show ratios to eager too.
 
-    It ends with geometric means of the ratios, over the rows that have both figures.
+    It ends with geometric means of the ratios, over the rows that have both figures. There is no table where `surroundings.py` objects.
     """
-    if not records:
+    if not records or _refused(records, title):
         return
     engines, rows = engines_of(records), rows_of(records)
     compilers = [engine for engine in engines if engine != "eager"]
@@ -121,7 +123,7 @@ def arithmetic_means(records: Sequence[Record], figure: str, title: str) -> None
     """Print the mean of a figure for each compiler, over the workloads that all compilers have."""
     engines = [engine for engine in engines_of(records) if engine != "eager"]
     rows = [row for row in rows_of(records).values() if all(figure in row.get(engine, {}) for engine in engines)]
-    if rows and engines:
+    if rows and engines and not objections(records):
         means = ", ".join(f"{e} {sum(row[e][figure] for row in rows) / len(rows):.2f}" for e in engines)
         print(f"{title}: {means} (over {len(rows)} workloads)\n")
 
@@ -194,8 +196,8 @@ def _named(figures: dict[str, float], text: str) -> str:
 
 def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
     """Print, for each compiler, the geometric means over eager and the names of what is worse than eager or torch.compile."""
-    rows = rows_of(records)
-    for engine in (name for name in engines_of(records) if name != "eager"):
+    rows = {} if objections(records) else rows_of(records)
+    for engine in (name for name in engines_of(records) if name != "eager" and rows):
         peer = "torch.compile" + engine.removeprefix("flambeau") if engine.startswith("flambeau") else ""
         speed, slower, larger, later = [], {}, {}, {}
         ratios = []
@@ -226,6 +228,8 @@ def shortfalls(records: Sequence[Record], figure: str = "median") -> None:
 
 def bandwidth(records: Sequence[Record]) -> None:
     """Print bytes, device time, rate and share of the copy bandwidth of each op under each engine."""
+    if _refused(records, "memory-bound ops"):
+        return
     shown = Table(title="memory-bound ops: device time and share of the copy bandwidth", title_justify="left")
     engines, rows = engines_of(records), rows_of(records)
     shown.add_column("op")
@@ -259,6 +263,17 @@ def _bandwidth_cells(record: Record | None) -> tuple[str, str, str]:
     rate = record["bytes"] / record["device_seconds"]
     wrong = "!" if record.get("output_error", 0.0) > TOLERANCE["bfloat16"] else ""
     return (f"{record['device_seconds'] * 1e6:.1f}{wrong}", f"{rate / 1e9:.0f}", f"{100 * record['share']:.1f}")
+
+
+def _refused(records: Sequence[Record], title: str) -> bool:
+    """Say which run the records are of, or why no table is made of them."""
+    reasons = objections(records)
+    if reasons:
+        print(f"{title}: no table, measured under load", *reasons, sep="\n  ")
+    else:
+        for commit, date in sorted({(r["commit"], r["date"]) for r in records if "commit" in r}):
+            print(f"commit {commit}, {date}")
+    return bool(reasons)
 
 
 def _print(shown: Table) -> None:

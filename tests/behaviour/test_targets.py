@@ -109,6 +109,7 @@ LEFT: dict[str, tuple[Callable[..., Any], Callable[[Any], Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.judges_itself
 @pytest.mark.parametrize("name", LEFT)
 def test_it_is_left_alone_and_told(name: str) -> None:
     """One line when it is given, the reason in `explain`, and the call does what it did."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 import torch
-from benchmarks import ops, tables, workloads
+from benchmarks import clock, ops, surroundings, tables, workloads
 from benchmarks.gate import Gate
 from benchmarks.runner import load
 
@@ -122,3 +123,53 @@ def test_inference_workloads_take_no_labels(name: str) -> None:
     with torch.no_grad():
         result = workload.function(*workload.args, **workload.kwargs)
     assert getattr(result, "loss", None) is None
+
+
+QUIET = {
+    "workload": "gpt2",
+    "engine": "flambeau",
+    "median": 2.0,
+    "others": 0.0,
+    "drift": 1.01,
+    "commit": "a",
+    "date": "2026-01-01",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"others": 0.9}, "used 0.90 cores"),
+        ({"drift": 1.3}, "clock changed by 1.30x"),
+        ({"commit": "b"}, "several runs"),
+    ],
+)
+def test_no_table_of_a_run_under_load(
+    change: dict[str, object], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor of rows from several runs; the reason stands in its place. A quiet run says which commit it is of."""
+    eager = {**QUIET, "engine": "eager", "median": 3.0}
+    tables.table([eager, QUIET], "median", title="ms")
+    shown = capsys.readouterr().out
+    assert "1.50x" in shown and "commit a, 2026-01-01" in shown
+    tables.table([eager, {**QUIET, **change}], "median", title="ms")
+    tables.shortfalls([eager, {**QUIET, **change}])
+    refused = capsys.readouterr().out
+    assert "no table" in refused and words in refused and "1.50x" not in refused and "x eager" not in refused
+    assert surroundings.objections([{"workload": "gpt2", "engine": "eager", "median": 3.0}]) == []
+
+
+def test_a_measurement_notes_its_spread_and_surroundings() -> None:
+    """Quartiles around the median, and what other processes took."""
+    found = clock.seconds_per_call(lambda: sum(range(1000)), "cpu", 0.05)
+    assert found["best"] <= found["low"] <= found["median"] <= found["high"]
+    assert found["others"] >= 0 and found["drift"] >= 1
+    with surroundings.watched() as watched:
+        sum(range(10))
+    assert set(watched) == {"others", "drift"}
+
+
+def test_a_run_knows_its_commit(tmp_path: Path) -> None:
+    """Outside of a checkout too."""
+    assert surroundings.provenance(tmp_path)["commit"] == "unknown"
+    assert len(surroundings.provenance(Path(__file__).parent)["date"]) == 10

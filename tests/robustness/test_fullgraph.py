@@ -20,6 +20,7 @@ from flambeau.errors import BackendError, GraphBreakError, GraphNotCompiled
 from flambeau_capture.errors import CaptureError, RecompileLimitError
 from tests.comparison import assert_same
 
+pytestmark = pytest.mark.judges_itself  # what runs in eager, and what must not, is what these tests are about
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 
 
@@ -52,7 +53,6 @@ UNCAPTURED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "vmap": (torch.vmap(lambda x: x.exp()), (X,)),
     "coroutine": (coroutine, (X,)),
     "generator": (generator, (X,)),
-    "builtin": (len, (X,)),
     "disabled": (flambeau.compiler.disable(lambda x: x + 1), (X,)),
     "wrapper of the standard library": (only_manager, ()),
     "overlapping inputs": (writes_one_reads_another, (torch.ones(4)[:3], torch.ones(4)[:3])),

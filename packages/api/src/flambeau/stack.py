@@ -109,16 +109,21 @@ def compile_stack(
     except (autograd.UnsupportedGraph, NotLowered) as error:
         return refused(gm, error, recorder, is_strict=stages.is_strict)
     except Exception as error:
-        if stages.is_strict or not stages.suppress_errors:
-            error.add_note(REPORT)
-            raise
-        recorder.ran_in_eager(f"{type(error).__name__}: {error}")
-        warnings.warn(
-            f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}\n  {REPORT}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return gm.forward
+        return failed(gm, error, recorder, stages)
+
+
+def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, stages: Stages) -> CompiledFn:
+    """A graph whose compilation failed for a reason that is ours: eager runs it after one warning, or the error is raised."""
+    if stages.is_strict or not stages.suppress_errors:
+        error.add_note(REPORT)
+        raise error
+    recorder.ran_in_eager(f"{type(error).__name__}: {error}")
+    warnings.warn(
+        f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}\n  {REPORT}",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return gm.forward
 
 
 def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_strict: bool) -> CompiledFn:
@@ -212,6 +217,8 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
         )
     except autograd.UnsupportedGraph as error:
         return refused(gm, error, Recorder(), is_strict=stages.is_strict)
+    except Exception as error:
+        return failed(gm, error, Recorder(), stages)
 
 
 def _run_by_torch(gm: fx.GraphModule, inputs: list[Any]) -> CompiledFn:

@@ -1,0 +1,90 @@
+"""What surrounds a measurement: other processes, the processor's clock, the state of the tree.
+
+In: the code that is timed, in a `with` block. Out: plain numbers for its record, and the reasons why a record must not be shown in a table.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+#: Of one core, taken by others while something is timed.
+MOST_LOAD = 0.25
+#: The same loop after a measurement over before it, or the reverse.
+MOST_DRIFT = 1.15
+_STAT = Path("/proc/stat")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _busy_seconds() -> float:
+    """Seconds that all cores together have worked since the machine started; 0 where that is not told."""
+    try:
+        user, nice, system, _, _, irq, soft, steal = map(int, _STAT.read_text().split(maxsplit=9)[1:9])
+    except (OSError, ValueError):
+        return 0.0
+    return (user + nice + system + irq + soft + steal) / _TICKS
+
+
+def _own_seconds() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _loop_seconds() -> float:
+    """The fastest of a few equal loops: a yardstick of the clock."""
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        sum(range(100_000))
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+@contextmanager
+def watched() -> Iterator[Record]:
+    """Fill the record with `others` (cores that other processes used) and `drift` (how much the clock changed), at the end of the block."""
+    found: Record = {}
+    loop = _loop_seconds()
+    busy, own, start = _busy_seconds(), _own_seconds(), time.perf_counter()
+    yield found
+    wall = time.perf_counter() - start
+    others = (_busy_seconds() - busy - (_own_seconds() - own)) / max(wall, 1e-9)
+    again = _loop_seconds()
+    found |= {"others": round(max(0.0, others), 3), "drift": round(max(loop, again) / min(loop, again), 3)}
+
+
+def provenance(root: Path) -> Record:
+    """The commit and the day of a run; `+` stands for changes that are not committed."""
+    commit = _git(root, "rev-parse", "--short=10", "HEAD") or "unknown"
+    changed = "+" if _git(root, "status", "--porcelain", "--untracked-files=no") else ""
+    return {"commit": commit + changed, "date": datetime.now(UTC).date().isoformat()}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def objections(records: Sequence[Record]) -> list[str]:
+    """Why no table may be made of these records; none for records from before surroundings were noted."""
+    found = []
+    for record in records:
+        name = f"{record.get('workload')}, {record.get('engine')}"
+        if record.get("others", 0.0) > MOST_LOAD:
+            found.append(f"{name}: other processes used {record['others']:.2f} cores")
+        if record.get("drift", 1.0) > MOST_DRIFT:
+            found.append(f"{name}: the clock changed by {record['drift']:.2f}x")
+    runs = {(record["commit"], record["date"]) for record in records if "commit" in record}
+    if len(runs) > 1:
+        found.append("rows of several runs: " + ", ".join(f"{commit} of {date}" for commit, date in sorted(runs)))
+    return found
