@@ -21,7 +21,6 @@ KNOWN: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
         "tensors": {
             3: "an error of the backward that is not raised",
-            36: "strides of a size-1 dimension",
             39: "index_select on an empty dimension raises another error",
         },
         "python": {
@@ -37,7 +36,6 @@ KNOWN: Mapping[str, Mapping[int, str]] = MappingProxyType(
         },
         "states": {
             23: "a write before an operator that raises",
-            24: "the words of an error of mixed dtypes",
             29: "gradients after functional_call",
         },
     }
