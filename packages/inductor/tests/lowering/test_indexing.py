@@ -37,6 +37,24 @@ def test_an_index_out_of_range_is_an_error():
         lower_and_run(lambda x, i: x[i] + 1, X, torch.tensor([7]))
 
 
+@pytest.mark.parametrize("place", [5, -6])
+def test_a_selected_place_out_of_range_is_an_error(place):
+    """The library says so; a choice at every element would leave the tensor as it is."""
+    from .conftest import lower_and_run
+
+    with pytest.raises(IndexError, match="out of range"):
+        lower_and_run(lambda x: aten.select_scatter(x, x[0], 0, place), X)
+
+
+def test_nothing_is_checked_where_nothing_is_written():
+    """A scatter of no elements."""
+    from .conftest import lower_and_run
+
+    empty, index = torch.zeros(2, 0, 4), torch.zeros(2, 0, 4, dtype=torch.int64)
+    (found,) = lower_and_run(lambda x, i: (aten.scatter.value(x, 1, i, 1.0),), empty, index).outputs
+    assert found.shape == empty.shape
+
+
 def test_writes(check):
     """scatter, scatter_add, index_put with and without accumulation."""
     index = torch.randint(0, 5, (3, 6))

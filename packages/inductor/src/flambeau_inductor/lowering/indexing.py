@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..expr import ONE, ZERO, Expr
+from ..expr import ONE, ZERO, Expr, hint
 from ..ir import scalar as sc
 from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
@@ -114,6 +114,8 @@ def select_scatter(g: Builder, a: TensorValue, source: TensorValue, dim: int, in
         at_index = at_index + a.sizes[d]
     elif at_index.lo < 0:
         raise Decline("index of unknown sign")
+    if not 0 <= hint(at_index) < hint(a.sizes[d]):
+        raise Decline("an index out of range")
     wanted = at_index
 
     def at(i: Index) -> Scalar:
