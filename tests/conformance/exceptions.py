@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 _UNDEFINED = "the result is not differentiable where eager's is and all its gradients are undefined"
 
 KNOWN: dict[str, str] = {
-    "module:nn.Lazy*:*": "capture fails on parameters without a shape instead of leaving the first call to eager",
     "op:norm:*": _UNDEFINED,
     "op:linalg.norm*:f*": _UNDEFINED,
     "op:linalg.vector_norm:f*": _UNDEFINED,

@@ -15,6 +15,9 @@ import flambeau_runtime
 from flambeau import stack
 from tests.comparison import assert_same
 
+#: These tests are about what runs in eager, and say for each program what must.
+pytestmark = pytest.mark.judges_itself
+
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 FRESH = {"force_disable_caches": True}
 
