@@ -189,6 +189,12 @@ def generator_left_in_a_context(x: Tensor) -> Any:
 
 
 @case()
+def normalisation_of_another_dtype(x: Tensor) -> Any:
+    y = torch.nn.functional.layer_norm(x, (4,), torch.ones(4)) * 2
+    return torch.nn.functional.layer_norm(y.double(), (4,), torch.ones(4))
+
+
+@case()
 def effects_before_an_error(x: Tensor) -> Any:
     x.calls = getattr(x, "calls", 0) + 1  # type: ignore[attr-defined]
     torch.nn.functional.linear(x.double(), torch.ones(4, 4))
