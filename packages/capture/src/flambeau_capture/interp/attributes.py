@@ -422,10 +422,22 @@ class Attributes(Operations):
         if name in ("__class__", "__dict__"):
             raise GraphBreak("unsupported-store", f"storing {name}")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
-            raise GraphBreak("unsupported-store", f"storing {name!r} of {value.describe()}, which has no __dict__")
+            raise self._refused_store(value.cls, name)
         is_module = issubclass(value.cls, torch.nn.Module)
         self.heap.store_attribute(value, name, new, plain=not is_module)
         value.attrs[name] = new
+
+    def _refused_store(self, cls: type, name: str) -> Exception:
+        """What Python raises for an attribute that instances of a class have no room for."""
+        if cls.__new__ is not object.__new__:
+            return GraphBreak(
+                "unsupported-store", f"storing {name!r} of an object of {cls.__qualname__}, which has no __dict__"
+            )
+        try:
+            object.__setattr__(object.__new__(cls), name, None)
+        except AttributeError as error:
+            return self.raised(error)
+        return GraphBreak("unsupported-store", f"storing {name!r} of an object of {cls.__qualname__}")
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
