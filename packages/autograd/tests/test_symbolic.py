@@ -12,6 +12,7 @@ CASES = {
     "view": (lambda x: (x.view(x.size(0) * x.size(1)).exp(),), [(3, 4)], [(5, 7)]),
     "mean": (lambda x: (x.mean(), x.mean(0), x.var(1)), [(3, 4)], [(5, 7)]),
     "softmax": (lambda x: (F.softmax(x, -1), F.layer_norm(x, (x.size(-1),))), [(3, 4)], [(5, 7)]),
+    "pad": (lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, -1, -1, 1), value=2.0)), [(3, 4)], [(5, 7)]),
     "matmul": (lambda x, y: (x @ y.t(),), [(3, 4), (5, 4)], [(6, 9), (2, 9)]),
     "cat": (lambda x, y: (torch.cat([x, y], 0) * 2, x.size(0) + y.size(0)), [(3, 4), (5, 4)], [(6, 9), (2, 9)]),
     "slice_write": (lambda x: (_write(x),), [(4, 4)], [(6, 9)]),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, Node
@@ -210,7 +212,8 @@ class Recorder(TorchDispatchMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on fakes and write down a call whose results are new tensors."""
         args, kwargs = self._adopt(args, kwargs)
-        out = corrected(func, args, func(*args, **kwargs))
+        with self._python_kernels():
+            out = corrected(func, args, func(*args, **kwargs))
         node = self._node(func, self.operands(args), self.operands(kwargs), out)
         if refused(func, args, kwargs):
             node.meta["refused"] = True
@@ -229,6 +232,11 @@ class Recorder(TorchDispatchMode):
         elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             self.symbols.bind(out, node)
         return out
+
+    def _python_kernels(self) -> AbstractContextManager[Any]:
+        """Where sizes are symbolic, torch's decompositions in Python predict: some kernels in C++ read sizes as numbers (2.11: negative padding)."""
+        shapes = self.fake_mode.shape_env
+        return enable_python_dispatcher() if shapes is not None and shapes.var_to_range else nullcontext()
 
     def _adopt(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Real tensors among the arguments become constants."""
