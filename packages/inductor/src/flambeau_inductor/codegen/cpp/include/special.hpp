@@ -21,19 +21,21 @@ FB_LANES_1(erfc, float) FB_LANES_1(lgamma, float)
 
 FB_LIBRARY_2(nextafter)
 
-// A quotient of polynomials, near zero in y * y and else in sqrt(-log((1 - |y|) / 2)), then two Newton steps on erf.
+// A quotient of polynomials, near zero in y * y and else in sqrt(-log((1 - |y|) / 2)), then two Newton steps on erf, or on erfc.
 FB double erfinv(double y) {
-  double a = __builtin_fabs(y), x;
+  double a = __builtin_fabs(y), rest = 1.0 - a, x;
   if (!(a < 1.0)) return a == 1.0 ? __builtin_copysign(__builtin_inf(), y) : __builtin_nan("");
   if (a <= 0.7) {
     double z = y * y;
     x = y * (((-0.140543331 * z + 0.914624893) * z - 1.645349621) * z + 0.886226899) /
         ((((0.012229801 * z - 0.329097515) * z + 1.442710462) * z - 2.118377725) * z + 1.0);
+    for (int k = 0; k < 2; ++k) x -= (__builtin_erf(x) - y) / (1.1283791670955126 * __builtin_exp(-x * x));
   } else {
-    double z = __builtin_sqrt(-__builtin_log((1.0 - a) / 2.0));
-    x = __builtin_copysign((((1.641345311 * z + 3.429567803) * z - 1.624906493) * z - 1.970840454) / ((1.6370678 * z + 3.5438892) * z + 1.0), y);
+    double z = __builtin_sqrt(-__builtin_log(rest / 2.0));
+    x = (((1.641345311 * z + 3.429567803) * z - 1.624906493) * z - 1.970840454) / ((1.6370678 * z + 3.5438892) * z + 1.0);
+    for (int k = 0; k < 3; ++k) x += (__builtin_erfc(x) - rest) / (1.1283791670955126 * __builtin_exp(-x * x));
+    x = __builtin_copysign(x, y);
   }
-  for (int k = 0; k < 2; ++k) x -= (__builtin_erf(x) - y) / (1.1283791670955126 * __builtin_exp(-x * x));
   return x;
 }
 FB double digamma(double x) {
