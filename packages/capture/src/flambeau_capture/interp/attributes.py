@@ -429,7 +429,7 @@ class Attributes(Operations):
 
     def _refused_store(self, cls: type, name: str) -> Exception:
         """What Python raises for an attribute that instances of a class have no room for."""
-        if cls.__new__ is not object.__new__:
+        if mro_lookup(cls, "__new__")[1] is not object:
             return GraphBreak(
                 "unsupported-store", f"storing {name!r} of an object of {cls.__qualname__}, which has no __dict__"
             )
