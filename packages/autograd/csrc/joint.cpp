@@ -13,11 +13,13 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Compiled code runs below autograd and autocast: what they would have done is in the graphs.
+// Compiled code runs below autograd and autocast: what they would have done is in the graphs. Grad mode is as in eager: kernels
+// ask for it (oneDNN's recurrent layers keep a workspace only where a backward will come).
 struct BelowAutograd {
+  explicit BelowAutograd(bool grad_mode) : mode(grad_mode) {}
   at::AutoDispatchBelowADInplaceOrView below;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
-  at::AutoGradMode no_grad{false};
+  at::AutoGradMode mode;
 };
 
 bool is_boxed(PyObject* function) {
@@ -170,7 +172,7 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
         const bool differentiable = self->backward != Py_None && needs_grad(self, args);
         torch::autograd::edge_list edges;
         if (differentiable) edges = gradient_edges(self, args);
-        Ref values = call_compiled(self->forward, self->forward_boxed, args, count);
+        Ref values = call_compiled(self->forward, self->forward_boxed, args, count, differentiable);
         check_count(self, values);
         for (int64_t index : *self->bumped) {
           const at::Tensor& tensor = THPVariable_Unpack(args[index]);
@@ -212,6 +214,15 @@ std::vector<SavedPlace> saved_places(PyObject* sequence) {
   return places;
 }
 
+std::vector<std::vector<int64_t>> rows_of_integers(PyObject* sequence) {
+  Ref items = checked(PySequence_Fast(sequence, "a tuple of tuples is expected"));
+  std::vector<std::vector<int64_t>> rows;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    rows.push_back(integers(PySequence_Fast_GET_ITEM(items.get(), i)));
+  }
+  return rows;
+}
+
 void refer(JointObject* self, int64_t input) {
   if (input < 0) raise(PyExc_ValueError, "the index of an input is negative");
   self->least_inputs = std::max(self->least_inputs, static_cast<size_t>(input) + 1);
@@ -220,13 +231,13 @@ void refer(JointObject* self, int64_t input) {
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
-        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *saved, *bumped, *twice;
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *bumped, *twice;
         long long results, extras;
         static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
-                                      "grad_inputs", "saved",    "bumped",  "double", nullptr};
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOO", const_cast<char**>(names), &forward, &backward,
-                                         &results, &extras, &differentiable, &orders, &grad_inputs, &saved, &bumped,
-                                         &twice)) {
+                                      "grad_inputs", "reached_by", "saved", "bumped", "double", nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOO", const_cast<char**>(names), &forward, &backward,
+                                         &results, &extras, &differentiable, &orders, &grad_inputs, &reached_by,
+                                         &saved, &bumped, &twice)) {
           throw PythonError();
         }
         Ref made = checked(type->tp_alloc(type, 0));
@@ -245,11 +256,8 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->grad_inputs = new std::vector<int64_t>(integers(grad_inputs));
         self->bumped = new std::vector<int64_t>(integers(bumped));
         self->saved = new std::vector<SavedPlace>(saved_places(saved));
-        self->tangent_orders = new std::vector<std::vector<int64_t>>();
-        Ref rows = checked(PySequence_Fast(orders, "tangent_orders must be a tuple"));
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(rows.get()); ++i) {
-          self->tangent_orders->push_back(integers(PySequence_Fast_GET_ITEM(rows.get(), i)));
-        }
+        self->tangent_orders = new std::vector<std::vector<int64_t>>(rows_of_integers(orders));
+        self->reached_by = new std::vector<std::vector<int64_t>>(rows_of_integers(reached_by));
         for (int64_t index : *self->grad_inputs) refer(self, index);
         for (int64_t index : *self->bumped) refer(self, index);
         for (const SavedPlace& place : *self->saved) {
@@ -262,6 +270,16 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         }
         for (int64_t index : *self->differentiable) {
           if (index < 0 || index >= self->results) raise(PyExc_ValueError, "a differentiable result does not exist");
+        }
+        if (self->reached_by->size() != self->grad_inputs->size()) {
+          raise(PyExc_ValueError, "what decides each gradient is not known");
+        }
+        for (const auto& places : *self->reached_by) {
+          for (int64_t place : places) {
+            if (place < 0 || static_cast<size_t>(place) >= self->differentiable->size()) {
+              raise(PyExc_ValueError, "a gradient is decided by a result that does not exist");
+            }
+          }
         }
         if (self->tangent_orders->size() != self->differentiable->size()) {
           raise(PyExc_ValueError, "one tangent order is needed for each differentiable result");
@@ -298,6 +316,7 @@ void joint_dealloc(PyObject* object) {
   delete self->differentiable;
   delete self->tangent_orders;
   delete self->grad_inputs;
+  delete self->reached_by;
   delete self->saved;
   delete self->bumped;
   type->tp_free(object);
@@ -332,8 +351,8 @@ PyType_Spec joint_spec = {
 
 }  // namespace
 
-Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count) {
-  BelowAutograd below;
+Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count, bool grad_mode) {
+  BelowAutograd below(grad_mode);
   if (!boxed) return checked(PyObject_Vectorcall(function, args, count, nullptr));
   Ref list = checked(PyList_New(static_cast<Py_ssize_t>(count)));
   for (size_t i = 0; i < count; ++i) PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(args[i]));
@@ -341,7 +360,7 @@ Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t 
 }
 
 Ref call_taking(PyObject* take, Ref&& list) {
-  BelowAutograd below;
+  BelowAutograd below(false);
   Ref mine = std::move(list);
   return checked(PyObject_CallOneArg(take, mine.get()));
 }

@@ -32,6 +32,7 @@ struct JointObject {
   std::vector<int64_t>* differentiable;
   std::vector<std::vector<int64_t>>* tangent_orders;
   std::vector<int64_t>* grad_inputs;
+  std::vector<std::vector<int64_t>>* reached_by;  // for each of grad_inputs the places in differentiable that it decides
   std::vector<SavedPlace>* saved;
   std::vector<int64_t>* bumped;
 };
@@ -39,7 +40,7 @@ struct JointObject {
 PyTypeObject* make_joint_type(PyObject* module);
 
 // Call `function` with `args`, in a list when it is boxed. The result is a tuple or a list.
-Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count);
+Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count, bool grad_mode);
 
 // Call `take` with a list that it empties, so that it may free what it used last.
 Ref call_taking(PyObject* take, Ref&& list);

@@ -3,6 +3,8 @@
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
+
 namespace flambeau {
 
 using torch::autograd::variable_list;
@@ -58,12 +60,23 @@ void JointNode::release_variables() {
 }
 
 // Absent gradients become zeros; the others get the layout that the backward was compiled for.
-void JointNode::settle(variable_list& grads) const {
+std::vector<bool> JointNode::settle(variable_list& grads) const {
+  std::vector<bool> given;
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) {
+      if (given.empty()) given.assign(grads.size(), true);
+      given[i] = false;
       grads[i] = input_metadata(i).zeros_like();
     }
     grads[i] = in_order(grads[i], (*joint_->tangent_orders)[i]);
+  }
+  return given;
+}
+
+void JointNode::drop_undecided(variable_list& found, const std::vector<bool>& given) const {
+  for (size_t i = 0; i < found.size() && !given.empty(); ++i) {
+    const std::vector<int64_t>& places = (*joint_->reached_by)[i];
+    if (std::none_of(places.begin(), places.end(), [&](int64_t place) { return given[place]; })) found[i] = at::Tensor();
   }
 }
 
@@ -89,10 +102,12 @@ variable_list JointNode::gradients(const Ref& found) const {
 
 variable_list JointNode::apply(variable_list&& grads) {
   std::lock_guard<std::mutex> lock(mutex_);
-  settle(grads);
+  const std::vector<bool> given = settle(grads);
   pybind11::gil_scoped_acquire gil;
   try {
-    return at::GradMode::is_enabled() ? run_twice(grads) : run(grads);
+    variable_list found = at::GradMode::is_enabled() ? run_twice(grads) : run(grads);
+    drop_undecided(found, given);
+    return found;
   } catch (const PythonError&) {
     throw_python_error();
   }
@@ -117,7 +132,7 @@ variable_list JointNode::run(variable_list& grads) {
   }
   std::vector<PyObject*> args{nullptr};
   for (Py_ssize_t i = 0; i < place; ++i) args.push_back(PyList_GET_ITEM(list.get(), i));
-  return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place)));
+  return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place), false));
 }
 
 variable_list JointNode::run_twice(const variable_list& grads) {

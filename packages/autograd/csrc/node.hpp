@@ -39,9 +39,11 @@ class JointNode : public torch::autograd::Node {
   void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }
 
  private:
-  void settle(torch::autograd::variable_list& grads) const;
+  // Of the gradients that came in, which are there: eager gives none to an input that only decides others. Empty: all are.
+  std::vector<bool> settle(torch::autograd::variable_list& grads) const;
   torch::autograd::variable_list run(torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
+  void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;
   torch::autograd::variable_list gradients(const Ref& found) const;
 
   JointObject* joint_;

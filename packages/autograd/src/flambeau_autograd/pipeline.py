@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx import Graph, GraphModule, Node
 
 from . import log
@@ -21,7 +20,7 @@ from .config import Config
 from .decompose.registry import merged
 from .errors import AutogradError, InternalError, UnsupportedGraph
 from .joint.build import Joint, build_joint
-from .joint.control import error_without_us
+from .joint.control import LIMITS_OF_FAKES, error_without_us
 from .partition.min_cut import min_cut
 from .partition.split import split
 from .passes.facts import alias_root, draws
@@ -81,6 +80,7 @@ def prepare(
         differentiable=tuple(joint.differentiable) if joint.grads else (),
         tangent_orders=tuple(joint.tangent_orders) if joint.grads else (),
         grad_inputs=tuple(joint.grad_inputs),
+        reached_by=tuple(joint.reached_by),
         saved=halves.saved,
         double_backward=_double_backward(joint),
     )
@@ -151,9 +151,8 @@ class LazyCompiled:
 def _judged(error: Exception, gm: GraphModule, inputs: list[Any]) -> AutogradError:
     """A refusal when torch fails on the graph without us, else the report of a fault of ours."""
     words = f"tracing failed: {type(error).__name__}: {error}"
-    # Capture may know the contents of a constant, by which it has the shape; the trace has constants by their shapes only.
-    depends_on_data = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
-    if depends_on_data or error_without_us(gm, inputs) is not None:
+    # A value decides: capture may know a constant's contents, the trace has constants by their shapes only.
+    if isinstance(error, LIMITS_OF_FAKES) or error_without_us(gm, inputs) is not None:
         return UnsupportedGraph(words)
     return InternalError(words)
 

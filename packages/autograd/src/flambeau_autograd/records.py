@@ -87,6 +87,7 @@ class Signature:
     `differentiable`: those of them that carry gradients, one tangent each, in order; `tangent_orders` gives for
     each the dimension order (outermost first) in which the backward expects the tangent to be dense.
     `grad_inputs`: inputs that receive gradients, in the order of the backward's outputs.
+    `reached_by`: for each of these the places in `differentiable` that it decides; with no gradient for any, it has none itself.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
     """
@@ -99,6 +100,7 @@ class Signature:
     differentiable: tuple[int, ...] = ()
     tangent_orders: tuple[tuple[int, ...], ...] = ()
     grad_inputs: tuple[int, ...] = ()
+    reached_by: tuple[tuple[int, ...], ...] = ()
     saved: tuple[SavedSpec, ...] = ()
     double_backward: str = ""
 
@@ -125,7 +127,8 @@ class Signature:
         data["saved"] = tuple(SavedSpec(**s) for s in data["saved"])
         for name in ("differentiable", "grad_inputs"):
             data[name] = tuple(data[name])
-        data["tangent_orders"] = tuple(tuple(order) for order in data["tangent_orders"])
+        for name in ("tangent_orders", "reached_by"):
+            data[name] = tuple(tuple(part) for part in data[name])
         return cls(**data)
 
 

@@ -56,6 +56,8 @@ _UNDECLARED_WRITES = frozenset(
 )  # fmt: skip
 _IDENTITY = ("detach", "alias", "lift_fresh", "detach_", "lift")
 _REFUSED = ("resize_", "set_", "resize_as_", "_resize_output_", "set_data", "record_stream")
+#: What they return is quantised; fake tensors show ordinary ones.
+_QUANTISING = ("quantize_per_", "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_make_per_")
 _QUERY_NAMESPACES = ("prim",)
 _QUERIES = (
     "is_contiguous", "is_strides_like_format", "is_non_overlapping_and_dense", "size", "sym_size", "stride",
@@ -135,7 +137,7 @@ def kind_of(op: OpOverload) -> Kind:
         return Kind.QUERY
     if op.namespace == "aten" and name in _IDENTITY:
         return Kind.IDENTITY
-    if op.namespace == "aten" and name in _REFUSED:
+    if op.namespace == "aten" and (name in _REFUSED or name.startswith(_QUANTISING)):
         return Kind.REFUSED
     if torch.Tag.inplace_view in op.tags:
         return Kind.METADATA_WRITE

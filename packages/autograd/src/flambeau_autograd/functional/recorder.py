@@ -262,7 +262,7 @@ class Recorder(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _refused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        raise UnsupportedMutation(f"{func} changes a tensor's storage", "it runs in eager")
+        raise UnsupportedMutation(f"{func} changes a tensor's storage or quantises it", "it runs in eager")
 
     def _identity(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0]
@@ -359,6 +359,7 @@ class Recorder(TorchDispatchMode):
             self.refuse_collisions(target, (kept, named))
         if short_name(func) in MOVES:
             self._refuse_moves(args[0], (kept[1:], named))
+        self._refuse_repeated(list(tensors_in(targets)))
         out = (
             self._filled(func, plan.functional, kept, named)
             if is_random(func)
@@ -388,6 +389,15 @@ class Recorder(TorchDispatchMode):
         for other in tensors_in(operands):
             if isinstance(other, FakeTensor) and self.value_of(other).cell is cell and overlaps(target, other):
                 raise UnsupportedMutation("a write takes its new elements from the memory that it overwrites")
+
+    def _refuse_repeated(self, targets: list[torch.Tensor]) -> None:
+        """Raise `UnsupportedMutation` when one call writes the same memory twice: a list op writes one tensor after the other."""
+        seen: dict[Cell, list[torch.Tensor]] = {}
+        for target in targets:
+            others = seen.setdefault(self.value_of(target).cell, [])
+            if any(overlaps(target, other) for other in others):
+                raise UnsupportedMutation("a call writes the same memory twice")
+            others.append(target)
 
     def _filled(self, func: Any, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The new contents of a tensor that is filled with random numbers, in the order in which eager fills its memory."""

@@ -20,6 +20,7 @@ from ..analysis.signature import Analysis, analyse
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
 from .inputs import TracedInput, find_fake_mode, trace_inputs
+from .reach import outputs_reaching
 from .replay import Replay
 from .tangents import dense_like, dense_order
 
@@ -39,6 +40,7 @@ class Joint:
     tangents: list[Node] = field(factory=list)
     grad_inputs: list[int] = field(factory=list)
     grads: list[Any] = field(factory=list)
+    reached_by: list[tuple[int, ...]] = field(factory=list)
 
 
 def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Callable[..., Any]]) -> Joint:
@@ -90,8 +92,10 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
             tangents.append(tangent)
     with torch.autograd.set_multithreading_enabled(False), _no_autocast(), recorder.fake_mode, recorder:
         grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
-    for item, grad in zip(wanted, grads):
+    reached = outputs_reaching(outputs, [t.leaf for t in wanted]) if len(outputs) > 1 else [(0,)] * len(wanted)
+    for item, grad, places in zip(wanted, grads, reached):
         if grad is not None:
+            joint.reached_by.append(places)
             joint.grad_inputs.append(item.index)
             joint.grads.append(recorder.node_of(grad))
 

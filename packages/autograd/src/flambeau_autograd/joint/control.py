@@ -11,12 +11,27 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.fx import GraphModule, Interpreter
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from .build import without_saved_hooks
 from .inputs import find_fake_mode
+
+#: What torch raises where fakes cannot tell: a value decides a size or a branch, or an op has no fake at all.
+LIMITS_OF_FAKES = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    GuardOnDataDependentSymNode,
+)
 
 
 class _Run(Interpreter):

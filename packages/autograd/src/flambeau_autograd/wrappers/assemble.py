@@ -48,6 +48,7 @@ def assemble(
             signature.differentiable if backward is not None else (),
             signature.tangent_orders if backward is not None else (),
             signature.grad_inputs if backward is not None else (),
+            signature.reached_by if backward is not None else (),
             tuple((s.kind, s.index, s.is_tensor, s.shares) for s in signature.saved) if backward is not None else (),
             bumped,
             double,

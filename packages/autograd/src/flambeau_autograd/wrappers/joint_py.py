@@ -24,6 +24,7 @@ class PyJointFunction:
         differentiable: tuple[int, ...],
         tangent_orders: tuple[tuple[int, ...], ...],
         grad_inputs: tuple[int, ...],
+        reached_by: tuple[tuple[int, ...], ...],
         saved: tuple[tuple[str, int, bool, int], ...],
         bumped: tuple[int, ...],
         double: Callable[..., Any] | None,
@@ -32,15 +33,20 @@ class PyJointFunction:
         self.results, self.extras = results, extras
         self.differentiable, self.tangent_orders = differentiable, tangent_orders
         self.grad_inputs, self.saved, self.bumped, self.double = grad_inputs, saved, bumped, double
+        self.reached_by = reached_by
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
             return _Joined.apply(self, *args)
-        return self.run_forward(args)[: self.results]
+        return self.run_forward(args, grad_mode=False)[: self.results]
 
-    def run_forward(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Results, then extras, computed outside autograd."""
-        with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast(), torch.no_grad():
+    def run_forward(self, args: tuple[Any, ...], grad_mode: bool) -> tuple[Any, ...]:
+        """Results, then extras, computed outside autograd, in the grad mode that kernels would see in eager."""
+        with (
+            torch._C._AutoDispatchBelowAutograd(),
+            torch._C._DisableAutocast(),
+            torch.autograd.grad_mode.set_grad_enabled(grad_mode),
+        ):
             results = tuple(call_either(self.forward, args))
         if len(results) != self.results + self.extras:
             raise RuntimeError(f"the forward returned {len(results)} values, {self.results + self.extras} are expected")
@@ -59,7 +65,7 @@ def call_either(function: Callable[..., Any] | None, args: tuple[Any, ...]) -> A
 class _Joined(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, joint: PyJointFunction, *args: Any) -> Any:
-        values = joint.run_forward(args)
+        values = joint.run_forward(args, grad_mode=True)
         results = list(values[: joint.results])
         given = {id(a) for a in args}
         for i in joint.differentiable:
@@ -67,7 +73,9 @@ class _Joined(torch.autograd.Function):
                 results[i] = results[i].detach()
         places = {"input": args, "output": results, "extra": values[joint.results :]}
         kept = [places[kind][index] for kind, index, _, _ in joint.saved]
+        ctx.set_materialize_grads(False)
         ctx.joint = joint
+        ctx.like = [results[i].detach() for i in joint.differentiable]
         ctx.numbers = [v for v, s in zip(kept, joint.saved) if not s[2]]
         tensors = [v for v, s in zip(kept, joint.saved) if s[2]]
         ctx.count = len(tensors)
@@ -84,7 +92,11 @@ class _Joined(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         joint: PyJointFunction = ctx.joint
         tensors = ctx.saved_tensors
-        tangents = tuple(in_order(grads[i], order) for i, order in zip(joint.differentiable, joint.tangent_orders))
+        given = [grads[i] for i in joint.differentiable]
+        tangents = tuple(
+            in_order(torch.zeros_like(like) if grad is None else grad, order)
+            for grad, like, order in zip(given, ctx.like, joint.tangent_orders)
+        )
         found: Any
         if torch.is_grad_enabled():
             inputs = list(ctx.inputs)
@@ -95,7 +107,8 @@ class _Joined(torch.autograd.Function):
         else:
             with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
                 found = call_either(joint.backward, (*ctx.numbers, *tensors[: ctx.count], *tangents))
-        by_input = dict(zip(joint.grad_inputs, found))
+        decided = [any(given[place] is not None for place in places) for places in joint.reached_by]
+        by_input = {i: grad for i, grad, known in zip(joint.grad_inputs, found, decided) if known}
         return (None, *(by_input.get(i) for i in range(len(ctx.inputs))))
 
 

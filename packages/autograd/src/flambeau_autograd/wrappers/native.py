@@ -15,6 +15,9 @@ import torch
 from .. import log
 from .joint_py import PyJointFunction
 
+#: What the extension's constructors take; `csrc/module.cpp` has the same number.
+INTERFACE = 2
+
 
 @functools.cache
 def native_module() -> Any:
@@ -24,9 +27,9 @@ def native_module() -> Any:
     except ImportError as error:
         reason = str(error)
     else:
-        if torch.__version__ == _C.torch_version:
+        if torch.__version__ == _C.torch_version and getattr(_C, "interface", 1) == INTERFACE:
             return _C
-        reason = f"built for torch {_C.torch_version}, running {torch.__version__}"
+        reason = f"built for torch {_C.torch_version} and other sources, running {torch.__version__}"
     log.logger.warning(
         log.NATIVE_MISSING, reason=reason, hint="build it again: python tools/build_native.py --inplace autograd"
     )

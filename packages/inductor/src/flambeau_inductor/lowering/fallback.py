@@ -7,6 +7,7 @@ would have given it.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -18,12 +19,18 @@ from .values import TensorValue
 
 aten = torch.ops.aten
 
+#: Op -> the result that its kernel leaves out where grad mode is off, as it is while a program runs.
+_IN_GRAD_MODE_ONLY = {"aten::mkldnn_rnn_layer": 3}
+
 
 def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: dict[str, Any], reason: str) -> Any:
     """Append the call and return its results; UnsupportedGraphError for an op that writes to its arguments."""
     schema = op._schema
     if schema.is_mutable:
         raise UnsupportedGraphError(f"{op} writes to its arguments; graphs are functional here")
+    absent = _IN_GRAD_MODE_ONLY.get(schema.name)
+    if absent is not None and any(user.args[1] == absent for user in node.users if user.target is operator.getitem):
+        raise UnsupportedGraphError(f"{op} keeps a workspace for its gradient in grad mode only")
     val = node.meta.get("val")
     given = [_operand(g, value) for value in args]
     named = {key: _operand(g, value) for key, value in kwargs.items()}
