@@ -15,6 +15,8 @@ from torch import Tensor
 from flambeau.compile import compile_recorded
 from flambeau.records import Recorder
 
+pytestmark = pytest.mark.judges_itself
+
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "contiguous": lambda t: t.clone(),
     "transposed": lambda t: t.transpose(0, -1),

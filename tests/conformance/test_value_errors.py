@@ -18,6 +18,8 @@ from flambeau.compile import compile_recorded
 from flambeau.records import Recorder
 from flambeau_autograd.functional.ops import is_impure, is_random
 
+pytestmark = pytest.mark.judges_itself
+
 ZEROS, EYE, POINTS = torch.zeros(3, 3), torch.eye(3), torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
 LARGE, NEGATIVE = tensor([0, 1, 7, 1]), tensor([0, -9, 1, 1])
 NAN = ZEROS * float("nan")

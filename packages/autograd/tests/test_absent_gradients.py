@@ -42,4 +42,5 @@ def test_gradients_are_there_where_eager_has_them(function, used, native):
         assert (theirs is None) == (ours is None)
         if theirs is not None:
             torch.testing.assert_close(ours, theirs)
-    assert any(grad is None for grad in found[0]) or len(used) == 3
+    if used == (0,):
+        assert any(grad is None for grad in found[1])
