@@ -51,8 +51,6 @@ from .registers import Registers
 
 #: Calls whose result's layout is known to be up to the backend that runs them: held to the prediction always.
 _CHOOSES_LAYOUT = frozenset({"aten::convolution", "aten::convolution_backward"})
-#: Results that only the op's own gradient reads, of a size that tracing does not know: an index that is left out.
-_UNPREDICTED = frozenset({("aten::_embedding_bag", 1), ("aten::_embedding_bag_forward_only", 1)})
 
 
 @frozen
@@ -329,8 +327,8 @@ class _Builder:
         """Hold the results to their predicted layouts. What they bind is read first, so that it fits by itself."""
         schema = step.op._schema
         op = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-        for position, out in enumerate(step.outs):
-            if out is None or out.in_place or out.name not in self.relied_on or (op, position) in _UNPREDICTED:
+        for out in step.outs:
+            if out is None or out.in_place or out.name not in self.relied_on:
                 continue
             layout = out.layout
             if not self._computable((*layout.sizes, *layout.strides)):
