@@ -168,6 +168,12 @@ PYTHON = {
         def f(t):
             return t + 1, repr(Worse('r')), str(Problem('p', 2)), Worse('r').args
         """,
+    "the keys of a dict as a set": """
+        def f(t):
+            d = {'a': 1, 'b': [2]}
+            k = d.keys()
+            return t + 1, k == {'a', 'b'}, {'a'} == k, k != {'a'}, k >= {'a'}, k == d.keys(), d.items() == d.items(), d.values() == d.values()
+        """,
     "an exception with fields of its own": """
         class Missing(OSError):
             def __init__(self, name):

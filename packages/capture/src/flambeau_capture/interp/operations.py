@@ -352,6 +352,8 @@ class Operations(Folding):
     def _compare_containers(self, symbol: str, left: Value, right: Value) -> Value:
         if left.python_type() is slice and right.python_type() is slice:
             left, right = (self.sequence(self._bounds(value), tuple) for value in (left, right))
+        if any(isinstance(value, DictView) for value in (left, right)):
+            left, right = (self._view_as_set(value) for value in (left, right))
         a, b = (self._as_sequence(left), self._as_sequence(right))
         if a is not None and b is not None and _family(left) is _family(right):
             for x, y in zip(a, b, strict=False):
@@ -381,6 +383,14 @@ class Operations(Folding):
         if isinstance(left, SetValue) and isinstance(right, SetValue):
             return ConstantValue(COMPARE[symbol](left.items.keys(), right.items.keys()))
         raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
+
+    def _view_as_set(self, value: Value) -> Value:
+        """The keys of a dict compare as a set; its items need no hash for that, so they are left to Python."""
+        if not isinstance(value, DictView) or value.kind == "values":
+            return value
+        if value.kind == "items":
+            raise GraphBreak("unsupported-operation", f"comparing {value.describe()}")
+        return set_of(self, value)  # type: ignore[arg-type]
 
     def _bounds(self, value: Value) -> list[Value]:
         return [self.realise(self.get_attribute(value, part)) for part in ("start", "stop", "step")]
