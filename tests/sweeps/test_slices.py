@@ -23,17 +23,7 @@ KNOWN: Mapping[str, Mapping[int, str]] = MappingProxyType(
             3: "an error of the backward that is not raised",
             39: "index_select on an empty dimension raises another error",
         },
-        "python": {
-            1: "an AttributeError or NameError raised inside has no name",
-            4: "an AttributeError or NameError raised inside has no name",
-            9: "an AttributeError or NameError raised inside has no name",
-            16: "an AttributeError or NameError raised inside has no name",
-            47: "an AttributeError or NameError raised inside has no name",
-            50: "an AttributeError or NameError raised inside has no name",
-            55: "an AttributeError or NameError raised inside has no name",
-            65: "an AttributeError or NameError raised inside has no name",
-            67: "an AttributeError or NameError raised inside has no name",
-        },
+        "python": {},
         "states": {
             23: "a write before an operator that raises",
             29: "gradients after functional_call",
