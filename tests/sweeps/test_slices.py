@@ -21,7 +21,6 @@ KNOWN: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
         "tensors": {
             3: "an error of the backward that is not raised",
-            12: "the words of an error after a call with an open size",
             39: "index_select on an empty dimension raises another error",
         },
         "python": {},
