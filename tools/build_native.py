@@ -172,7 +172,9 @@ def build(
 
     headers = sorted([*(package / "csrc").rglob("*.hpp"), *shared_include(package).rglob("*.hpp")])
     version = subprocess.run([job.compiler, "--version"], capture_output=True, text=True, check=True).stdout
-    common = digest(*(h.read_bytes() for h in headers), repr(job[2:]).encode(), version.encode())
+    # Not where torch lies: environments with the same one share what is built.
+    command = repr(job[2:]).replace(str(job.torch.root), "torch")
+    common = digest(*(h.read_bytes() for h in headers), command.encode(), version.encode())
     # The longest files first, so that no core waits for one that started last.
     sources.sort(key=lambda source: -source.stat().st_size)
     objects = sorted(compilers.map(lambda source: compile_one(job, source, keep, common, verbose), sources))
