@@ -2,18 +2,27 @@
 
 In: a `torch.fx.GraphModule` of torch-level calls with fake-tensor inputs. Out: a callable with the same inputs and
 outputs, made of a compiled forward, a compiled backward and a native node that joins them for torch's autograd engine.
+
+A function is loaded when it is first asked for: whoever only wants `Config` or the errors does not wait for sympy, and a graph that was
+compiled before does without the stages that trace it.
 """
 
 from __future__ import annotations
 
-from .backend import aot_autograd
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .config import Config
-from .decompose.registry import core_table, merged
 from .errors import AutogradError, OptionError, UnsupportedDoubleBackward, UnsupportedGraph, UnsupportedMutation
-from .partition.min_cut import min_cut
-from .partition.simple import default as default_partition
-from .pipeline import assemble, compile_joint, prepare
-from .records import Prepared, Signature
+
+if TYPE_CHECKING:
+    from .backend import aot_autograd
+    from .decompose.registry import core_table, merged
+    from .partition.min_cut import min_cut
+    from .partition.simple import default as default_partition
+    from .pipeline import compile_joint, prepare
+    from .records import Prepared, Signature
+    from .wrappers.assemble import assemble
 
 __version__ = "0.1.0"
 
@@ -35,3 +44,26 @@ __all__ = [
     "min_cut",
     "prepare",
 ]
+
+#: Name -> module and the name there.
+_LOADED_LATER = {
+    "Prepared": (".records", "Prepared"),
+    "Signature": (".records", "Signature"),
+    "aot_autograd": (".backend", "aot_autograd"),
+    "assemble": (".wrappers.assemble", "assemble"),
+    "compile_joint": (".pipeline", "compile_joint"),
+    "core_table": (".decompose.registry", "core_table"),
+    "default_partition": (".partition.simple", "default"),
+    "merged": (".decompose.registry", "merged"),
+    "min_cut": (".partition.min_cut", "min_cut"),
+    "prepare": (".pipeline", "prepare"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LOADED_LATER[name]
+    found = getattr(import_module(module, __name__), attribute)
+    globals()[name] = found
+    return found
