@@ -128,3 +128,17 @@ def _restore(settings):
     torch._C._set_cudnn_benchmark(benchmark)
     torch._C._set_mkldnn_enabled(mkldnn)
     torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize(
+    "quantised",
+    [
+        lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+        lambda x: torch.quantize_per_tensor_dynamic(x, torch.qint8, False),
+        lambda x: torch.quantize_per_channel(x, torch.ones(len(x)), torch.zeros(len(x), dtype=torch.long), 0, torch.qint8),
+    ],
+    ids=["tensor", "dynamic", "channel"],
+)  # fmt: skip
+def test_quantised_tensors_break_the_graph(quantised, broken):
+    """On fakes they are plain numbers, which dequantising gives back as they are."""
+    assert broken(lambda x: quantised(x).dequantize() * x) == {"unsupported-call", "unsupported-tensor"}

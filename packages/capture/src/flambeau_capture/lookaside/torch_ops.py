@@ -119,7 +119,13 @@ _SETTERS = (
 """How names of functions begin that change torch's state: doing that while tracing would change the state of the program itself."""
 
 
+_QUANTISES = ("quantize_per_", "quantized_")
+"""How names of functions begin whose results are quantised, where a run on fakes has plain numbers."""
+
+
 def _classify_native(function: Any, module: str, name: str) -> Decision:
+    if module.startswith("torch") and name.startswith(_QUANTISES):
+        return Decision.BREAK
     if module.startswith("torch") and name.startswith(_SETTERS):
         return Decision.BREAK
     owner = getattr(function, "__self__", None)
