@@ -18,6 +18,7 @@ from ..errors import InternalError
 from ..joint.build import Joint
 from ..passes.facts import alias_root, is_late, is_pinned, is_tensor
 from ..records import SavedSpec
+from .sizes import untold_sizes
 
 
 @frozen
@@ -68,6 +69,9 @@ def split(joint: Joint, saved: Iterable[Node]) -> Halves:
         return Halves(forward, None, (), 0, [])
     ordered = [s for s in specs if not s[1].is_tensor] + [s for s in specs if s[1].is_tensor]
     backward = _backward(joint, [n for n, _ in ordered])
+    untold = set(untold_sizes(joint, backward, late)) - set(kept)
+    if untold:
+        return split(joint, [*kept, *untold])
     values = [n.meta["val"] for n, _ in ordered] + [t.meta["val"] for t in joint.tangents]
     return Halves(forward, backward, tuple(s for _, s in ordered), len(extra_nodes), values)
 
