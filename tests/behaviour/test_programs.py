@@ -17,6 +17,7 @@ from .cases.table import CASES, Case
 
 #: Cases of which a frame is left to plain Python, or that have no graph at all -> the marker that says so.
 MARKS = {
+    "calls.generator_with_return_and_cleanup": pytest.mark.falls_back("a generator is left inside of a with or try"),
     "classes.raises_own_class": pytest.mark.compiles(graphs=0),
     "control_flow.assertion_fails": pytest.mark.compiles(graphs=0),
     "control_flow.while_on_data": pytest.mark.falls_back("the truth of a tensor"),

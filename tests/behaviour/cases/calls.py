@@ -82,7 +82,7 @@ def closure_over_mutable_state() -> Callable[[Tensor], Any]:
     return run
 
 
-@case()
+@case(graphs=0, breaks=("generator-function",))
 def generator_with_return_and_cleanup(x: Tensor) -> Any:
     log: list[str] = []
 
