@@ -132,11 +132,11 @@ def test_two_processes_build_the_same_kernels_at_once(tmp_path) -> None:
     body = """
         import sys, warnings
         warnings.simplefilter("error")
-        from flambeau_runtime import Store
+        from flambeau_runtime import Config, Store
         from flambeau_runtime.artifact import Library
         from flambeau_runtime.build import compile_library, find_toolchain
-        source = 'extern "C" long get() { return 42; }'
-        print(len(compile_library(Library("l", "cpp", source), find_toolchain(), store=Store(sys.argv[1])).binary))
+        library = Library("l", "cpp", 'extern "C" long get() { return 42; }')
+        print(len(compile_library(library, find_toolchain(), store=Store(sys.argv[1]), config=Config()).binary))
     """
     command = [sys.executable, "-c", textwrap.dedent(body), str(tmp_path)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) for _ in range(2)]
