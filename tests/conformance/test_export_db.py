@@ -24,7 +24,11 @@ def call(model: Any, case: Any) -> Any:
         return type(error).__name__
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+#: Examples without a tensor operation of their own, or with one in a higher-order operator only.
+MARKS = {name: pytest.mark.compiles(graphs=0) for name in ("dynamic_shape_assert", "dynamic_shape_map", "scalar_output")}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(EXAMPLES)])
 def test_result_equals_eager(name: str) -> None:
     """Two calls, so that the second one runs the cached entry."""
     case = EXAMPLES[name]

@@ -25,7 +25,8 @@ SM_90 = 90
 SAMPLE = 15
 #: Whole steps that take long under the interpreter; their forward is always tested.
 SLOW = frozenset({"swin", "t5", "resnet50", "mobilenet_v2"})
-STEPS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in zoo.ZOO]
+MARKS = {"moe": pytest.mark.falls_back("the result shape of where depends on data")} | dict.fromkeys(SLOW, pytest.mark.slow)
+STEPS = [pytest.param(name, marks=MARKS.get(name, ())) for name in zoo.ZOO]
 
 
 @pytest.mark.parametrize("name", sorted(SLOW))
@@ -89,6 +90,7 @@ def _identity(request: CompileRequest) -> tuple[object, ...]:
     return (found[0].replace(request.entry, "kernel", 1).strip(), *sorted(arguments.items()))
 
 
+@pytest.mark.falls_back("the result shape of where depends on data")
 def test_a_sample_of_kernels_compiles_for_sm_90(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels spread evenly over those of several models."""
     requests = _requests(monkeypatch, ["mlp", "gpt2", "vit", "convnext", "gan", "moe"])

@@ -142,7 +142,7 @@ def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_stri
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:
     toolchain = _toolchain(stages)
-    if toolchain is None:
+    if toolchain is None and stages.inductor.cpu_backend == "cpp":
         stages = attrs.evolve(stages, inductor=stages.inductor.with_options({"cpp_kernels": False}))
     key = _cache_key(gm, options, stages, toolchain)
     # Without caches kernels are kept in memory, for as long as this graph is being compiled.

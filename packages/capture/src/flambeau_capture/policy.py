@@ -53,6 +53,7 @@ _TRACED_IN_TORCH: Final = (
     "utils/_contextlib.py",
     "utils/checkpoint.py",
     "amp/",
+    "_export/db/examples/",
 )
 # Files of torch that only call the user's module: their own frames run as they are, the module's are looked at.
 _PASSED_THROUGH_IN_TORCH: Final = ("nn/parallel/", "distributed/fsdp/fully_sharded_data_parallel.py")
