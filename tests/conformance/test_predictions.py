@@ -76,8 +76,7 @@ def test_quantised_tensors_are_left_to_eager(backend: str) -> None:
     assert ours[0].is_quantized
     assert torch.equal(ours[0].int_repr(), theirs[0].int_repr())
     assert torch.equal(ours[1], theirs[1])
-    assert recorder.graphs
-    assert len(recorder.eager_graphs) == (1 if backend == "inductor" else len(recorder.eager_graphs))
+    assert any("quantize_per_tensor" in found.reason for found in recorder.breaks)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

@@ -25,7 +25,9 @@ SM_90 = 90
 SAMPLE = 15
 #: Whole steps that take long under the interpreter; their forward is always tested.
 SLOW = frozenset({"swin", "t5", "resnet50", "mobilenet_v2"})
-MARKS = {"moe": pytest.mark.falls_back("the result shape of where depends on data")} | dict.fromkeys(SLOW, pytest.mark.slow)
+MARKS = {"moe": pytest.mark.falls_back("the result shape of where depends on data")} | dict.fromkeys(
+    SLOW, pytest.mark.slow
+)
 STEPS = [pytest.param(name, marks=MARKS.get(name, ())) for name in zoo.ZOO]
 
 
