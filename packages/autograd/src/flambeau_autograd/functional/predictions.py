@@ -1,7 +1,7 @@
 """Ops whose kernels answer otherwise than torch's fake tensors say.
 
 In: an op, its (fake) arguments and the predicted result. Out: what the library returns. Each entry was found by running
-the op; `test_predictions.py` compares every op that has samples.
+the op; `tests/conformance/test_predictions.py` compares programs around them, not every op.
 """
 
 from __future__ import annotations

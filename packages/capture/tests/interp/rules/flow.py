@@ -381,7 +381,7 @@ def dela():
 @p
 def lazy():
     m = torch.nn.LazyLinear(3)
-    m.forward  # noqa
+    _ = m.forward
 
     def f(x):
         torch.manual_seed(0)
