@@ -159,9 +159,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Generate the pages that come from the code (error codes, supported surface) and check that they are current."""
+    """Generate the pages that come from the code (error codes, supported surface) and check that they and the tables of kept runs are current."""
     install(session, "api")
     session.run("python", "tools/generate_docs.py", *(session.posargs or ["--check"]))
+    session.run("python", "-m", "benchmarks.report", "--check")
 
 
 @nox.session

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import ops, tables, vision, workloads
 from .engines import ENGINES, REDUCE_OVERHEAD
-from .runner import Record, Runner, load
+from .runner import CACHES, Record, Runner, load
 from .surroundings import objections
 
 OVERHEAD = ("tiny", "tiny_with_grad", "layers50", "layers50_with_grad")
@@ -48,7 +48,7 @@ def overhead(args: argparse.Namespace, runner: Runner) -> None:
     """Microseconds per call where the graph itself costs next to nothing."""
     requests = [{**_common(args, "overhead"), "workload": name} for name in _chosen(OVERHEAD, args.only)]
     records = runner.run(requests, engines=args.engines or _with_graphs(args, ENGINES))
-    tables.table(records, "best", unit=1e6, title="per call, µs (best of batches)")
+    tables.table(records, args.figure, unit=1e6, title=f"per call, µs ({args.figure} of batches)")
 
 
 def _with_graphs(args: argparse.Namespace, engines: Sequence[str]) -> Sequence[str]:
@@ -56,15 +56,20 @@ def _with_graphs(args: argparse.Namespace, engines: Sequence[str]) -> Sequence[s
 
 
 def compile_time(args: argparse.Namespace, runner: Runner) -> None:
-    """Seconds of the first call, with an empty and with a filled disk cache."""
+    """Seconds of the first call: on a new machine (the smallest graph), where other programs ran before, with a filled disk cache."""
     names = _chosen(
         ("small_graph", *workloads.MODELS, *vision.NETWORKS), args.only or ("small_graph", *workloads.MODELS)
     )
     requests = [{**_common(args, "compile_time"), "workload": name, "train": args.train} for name in names]
     for cache in args.cache:
-        part = runner.run(requests, engines=args.engines or ENGINES[1:], warm=cache == "warm")
-        tables.table(part, "first", title=f"first call, {cache} cache, s")
-        tables.arithmetic_means(part, "first", f"{cache} cache: mean first call, s")
+        smallest = [request for request in requests if request["workload"] == "small_graph"]
+        chosen = smallest if cache == "new" and not args.only else requests
+        _show_first_calls(runner.run(chosen, engines=args.engines or ENGINES[1:], cache=cache), cache)
+
+
+def _show_first_calls(records: Sequence[Record], cache: str) -> None:
+    tables.table(records, "first", title=f"first call, {cache} cache, s")
+    tables.arithmetic_means(records, "first", f"{cache} cache: mean first call, s")
 
 
 def steady_state(args: argparse.Namespace, runner: Runner) -> None:
@@ -72,7 +77,7 @@ def steady_state(args: argparse.Namespace, runner: Runner) -> None:
     common = {**_common(args, "steady_state"), "factor": _factor(args, workloads.GPU_FACTOR)}
     requests = [{**common, "workload": name} for name in _chosen(workloads.OPS, args.only)]
     records = runner.run(requests, engines=args.engines or ENGINES)
-    tables.table(records, "best", unit=1e3, title="op-level workloads, ms per call (best of batches)")
+    tables.table(records, args.figure, unit=1e3, title=f"op-level workloads, ms per call ({args.figure} of batches)")
 
 
 def _suites(args: argparse.Namespace) -> dict[str, Sequence[str]]:
@@ -154,12 +159,10 @@ def show(records: Sequence[Record], figure: str) -> None:
         elif experiment == "varied":
             tables.errors(part, "100 varied calls, outputs kept alive: largest relative error beside eager")
         elif experiment == "compile_time":
-            for cache in ("cold", "warm"):
-                mine = [record for record in part if record["cache"] == cache]
-                tables.table(mine, "first", title=f"first call, {cache} cache, s")
-                tables.arithmetic_means(mine, "first", f"{cache} cache: mean first call, s")
+            for cache in CACHES:
+                _show_first_calls([record for record in part if record["cache"] == cache], cache)
         else:
-            unit, key = (1e6, "best") if experiment == "overhead" else (2**-20, "peak_bytes")
+            unit, key = (1e6, figure) if experiment == "overhead" else (2**-20, "peak_bytes")
             tables.table(part, key, unit=unit, title=experiment)
 
 
@@ -183,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--engines", nargs="*", type=_split, action="extend", help="NAME or NAME/MODE, e.g. flambeau/lite"
     )
-    parser.add_argument("--cache", nargs="*", choices=["cold", "warm"], default=["cold", "warm"], help="compile_time")
+    parser.add_argument("--cache", nargs="*", choices=CACHES, default=CACHES, help="compile_time")
     parser.add_argument("--jobs", type=int, default=1, help="processes that compile at once; timing is always alone")
     parser.add_argument("--budget", type=float, default=1.0, help="seconds of timing per workload and engine")
     parser.add_argument("--deadline", type=float, help="start no process after this many seconds")

@@ -29,7 +29,13 @@ from .gate import Gate
 from .surroundings import provenance
 
 Record = dict[str, Any]
+#: What is in the folders of caches when a process starts: nothing, as on a machine where the engine never ran; what the engine leaves
+#: there for every program, of another graph's compilation (torch.compile: a precompiled header); the same program's own entries.
+CACHES = ("new", "cold", "warm")
+#: The experiments that measure a first call.
+FIRST_CALLS = ("steady_state", "compile_time")
 PACKAGES = ("flambeau", "flambeau_capture", "flambeau_autograd", "flambeau_inductor", "flambeau_runtime")
+_NOT_SHOWN = ("top", "workloads", "command", "machine", "versions")
 #: What makes two requests the same measurement.
 IDENTITY = ("experiment", "workload", "engine", "train", "dtype", "device", "cache", "tf32", "scale")
 
@@ -78,20 +84,19 @@ class Runner:
             else:
                 self.path.unlink()
 
-    def run(self, requests: Iterable[Record], *, engines: Sequence[str] = ENGINES, warm: bool = False) -> list[Record]:
+    def run(self, requests: Iterable[Record], *, engines: Sequence[str] = ENGINES, cache: str = "cold") -> list[Record]:
         """Every request under every engine.
 
         Args:
             requests: records without `"engine"`.
             engines: which to run.
-            warm: run each once first in the same cache folder and keep the second.
+            cache: one of `CACHES`.
         """
-        cache = {"cache": "warm" if warm else "cold"}
-        every = [{**request, "engine": engine, **cache} for request in requests for engine in engines]
+        every = [{**request, "engine": engine, "cache": cache} for request in requests for engine in engines]
         found: dict[int, list[Record]] = {}
         byte_compile()
         with ThreadPoolExecutor(self.jobs) as pool:
-            running = {pool.submit(self._one, request, warm): number for number, request in enumerate(every)}
+            running = {pool.submit(self._one, request): number for number, request in enumerate(every)}
             try:
                 for future in as_completed(running):
                     found[running[future]] = future.result()
@@ -102,15 +107,15 @@ class Runner:
         self.records += part
         return part
 
-    def _one(self, request: Record, warm: bool) -> list[Record]:
+    def _one(self, request: Record) -> list[Record]:
         known = self._known.get(identity(request))
         if known is not None:
             return [known]
         if self.deadline is not None and time.monotonic() > self.deadline:
             return [{**request, "error": "not started: out of time"}]
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-            if warm:
-                list(self._measure(request, cache))
+            for earlier in before(request):
+                list(self._measure(earlier, cache))
             records = []
             try:
                 for record in self._measure(request, cache):
@@ -126,7 +131,7 @@ class Runner:
             if self.path is not None:
                 with self.path.open("a") as file:
                     file.write(json.dumps(record) + "\n")
-            shown = {key: value for key, value in record.items() if key not in ("top", "workloads")}
+            shown = {key: value for key, value in record.items() if key not in _NOT_SHOWN}
             Console(stderr=True).print(f"[dim]{json.dumps(shown)}[/dim]", highlight=False, soft_wrap=True)
 
     def _measure(self, request: Record, cache: str) -> Iterator[Record]:
@@ -136,6 +141,7 @@ class Runner:
             "FLAMBEAU_CACHE_DIR": f"{cache}/flambeau",
             "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
             "TRITON_CACHE_DIR": f"{cache}/triton",
+            "TMPDIR": cache,  # torch.compile keeps its precompiled header in a folder of the machine's, below this one
             "PYTHONDONTWRITEBYTECODE": "",
         }
         command = [sys.executable, "-m", "benchmarks.measure", json.dumps(request), "--gated"]
@@ -174,6 +180,15 @@ class Runner:
                     return
             elif line.startswith("{"):
                 yield json.loads(line)
+
+
+def before(request: Record) -> list[Record]:
+    """What runs first in the same cache folders."""
+    if request["cache"] == "warm":
+        return [request]
+    if request["cache"] == "new" or request["engine"] == "eager" or request["experiment"] not in FIRST_CALLS:
+        return []
+    return [{**request, "experiment": "compile_time", "workload": "another_graph", "train": False}]
 
 
 def load(path: Path) -> list[Record]:

@@ -1,15 +1,19 @@
-"""What surrounds a measurement: other processes, the processor's clock, the state of the tree.
+"""What surrounds a measurement: other processes, the processor's clock, the machine, the state of the tree.
 
 In: the code that is timed, in a `with` block. Out: plain numbers for its record, and the reasons why a record must not be shown in a table.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import platform
+import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,22 +23,37 @@ Record = dict[str, Any]
 MOST_LOAD = 0.25
 #: The same loop after a measurement over before it, or the reverse.
 MOST_DRIFT = 1.15
-_STAT = Path("/proc/stat")
+_PROC = Path("/proc")
+_PACKAGES = ("torch", "triton", "transformers", "torchvision")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def _busy_seconds() -> float:
     """Seconds that all cores together have worked since the machine started; 0 where that is not told."""
     try:
-        user, nice, system, _, _, irq, soft, steal = map(int, _STAT.read_text().split(maxsplit=9)[1:9])
+        user, nice, system, _, _, irq, soft, steal = map(int, (_PROC / "stat").read_text().split(maxsplit=9)[1:9])
     except (OSError, ValueError):
         return 0.0
     return (user + nice + system + irq + soft + steal) / _TICKS
 
 
 def _own_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    """Seconds that this process and those below it have worked, compilers that are still there or have ended among them."""
+    parents, seconds = dict[int, int](), dict[int, float]()
+    for folder in _PROC.glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        parents[int(folder.name)] = int(fields[1])
+        seconds[int(folder.name)] = sum(map(int, fields[11:15])) / _TICKS
+    return sum(spent for pid, spent in seconds.items() if os.getpid() in _ancestry(pid, parents))
+
+
+def _ancestry(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    while pid:
+        yield pid
+        pid = parents.get(pid, 0)
 
 
 def _loop_seconds() -> float:
@@ -61,15 +80,43 @@ def watched() -> Iterator[Record]:
 
 
 def provenance(root: Path) -> Record:
-    """The commit and the day of a run; `+` stands for changes that are not committed."""
-    commit = _git(root, "rev-parse", "--short=10", "HEAD") or "unknown"
-    changed = "+" if _git(root, "status", "--porcelain", "--untracked-files=no") else ""
-    return {"commit": commit + changed, "date": datetime.now(UTC).date().isoformat()}
+    """Commit and day of a run, its command, machine and versions; `+` at the commit stands for changes that are not committed."""
+    commit = _said(root, "git", "rev-parse", "--short=10", "HEAD") or "unknown"
+    changed = "+" if _said(root, "git", "status", "--porcelain", "--untracked-files=no") else ""
+    return {
+        "commit": commit + changed,
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+        "machine": _machine(root),
+        "versions": _versions(),
+    }
 
 
-def _git(root: Path, *arguments: str) -> str:
+def _machine(root: Path) -> str:
+    """Processor, cores, memory and GPUs in words."""
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+        lines = (_PROC / "cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    gpus = _said(root, "nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
+    return "; ".join([f"{len(os.sched_getaffinity(0))} cores of {model}", f"{memory:.0f} GiB", *gpus])
+
+
+def _versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def _said(root: Path, *command: str) -> str:
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     except OSError:
         return ""
     return done.stdout.strip()
