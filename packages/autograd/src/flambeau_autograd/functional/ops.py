@@ -35,13 +35,14 @@ class Kind(enum.Enum):
 class WritePlan:
     """`functional` is called with the arguments at `keep` (positions) and `keep_kwargs`; result i goes to `targets[i]`.
 
-    A target is an argument position or a keyword name.
+    A target is an argument position or a keyword name. A `factory` is told the target's dtype and device besides.
     """
 
     functional: OpOverload
     keep: tuple[int, ...]
     keep_kwargs: tuple[str, ...]
     targets: tuple[int | str, ...]
+    factory: bool = False
 
 
 #: Namespaces of torch whose ops do what their schemas say. Ops of others may do anything.
@@ -69,7 +70,13 @@ _RENAMED = {
     ("bernoulli_", "float"): ("bernoulli", "p"),
     ("normal_", "default"): ("normal_functional", "default"),
     ("_index_put_impl_", "default"): ("_index_put_impl", "default"),
+    ("__ilshift__", "Tensor"): ("__lshift__", "Tensor"),
+    ("__ilshift__", "Scalar"): ("__lshift__", "Scalar"),
+    ("__irshift__", "Tensor"): ("__rshift__", "Tensor"),
+    ("__irshift__", "Scalar"): ("__rshift__", "Scalar"),
 }
+#: What a factory is told of the tensor that it makes; one that is given a tensor to fill is not.
+_OF_FACTORIES = frozenset({"dtype", "layout", "device", "pin_memory"})
 _RANDOM_NAMES = frozenset(
     {
         "bernoulli", "bernoulli_", "normal", "normal_", "normal_functional", "uniform", "uniform_", "random", "random_",
@@ -174,14 +181,18 @@ def write_plan(op: OpOverload) -> WritePlan | None:
     shape = [(a.name, str(a.type)) for a in keep]
     for candidate in candidates:
         other = candidate._schema
-        if other.is_mutable or [(a.name, str(a.type)) for a in other.arguments] != shape:
+        asked = [(a.name, str(a.type)) for a in other.arguments]
+        factory = is_out and asked != shape and ("dtype", "Optional[int]") in asked
+        if factory:
+            asked = [(name, type_) for name, type_ in asked if name not in _OF_FACTORIES]
+        if other.is_mutable or asked != shape:
             continue
         if len(other.returns) != len(written):
             continue
         positional = [i for i, a in enumerate(schema.arguments) if not a.kwarg_only]
         targets = tuple(schema.arguments[i].name if schema.arguments[i].kwarg_only else i for i in written)
         kept = tuple(i for i in positional if schema.arguments[i] in keep or not schema.arguments[i].is_out)
-        return WritePlan(candidate, kept, tuple(a.name for a in keep if a.kwarg_only), targets)
+        return WritePlan(candidate, kept, tuple(a.name for a in keep if a.kwarg_only), targets, factory)
     return None
 
 

@@ -64,17 +64,20 @@ def collides(target: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def overlaps(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """True when the ranges of memory of two views of one storage meet, or are not known."""
-    ranges = []
-    for tensor in (first, second):
-        known = _numbers(tensor)
-        if known is None:
-            return True
-        if any(size == 0 for _, size in known[0]):
-            return False
-        ranges.append((known[1], known[1] + _extent(known[0])))
-    (start, end), (begin, stop) = ranges
-    return start <= stop and begin <= end
+    """True when two views of one storage have a memory location in common, or may have: what is not known counts as yes."""
+    known, other = _numbers(first), _numbers(second)
+    if known is None or other is None:
+        return True
+    (dims, start), (others, begin) = known, other
+    if any(size == 0 for _, size in (*dims, *others)):
+        return False
+    if first.dtype.itemsize != second.dtype.itemsize:
+        return start <= begin + _extent(others) and begin <= start + _extent(dims)
+    # A step along a dimension of the first moves forward, one along a dimension of the second back.
+    moves = sorted(
+        [(stride, 0, size - 1) for stride, size in dims] + [(stride, 1 - size, 0) for stride, size in others]
+    )
+    return _sums_to(begin - start, [move for move in reversed(moves) if move[0] != 0])
 
 
 def _extent(dims: list[tuple[int, int]]) -> int:
@@ -99,3 +102,32 @@ def _reaches(distance: int, dims: list[tuple[int, int]]) -> bool:
         return _reaches(distance, rest)
     low = distance // stride
     return any(abs(count) < size and _reaches(distance - count * stride, rest) for count in (low, low + 1))
+
+
+#: So many ways to share a distance out among the dimensions are looked at; views that need more are taken to meet.
+_MOST_WAYS = 1000
+
+
+def _sums_to(distance: int, moves: list[tuple[int, int, int]]) -> bool:
+    """True when `distance` is a sum of strides, the one of each `(stride, low, high)` taken at least low and at most high times."""
+    waiting, ways = [(distance, 0)], 0
+    lowest, highest = [0], [0]
+    for stride, low, high in reversed(moves):
+        lowest.append(lowest[-1] + stride * low)
+        highest.append(highest[-1] + stride * high)
+    while waiting:
+        rest, place = waiting.pop()
+        if place == len(moves):
+            if rest == 0:
+                return True
+            continue
+        stride, low, high = moves[place]
+        below = len(moves) - place - 1
+        # The dimensions after this one make up for any distance from lowest to highest.
+        first = max(low, -((highest[below] - rest) // stride))
+        last = min(high, (rest - lowest[below]) // stride)
+        ways += max(0, last - first + 1)
+        if ways > _MOST_WAYS:
+            return True
+        waiting.extend((rest - stride * count, place + 1) for count in range(first, last + 1))
+    return False

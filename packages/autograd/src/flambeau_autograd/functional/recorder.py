@@ -8,7 +8,7 @@ tensor's value (and, through the chain of views, that of everything that shares 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .layout import fill_order, hint
+from .opaque import record_opaque_write, tensors_in
 from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import MOVES, collides, overlaps
 from .predictions import corrected, strides_of_kernel
@@ -150,9 +151,9 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _replay(self, step: Step, source: Node) -> Node:
-        node = self._node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.out)
+        node = self.add_node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.out)
         if step.item is not None:
-            node = self._node(operator.getitem, (node, step.item), {}, step.result)
+            node = self.add_node(operator.getitem, (node, step.item), {}, step.result)
         return node
 
     def tensor_at(self, node: Node) -> torch.Tensor:
@@ -201,24 +202,26 @@ class Recorder(TorchDispatchMode):
         elif self.checkpoint is not None:
             meta["checkpoint"] = self.checkpoint
 
-    def _node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> Node:
+    def add_node(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> Node:
+        """Write down one call of the graph; `val` is its value on fakes."""
         node = self.graph.create_node("call_function", target, args, kwargs)
         self._stamp(node, val)
         return node
 
-    def _fresh(self, tensor: torch.Tensor, node: Node) -> None:
+    def fresh(self, tensor: torch.Tensor, node: Node) -> None:
+        """`tensor` is what `node` gives, in memory of its own."""
         tensor._flambeau = Value(self, Cell(node, tensor), (), node, 0)
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run on fakes and write down a call whose results are new tensors."""
         args, kwargs = self._adopt(args, kwargs)
-        with self._python_kernels():
+        with self.python_kernels():
             out = corrected(func, args, func(*args, **kwargs))
-        node = self._node(func, self.operands(args), self.operands(kwargs), out)
+        node = self.add_node(func, self.operands(args), self.operands(kwargs), out)
         if refused(func, args, kwargs):
             node.meta["refused"] = True
         if isinstance(out, torch.Tensor):
-            self._fresh(out, node)
+            self.fresh(out, node)
             if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
                 self.symbols.bind_tensor(out, node)
         elif isinstance(out, (list, tuple)):
@@ -226,14 +229,14 @@ class Recorder(TorchDispatchMode):
                 raise UnsupportedGraph(f"{func} returns lists of tensors")
             for i, item in enumerate(out):
                 if isinstance(item, torch.Tensor):
-                    self._fresh(item, self._node(operator.getitem, (node, i), {}, item))
+                    self.fresh(item, self.add_node(operator.getitem, (node, i), {}, item))
                     if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
                         self.symbols.bind_tensor(item, item._flambeau.node)
         elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             self.symbols.bind(out, node)
         return out
 
-    def _python_kernels(self) -> AbstractContextManager[Any]:
+    def python_kernels(self) -> AbstractContextManager[Any]:
         """Where sizes are symbolic, torch's decompositions in Python predict: some kernels in C++ read sizes as numbers (2.11: negative padding)."""
         shapes = self.fake_mode.shape_env
         return enable_python_dispatcher() if shapes is not None and shapes.var_to_range else nullcontext()
@@ -242,15 +245,16 @@ class Recorder(TorchDispatchMode):
         """Real tensors among the arguments become constants."""
         if all(isinstance(t, FakeTensor) for t in tensors_in((args, kwargs))):
             return args, kwargs
-        return self._adopt_tree(args), self._adopt_tree(kwargs)
+        return self.adopt_tree(args), self.adopt_tree(kwargs)
 
-    def _adopt_tree(self, value: Any) -> Any:
+    def adopt_tree(self, value: Any) -> Any:
+        """`value` with constants for the real tensors in it."""
         if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
             return self.constant(value)
         if isinstance(value, (list, tuple)):
-            return type(value)(self._adopt_tree(v) for v in value)
+            return type(value)(self.adopt_tree(v) for v in value)
         if isinstance(value, dict):
-            return {k: self._adopt_tree(v) for k, v in value.items()}
+            return {k: self.adopt_tree(v) for k, v in value.items()}
         return value
 
     # -- rules ---------------------------------------------------------------------------------------------------
@@ -286,7 +290,7 @@ class Recorder(TorchDispatchMode):
         if is_strided(func) and value.cell.version:
             # What a write left as the contents need not lie in memory as the tensor does.
             value.node, value.version = self._from_base(value, strided=True), value.cell.version
-        node = self._node(func, self.operands(args), self.operands(kwargs), out)
+        node = self.add_node(func, self.operands(args), self.operands(kwargs), out)
         if isinstance(out, torch.Tensor):
             if out is source:
                 return out
@@ -295,7 +299,7 @@ class Recorder(TorchDispatchMode):
             return out
         for i, item in enumerate(out):
             step = Step(func, args[1:], kwargs, i, source, out)
-            getter = self._node(operator.getitem, (node, i), {}, item)
+            getter = self.add_node(operator.getitem, (node, i), {}, item)
             item._flambeau = Value(self, value.cell, (*value.chain, step), getter, value.cell.version)
         return out
 
@@ -355,6 +359,8 @@ class Recorder(TorchDispatchMode):
         kept = tuple(args[i] if i < len(args) else arguments[i].default_value for i in plan.keep)
         named = {k: kwargs[k] for k in plan.keep_kwargs if k in kwargs}
         targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
+        if plan.factory:
+            named.update(dtype=targets[0].dtype, device=targets[0].device)
         for target in tensors_in(targets):
             self.refuse_collisions(target, (kept, named))
         if short_name(func) in MOVES:
@@ -487,47 +493,4 @@ class Recorder(TorchDispatchMode):
         return target
 
     def _opaque_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An op that writes and has no functional twin: it runs on clones, which become the new contents."""
-        schema = func._schema
-        if any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
-            raise UnsupportedMutation(f"{func} both writes and returns views")
-        new_args, new_kwargs, written = list(args), dict(kwargs), []
-        for i, argument in enumerate(schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            holder: Any = new_kwargs if argument.name in kwargs else new_args
-            key: Any = argument.name if argument.name in kwargs else i
-            if key not in new_kwargs and i >= len(args):
-                continue
-            target = holder[key]
-            for tensor in tensors_in(target):
-                written.append((tensor, self.record(aten.clone.default, (tensor,), {})))
-            holder[key] = _replace(target, {id(t): c for t, c in written})
-        out = func(*args, **kwargs)
-        node = self._node(func, self.operands(tuple(new_args)), self.operands(new_kwargs), out)
-        for tensor, copy in written:
-            self.write(tensor, copy)
-        known = {id(t) for t, _ in written}
-        results = [out] if isinstance(out, torch.Tensor) else list(out or ())
-        for i, item in enumerate(results):
-            if isinstance(item, torch.Tensor) and id(item) not in known:
-                self._fresh(item, node if item is out else self._node(operator.getitem, (node, i), {}, item))
-        return out
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor in nested lists, tuples and dicts."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from tensors_in(v)
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from tensors_in(v)
-
-
-def _replace(value: Any, table: dict[int, torch.Tensor]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_replace(v, table) for v in value)
-    return table.get(id(value), value)
+        return record_opaque_write(self, func, args, kwargs)

@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from ..joint.build import Joint
 from .dead import replace
-from .facts import feeds_write, is_pinned, is_uninitialised
+from .facts import is_pinned, is_uninitialised
 
 
 def merge_common(joint: Joint) -> int:
@@ -19,7 +19,7 @@ def merge_common(joint: Joint) -> int:
     known: dict[Any, Node] = {}
     merged = 0
     for node in list(joint.graph.nodes):
-        if node.op != "call_function" or is_pinned(node) or is_uninitialised(node) or feeds_write(node):
+        if node.op != "call_function" or is_pinned(node) or is_uninitialised(node):
             continue
         target = node.target
         if not isinstance(target, OpOverload) and target is not operator.getitem and not _is_symbolic(node):

@@ -6,10 +6,10 @@ import operator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
-from ..functional.ops import is_impure, is_random, is_view, short_name, writes
+from ..functional.ops import is_impure, is_random, is_view, short_name
 
 _FACTORIES = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
@@ -41,8 +41,10 @@ def is_pinned(node: Node) -> bool:
 
 
 def runs_once(node: Node) -> bool:
-    """True when a checkpointed region must not run the node again: another draw, a second write."""
-    return node.op in ("placeholder", "output") or (node.op == "call_function" and (draws(node) or writes(node.target)))
+    """True when a checkpointed region must not run the node again: another draw, a second call of an op that writes."""
+    if node.op in ("placeholder", "output"):
+        return True
+    return node.op == "call_function" and (draws(node) or isinstance(node.target, HigherOrderOperator))
 
 
 def is_late(node: Node) -> bool:
@@ -53,11 +55,6 @@ def is_late(node: Node) -> bool:
 def is_uninitialised(node: Node) -> bool:
     """True for tensors whose contents are arbitrary (two of them must stay two)."""
     return isinstance(node.target, OpOverload) and short_name(node.target) in _FACTORIES
-
-
-def feeds_write(node: Node) -> bool:
-    """True when an op that writes to its arguments reads the node."""
-    return any(user.op == "call_function" and writes(user.target) for user in node.users)
 
 
 def feeds_strided(node: Node) -> bool:

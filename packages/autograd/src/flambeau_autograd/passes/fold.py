@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from ..joint.build import Joint
 from .dead import replace
-from .facts import feeds_strided, feeds_write, is_pinned
+from .facts import feeds_strided, is_pinned
 
 aten = torch.ops.aten
 
@@ -71,10 +71,10 @@ def fold_no_ops(joint: Joint) -> int:
     folded = 0
     for node in list(joint.graph.nodes):
         rule = _RULES.get(node.target) if node.op == "call_function" else None
-        if rule is None or is_pinned(node) or feeds_write(node):
+        if rule is None or is_pinned(node):
             continue
         source = rule(node)
-        if source is not None and not feeds_write(source) and not feeds_strided(node):
+        if source is not None and not feeds_strided(node):
             replace(joint, node, source)
             joint.graph.erase_node(node)
             folded += 1

@@ -135,7 +135,7 @@ class _Machine:
             else:
                 self.symbols[symbol.name] = int(value if dim is None else value.shape[dim])
         for buffer, value in zip(operation.outs, results, strict=False):
-            if buffer is not None and not buffer.in_place:
+            if buffer is not None:
                 self.memory[buffer.name] = self._as_planned(buffer, value)
 
     def _as_planned(self, buffer: Buffer, value: torch.Tensor) -> torch.Tensor:

@@ -105,9 +105,9 @@ class Extern:
     """A call of dispatcher op ``op`` (an ``OpOverload``).
 
     ``args``/``kwargs`` hold ``Ref``s (tensors), ``Expr``s (ints), ``Scalar`` parameters (floats), Python values and
-    nested tuples or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused
-    or not a tensor. ``mutates`` lists positions of ``args`` that are written; the op then has in ``outs`` the buffers
-    that stand for the new contents (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols
+    nested tuples or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused,
+    not a tensor, or an argument that is handed back. ``changed`` are the buffers that stand for the new contents of the
+    arguments that the op writes (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols
     the results define: ``(symbol, output position, dimension)``, or dimension None for a scalar result; a string in the
     symbol's place names an integer parameter that loop bodies read. ``reason`` says why this is a library call.
     """
@@ -116,7 +116,7 @@ class Extern:
     args: tuple[ExternArg, ...]
     kwargs: dict[str, ExternArg]
     outs: tuple[Buffer | None, ...]
-    mutates: tuple[int, ...] = ()
+    changed: tuple[Buffer, ...] = ()
     binds: tuple[tuple[Expr | str, int, int | None], ...] = ()
     reason: str = ""
     origins: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ Loop: TypeAlias = Pointwise | Reduction | Scan | Scatter
 def written(operation: Operation) -> tuple[Buffer, ...]:
     """The buffers an operation fills."""
     if isinstance(operation, Extern):
-        return tuple(out for out in operation.outs if out is not None)
+        return (*(out for out in operation.outs if out is not None), *operation.changed)
     if isinstance(operation, ReadItem | Assert):
         return ()
     return (operation.out,)

@@ -108,7 +108,7 @@ def operation_text(operation: Operation) -> str:
         target = f"[{index_text(operation.index)}] {operation.mode} {scalar_text(operation.value)}"
         return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: {target}{where}"
     if isinstance(operation, Extern):
-        outs = ", ".join("_" if out is None else _buffer(out) for out in operation.outs)
+        outs = ", ".join("_" if out is None else _buffer(out) for out in (*operation.outs, *operation.changed))
         given = [_argument(a) for a in operation.args] + [f"{k}={_argument(v)}" for k, v in operation.kwargs.items()]
         return f"{outs} = call {operation.op}({', '.join(given)})"
     if isinstance(operation, ReadItem):

@@ -20,7 +20,7 @@ from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, m
 from ..ir.scalar import Scalar
 from ..ops.table import scalar_op
 from .registry import Decline
-from .values import HALF, Index, TensorValue, broadcast_index, canonical_index, compute_dtype
+from .values import HALF, LOOP_TYPES, Index, TensorValue, broadcast_index, canonical_index, compute_dtype
 
 
 class Builder:
@@ -169,6 +169,19 @@ class Builder:
             value.become(ref)
         return ref
 
+    def copy(self, value: TensorValue, strides: Sizes) -> Ref:
+        """A window on memory of its own that holds what ``value`` holds now."""
+        layout = Layout(value.sizes, strides, ZERO, value.dtype, value.device)
+        return (
+            self.realise(value, strides)
+            if self.may_compute(layout)
+            else self._copied_by_library(self.ref(value), layout)
+        )
+
+    def may_compute(self, layout: Layout) -> bool:
+        """Whether kernels may fill a tensor like this."""
+        return layout.dtype in LOOP_TYPES and self.may_loop(layout.device)
+
     def _copied_by_library(self, ref: Ref, layout: Layout) -> Ref:
         """A copy in another layout of what no kernel can hold."""
         room = self.new_buffer(layout)
@@ -180,7 +193,7 @@ class Builder:
         filled = self.new_buffer(layout, storage=room.name)
         self.operations.append(
             Extern(
-                torch.ops.aten.copy_.default, (Ref.whole(room), ref), {}, (filled,), (0,), (), "layout", self.origins
+                torch.ops.aten.copy_.default, (Ref.whole(room), ref), {}, (None,), (filled,), (), "layout", self.origins
             )
         )
         return Ref.whole(filled)
@@ -304,7 +317,15 @@ class Builder:
 
     # Library calls.
 
-    def library(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], val: Any, reason: str) -> Any:
+    def library(
+        self,
+        op: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        val: Any,
+        reason: str,
+        changed: tuple[Buffer, ...] = (),
+    ) -> Any:
         """Call ``op`` on realised tensors; ``val`` is the fake result (tensor, sequence of them, or a symbolic scalar)."""
         self.context.note_library_call(str(op), reason)
         given = tuple(self.argument(a) for a in args)
@@ -312,7 +333,7 @@ class Builder:
         results = list(val) if isinstance(val, tuple | list) else [val] if op._schema.returns else []
         outs = tuple(self._out_buffer(item) for item in results)
         binds = self._binds(results)
-        self.operations.append(Extern(op, given, named, outs, (), binds, reason, self.origins))
+        self.operations.append(Extern(op, given, named, outs, changed, binds, reason, self.origins))
         values = [None if out is None else TensorValue.of_ref(Ref.whole(out)) for out in outs]
         for n, item in enumerate(results):
             if isinstance(item, torch.SymInt):

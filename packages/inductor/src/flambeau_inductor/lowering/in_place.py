@@ -38,7 +38,11 @@ _TWINS: dict[Any, Any] = {
 
 def changed_copies(b: Builder) -> frozenset[str]:
     """The buffers that are a changed copy of something: those that `write_in_place` may do without."""
-    makers = (op for op in b.operations if isinstance(op, Scatter) or (isinstance(op, Extern) and op.op in _TWINS))
+    makers = (
+        op
+        for op in b.operations
+        if isinstance(op, Scatter) or (isinstance(op, Extern) and (op.changed or op.op in _TWINS))
+    )
     return frozenset(out.name for op in makers for out in written(op))
 
 
@@ -57,7 +61,7 @@ def write_in_place(b: Builder, target: str, ref: Ref, outputs: Sequence[Any]) ->
     maker = b.operations[at]
     if any(checks(operation) for operation in b.operations[at + 1 :]):
         return False
-    if isinstance(maker, Extern):
+    if isinstance(maker, Extern) and not maker.changed:
         twin = _TWINS.get(maker.op)
         own = Ref.whole(b.buffers[target])
         others = evolve(maker, args=maker.args[1:])
@@ -70,18 +74,18 @@ def write_in_place(b: Builder, target: str, ref: Ref, outputs: Sequence[Any]) ->
         ):
             return False
         changed = _over(b, ref.buffer, target)
-        b.operations[at] = evolve(maker, op=twin, outs=(changed,), mutates=(0,))
+        b.operations[at] = evolve(maker, op=twin, outs=(None,), changed=(changed,))
         return True
-    if not isinstance(maker, Scatter):
+    if not isinstance(maker, Scatter | Extern):
         return False
-    starts = [n for n, op in enumerate(b.operations[:at]) if any(out.name == maker.out.storage for out in written(op))]
+    copy = b.buffers[ref.buffer].storage
+    starts = [n for n, op in enumerate(b.operations[:at]) if any(out.name == copy for out in written(op))]
     if len(starts) != 1 or not _copies(b.operations[starts[0]], target, layout):
         return False
-    if _read(b, target, starts[0] + 1) or any(
-        maker.out.storage in reads_of(op) for n, op in enumerate(b.operations) if n != at
-    ):
+    if _read(b, target, starts[0] + 1) or any(copy in reads_of(op) for n, op in enumerate(b.operations) if n != at):
         return False
-    b.operations[at] = evolve(maker, out=_over(b, ref.buffer, target))
+    over = _over(b, ref.buffer, target)
+    b.operations[at] = evolve(maker, out=over) if isinstance(maker, Scatter) else _on(b, maker, copy, over)
     del b.operations[starts[0]]
     return True
 
@@ -90,6 +94,20 @@ def _over(b: Builder, name: str, target: str) -> Buffer:
     """Buffer ``name`` in the memory of ``target``."""
     b.buffers[name] = evolve(b.buffers[name], layout=b.buffers[target].layout, storage=target)
     return b.buffers[name]
+
+
+def _on(b: Builder, call: Extern, copy: str, over: Buffer) -> Extern:
+    """The call that writes to ``copy``, on the memory that ``over`` lies in."""
+    own = Ref.whole(b.buffers[over.storage])
+
+    def moved(argument: Any) -> Any:
+        if isinstance(argument, tuple):
+            return tuple(map(moved, argument))
+        return own if isinstance(argument, Ref) and argument.buffer == copy else argument
+
+    kwargs = {name: moved(argument) for name, argument in call.kwargs.items()}
+    changed = tuple(over if buffer.name == over.name else buffer for buffer in call.changed)
+    return evolve(call, args=moved(call.args), kwargs=kwargs, changed=changed)
 
 
 def _copies(operation: Operation, target: str, layout: Layout) -> bool:

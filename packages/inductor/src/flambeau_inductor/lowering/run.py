@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized
 
 from .. import effects
 from .. import expr as ex
@@ -34,7 +35,8 @@ from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
 from .registry import Decline, rule_for
 from .target import is_library
-from .values import TensorValue, broadcast_index, canonical_index
+from .values import LOOP_TYPES, TensorValue, broadcast_index, canonical_index
+from .writes import call_writing
 
 aten = torch.ops.aten
 assert RULES_LOADED
@@ -190,6 +192,8 @@ class _Lowering:
         val = node.meta.get("val")
         if symbolic.is_symbolic_call(target, val):
             return symbolic.evaluate_call(self.builder, node, target, args, kwargs)
+        if target is auto_functionalized:
+            return call_writing(self.builder, node, args[0], kwargs)
         if not isinstance(target, torch._ops.OpOverload):
             raise UnsupportedGraphError(f"a call of {target}, which is no ATen overload")
         name = target._schema.name
@@ -345,10 +349,12 @@ class _Lowering:
                 renamed[target.name] = copy.buffer
                 continue
             buffer = b.new_buffer(layout, storage=storage)
-            if not b.may_loop(layout.device) or layout.dtype not in _LOOP_TYPES or source.name in self.library:
+            if not b.may_compute(layout) or source.name in self.library:
                 window = Ref(storage, layout.sizes, layout.strides, ZERO, layout.dtype, layout.device)
                 given = (window, b.ref(value))
-                b.operations.append(Extern(aten.copy_.default, given, {}, (buffer,), (0,), (), "write-back", b.origins))
+                b.operations.append(
+                    Extern(aten.copy_.default, given, {}, (None,), (buffer,), (), "write-back", b.origins)
+                )
                 renamed[target.name] = buffer.name
                 continue
             body = _broadcast(value, layout)
@@ -420,7 +426,7 @@ def _unsupported(args: Sequence[Any], val: Any) -> str | None:
             continue
         if dtype.is_complex:
             return "complex"
-        if dtype not in _LOOP_TYPES:
+        if dtype not in LOOP_TYPES:
             return f"dtype {dtype}"
         device = value.device.type
         if device not in ("cpu", "cuda"):
@@ -430,22 +436,6 @@ def _unsupported(args: Sequence[Any], val: Any) -> str | None:
     if isinstance(val, torch.Tensor) and val.layout is not torch.strided:
         return f"layout {val.layout}"
     return None
-
-
-_LOOP_TYPES = frozenset(
-    {
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    }
-)
 
 
 def _tensors(value: Any) -> list[TensorValue]:

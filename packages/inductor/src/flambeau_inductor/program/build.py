@@ -287,7 +287,7 @@ class _Builder:
         binds = {position: symbol for symbol, position, dim in step.binds if dim is None}
         outs: list[Reg | Scalar | None] = []
         for position, out in enumerate(step.outs):
-            if out is not None and not out.in_place:
+            if out is not None:
                 self.register_of[out.name] = self.registers.tensor()
                 outs.append(Reg(self.register_of[out.name]))
             elif position in binds:
@@ -328,7 +328,7 @@ class _Builder:
         schema = step.op._schema
         op = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         for out in step.outs:
-            if out is None or out.in_place or out.name not in self.relied_on:
+            if out is None or out.name not in self.relied_on:
                 continue
             layout = out.layout
             if not self._computable((*layout.sizes, *layout.strides)):

@@ -59,7 +59,7 @@ def pinned_buffers(graph: Graph, steps: tuple[Step, ...]) -> set[str]:
     pinned |= {constant.buffer.name for constant in graph.constants}
     pinned |= {output.buffer for output in graph.outputs if isinstance(output, Ref)}
     for step in steps:
-        if isinstance(step, Extern) and (may_alias(step) or step.mutates):
+        if isinstance(step, Extern) and (may_alias(step) or step.changed):
             pinned |= step_reads(step) | step_writes(step)
     return pinned
 

@@ -143,7 +143,7 @@ def _touched(step: Step) -> tuple[set[str], set[str]]:
         return reads, {s.buffer for s in step.statements if isinstance(s, Store)}
     if isinstance(step, Extern):
         found = {r.buffer for r in refs((step.args, step.kwargs))}
-        return found, {out.name for out in written(step)} | {found_name for found_name in found if step.mutates}
+        return found, {out.name for out in written(step)} | {found_name for found_name in found if step.changed}
     return ({step.source.buffer} if isinstance(step, ReadItem) else set()), set()
 
 
