@@ -92,7 +92,8 @@ def test_inputs_and_state_count() -> None:
 def test_precision_counts_however_it_is_set() -> None:
     """The older switches and the newer ones; after the newer ones torch refuses to read the older."""
     base = key(lambda x: torch.relu(x))
-    before = torch._C._get_fp32_precision_getter("cuda", "matmul")
+    operators = [("cuda", "matmul"), ("cuda", "conv"), ("mkldnn", "matmul")]
+    before = [torch._C._get_fp32_precision_getter(*operator) for operator in operators]
     try:
         torch.backends.cuda.matmul.allow_tf32 = True
         legacy = key(lambda x: torch.relu(x))
@@ -100,8 +101,9 @@ def test_precision_counts_however_it_is_set() -> None:
         torch.backends.cudnn.conv.fp32_precision = "ieee"
         assert len({base["state"], legacy["state"], key(lambda x: torch.relu(x))["state"]}) == 3
     finally:
-        torch.backends.cuda.matmul.fp32_precision = before
         torch.set_float32_matmul_precision("highest")
+        for operator, precision in zip(operators, before, strict=True):
+            torch._C._set_fp32_precision_setter(*operator, precision)
 
 
 def test_checkpointed_regions_count() -> None:

@@ -118,16 +118,19 @@ def _settings():
         torch.backends.cuda.flash_sdp_enabled(),
         torch._C._get_cudnn_benchmark(),
         torch._C._get_mkldnn_enabled(),
+        [torch._C._get_fp32_precision_getter(backend, "matmul") for backend in ("cuda", "mkldnn")],
     )
 
 
 def _restore(settings):
-    threads, flash, benchmark, mkldnn = settings
+    threads, flash, benchmark, mkldnn, precisions = settings
     torch.set_num_threads(threads)
     torch.backends.cuda.enable_flash_sdp(flash)
     torch._C._set_cudnn_benchmark(benchmark)
     torch._C._set_mkldnn_enabled(mkldnn)
     torch.set_float32_matmul_precision("highest")
+    for backend, precision in zip(("cuda", "mkldnn"), precisions):
+        torch._C._set_fp32_precision_setter(backend, "matmul", precision)
 
 
 @pytest.mark.parametrize(
