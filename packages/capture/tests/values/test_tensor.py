@@ -121,3 +121,32 @@ def test_what_tensors_of_one_layout_differ_in(name):
             else:
                 assert_equal(found[1], expected[1])
             assert (ours.requires_grad, ours.is_leaf) == (given.requires_grad, given.is_leaf), kind
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: torch.empty(3),
+    lambda x: torch.zeros(5),
+    lambda x: torch.zeros(3, dtype=torch.float64),
+    lambda x: torch.zeros(3, dtype=torch.int32),
+    lambda x: torch.zeros(1).expand(3),
+    lambda x: torch.zeros(6)[::2],
+    lambda x: x,
+    lambda x: x.expand(2, 3)[1],
+], ids=["fits", "resized", "converted", "refused", "overlaps", "strided", "an_argument", "shares"])  # fmt: skip
+@pytest.mark.parametrize("operation", [torch.mul, torch.cumsum], ids=lambda f: f.__name__)
+@pytest.mark.filterwarnings("ignore:An output with one or more")
+def test_out(make, operation, request):
+    """Eager resizes, converts or refuses an `out=` that is not as the result is."""
+
+    def run(x, out):
+        view = out[:1]
+        found = operation(x, 0, out=out)
+        return found + 1, out, view, found is out
+
+    told = []
+    for function in (run, make_region(run, eager, observer=(records := []).append, suppress_errors=False)):
+        x = torch.arange(3.0)
+        told.append((*outcome(function, x, make(x)), x))
+    assert_equal(told[1], told[0])
+    fits = request.node.callspec.id.endswith(("-fits", "-strided"))
+    assert [bool(record.breaks) for record in records][:1] == [not fits]

@@ -449,8 +449,8 @@ class Operations(Folding):
 
         return ComputedIterator(_BY_INDEX, step)
 
-    def mapping_items(self, mapping: Value) -> list[tuple[Value, Value]]:
-        """Keys and values of a mapping or of an iterable of pairs."""
+    def mapping_items(self, mapping: Value) -> Iterator[tuple[Value, Value]]:
+        """Keys and values of a mapping or of an iterable of pairs, each asked for when it is wanted."""
         mapping = self.realise(mapping)
         if (
             isinstance(mapping, ObjectValue)
@@ -459,17 +459,17 @@ class Operations(Folding):
         ):
             mapping = mapping.storage
         if isinstance(mapping, DictValue):
-            return list(zip(mapping.keys(self), mapping.values(self), strict=True))  # type: ignore[arg-type]
+            yield from zip(mapping.keys(self), mapping.values(self), strict=True)  # type: ignore[arg-type]
+            return
         if isinstance(mapping, ObjectValue) and hasattr(mapping.cls, "keys"):
-            keys = self.iterate_all(self.call(self.get_attribute(mapping, "keys"), [], {}))
-            return [(key, self.get_item(mapping, key)) for key in keys]
-        pairs = []
+            for key in self.iterate_all(self.call(self.get_attribute(mapping, "keys"), [], {})):
+                yield key, self.get_item(mapping, key)
+            return
         for pair in self.iterate_all(mapping):
             parts = list(self.iterate_all(pair)) if hasattr(pair.python_type(), "__iter__") else []
             if len(parts) != 2:
                 raise GraphBreak("unsupported-operation", "a dict is made of something else than pairs")
-            pairs.append((parts[0], parts[1]))
-        return pairs
+            yield parts[0], parts[1]
 
     def sort(self, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
         """`sorted`, by constant keys."""

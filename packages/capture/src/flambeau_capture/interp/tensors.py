@@ -40,6 +40,21 @@ _SPECIAL_METHODS: dict[Any, str] = {
 """Operators and the method of the left operand that does them; that of the right one has an `r` in front."""
 
 
+_OVERLAPS = 1
+"""What `torch._debug_has_internal_overlap` answers where it is sure."""
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in an argument or a result, in order."""
+    if isinstance(value, (tuple, list)):
+        return [tensor for part in value for tensor in _tensors_in(part)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+def _memory(fake: torch.Tensor) -> int:
+    return fake.untyped_storage()._cdata
+
+
 def _layout(fake: torch.Tensor) -> tuple[Any, ...]:
     return (fake.shape, fake.stride(), fake.storage_offset())
 
@@ -59,11 +74,13 @@ class TensorOperations(Wrapping):
             kwargs = with_device(self, target, kwargs)  # type: ignore[arg-type]
         nodes, fakes = self._arguments(args)
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
+        if _tensors_in(out := keyword.get("out", (None, None))[1]):
+            self._check_out(kind, target, out, fakes, {k: fake for k, (_, fake) in keyword.items() if k != "out"})
         self._note_member(kind, target, args)
         before = self._grad_state()
         if not self.caught:
             self.note_handlers()
-        written = self._resizable(kind, target, args, kwargs)
+        written = self._resizable(kind, target, args)
         node, result = self.graph.call(
             kind,
             target,
@@ -76,6 +93,23 @@ class TensorOperations(Wrapping):
         if any(_layout(tensor) != layout for tensor, layout in written):
             raise GraphBreak("external-mutation", f"{getattr(target, '__name__', target)} gives a tensor another size")
         return self.wrap_result(result, node)
+
+    def _check_out(self, kind: str, target: Any, out: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Eager resizes, converts or refuses an `out=` that is not as the result would be: only one that is stays in the graph."""
+        made = _tensors_in(self.graph.run(kind, target, args, kwargs))
+        given = _tensors_in(out)
+        taken = {_memory(tensor) for tensor in _tensors_in([args, list(kwargs.values())])}
+        fits = len(made) == len(given) and all(
+            (ours.dtype, ours.device, ours.layout) == (theirs.dtype, theirs.device, theirs.layout)
+            and ours.dim() == theirs.dim()
+            and all(self.graph.decide(a == b) for a, b in zip(ours.shape, theirs.shape, strict=True))
+            and _memory(ours) not in taken
+            and torch._debug_has_internal_overlap(ours) != _OVERLAPS
+            for ours, theirs in zip(given, made, strict=True)
+        )
+        if not fits or len({_memory(tensor) for tensor in given}) < len(given):
+            name = getattr(target, "__name__", target)
+            raise GraphBreak("unsupported-argument", f"out= of {name} is not as the result is, or is an argument too")
 
     def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
         """Guard the method of the tensor's class that decides; one that the program put there is no node."""
@@ -94,14 +128,14 @@ class TensorOperations(Wrapping):
         """See `Attributes`."""
         raise NotImplementedError
 
-    def _resizable(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Any:
+    def _resizable(self, kind: str, target: Any, args: Sequence[Value]) -> Any:
         """The tensors from outside that the operation may give another size, and how they are laid out before."""
-        given = [args[0]] if kind == "call_method" and args and str(target).endswith("_") else []
-        out = kwargs.get("out")
-        if out is not None:
-            given += [out, *(out.items if isinstance(out, (TupleValue, ListValue)) else ())]
-        tensors = [self.realise(value) for value in given]
-        return [(v.fake, _layout(v.fake)) for v in tensors if isinstance(v, TensorValue) and v.source is not None]
+        if kind != "call_method" or not args or not str(target).endswith("_"):
+            return []
+        owner = self.realise(args[0])
+        return (
+            [(owner.fake, _layout(owner.fake))] if isinstance(owner, TensorValue) and owner.source is not None else []
+        )
 
     def _grad_state(self) -> Any:
         return torch.is_grad_enabled()

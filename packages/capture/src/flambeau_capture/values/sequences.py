@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..interp.signals import GraphBreak
+from ..interp.signals import GraphBreak, TracedRaise
 from .base import Value
 from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..interp.tracer import Tracer
     from ..sources.source import Source
@@ -250,14 +250,18 @@ class ListValue(SequenceValue):
         self.trim(left=True)
 
     def m_extend(self, t: Tracer, items: Value) -> None:
-        new = list(t.iterate_all(items))
         self.changed(t)
-        self.items.extend(new)
-        self.trim()
+        for item in self._one_by_one(t, items):
+            self.items.append(item)
+            self.trim()
 
     def m_extendleft(self, t: Tracer, items: Value) -> None:
-        for item in list(t.iterate_all(items)):
+        for item in self._one_by_one(t, items):
             self.m_appendleft(t, item)
+
+    def _one_by_one(self, t: Tracer, items: Value) -> Iterable[Value]:
+        """What is added: each is there before the next is asked for, but of its own those that it has now."""
+        return list(self.all(t)) if t.realise(items) is self else t.iterate_all(items)
 
     def m_insert(self, t: Tracer, index: Value, item: Value) -> None:
         place = t.integer(index)
@@ -304,8 +308,16 @@ class ListValue(SequenceValue):
         raise ValueError
 
     def m_sort(self, t: Tracer, *, key: Value | None = None, reverse: Value = FALSE) -> None:
-        new = t.sort(self.all(t), key, t.flag(reverse))
+        items = list(self.all(t))
         self.changed(t)
+        self.items.clear()  # as its keys see it
+        try:
+            new = t.sort(items, key, t.flag(reverse))
+        except TracedRaise:
+            self.items[:] = items
+            raise
+        if self.items:
+            raise GraphBreak("unsupported-operation", "a list is changed while it is sorted")
         self.items[:] = new
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

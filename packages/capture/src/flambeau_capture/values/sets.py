@@ -119,6 +119,10 @@ class SetValue(Value):
             return t.generic_method(self, name, args, kwargs)
         if kwargs or (name in _ONE and len(args) != (name not in ("clear", "pop"))) or (name == "copy" and args):
             t.real_error(getattr(self.cls, name), [self, *args], kwargs)
+        if name in ("update", "difference_update"):
+            for arg in args:
+                self._update(t, name, t.realise(arg))
+            return ConstantValue(None)
         if name in _COMBINE or name in _UPDATE:
             return self._combine(t, name, args)
         if name in _ASK:
@@ -128,6 +132,21 @@ class SetValue(Value):
                 return self
             return SetValue(self.items, set, table=self.table.copy())
         return self._mutate(t, name, args)
+
+    def _update(self, t: Tracer, name: str, other: Value) -> None:
+        """Members of what is no table go in, or out, one by one: each before the next is asked for."""
+        from .mappings import DictValue
+
+        if isinstance(other, (SetValue, DictValue)) or other.python_type() is frozenset:
+            self._combine(t, name, [other])
+            return
+        self._own(t)
+        for item in t.iterate_all(other):
+            if name == "update":
+                self.add(t, item)
+            elif (key := t.hashable(item)) in self.items:
+                self.table.discard(key)
+                del self.items[key]
 
     def _combine(self, t: Tracer, name: str, args: Sequence[Value]) -> Value:
         others, known = [], dict(self.items)

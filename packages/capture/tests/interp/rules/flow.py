@@ -416,3 +416,51 @@ def seen():
         return x + len(SEEN)
 
     return f, [(x, 1), (x, 1), (x, 2), (x, 3)]
+
+
+def counted(container, n):
+    """How long a container is, each time it is asked for the next element."""
+    for _ in range(n):
+        yield len(container)
+
+
+def failing():
+    yield 1
+    yield 2
+    raise ValueError
+
+
+def one_by_one(name, change):
+    """A container that is filled sees each element before the next is asked for."""
+
+    def make():
+        def f(x, l, d):
+            s, q = {*l}, collections.deque(l, 6)
+            try:
+                change(l, d, s, q)
+            except (ValueError, TypeError) as error:
+                print(type(error))
+            return x + len(l), l, d, sorted(s), list(q)
+
+        return f, [lambda: (x, [3, 1, 2], {"a": 1}), lambda: (x, [3, 1, 2, 4], {})]
+
+    make.__name__ = "one_by_one_" + name
+    PROGRAMS.append(make)
+
+
+one_by_one("list_extend", lambda l, d, s, q: l.extend(counted(l, 2)))
+one_by_one("list_add", lambda l, d, s, q: l.__iadd__(sum(l) for _ in [1, 2]))
+one_by_one("list_map", lambda l, d, s, q: l.extend(map(lambda v: v + len(l), [1, 2])))
+one_by_one("list_itself", lambda l, d, s, q: (l.extend(l), l.extend(reversed(l)), q.extend(q), s.update(s)))
+one_by_one("list_raises", lambda l, d, s, q: l.extend(failing()))
+one_by_one("list_slice", lambda l, d, s, q: l.__setitem__(slice(1, 2), counted(l, 3)))
+one_by_one("list_key", lambda l, d, s, q: l.sort(key=lambda v: (len(l), -v)))
+one_by_one("list_key_raises", lambda l, d, s, q: l.sort(key=lambda v: 1 if v < 2 else int("no")))
+one_by_one("deque_extend", lambda l, d, s, q: (q.extend(counted(q, 2)), q.extendleft(counted(q, 3))))
+one_by_one("deque_raises", lambda l, d, s, q: q.extendleft(failing()))
+one_by_one("set_update", lambda l, d, s, q: s.update(counted(s, 2), [9], counted(s, 3)))
+one_by_one("set_difference", lambda l, d, s, q: s.difference_update(counted(s, 3)))
+one_by_one("set_raises", lambda l, d, s, q: s.update([7, [], 8]))
+one_by_one("dict_update", lambda l, d, s, q: d.update((str(v), len(d)) for v in l))
+one_by_one("dict_or", lambda l, d, s, q: d.__ior__((str(v), len(d)) for v in l))
+one_by_one("dict_raises", lambda l, d, s, q: d.update((v, v) for v in failing()))
