@@ -50,9 +50,7 @@ def compare(function: Any, x: Tensor, backend: str, reason: str = "") -> None:
 def test_recurrent_layers_train(kind: type[nn.Module], options: dict[str, Any], backend: str) -> None:
     if "proj_size" in options and kind is not nn.LSTM:
         pytest.skip("only an LSTM has projections")
-    # oneDNN's kernel keeps what its gradient needs in grad mode only, which a program does not run in.
-    workspace = kind is nn.LSTM and "proj_size" not in options and backend == "inductor"
-    compare(kind(4, 5, **options), torch.randn(3, 2, 4, requires_grad=True), backend, "workspace" if workspace else "")
+    compare(kind(4, 5, **options), torch.randn(3, 2, 4, requires_grad=True), backend)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

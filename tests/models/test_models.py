@@ -41,10 +41,7 @@ def test_training_step_equals_eager(name: str) -> None:
     _check_training(zoo.make(name, own_dropout=True))
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [pytest.param("inductor", marks=pytest.mark.falls_back("keeps a workspace for its gradient")), "aot_eager"],
-)
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
 def test_recurrent_layers_train_as_in_eager(backend: str) -> None:
     """`nn.LSTM` and `nn.GRU` in training mode, on each backend that compiles."""
     _check_training(zoo.lstm(), backend=backend)

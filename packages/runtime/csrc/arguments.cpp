@@ -257,7 +257,7 @@ Call plan_call(const char* name, const char* overload, PyObject* args, PyObject*
     if (!index) throw std::invalid_argument(std::string(name) + ": no argument is named " + key);
     given[static_cast<size_t>(*index)] = PyTuple_GET_ITEM(pair, 1);
   }
-  Call call{op, {}, std::move(outs)};
+  Call call{op, {}, std::move(outs), false};
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] != nullptr) {
       call.args.push_back(plan(given[i], wanted_by(parameters[i])));

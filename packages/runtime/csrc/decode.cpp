@@ -240,7 +240,9 @@ Instruction decode_instruction(Fields f, Program& p, const Kernels& kernels) {
     const std::string name = f.text(), overload = f.text();
     PyObject* args = f.tuple().get();
     PyObject* kwargs = f.tuple().get();
-    return append(Op::Call, p.calls, plan_call(name.c_str(), overload.c_str(), args, kwargs, outs(f.tuple())));
+    Call call = plan_call(name.c_str(), overload.c_str(), args, kwargs, outs(f.tuple()));
+    call.grad_mode = f.integer() != 0;
+    return append(Op::Call, p.calls, std::move(call));
   }
   if (kind == "python") {
     Ref function = Ref::share(f.next());

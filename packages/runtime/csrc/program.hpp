@@ -79,6 +79,7 @@ struct Call {
   c10::OperatorHandle op;
   std::vector<Argument> args;
   std::vector<Out> outs;
+  bool grad_mode = false;
 };
 
 struct Hold {

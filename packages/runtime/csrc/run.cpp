@@ -226,7 +226,12 @@ void call(const Call& call, Frame& frame, Gil& gil) {
   stack.reserve(std::max<size_t>(call.args.size(), 4));
   for (const Argument& argument : call.args) stack.push_back(boxed(argument, frame));
   gil.release();
-  call.op.callBoxed(stack);
+  if (call.grad_mode) {
+    const c10::AutoGradMode grad_mode{true};
+    call.op.callBoxed(stack);
+  } else {
+    call.op.callBoxed(stack);
+  }
   if (call.outs.empty()) return;
   Receiver receiver(call.outs, frame);
   for (IValue& value : stack) receiver.take(std::move(value));

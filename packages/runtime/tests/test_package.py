@@ -71,6 +71,21 @@ def test_an_operator_written_in_python_is_called_from_a_program(make, tensor_inp
     assert torch.equal(run(x)[0], x + 1)
 
 
+def test_one_call_runs_in_grad_mode(make, tensor_input, executor) -> None:
+    modes = []
+
+    @torch.library.custom_op("flambeau_test::mode", mutates_args=())
+    def mode(x: torch.Tensor) -> torch.Tensor:
+        modes.append(torch.is_grad_enabled())
+        return x.clone()
+
+    code = [a.Call("flambeau_test::mode", "", (a.Reg(0),), {}, (1,), grad_mode=on) for on in (False, True, False)]
+    run = make(code, [tensor_input(0, (2,))], [a.OutputSpec("tensor", 1)], executor=executor)
+    (result,) = run(torch.ones(2, requires_grad=True))
+    assert modes == [False, True, False]
+    assert not result.requires_grad
+
+
 def test_an_exception_in_a_python_operator_keeps_its_class(make, tensor_input, executor) -> None:
     @torch.library.custom_op("flambeau_test::refuse", mutates_args=())
     def refuse(x: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from attrs import evolve, field, frozen
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Written into every artifact; a reader refuses any other."""
 
 
@@ -168,7 +168,8 @@ class Call:
 
     ``args`` and the values of ``kwargs`` are ``Reg``, operands, complex numbers, dtypes, devices, layouts, memory
     formats, None, strings, and (nested) tuples of those. ``outs`` receives the flattened returns: a tensor list gives
-    one entry per element; None drops the value. An int in ``outs`` means ``Reg(int)``.
+    one entry per element; None drops the value. An int in ``outs`` means ``Reg(int)``. With ``grad_mode`` it runs in
+    grad mode, in which some kernels keep a workspace for their gradient; nothing is recorded all the same.
     """
 
     op: str
@@ -176,6 +177,7 @@ class Call:
     args: tuple[Any, ...] = field(default=(), converter=_tuple)
     kwargs: tuple[tuple[str, Any], ...] = field(default=(), converter=_pairs)
     outs: tuple[Reg | Scalar | None, ...] = field(default=(), converter=_outs)
+    grad_mode: bool = False
 
 
 @frozen

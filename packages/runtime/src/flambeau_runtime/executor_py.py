@@ -192,7 +192,8 @@ class PythonExecutor:
         """One operator through the dispatcher."""
         operator = find_operator(i.op, i.overload)
         args = [frame.argument(value) for value in i.args]
-        result = operator(*args, **{key: frame.argument(value) for key, value in i.kwargs})
+        with torch.set_grad_enabled(i.grad_mode):
+            result = operator(*args, **{key: frame.argument(value) for key, value in i.kwargs})
         frame.write(i.outs, list(_flatten(result)) if i.outs else ())
 
     def hold(self, frame: _Frame, i: a.Hold) -> None:

@@ -69,7 +69,7 @@ class _Encoder:
                 return ("launch", i.kernel, i.buffers, _operands(i.scalars), encode_argument(i.extent), i.grain, grid)
             case a.Call():
                 kwargs = tuple((key, encode_argument(value)) for key, value in i.kwargs)
-                return ("call", i.op, i.overload, _operands(i.args), kwargs, _operands(i.outs))
+                return ("call", i.op, i.overload, _operands(i.args), kwargs, _operands(i.outs), int(i.grad_mode))
             case a.Hold():
                 sizes, strides = _operands(i.sizes), _operands(i.strides)
                 return ("hold", i.reg, sizes, strides, i.dtype, i.device, i.op or "a call")

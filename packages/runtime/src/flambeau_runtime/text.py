@@ -57,9 +57,11 @@ def instruction_text(instruction: a.Instruction, kernels: tuple[a.Kernel, ...] =
             if grid is not None:
                 return f"launch {name}({arguments}) grid {operand_text(grid)}"
             return f"launch {name}({arguments}) extent {operand_text(extent)} grain {grain}"
-        case a.Call(op, overload, args, kwargs, outs):
+        case a.Call(op, overload, args, kwargs, outs, grad_mode):
             name = f"{op}.{overload}" if overload else op
-            return f"{_outs(outs)} = call {name}({_call_arguments(args, kwargs)})"
+            return f"{_outs(outs)} = call {name}({_call_arguments(args, kwargs)})" + (
+                " in grad mode" if grad_mode else ""
+            )
         case a.Hold(reg, sizes, strides, dtype, device, op):
             return f"hold t{reg} {layout_text(dtype, sizes, strides, device)} from {op or 'a call'}"
         case a.Compute(out, opcode, args):

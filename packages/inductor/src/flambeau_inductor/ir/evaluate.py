@@ -126,7 +126,8 @@ class _Machine:
     def _extern(self, operation: Extern) -> None:
         args = [self.argument(a) for a in operation.args]
         kwargs = {k: self.argument(v) for k, v in operation.kwargs.items()}
-        result = operation.op(*args, **kwargs)
+        with torch.set_grad_enabled(operation.keeps is not None):
+            result = operation.op(*args, **kwargs)
         results = list(result) if isinstance(result, tuple | list) else [result]
         for symbol, position, dim in operation.binds:
             value = results[position]

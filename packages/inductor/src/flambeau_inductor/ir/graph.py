@@ -18,10 +18,12 @@ from .loops import Operation, written
 
 @frozen
 class TensorInput:
-    """Positional input ``buffer``; ``static`` says that its address does not change from call to call (a parameter)."""
+    """Positional input ``buffer``; ``static`` says that its address does not change from call to call (a parameter),
+    ``workspace`` that it is what a library call kept for its gradient: of any size, read by nothing else."""
 
     buffer: Buffer
     static: bool = False
+    workspace: bool = False
 
 
 @frozen

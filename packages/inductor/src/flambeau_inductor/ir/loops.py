@@ -110,6 +110,8 @@ class Extern:
     arguments that the op writes (their ``storage`` is the argument's). ``binds`` says which data-dependent symbols
     the results define: ``(symbol, output position, dimension)``, or dimension None for a scalar result; a string in the
     symbol's place names an integer parameter that loop bodies read. ``reason`` says why this is a library call.
+    ``keeps`` is the position of a result that is a workspace for the op's gradient: of whatever size the kernel likes,
+    and only there when the call runs in grad mode.
     """
 
     op: Any
@@ -120,6 +122,7 @@ class Extern:
     binds: tuple[tuple[Expr | str, int, int | None], ...] = ()
     reason: str = ""
     origins: tuple[str, ...] = ()
+    keeps: int | None = None
 
 
 @frozen

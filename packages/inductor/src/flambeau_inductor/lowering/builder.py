@@ -325,6 +325,7 @@ class Builder:
         val: Any,
         reason: str,
         changed: tuple[Buffer, ...] = (),
+        keeps: int | None = None,
     ) -> Any:
         """Call ``op`` on realised tensors; ``val`` is the fake result (tensor, sequence of them, or a symbolic scalar)."""
         self.context.note_library_call(str(op), reason)
@@ -333,7 +334,7 @@ class Builder:
         results = list(val) if isinstance(val, tuple | list) else [val] if op._schema.returns else []
         outs = tuple(self._out_buffer(item) for item in results)
         binds = self._binds(results)
-        self.operations.append(Extern(op, given, named, outs, changed, binds, reason, self.origins))
+        self.operations.append(Extern(op, given, named, outs, changed, binds, reason, self.origins, keeps))
         values = [None if out is None else TensorValue.of_ref(Ref.whole(out)) for out in outs]
         for n, item in enumerate(results):
             if isinstance(item, torch.SymInt):

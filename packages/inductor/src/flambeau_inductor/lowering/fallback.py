@@ -19,8 +19,20 @@ from .values import TensorValue
 
 aten = torch.ops.aten
 
-#: Op -> the result that its kernel leaves out where grad mode is off, as it is while a program runs.
-_IN_GRAD_MODE_ONLY = {"aten::mkldnn_rnn_layer": 3}
+#: Op -> the result in which its kernel keeps a workspace for the gradient, where grad mode is on.
+_WORKSPACES = {"aten::mkldnn_rnn_layer": 3}
+
+
+def is_workspace(node: fx.Node) -> bool:
+    """True for an input that is nothing but a workspace of the calls that read it."""
+    return bool(node.users) and all(_workspace_of(user) is node for user in node.users)
+
+
+def _workspace_of(call: fx.Node) -> Any:
+    """What a call is given for its argument `workspace`."""
+    schema = getattr(call.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    return dict(zip(names, call.args, strict=False)).get("workspace")
 
 
 def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: dict[str, Any], reason: str) -> Any:
@@ -28,16 +40,15 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
     schema = op._schema
     if schema.is_mutable:
         raise UnsupportedGraphError(f"{op} writes to its arguments; graphs are functional here")
-    absent = _IN_GRAD_MODE_ONLY.get(schema.name)
-    if absent is not None and any(user.args[1] == absent for user in node.users if user.target is operator.getitem):
-        raise UnsupportedGraphError(f"{op} keeps a workspace for its gradient in grad mode only")
     val = node.meta.get("val")
     given = [_operand(g, value) for value in args]
     named = {key: _operand(g, value) for key, value in kwargs.items()}
     if any(r.alias_info is not None for r in schema.returns):
         # The result shares memory with an argument: take a copy at once, so that nobody has to know.
         return _copy_of_alias(g, op, given, named, val, reason)
-    return g.library(op, given, named, val, reason)
+    kept = _WORKSPACES.get(schema.name)
+    read = any(user.args[1] == kept for user in node.users if user.target is operator.getitem)
+    return g.library(op, given, named, val, reason, keeps=kept if read else None)
 
 
 def _copy_of_alias(g: Builder, op: Any, args: list[Any], kwargs: dict[str, Any], val: Any, reason: str) -> Any:

@@ -30,7 +30,7 @@ from ..log import LOWERED, logger
 from . import RULES_LOADED, symbolic
 from .assumptions import Assumptions
 from .builder import Builder
-from .fallback import call_library
+from .fallback import call_library, is_workspace
 from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
 from .registry import Decline, rule_for
@@ -133,7 +133,7 @@ class _Lowering:
             b.note_symbols(*layout.sizes, *layout.strides, layout.offset)
             buffer = Buffer(node.name, layout)
             b.buffers[buffer.name] = buffer
-            self.inputs.append(TensorInput(buffer, bool(node.meta.get("static", False))))
+            self.inputs.append(TensorInput(buffer, bool(node.meta.get("static", False)), is_workspace(node)))
             return TensorValue.of_ref(Ref.whole(buffer))
         if isinstance(val, bool | float | torch.SymFloat | torch.SymBool):
             dtype = torch.bool if isinstance(val, bool | torch.SymBool) else torch.float64

@@ -158,8 +158,8 @@ class _Builder:
         register = self.registers.tensor()
         layout = item.buffer.layout
         self.register_of[item.buffer.name] = register
-        sizes = tuple(self._checked(s) for s in layout.sizes)
-        strides = tuple(self._checked(s) for s in layout.strides)
+        sizes = None if item.workspace else tuple(self._checked(s) for s in layout.sizes)
+        strides = None if item.workspace else tuple(self._checked(s) for s in layout.strides)
         self.inputs.append(
             InputSpec(
                 "tensor", register, layout.dtype, layout.device, sizes, strides, item.static, mutated, item.buffer.name
@@ -301,7 +301,7 @@ class _Builder:
             else:
                 outs.append(None)
         name, overload = step.op._schema.name, step.op._schema.overload_name
-        self.instructions.append(Call(name, overload, args, kwargs, tuple(outs)))
+        self.instructions.append(Call(name, overload, args, kwargs, tuple(outs), step.keeps is not None))
         for symbol, position, dim in step.binds:
             out = step.outs[position]
             if dim is not None and out is not None and not isinstance(symbol, str):
@@ -327,8 +327,8 @@ class _Builder:
         """Hold the results to their predicted layouts. What they bind is read first, so that it fits by itself."""
         schema = step.op._schema
         op = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-        for out in step.outs:
-            if out is None or out.name not in self.relied_on:
+        for position, out in enumerate(step.outs):
+            if out is None or position == step.keeps or out.name not in self.relied_on:
                 continue
             layout = out.layout
             if not self._computable((*layout.sizes, *layout.strides)):
