@@ -12,6 +12,8 @@ from torch import Tensor
 
 import flambeau
 
+from .. import comparison
+
 
 def one_row() -> Tensor:
     return torch.arange(6.0).view(1, 6).expand(4, 6)
@@ -145,3 +147,21 @@ def test_writes_to_a_piece_smaller_than_the_others(function: Callable[[Tensor], 
     for rows in (9, 7):
         x = torch.arange(rows * 5.0).view(rows, 5)
         torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
+
+
+def with_gaps(x: Tensor) -> Any:
+    return torch.select_scatter(x[:, ::2], x[:, 0], 1, 1), x.new_empty_strided((2, 3), (7, 2)).fill_(1)
+
+
+def laid_over_itself(x: Tensor) -> Any:
+    return (x * 2).as_strided((3, 3), (1, 1), 2), x.new_empty_strided((2, 3), (1, 1)).zero_()
+
+
+@pytest.mark.parametrize("program", [with_gaps, laid_over_itself])
+def test_results_lie_as_eagers_do(program: Callable[..., Any]) -> None:
+    x = torch.arange(48.0).view(6, 8)
+    (ours, tensors), (theirs, wanted) = (
+        comparison.outcome(call, [x], "plain") for call in (flambeau.compile(program), program)
+    )
+    assert ours == theirs
+    comparison.assert_same(tensors, wanted)

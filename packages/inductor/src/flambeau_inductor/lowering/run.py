@@ -317,14 +317,13 @@ class _Lowering:
         if ref.buffer in overwritten and node.op != "placeholder":
             # The input's memory is about to change, and this output is a value from before.
             ref = b.realise(value, value.strides or _strides_of(b, val))
-        if isinstance(val, torch.Tensor) and not _same_strides(ref, b.exprs(val.stride())):
-            wanted = b.wanted_strides(val)
-            if wanted is not None or val.is_contiguous():
-                ref = b.realise(value, wanted or Layout.contiguous(ref.sizes, ref.dtype, ref.device).strides)
-        if isinstance(val, torch.Tensor) and _same_strides(ref, b.exprs(val.stride())):
-            # A dimension of size one has a stride too, and users can see it.
-            return Ref(ref.buffer, ref.sizes, b.exprs(val.stride()), ref.offset, ref.dtype, ref.device)
-        return ref
+        if not isinstance(val, torch.Tensor):
+            return ref
+        strides = b.exprs(val.stride())
+        if not _same_strides(ref, strides):
+            ref = b.copy(value, strides)
+        # A dimension of size one has a stride too, and users can see it.
+        return Ref(ref.buffer, ref.sizes, strides, ref.offset, ref.dtype, ref.device)
 
     def _write_back(self, outputs: Sequence[Any]) -> dict[str, str]:
         """Emit the trailing ``copy_``s; returns the new name of each overwritten input."""
