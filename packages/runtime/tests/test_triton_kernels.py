@@ -24,7 +24,7 @@ from flambeau_runtime.triton_kernels import (
     launch_arguments,
     run_interpreted,
 )
-from flambeau_runtime.workers import Pool
+from flambeau_runtime.workers import Pool, triton_task
 from flambeau_runtime.workers.compilers import Compilers
 
 ADD = """
@@ -118,6 +118,40 @@ def test_a_kernel_under_way_is_not_compiled_twice(tmp_path: Path, monkeypatch: p
     (retried,) = triton_kernels.submit_stored([evolve(request, num_warps=2)], store)
     assert len(begun) == 3 and not retried.done()
     answers[2].set_result(cubin)
+
+
+@pytest.mark.parametrize("where", ["submit_kernels", "_pack"])
+def test_who_waits_for_a_kernel_learns_of_any_failure(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it cannot be begun or not be stored: nobody waits for ever, and the next request begins anew."""
+    cubin: Future[Cubin] = Future()
+    cubin.set_result(Cubin("add", 90, 0, 4, 0, 0, "0", b"binary"))
+    monkeypatch.setattr(triton_kernels, "submit_kernels", lambda requests: [cubin for _ in requests])
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    request, store = CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256}), Store(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(triton_kernels, where, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            triton_kernels.compile_stored([request], store)
+    assert not triton_kernels._IN_FLIGHT
+    assert triton_kernels.compile_stored([request], store) == [cubin.result()]
+
+
+def test_a_worker_that_cannot_get_ready_starts_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with Triton is told by the first request, not by the preparation."""
+    tried = []
+
+    def broken(*args: object) -> None:
+        tried.append(args)
+        raise OSError("no Triton here")
+
+    monkeypatch.setattr(triton_task, "compile_entry", broken)
+    triton_task.preload()
+    assert len(tried) == 1
 
 
 def test_nothing_is_started_where_kernels_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

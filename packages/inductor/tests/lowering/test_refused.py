@@ -8,6 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from flambeau_inductor import compile_graph
 from flambeau_inductor.codegen.triton import ops
+from flambeau_inductor.errors import LoweringError
 from flambeau_inductor.lowering import run as lowering
 from flambeau_runtime.artifact import Call
 
@@ -37,3 +38,15 @@ def test_a_rule_that_would_give_other_sizes_is_not_followed(monkeypatch: pytest.
     lowered = lower_and_run(lambda a, b: a + b, a, b)
     torch.testing.assert_close(lowered.outputs[0], a + b)
     assert lowered.calls == ["add.Tensor"] and any("other sizes" in reason for reason in lowered.context.library_calls)
+
+
+def test_a_rule_that_raises_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told with the op, not taken for a rule that declines."""
+
+    def raises(g, a, b, alpha=1):
+        raise IndexError("a fault of ours")
+
+    found = lowering.rule_for
+    monkeypatch.setattr(lowering, "rule_for", lambda op: raises if op is torch.ops.aten.add.Tensor else found(op))
+    with pytest.raises(LoweringError, match=r"aten.add.Tensor: IndexError: a fault of ours"):
+        lower_and_run(lambda a, b: a + b, torch.randn(3), torch.randn(3))

@@ -299,6 +299,20 @@ def test_failure_while_recording_leaves_a_plain_program(native: bool) -> None:
     assert [d.kind for d in h.decisions] == ["failed"]
 
 
+def test_failure_after_recording_gives_its_memory_back(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording that cannot be finished is released; the program stays plain."""
+    h = Harness(double, [tensor()], native)
+    h.call(torch.ones(2))
+
+    def unfinished(*args: Any) -> None:
+        raise RuntimeError("not to be finished")
+
+    monkeypatch.setattr(h.program, "_finish", unfinished)
+    with pytest.warns(RuntimeWarning, match="not to be finished"):
+        assert h.call(torch.ones(2))[0].tolist() == [2.0, 2.0]
+    assert (h.recorder.recorded, h.recorder.released) == (1, 1)
+
+
 def test_an_error_of_the_program_is_raised_as_it_is(native: bool) -> None:
     """What the executor raises in a warm-up reaches the caller; the next call is as good as ever."""
     broken = [True]

@@ -38,12 +38,12 @@ def explain(spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[
 
     try:
         words = _words(spec, value_of)
+        if holds(spec, f_locals, f_globals, builtins):
+            words = f"{describe(spec)} held again when it was looked at a second time"
     except SourceError as error:
         words = f"{error} does not exist any more"
     except Exception as error:  # an explanation must not fail where the value is not even of the kind that was seen
         words = f"{describe(spec)} does not hold: {type(error).__name__} on looking closer"
-    if holds(spec, f_locals, f_globals, builtins):
-        words = f"{describe(spec)} held again when it was looked at a second time"
     if spec.position is not None:
         file, line, function = spec.position
         words += f" (assumed at {file}:{line} in {function})"

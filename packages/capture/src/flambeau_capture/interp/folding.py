@@ -6,6 +6,8 @@ In: a function and values that are constants. Out: the result as a value, the ex
 from __future__ import annotations
 
 import collections
+import functools
+import inspect
 import operator
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -59,8 +61,17 @@ class Folding(TensorOperations):
             raise GraphBreak("unsupported-call", f"{getattr(function, '__name__', function)} gives an iterator")
         return self.from_python(result)
 
-    def real_error(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> NoReturn:
-        """Raise, in the traced program, what Python raises for a call that is known to fail; a break where it is not constant."""
+    def real_error(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Value],
+        kwargs: Mapping[str, Value],
+        failed: Exception | None = None,
+    ) -> NoReturn:
+        """Raise, in the traced program, what Python raises for a call that is known to fail; a break where it is not constant.
+
+        Where Python does not raise, the model that `failed` is at fault.
+        """
         name = getattr(function, "__name__", function)
         try:
             real = [self.to_python(arg) for arg in args]
@@ -71,6 +82,8 @@ class Folding(TensorOperations):
             function(*real, **keyword)
         except Exception as error:
             raise self.raised(error) from None
+        if failed is not None:
+            raise failed
         raise GraphBreak("unsupported-call", f"{name} with these arguments")
 
     def run_method(
@@ -83,12 +96,14 @@ class Folding(TensorOperations):
     ) -> Value:
         """A method of a container by its model. Where that does not take the arguments, Python itself says what it makes of them."""
         takes_keywords = name in _TAKE_KEYWORDS.get(owner.python_type(), ())
-        try:
-            if not kwargs or takes_keywords:
-                return methods[name](owner, self, *args, **kwargs) or ConstantValue(None)
-        except (TypeError, ValueError, LookupError, OverflowError):
-            pass  # whatever is wrong with the arguments is found again below
-        self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs)
+        method = methods.get(name)
+        failed: Exception | None = None
+        if method is not None and (not kwargs or takes_keywords) and _takes(method, owner, self, *args, **kwargs):
+            try:
+                return method(owner, self, *args, **kwargs) or ConstantValue(None)
+            except (TypeError, ValueError, LookupError, OverflowError) as error:
+                failed = error
+        self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs, failed)
 
     def integer(self, value: Value) -> int:
         """A real integer for an argument that has to be one (`operator.index`)."""
@@ -133,6 +148,18 @@ class Folding(TensorOperations):
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """See `Calls`."""
         raise NotImplementedError
+
+
+def _takes(method: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Whether a model has a parameter for each of these arguments."""
+    try:
+        _signature(method).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+_signature = functools.cache(inspect.signature)
 
 
 def _holds(result: Any, made: Any) -> bool:

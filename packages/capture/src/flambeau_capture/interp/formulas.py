@@ -70,7 +70,7 @@ def combined(function: Callable[..., Any], values: Sequence[Value]) -> Formula |
         return None
     try:
         result = function(*(part.value if isinstance(part, Formula) else part for part in parts))
-    except Exception:
+    except (ArithmeticError, TypeError, ValueError):
         return None
     text = ", ".join(part.text if isinstance(part, Formula) else repr(part) for part in parts)
     return Formula(

@@ -1,0 +1,119 @@
+"""Every `except` in the packages that takes any exception has a test for what it lets through; a new one needs a row here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_API, _CAPTURE, _AUTOGRAD = "api/src/flambeau", "capture/src/flambeau_capture", "autograd/src/flambeau_autograd"
+_INDUCTOR, _RUNTIME = "inductor/src/flambeau_inductor", "runtime/src/flambeau_runtime"
+_FAULT = "tests/robustness/test_fullgraph.py::test_a_fault_of_ours_is_one_warning_or_an_error"
+_ERRORS = "packages/autograd/tests/test_errors.py::"
+_FAULTS = "packages/capture/tests/test_own_faults.py::"
+_KERNELS = "packages/runtime/tests/test_triton_kernels.py::"
+_WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
+
+#: Module and function -> the test that fails where the handler swallows what it should not, or hands on what it should keep.
+HANDLERS = {
+    f"{_API}/rescue.py:run_in_eager": "tests/robustness/test_rescue.py::test_the_error_is_eagers_with_the_users_line",
+    f"{_API}/stack.py:compile_stack": _FAULT,
+    f"{_API}/stack.py:compile_aot_eager": _FAULT,
+    f"{_AUTOGRAD}/joint/control.py:error_without_us": f"{_ERRORS}test_what_torch_raises_by_itself_is_a_refusal",
+    f"{_AUTOGRAD}/pipeline.py:prepare": f"{_ERRORS}test_a_decomposition_that_raises_is_our_fault",
+    f"{_AUTOGRAD}/pipeline.py:_ours": f"{_ERRORS}test_a_stage_that_raises_is_our_fault",
+    f"{_CAPTURE}/graph/builder.py:GraphBuilder.run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
+    f"{_CAPTURE}/graph/builder.py:GraphBuilder.decide": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
+    f"{_CAPTURE}/graph/builder.py:GraphBuilder.specialise": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
+    f"{_CAPTURE}/interp/folding.py:Folding.fold": (
+        "packages/capture/tests/lookaside/test_generated.py::test_methods_do_what_python_does"
+    ),
+    f"{_CAPTURE}/interp/folding.py:Folding.real_error": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
+    f"{_CAPTURE}/interp/calls.py:Calls._cached_object": f"{_FAULTS}test_a_cached_function_that_raises_when_asked_for_real",
+    f"{_CAPTURE}/hook.py:_Handler.answer": _FAULT,
+    f"{_CAPTURE}/pipeline.py:_call_backend": "tests/robustness/test_bad_input.py::test_backend_that_raises",
+    f"{_CAPTURE}/pipeline.py:_Callback._answer": _FAULT,
+    f"{_CAPTURE}/guards/check.py:_predicate_holds": (
+        "packages/capture/tests/guards/test_twins.py::test_errors_inside_guards_mean_that_they_do_not_hold"
+    ),
+    f"{_CAPTURE}/guards/explain.py:explain": f"{_FAULTS}test_a_guard_is_explained_where_looking_closer_fails",
+    f"{_CAPTURE}/guards/filter.py:filter_guards": (
+        "packages/capture/tests/guards/test_filter.py::test_bad_filters_are_errors_before_anything_is_compiled"
+    ),
+    f"{_INDUCTOR}/lowering/run.py:_Lowering._lower": (
+        "packages/inductor/tests/lowering/test_refused.py::test_a_rule_that_raises_is_a_fault"
+    ),
+    f"{_RUNTIME}/graphs/call.py:RecordedProgram._prepare": (
+        "packages/runtime/tests/graphs/test_call.py::test_failure_while_recording_leaves_a_plain_program"
+    ),
+    f"{_RUNTIME}/graphs/call.py:RecordedProgram._record": (
+        "packages/runtime/tests/graphs/test_call.py::test_failure_after_recording_gives_its_memory_back"
+    ),
+    f"{_RUNTIME}/graphs/cuda.py:CudaRecorder.record": (
+        "tests/gpu/test_reduce_overhead.py::test_a_capture_that_fails_leaves_the_shared_memory_usable"
+    ),
+    f"{_RUNTIME}/triton_kernels.py:_hand_on": f"{_KERNELS}test_a_kernel_that_does_not_compile_names_itself",
+    f"{_RUNTIME}/triton_kernels.py:submit_stored": _WAITING,
+    f"{_RUNTIME}/triton_kernels.py:_keep": _WAITING,
+    f"{_RUNTIME}/executor_py.py:PythonExecutor._step": (
+        "packages/runtime/tests/test_differential.py::test_both_executors_agree"
+    ),
+    f"{_RUNTIME}/workers/main.py:serve": (
+        "packages/runtime/tests/workers/test_pool.py::test_a_request_that_fails_leaves_the_worker_usable"
+    ),
+    f"{_RUNTIME}/workers/triton_task.py:preload": f"{_KERNELS}test_a_worker_that_cannot_get_ready_starts_all_the_same",
+    f"{_RUNTIME}/workers/triton_task.py:interpret_entry": f"{_KERNELS}test_assembly_without_a_stand_in_says_so",
+}
+
+
+def _handlers(tree: ast.AST, name: str = "") -> Iterator[str]:
+    """The functions with a handler of any exception, by qualified name; `suppress(Exception)` is one too."""
+    for node in ast.iter_child_nodes(tree):
+        inner = f"{name}.{node.name}" if isinstance(node, ast.FunctionDef | ast.ClassDef) else name
+        if isinstance(node, ast.ExceptHandler) and (node.type is None or _is_broad(node.type)):
+            yield name.removeprefix(".")
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith("suppress")
+            and any(map(_is_broad, node.args))
+        ):
+            yield name.removeprefix(".")
+        yield from _handlers(node, inner)
+
+
+def _is_broad(kind: ast.expr) -> bool:
+    names = {node.id for node in ast.walk(kind) if isinstance(node, ast.Name)}
+    return not names.isdisjoint({"Exception", "BaseException"})
+
+
+def _in_the_packages() -> set[str]:
+    found = set()
+    for path in (ROOT / "packages").glob("*/src/**/*.py"):
+        names = _handlers(ast.parse(path.read_text()))
+        found |= {f"{path.relative_to(ROOT / 'packages')}:{name}" for name in names}
+    return found
+
+
+def test_each_has_its_row() -> None:
+    """None is missing, none is left over."""
+    assert _in_the_packages() == set(HANDLERS)
+
+
+@pytest.mark.parametrize("name", sorted(set(HANDLERS.values())))
+def test_each_named_test_exists(name: str) -> None:
+    """A function of that name in that file."""
+    path, _, function = name.partition("::")
+    tree = ast.parse((ROOT / path).read_text())
+    assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_form_is_found() -> None:
+    """Bare, alone, in a tuple, by its longer name, suppressed; narrow ones are not."""
+    forms = ("except:", "except Exception:", "except (OSError, BaseException) as e:", "except Exception as e:")
+    for form in forms:
+        assert list(_handlers(ast.parse(f"class A:\n def f():\n  try: pass\n  {form} pass"))) == ["A.f"], form
+    assert list(_handlers(ast.parse("def f():\n with contextlib.suppress(Exception): pass"))) == ["f"]
+    assert list(_handlers(ast.parse("try: pass\nexcept (OSError, ValueError): pass"))) == []
