@@ -37,15 +37,13 @@ nox.options.sessions = ["tests", "lint", "types"]
 
 
 def install(session: nox.Session, *packages: str, torch: str = TORCH, editable: bool = True) -> None:
-    """Install torch first, then the packages against it, built in the session's own environment."""
+    """Install torch first, then the packages against it, built in the session's own environment; a line for each as it begins."""
+    wanted = list(dict.fromkeys(name for package in packages for name in [*SIBLINGS[package], package]))
+    session.log(f"installing {torch}")
     session.install(torch, "hatchling>=1.27", "editables", "numpy")
-    wanted: list[str] = []
-    for package in packages:
-        for name in [*SIBLINGS[package], package]:
-            flags = ["-e", f"packages/{name}"] if editable else [f"packages/{name}"]
-            if flags[-1] not in wanted:
-                wanted += flags
-    session.install("--no-build-isolation", *wanted)
+    for number, name in enumerate(wanted, 1):
+        session.log(f"building and installing {name} ({number} of {len(wanted)}, up to a minute or two each)")
+        session.install("--no-build-isolation", *(["-e"] if editable else []), f"packages/{name}")
 
 
 def pytest(session: nox.Session, *arguments: str) -> None:
@@ -55,7 +53,6 @@ def pytest(session: nox.Session, *arguments: str) -> None:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Compile, run and train five transformers models beside eager and print two tables."""
-    session.log("installing: five packages and their native modules, two to four minutes")
     install(session, "api")
     session.install(*TEST_REQUIREMENTS)
     session.run("python", "examples/demo.py", *session.posargs)

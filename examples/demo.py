@@ -24,12 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
+from benchmarks.surroundings import MOST_LOAD, watched  # noqa: E402
 from tests.comparison import gradient_errors, gradients, relative_error  # noqa: E402
 from tests.models import zoo  # noqa: E402
 
 STEPS = 20
-#: Of a core, above which other processes take too much of the machine for times to mean anything.
-MOST_LOAD = 0.5
 #: The upper quartile of calls over the lower one, above which a median says little.
 MOST_SPREAD = 1.25
 
@@ -50,21 +49,17 @@ def milliseconds(call: Callable[[], Any], budget: float = 0.6) -> tuple[float, f
     return median_and_spread(samples)
 
 
-def speed_up(eager: tuple[float, float], ours: tuple[float, float], load: float) -> str:
-    """How many times as fast, or "-" where it could not be measured."""
-    if load > MOST_LOAD or max(eager[1], ours[1]) > MOST_SPREAD:
+def speed_up(eager: tuple[float, float], ours: tuple[float, float], others: float) -> str:
+    """How many times as fast, or "-" where it could not be measured: other processes took `others` cores, or times vary."""
+    if others > MOST_LOAD or max(eager[1], ours[1]) > MOST_SPREAD:
         return "-"
     return f"{eager[0] / ours[0]:.2f}x"
-
-
-def load_of_others() -> float:
-    """How many processes besides this one wanted a core in the last minute, for each core."""
-    return max(0.0, os.getloadavg()[0] - 1) / len(os.sched_getaffinity(0))
 
 
 def train(model: torch.nn.Module, call: Callable[..., Any], case: zoo.Case) -> tuple[float, float, tuple[float, float]]:
     """The first loss, the loss after `STEPS` AdamW steps in training mode, and median and spread of one step's milliseconds."""
     model.train()
+    torch.manual_seed(0)  # for dropout
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     samples, losses = [], []
     for _ in range(STEPS):
@@ -153,7 +148,7 @@ def in_process(name: str, cache: str, *flags: str) -> dict[str, Any]:
     return result
 
 
-def show(rows: list[tuple[dict[str, Any], dict[str, Any]]], load: float) -> None:
+def show(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """Print the tables."""
     from rich.console import Console
     from rich.table import Table
@@ -175,18 +170,19 @@ def show(rows: list[tuple[dict[str, Any], dict[str, Any]]], load: float) -> None
         )  # fmt: skip
         fast.add_row(
             cold["model"], f"{cold['first']:.2f}", f"{warm['first']:.2f}", f"{cold['first_train']:.2f}",
-            f"{warm['first_train']:.2f}", f"{warm['ms'][0]:.2f}", speed_up(warm["eager_ms"], warm["ms"], load),
-            f"{cold['step_ms'][0]:.2f}", speed_up(cold["eager_step_ms"], cold["step_ms"], load),
+            f"{warm['first_train']:.2f}", f"{warm['ms'][0]:.2f}", speed_up(warm["eager_ms"], warm["ms"], warm["others"]),
+            f"{cold['step_ms'][0]:.2f}", speed_up(cold["eager_step_ms"], cold["step_ms"], cold["others"]),
         )  # fmt: skip
     console.print(right)
     console.print(fast)
-    if load > MOST_LOAD:
+    others = max(process["others"] for row in rows for process in row)
+    if others > MOST_LOAD:
         console.print(
-            f"Other processes took {load:.1f} of each core: no speed-ups are shown, and all seconds are too many."
+            f"Other processes took up to {others:.1f} cores. Where they did no speed-up is shown, and seconds are too many."
         )
     console.print(
-        "Next: python examples/quickstart.py; your own model: flambeau.compile(model); what was made of it:"
-        " print(flambeau.explain(model)(inputs)); docs/guide/getting-started.md",
+        "Next: python examples/quickstart.py; your own model: flambeau.compile(model);\n"
+        "what was made of it: print(flambeau.explain(model)(inputs)); docs/guide/getting-started.md",
         highlight=False,
     )
 
@@ -199,9 +195,11 @@ def main() -> int:
     parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(with_filled_cache(arguments.one) if arguments.warm else with_empty_cache(arguments.one)))
+        with watched() as surroundings:
+            result = with_filled_cache(arguments.one) if arguments.warm else with_empty_cache(arguments.one)
+        print(json.dumps(result | surroundings))
         return 0
-    rows, load, started = [], load_of_others(), time.perf_counter()
+    rows, started = [], time.perf_counter()
     for number, name in enumerate(arguments.models, 1):
         with tempfile.TemporaryDirectory() as cache:
             results = []
@@ -214,7 +212,7 @@ def main() -> int:
                 )
                 results.append(in_process(name, cache, *flags))
             rows.append((results[0], results[1]))
-    show(rows, load)
+    show(rows)
     wrong = [c["model"] for c, _ in rows if not (c["outputs"] < 1e-4 and c["gradients"] < 1e-3 and c["loss"] < 1e-3)]
     if wrong:
         print(f"different from eager: {', '.join(wrong)}", file=sys.stderr)
