@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from both_ways import eager
 from torch import Tensor
@@ -115,3 +116,37 @@ def test_a_tensor_that_cannot_be_traced_ends_the_attempt() -> None:
     region = flambeau_capture.make_region(lambda x, y: (x @ y, y + 1), eager)
     sparse, dense = torch.eye(3).to_sparse(), torch.ones(3, 3)
     torch.testing.assert_close(region(sparse, dense), (dense, dense + 1))
+
+
+@pytest.mark.parametrize("caught", [False, True])
+def test_a_graph_that_raises_leaves_the_modes(caught: bool) -> None:
+    """A backend that runs the graph as it is has set the grad mode and entered autocast when the operation raises."""
+
+    def index(x: Tensor, places: Tensor) -> Tensor:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.float16):
+            return x[places]
+
+    def fall_back(x: Tensor, places: Tensor) -> Tensor:
+        try:
+            with torch.no_grad(), torch.autocast("cpu", dtype=torch.float16), torch.autocast("cpu", enabled=False):
+                y = x[places]
+        except IndexError:
+            y = x * 2
+        return y @ y
+
+    function = fall_back if caught else index
+    region = flambeau_capture.make_region(function, eager)
+    x = torch.ones(3, requires_grad=True)
+    told = []
+    for place, run_it in ((0, region), (7, region), (7, function)):
+        try:
+            result = run_it(x, torch.tensor([place] * 3))
+            told.append((result.dtype, result.requires_grad))
+        except IndexError as error:
+            told.append(str(error))
+        assert torch.is_grad_enabled()
+        assert not torch.is_autocast_enabled("cpu")
+        assert torch.get_autocast_dtype("cpu") is torch.bfloat16
+        assert torch.autocast_increment_nesting() == 1
+        assert torch.autocast_decrement_nesting() == 0
+    assert told[1] == told[2]

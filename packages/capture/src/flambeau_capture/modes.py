@@ -22,9 +22,12 @@ from .lookaside.devices import device_effects, outer_device
 from .values.constants import ConstantValue
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from .interp.tracer import Tracer
 
 _SET_GRAD: Any = torch._C._set_grad_enabled
+_ENTER: Any = torch.amp.autocast_mode._enter_autocast
 
 
 @contextmanager
@@ -76,6 +79,43 @@ def needs_gradients(tracer: Tracer) -> bool:
     with graph.inserting_before(first):
         tracer.graph.derive(_SET_GRAD, (False,), None)
     return True
+
+
+def changes_modes(graph: fx.GraphModule) -> bool:
+    """Whether it sets modes while it runs, which is left to a backend that runs it as it is."""
+    return any(node.target is _SET_GRAD or node.target is _ENTER for node in graph.graph.nodes)
+
+
+def left_as_before(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """The same callable of a graph that sets modes; where it raises in between, they are as they were."""
+
+    def call(*args: Any) -> Any:
+        enabled, depth, state = torch.is_grad_enabled(), _depth(), _autocast_state()
+        try:
+            return compiled(*args)
+        except BaseException:
+            _SET_GRAD(enabled)
+            while _depth() > depth:
+                if torch.autocast_decrement_nesting() == 0:
+                    torch.clear_autocast_cache()
+            for device, (switch, dtype) in state.items():
+                torch.set_autocast_enabled(device, switch)
+                torch.set_autocast_dtype(device, dtype)
+            raise
+
+    if getattr(compiled, "_boxed_call", False):
+        call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+def _depth() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _autocast_state() -> dict[str, tuple[bool, torch.dtype]]:
+    devices = ("cpu", "cuda")
+    return {device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices}
 
 
 def with_gradients(compiled: Callable[..., Any]) -> Callable[..., Any]:

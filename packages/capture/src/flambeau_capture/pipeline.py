@@ -39,7 +39,7 @@ from .guards.state import current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
-from .modes import mode_effects, needs_gradients, restored_modes, with_gradients
+from .modes import changes_modes, left_as_before, mode_effects, needs_gradients, restored_modes, with_gradients
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
@@ -405,6 +405,8 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             hint="a backend returns a callable that takes the graph's inputs",
         )
     rescue = graph.meta.get("rescue")
+    if rescue is None and changes_modes(graph):
+        compiled = left_as_before(compiled)
     if traced.result.wants_grad:
         compiled = with_gradients(compiled)
         rescue = with_gradients(rescue) if rescue is not None else None

@@ -6,6 +6,7 @@ to change and gets no guard, but for its data and its switches.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..sources.source import CallResult, Pinned, SourceError, resolve, root_of
@@ -147,6 +148,12 @@ class GuardCollector:
         if not self.is_trusted(source):
             self.add(spec.HasAttribute(source, name, False, position=self._position()))
 
+    def empty(self, source: Source, slot: Any) -> None:
+        """A slot that nothing is stored in."""
+        if not self.is_trusted(source):
+            told = f"nothing in the slot {slot.__name__!r}"
+            self.add(spec.PythonCheck(source, partial(_is_empty, slot), told, position=self._position()))
+
     def function(self, source: Source, function: types.FunctionType) -> None:
         """A function with the code that this one has now; tools that reload code give functions another."""
         if not self._trust.is_trusted_namespace(function):
@@ -166,3 +173,11 @@ class GuardCollector:
         """Two paths to one object."""
         if source is not other and not (self.is_trusted(source) and self.is_trusted(other)):
             self.add(spec.AliasOf(source, other, position=self._position()))
+
+
+def _is_empty(slot: Any, owner: Any) -> bool:
+    try:
+        slot.__get__(owner)
+    except (AttributeError, TypeError) as error:
+        return isinstance(error, AttributeError)
+    return False

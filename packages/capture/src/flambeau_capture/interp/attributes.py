@@ -281,7 +281,12 @@ class Attributes(Operations):
             return self._instance_dict(value)
         found, _ = self.class_member(cls, name)
         if found is not MISSING:
-            slot = None if deleted else self._slot_attribute(value, name, found)
+            try:
+                slot = None if deleted else self._slot_attribute(value, name, found)
+            except TracedRaise:
+                if not hook or not isinstance(last := self.class_member(cls, "__getattr__")[0], types.FunctionType):
+                    raise
+                return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
             if slot is not None:
                 return slot
             if hasattr(type(found), "__set__") and not isinstance(found, type):
@@ -321,11 +326,13 @@ class Attributes(Operations):
             return None
         if value.object is MISSING:
             raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+        home = value.source or Pinned(value.object)
         try:
-            real = getattr(value.object, name)
+            real = found.__get__(value.object, value.cls)
         except AttributeError as error:
+            self.guards.empty(home, found)
             raise self.raised(error) from None
-        return self.wrap(real, Attribute(value.source or Pinned(value.object), name))
+        return self.wrap(real, Attribute(home, name))
 
     def _module_attribute(self, value: ObjectValue, name: str, found: Any, *, hook: bool) -> Value:
         """The class attribute, else what `nn.Module.__getattr__` or the class's own finds."""

@@ -15,7 +15,7 @@ from ..values.base import Value
 from ..values.lazy import LazyValue
 from . import trust
 from .signals import GraphBreak
-from .tried import tried_instructions
+from .tried import may_catch
 
 if TYPE_CHECKING:
     import torch
@@ -113,7 +113,7 @@ class TracerState:
         """Called for every operation of the graph: whether a handler of the program covers it."""
         frame = self.frame
         while frame is not None and not self.caught:
-            self.caught = frame.index in tried_instructions(frame.code)
+            self.caught = may_catch(frame.code, frame.index, frame.stack)
             frame = frame.caller  # type: ignore[assignment]
 
     def user_stack(self) -> tuple[tuple[str, int, str], ...]:

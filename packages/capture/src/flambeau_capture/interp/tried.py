@@ -1,29 +1,54 @@
-"""Which instructions a `try` of the program covers.
+"""Where an exception that an instruction raises may stop.
 
-In: a code object. Out: the indices of its instructions whose exceptions go to an `except` or a `finally`. What `with` and CPython itself
-put around instructions is left out: it runs in any case and lets the exception pass.
+In: a code object, the stack of a frame of it. Out: `may_catch`. An `except` and a `finally` count, and a `with` whose manager is the program's:
+its `__exit__` sees the exception, and may keep it. What CPython itself puts around instructions lets the exception pass.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..bytecode.normalise import decode_normalised
 
 if TYPE_CHECKING:
     from types import CodeType
 
+    from ..values.base import Value
+
+_ALWAYS = -1
+
+
+def may_catch(code: CodeType, index: int, stack: Sequence[Value]) -> bool:
+    """Whether something of the program around an instruction is told of its exceptions."""
+    return any(
+        place == _ALWAYS or not _lets_pass(getattr(stack[place], "owner", None))
+        for place in _handlers(code).get(index, ())
+    )
+
+
+def _lets_pass(manager: Any) -> bool:
+    """Whether leaving a manager only puts something of torch back, or nothing."""
+    if manager is None:
+        return False
+    cls: type = manager.python_type()
+    return cls is contextlib.nullcontext or cls.__module__.partition(".")[0] == "torch"
+
 
 @lru_cache(maxsize=1024)
-def tried_instructions(code: CodeType) -> frozenset[int]:
-    """See the module."""
+def _handlers(code: CodeType) -> Mapping[int, tuple[int, ...]]:
+    """Instruction -> for each handler around it, innermost first, where on the stack the `__exit__` of its `with` lies, or `_ALWAYS`."""
     instructions = decode_normalised(code)
-    found = set()
+    found = {}
     for index, instruction in enumerate(instructions):
-        handler = instruction.handler
-        if handler is None or instructions[handler.target].name != "PUSH_EXC_INFO":
-            continue
-        if instructions[handler.target + 1].name != "WITH_EXCEPT_START":
-            found.add(index)
-    return frozenset(found)
+        places, handler = [], instruction.handler
+        while handler is not None:
+            first, second = instructions[handler.target : handler.target + 2]
+            if first.name == "PUSH_EXC_INFO":
+                places.append(handler.depth - 1 if second.name == "WITH_EXCEPT_START" else _ALWAYS)
+            handler = first.handler
+        if places:
+            found[index] = tuple(places)
+    return found

@@ -132,13 +132,13 @@ def _rehearse_backward(t: Tracer, cls: ClassValue, context: Value, outputs: Valu
 
 @lru_cache(maxsize=256)
 def _callable_of(cls: Any) -> Any:
-    """The target of the node: a local function, so that no cache takes it for another one of the same name."""
+    """The target of the node: a local function, so that no cache takes it for another one of the same name, and of this module, since
+    FX takes what is of torch's by its name."""
 
     def call(*args: Any) -> Any:
         return cls.apply(*args)
 
     call.__name__ = f"{cls.__name__}_apply"
-    call.__module__ = cls.__module__
     return call
 
 

@@ -196,8 +196,10 @@ def _leave_autocast(context: Any) -> None:
 def wrap_autocast(t: Tracer, obj: torch.autocast, source: Source) -> AutocastValue:
     """An autocast from outside, its settings guarded; those of the state around it too, where it has been entered."""
     names = ("device", "fast_dtype", "_enabled", "_cache_enabled")
-    found = _read(t, obj, source, names)
     before = ("prev_fastdtype", "prev", "prev_cache_enabled")
+    if not vars(obj).keys() >= {*names, *(before if "prev" in vars(obj) else ())}:
+        raise GraphBreak("unsupported-argument", "an autocast that is being made or entered")
+    found = _read(t, obj, source, names)
     outer = (obj.device, *_read(t, obj, source, before)) if "prev" in vars(obj) else None
     if outer is None:
         t.guards.absent(InstanceDict(source), "prev")

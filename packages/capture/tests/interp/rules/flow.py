@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import warnings
 
@@ -464,3 +465,73 @@ one_by_one("set_raises", lambda l, d, s, q: s.update([7, [], 8]))
 one_by_one("dict_update", lambda l, d, s, q: d.update((str(v), len(d)) for v in l))
 one_by_one("dict_or", lambda l, d, s, q: d.__ior__((str(v), len(d)) for v in l))
 one_by_one("dict_raises", lambda l, d, s, q: d.update((v, v) for v in failing()))
+
+
+class Swallows:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        return kind is IndexError
+
+
+@contextlib.contextmanager
+def swallows():
+    try:
+        yield
+    except IndexError:
+        print("caught")
+
+
+def in_no_grad(x, i):
+    try:
+        with torch.no_grad(), torch.autocast("cpu"):
+            return x[i]
+    except IndexError:
+        return x * 2
+
+
+def in_comprehension(x, i):
+    try:
+        return [x[j] for j in (i, i)]
+    except IndexError:
+        return x * 2
+
+
+def in_an_except(x, i):
+    try:
+        try:
+            raise ValueError
+        except ValueError:
+            return x[i]
+    except IndexError:
+        return x * 2
+
+
+def in_a_with(manager):
+    def f(x, i):
+        y = x * 2
+        with manager():
+            y = x[i]
+        return y + 1
+
+    return f
+
+
+def caught(name, f):
+    """An index that only the values tell to be wrong: the exception stops where it does in Python."""
+
+    def make():
+        return f, [lambda i=i: (x, torch.tensor([i])) for i in (1, 9, 2, 9)]
+
+    make.__name__ = "caught_" + name
+    PROGRAMS.append(make)
+
+
+caught("in_no_grad", in_no_grad)
+caught("in_comprehension", in_comprehension)
+caught("in_an_except", in_an_except)
+caught("suppress", in_a_with(lambda: contextlib.suppress(IndexError)))
+caught("class", in_a_with(Swallows))
+caught("generator", in_a_with(swallows))
+caught("nowhere", in_a_with(torch.no_grad))

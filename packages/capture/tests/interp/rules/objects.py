@@ -430,3 +430,47 @@ def dict_change2():
         return res, x + 1
 
     return f, [(x,)]
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+
+class SlotsWithHook(Slots):
+    __slots__ = ()
+
+    def __getattr__(self, name):
+        return len(name) + 10
+
+
+def slot(name, cls, read, *changes):
+    """A slot that is empty, and is not in another call."""
+
+    def make():
+        made = cls()
+
+        def f(x):
+            return x * read(made)
+
+        def call(change):
+            return lambda: (change(made), (x,))[1]
+
+        return f, [(x,), (x,), *map(call, changes), (x,)]
+
+    make.__name__ = "slot_" + name
+    PROGRAMS.append(make)
+
+
+def fill(made):
+    made.b = 3
+
+
+def empty(made):
+    del made.b
+
+
+slot("getattr", Slots, lambda made: getattr(made, "b", 7), fill, empty)
+slot("hasattr", Slots, lambda made: made.b if hasattr(made, "b") else -1, fill, empty)
+slot("read", Slots, lambda made: made.b, fill, empty)
+slot("hook", SlotsWithHook, lambda made: made.b, fill, empty)
+slot("deleted", Slots, lambda made: made.__delattr__("b") if hasattr(made, "b") else 2, fill)
