@@ -56,8 +56,7 @@ def _diagonal_scatter(base: torch.Tensor, new: torch.Tensor, offset: int = 0, di
         return base.clone()
     along = (rows.squeeze(-1) + min(offset, 0)).clamp(0, new.shape[-1] - 1)
     values = new.index_select(-1, along).unsqueeze(-1)
-    chosen = torch.where(columns - rows == offset, values.to(base.dtype), moved).movedim((-2, -1), (dim1, dim2))
-    return chosen.contiguous() if base.is_contiguous() else chosen.clone(memory_format=torch.preserve_format)
+    return torch.where(columns - rows == offset, values.to(base.dtype), moved).movedim((-2, -1), (dim1, dim2))
 
 
 def _binary_cross_entropy(

@@ -19,7 +19,25 @@ _ROW_MAJOR = frozenset(
 
 
 #: The same, whatever a formula makes of the argument's layout: the kernel allocates its result before it looks.
-_ALLOCATES_ROW_MAJOR = frozenset({aten.pow.Scalar, aten.im2col.default})
+_ALLOCATES_ROW_MAJOR = frozenset(
+    {
+        aten.pow.Scalar, aten.im2col.default, aten.upsample_nearest1d.default, aten.upsample_nearest1d.vec,
+        aten._upsample_nearest_exact1d.default, aten._upsample_nearest_exact1d.vec,
+    }
+)  # fmt: skip
+
+#: Their results lie as a product of the first two arguments does, which fakes get right: they go by formulas of their own.
+_AS_A_PRODUCT = frozenset(
+    {aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default, aten.native_dropout_backward.default}
+)
+
+#: A result of no elements has the strides of the argument that it is like, whatever they are.
+_LIKE_EMPTY = frozenset(
+    {
+        aten.zeros_like.default, aten.ones_like.default, aten.full_like.default, aten.flip.default, aten.fill.Scalar, aten.fill.Tensor,
+        aten.hardtanh.default, aten.nan_to_num.default,
+    }
+)  # fmt: skip
 
 #: The result has the memory format that the argument suggests: row-major, or channels-last.
 _SUGGESTED_FORMAT = frozenset(
@@ -54,11 +72,16 @@ def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
         return None if out.is_contiguous() else _row_major(out.shape)
     if op in _SUGGESTED_FORMAT and args[0].device.type == "cpu" and args[0].dim() > 1:
         return _suggested(args[0], out[0])
-    if op is aten.copysign.Tensor and 0 in (args[0].dim(), args[1].dim()):
-        # The formula of fake tensors takes a number in a tensor for an operand with a layout.
+    if op in _AS_A_PRODUCT:
         wanted = (args[0] * args[1]).stride()
-        return None if wanted == out.stride() else wanted
-    return None
+    elif op is aten.diagonal_scatter.default:
+        spread = any(stride == 0 and size != 1 for size, stride in zip(args[0].shape, args[0].stride()))
+        wanted = _row_major(out.shape) if spread else args[0].stride()
+    elif op in _LIKE_EMPTY and 0 in out.shape:
+        wanted = args[0].stride()
+    else:
+        return None
+    return None if tuple(wanted) == tuple(out.stride()) else wanted
 
 
 def _suggested(argument: torch.Tensor, out: torch.Tensor) -> Any:

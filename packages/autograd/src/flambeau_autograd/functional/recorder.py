@@ -306,7 +306,7 @@ class Recorder(TorchDispatchMode):
     def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
             out = func.decompose(*args, **kwargs)
-        return self.record(func, args, kwargs) if out is NotImplemented else out
+        return self.record(func, args, kwargs) if out is NotImplemented else self._laid_out_as_by(func, args, out)
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._adopt(args, kwargs)
@@ -324,19 +324,20 @@ class Recorder(TorchDispatchMode):
             self._open.discard(func)
         if out is NotImplemented:
             return self._kind_rules[kind_of(func)](func, args, kwargs)
+        out = self._laid_out_as_by(func, args, out)
         if kind_of(func) is Kind.COMPOSITE or kind_of(func) is Kind.VIEW:
             return out
-        out = self._laid_out_as_by(func, args, out)
         cells = {self.value_of(t).cell for t in tensors_in((args, kwargs))}
         return self._separate(out, cells)
 
     def _laid_out_as_by(self, func: Any, args: tuple[Any, ...], out: Any) -> Any:
-        """What a formula gave, copied where the op's kernel lays its (first) result out row-major and the formula did not."""
+        """What a formula gave, copied where the op's kernel lays its (first) result out otherwise than the formula did."""
         wanted = strides_of_kernel(func, args, out)
         if wanted is None:
             return out
         first = out if isinstance(out, torch.Tensor) else out[0]
-        copied = self.call(aten.clone.default, first, memory_format=torch.contiguous_format)
+        room = self.call(aten.empty_strided.default, first.shape, wanted, dtype=first.dtype, device=first.device)
+        copied = self.call(aten.copy.default, room, first)
         return copied if first is out else type(out)((copied, *out[1:]))
 
     def _separate(self, out: Any, cells: set[Cell]) -> Any:
