@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-_UNDEFINED = "the result is not differentiable where eager's is and all its gradients are undefined"
-
 KNOWN: dict[str, str] = {
-    "op:norm:*": _UNDEFINED,
-    "op:linalg.norm*:*f*": _UNDEFINED,
-    "op:linalg.vector_norm:f*": _UNDEFINED,
     "op:unsafe_*:*": "eager's results are views of the argument, although the op's schema denies it",
     "custom:NumpyCubeCustomOp:bool": "the fake of torch's own op says bool, the op gives int64",
 }

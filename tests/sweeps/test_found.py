@@ -50,6 +50,72 @@ def test_results_in_one_memory_have_their_history(backend: str, make: str) -> No
     )
 
 
+TENSORS = {
+    "views taken under no_grad": """
+        def f(a):
+            with torch.no_grad():
+                v, w = a.view(-1), a[0]
+            b = a * 2
+            with torch.no_grad():
+                u, e = b.t(), (a * 3).t()
+            return v, w, w[1:], u, b, e, a[1:].unsqueeze(0), u[0], v * 2
+        """,
+    "a history without gradients": """
+        def f(a):
+            return torch._foreach_add([torch.ones(3), a], 1)[0], torch.norm(a, 0)
+        """,
+    "views that an operator took inside": """
+        def f(a):
+            every = (a > 0).all()
+            every.detach_()
+            return every, torch.diag(a).mul_(2), torch.diag(a).detach_()
+        """,
+    "a shape changed in place": """
+        def f(a):
+            v = a[:, None].abs() * 1
+            v.squeeze_()
+            v.t_()
+            return v, v.mT, v[0]
+        """,
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", TENSORS)
+def test_views_and_their_history(backend: str, name: str) -> None:
+    """Of a leaf and of what was computed: the same requires_grad, memory and gradients."""
+    driver = """
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for inner in (False, True):
+                a = whole((4, 3)).requires_grad_()
+                r = call(g, a * 1 if inner else a)
+                backward(r)
+                show(a, *r)
+        """
+    check(TENSORS[name] + driver, backend)
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["torch._foreach_add_([b, a], [a, b])", "torch._foreach_zero_([c])", "c.data[0] = 7"],
+)
+def test_writes_in_the_order_of_eagers_loops(step: str) -> None:
+    """What a call reads after it has written it, or writes once for several elements."""
+    check(
+        f"""
+        def f(a, b, c):
+            {step}
+            return a * b
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((3, 4), torch.float32, 6, 't'), whole((3, 4)), whole((5,), torch.int32, 7, 'expand'))
+        """,
+        "aot_eager",
+        refused=1,
+    )
+
+
 @BACKENDS
 @pytest.mark.parametrize(
     "step",

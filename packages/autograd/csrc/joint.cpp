@@ -118,6 +118,17 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
   }
 }
 
+// Its version now, after the writes of the graph itself.
+void watch_values(const JointObject* self, JointNode* node, PyObject* const* args, const Ref& results) {
+  for (const WatchedPlace& watched : *self->watched) {
+    PyObject* value = watched.place == Place::input ? args[watched.index] : PyTuple_GET_ITEM(results.get(), watched.index);
+    if (!THPVariable_Check(value)) raise(PyExc_TypeError, "a number was given where a tensor is saved");
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    // An inference tensor cannot be written before the backward; a counter of its own never changes.
+    node->watch(tensor.is_inference() ? c10::VariableVersion(0) : torch::autograd::impl::version_counter(tensor));
+  }
+}
+
 // Taken before the forward runs: a view that it writes to gets another history, that of its base.
 torch::autograd::edge_list gradient_edges(JointObject* self, PyObject* const* args) {
   torch::autograd::edge_list edges;
@@ -156,6 +167,7 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
   }
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i]));
   save_values(self, node, args, items.get(), results);
+  watch_values(self, node, args, results);
   return results;
 }
 
@@ -214,6 +226,17 @@ std::vector<SavedPlace> saved_places(PyObject* sequence) {
   return places;
 }
 
+std::vector<WatchedPlace> watched_places(PyObject* sequence) {
+  Ref items = checked(PySequence_Fast(sequence, "watched must be a tuple"));
+  std::vector<WatchedPlace> places;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    PyObject *kind, *index, *reached;
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOO", &kind, &index, &reached)) throw PythonError();
+    places.push_back({place_of(kind), integer(index), integers(reached)});
+  }
+  return places;
+}
+
 std::vector<std::vector<int64_t>> rows_of_integers(PyObject* sequence) {
   Ref items = checked(PySequence_Fast(sequence, "a tuple of tuples is expected"));
   std::vector<std::vector<int64_t>> rows;
@@ -228,16 +251,24 @@ void refer(JointObject* self, int64_t input) {
   self->least_inputs = std::max(self->least_inputs, static_cast<size_t>(input) + 1);
 }
 
+void refer_differentiable(const JointObject* self, const std::vector<int64_t>& places) {
+  for (int64_t place : places) {
+    if (place < 0 || static_cast<size_t>(place) >= self->differentiable->size()) {
+      raise(PyExc_ValueError, "a gradient is decided by a result that does not exist");
+    }
+  }
+}
+
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
-        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *bumped, *twice;
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *bumped, *twice;
         long long results, extras;
         static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
-                                      "grad_inputs", "reached_by", "saved", "bumped", "double", nullptr};
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOO", const_cast<char**>(names), &forward, &backward,
+                                      "grad_inputs", "reached_by", "saved", "watched", "bumped", "double", nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOO", const_cast<char**>(names), &forward, &backward,
                                          &results, &extras, &differentiable, &orders, &grad_inputs, &reached_by,
-                                         &saved, &bumped, &twice)) {
+                                         &saved, &watched, &bumped, &twice)) {
           throw PythonError();
         }
         Ref made = checked(type->tp_alloc(type, 0));
@@ -256,6 +287,7 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->grad_inputs = new std::vector<int64_t>(integers(grad_inputs));
         self->bumped = new std::vector<int64_t>(integers(bumped));
         self->saved = new std::vector<SavedPlace>(saved_places(saved));
+        self->watched = new std::vector<WatchedPlace>(watched_places(watched));
         self->tangent_orders = new std::vector<std::vector<int64_t>>(rows_of_integers(orders));
         self->reached_by = new std::vector<std::vector<int64_t>>(rows_of_integers(reached_by));
         for (int64_t index : *self->grad_inputs) refer(self, index);
@@ -271,16 +303,17 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         for (int64_t index : *self->differentiable) {
           if (index < 0 || index >= self->results) raise(PyExc_ValueError, "a differentiable result does not exist");
         }
+        for (const WatchedPlace& place : *self->watched) {
+          if (place.place == Place::input) refer(self, place.index);
+          if (place.place == Place::extra || (place.place == Place::output && (place.index < 0 || place.index >= self->results))) {
+            raise(PyExc_ValueError, "a watched value is neither an input nor a result");
+          }
+          refer_differentiable(self, place.reached);
+        }
         if (self->reached_by->size() != self->grad_inputs->size()) {
           raise(PyExc_ValueError, "what decides each gradient is not known");
         }
-        for (const auto& places : *self->reached_by) {
-          for (int64_t place : places) {
-            if (place < 0 || static_cast<size_t>(place) >= self->differentiable->size()) {
-              raise(PyExc_ValueError, "a gradient is decided by a result that does not exist");
-            }
-          }
-        }
+        for (const auto& places : *self->reached_by) refer_differentiable(self, places);
         if (self->tangent_orders->size() != self->differentiable->size()) {
           raise(PyExc_ValueError, "one tangent order is needed for each differentiable result");
         }
@@ -318,6 +351,7 @@ void joint_dealloc(PyObject* object) {
   delete self->grad_inputs;
   delete self->reached_by;
   delete self->saved;
+  delete self->watched;
   delete self->bumped;
   type->tp_free(object);
   Py_DECREF(type);

@@ -16,6 +16,13 @@ struct SavedPlace {
   int64_t shares;  // a result whose storage this value shares, or -1
 };
 
+// A value that eager's nodes save, whether the compiled backward needs it or not: a write to it before the backward is an error.
+struct WatchedPlace {
+  Place place;  // an input or an output
+  int64_t index;
+  std::vector<int64_t> reached;  // the places in differentiable whose gradients lead to a node that saves it
+};
+
 // Plain data of one compiled graph; see `Signature` in records.py.
 struct JointObject {
   PyObject_HEAD
@@ -34,6 +41,7 @@ struct JointObject {
   std::vector<int64_t>* grad_inputs;
   std::vector<std::vector<int64_t>>* reached_by;  // for each of grad_inputs the places in differentiable that it decides
   std::vector<SavedPlace>* saved;
+  std::vector<WatchedPlace>* watched;
   std::vector<int64_t>* bumped;
 };
 

@@ -57,6 +57,7 @@ JointNode::~JointNode() {
 void JointNode::release_variables() {
   std::lock_guard<std::mutex> lock(mutex_);
   for (auto& saved : tensors_) saved.reset_data();
+  watched_.clear();
 }
 
 // Absent gradients become zeros; the others get the layout that the backward was compiled for.
@@ -77,6 +78,18 @@ void JointNode::drop_undecided(variable_list& found, const std::vector<bool>& gi
   for (size_t i = 0; i < found.size() && !given.empty(); ++i) {
     const std::vector<int64_t>& places = (*joint_->reached_by)[i];
     if (std::none_of(places.begin(), places.end(), [&](int64_t place) { return given[place]; })) found[i] = at::Tensor();
+  }
+}
+
+void JointNode::check_watched(const std::vector<bool>& given) const {
+  for (size_t i = 0; i < watched_.size(); ++i) {
+    const auto& [version, expected] = watched_[i];
+    if (version.current_version() == expected) continue;
+    const WatchedPlace& watched = (*joint_->watched)[i];
+    if (!given.empty() && std::none_of(watched.reached.begin(), watched.reached.end(), [&](int64_t p) { return given[p]; })) continue;
+    TORCH_CHECK(false, "one of the variables needed for gradient computation has been modified by an inplace operation: ",
+                watched.place == Place::input ? "input " : "result ", watched.index, " of a compiled graph is at version ",
+                version.current_version(), "; expected version ", expected, " instead.");
   }
 }
 
@@ -103,6 +116,7 @@ variable_list JointNode::gradients(const Ref& found) const {
 variable_list JointNode::apply(variable_list&& grads) {
   std::lock_guard<std::mutex> lock(mutex_);
   const std::vector<bool> given = settle(grads);
+  check_watched(given);
   pybind11::gil_scoped_acquire gil;
   try {
     variable_list found = at::GradMode::is_enabled() ? run_twice(grads) : run(grads);

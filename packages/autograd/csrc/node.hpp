@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -36,11 +37,14 @@ class JointNode : public torch::autograd::Node {
     tensors_.emplace_back(tensor.is_inference() ? tensor.clone() : tensor, is_output);
   }
   void save(Number number) { numbers_.push_back(number); }
+  // One for each of the joint function's watched places, in order.
+  void watch(const c10::VariableVersion& version) { watched_.emplace_back(version, version.current_version()); }
   void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }
 
  private:
   // Of the gradients that came in, which are there: eager gives none to an input that only decides others. Empty: all are.
   std::vector<bool> settle(torch::autograd::variable_list& grads) const;
+  void check_watched(const std::vector<bool>& given) const;
   torch::autograd::variable_list run(torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
   void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;
@@ -48,6 +52,7 @@ class JointNode : public torch::autograd::Node {
 
   JointObject* joint_;
   std::vector<torch::autograd::SavedVariable> tensors_;
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> watched_;
   std::vector<Number> numbers_;
   std::vector<InputTrace> inputs_;
 };

@@ -62,6 +62,14 @@ def test_inference_tensor_as_input(config, function):
     torch.testing.assert_close(found, y.grad)
 
 
+def test_inference_tensor_that_is_written(config):
+    """In inference mode nobody counts writes."""
+    with torch.inference_mode():
+        x = torch.ones(3)
+        (y,) = compile_function(lambda x: x.add_(1) * 2, [torch.ones(3)], config=config)(x)
+    assert torch.equal(y, torch.full((3,), 4.0)) and torch.equal(x, torch.full((3,), 2.0))
+
+
 def test_saved_input_modified_in_place(config):
     """Writing to an input that was saved raises in the backward, as in eager."""
     x, y = leaf(3), torch.ones(3)
@@ -318,3 +326,42 @@ def test_autocast_around_a_compiled_call(config):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         (y,) = compiled(x, w)
     assert y.dtype == torch.float32
+
+
+def two_results(x):
+    """Eager saves the first result and the operand; all that the gradients need is masks."""
+    return x.relu(), x.clamp(min=0.1)
+
+
+WRITES = {"input": lambda x, results: x.add_(1), "result": lambda x, results: results[0].mul_(2)}
+
+
+@pytest.mark.parametrize(("written", "used"), [("input", (1,)), *(("result", used) for used in ((0,), (1,), (0, 1)))])
+def test_what_eager_saved_is_watched(config, written, used):
+    """Whatever the partition saves, the backward raises where eager's does: only for gradients that lead to what was written."""
+    raised = []
+    compiled = compile_function(two_results, [leaf(3)], config=config)
+    for function in (two_results, compiled):
+        x = leaf(3)
+        results = function(x)
+        with torch.no_grad():
+            WRITES[written](x, results)
+        try:
+            torch.autograd.grad([results[i].sum() for i in used], [x])
+        except RuntimeError as error:
+            raised.append(str(error).partition(":")[0])
+        else:
+            raised.append("")
+    assert raised[0] == raised[1]
+    assert bool(raised[0]) == (("result", "input").index(written) in used)
+
+
+def test_statistics_are_written_in_silence(config):
+    """Two forwards before the first backward: eager's batch norm saves its statistics, and tells nobody that it writes them."""
+    norm = nn.BatchNorm1d(3)
+    compiled = compile_module(norm, [leaf(4, 3)], config=config)
+    first, second = compiled(leaf(4, 3)), compiled(leaf(4, 3) * 2)
+    version = norm.running_mean._version
+    torch.autograd.backward([t.sum() for result in (first, second) for t in result])
+    assert version == nn.BatchNorm1d(3).running_mean._version
+    assert not torch.equal(norm.running_mean, torch.zeros(3))

@@ -57,6 +57,23 @@ def test_autocast_region():
     compare(build(body), function, [R(3, 4), R(4, 4)], rtol=2e-2, atol=2e-2)
 
 
+def test_backward_is_not_cast():
+    """A region without autocast inside the caller's: that one does not reach the formulas of the backward."""
+    mode = torch.amp.autocast_mode
+
+    def body(graph, x, w):
+        context = graph.call_function(mode._enter_autocast, ("cpu", torch.bfloat16, False, None))
+        y = graph.call_function(torch.matmul, (x, w))
+        graph.call_function(mode._exit_autocast, (context,))
+        return y
+
+    x, w, weights = R(3, 4), R(4, 4), R(3, 4) * 1.2345
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (ours,) = compile_graph(build(body), [x, w])(x, w)
+    found = torch.autograd.grad(ours, (x, w), weights)
+    torch.testing.assert_close(found, torch.autograd.grad(x @ w, (x, w), weights), rtol=1e-6, atol=1e-6)
+
+
 def test_no_grad_region():
     """`_set_grad_enabled` nodes switch tracking off and on, and leave the caller's mode as it was."""
 

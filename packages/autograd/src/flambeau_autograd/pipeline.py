@@ -20,12 +20,12 @@ from .config import Config
 from .decompose.registry import merged
 from .errors import AutogradError, InternalError, UnsupportedGraph
 from .joint.build import Joint, build_joint
-from .joint.control import LIMITS_OF_FAKES, error_without_us
+from .joint.control import error_without_us, is_torchs_own
 from .partition.min_cut import min_cut
 from .partition.split import split
 from .passes.facts import alias_root, draws
 from .passes.runner import run_passes
-from .records import Prepared, Signature
+from .records import Prepared, SavedSpec, Signature, WatchedSpec
 from .wrappers.assemble import assemble
 
 Partitioner = Callable[[Joint, Config], set[Node]]
@@ -82,6 +82,7 @@ def prepare(
         grad_inputs=tuple(joint.grad_inputs),
         reached_by=tuple(joint.reached_by),
         saved=halves.saved,
+        watched=_watched(joint, halves.saved),
         double_backward=_double_backward(joint),
     )
     if config.log_passes:
@@ -152,7 +153,7 @@ def _judged(error: Exception, gm: GraphModule, inputs: list[Any]) -> AutogradErr
     """A refusal when torch fails on the graph without us, else the report of a fault of ours."""
     words = f"tracing failed: {type(error).__name__}: {error}"
     # A value decides: capture may know a constant's contents, the trace has constants by their shapes only.
-    if isinstance(error, LIMITS_OF_FAKES) or error_without_us(gm, inputs) is not None:
+    if is_torchs_own(error) or error_without_us(gm, inputs) is not None:
         return UnsupportedGraph(words)
     return InternalError(words)
 
@@ -174,6 +175,12 @@ def _rewritten(joint: Joint, rewrite: Rewrite) -> None:
     joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
     joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
     joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
+
+
+def _watched(joint: Joint, saved: tuple[SavedSpec, ...]) -> tuple[WatchedSpec, ...]:
+    """What is not saved: that is checked when it is unpacked."""
+    kept = {(spec.kind, spec.index) for spec in saved}
+    return tuple(spec for spec in joint.watched if (spec.kind, spec.index) not in kept)
 
 
 def _joint_text(joint: Joint) -> str:

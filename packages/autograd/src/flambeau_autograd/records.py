@@ -29,7 +29,8 @@ class TypeName:
 
 @frozen
 class ViewStep:
-    """One replayable view: `op` as `aten.select.int`, its arguments after the tensor, and which result of a list.
+    """One replayable view: `op` as `aten.select.int`, its arguments after the tensor, and which result of a list; `grad`: whether autograd
+    saw it, or it was taken under `no_grad`.
 
     Arguments are numbers, strings, None, tuples of them, `ResultNumber` for symbolic sizes and `TypeName` for dtypes.
     """
@@ -38,6 +39,7 @@ class ViewStep:
     args: tuple[Any, ...] = ()
     kwargs: tuple[tuple[str, Any], ...] = ()
     item: int | None = None
+    grad: bool = True
 
 
 @frozen
@@ -58,8 +60,9 @@ class OutputSpec:
 
 @frozen
 class MutationSpec:
-    """Input `index` is written. `mode` "graph": the forward copies into it; "wrapper": forward output
-    `output` is copied into it under autograd, because the write has gradient history."""
+    """Input `index` is written. `mode` "graph": the forward copies into it; "silent": the same, and autograd is not
+    told, as by the kernels that write running statistics; "wrapper": forward output `output` is copied into it under autograd,
+    because the write has gradient history."""
 
     index: int
     mode: str
@@ -80,6 +83,18 @@ class SavedSpec:
 
 
 @frozen
+class WatchedSpec:
+    """An input or an output (`kind`, `index`) that eager's nodes save: the backward raises when it was written meanwhile.
+
+    `reached`: the places in `differentiable` whose gradients lead to such a node.
+    """
+
+    kind: str
+    index: int
+    reached: tuple[int, ...]
+
+
+@frozen
 class Signature:
     """How to call the compiled forward and backward on behalf of the user's graph.
 
@@ -88,6 +103,7 @@ class Signature:
     each the dimension order (outermost first) in which the backward expects the tangent to be dense.
     `grad_inputs`: inputs that receive gradients, in the order of the backward's outputs.
     `reached_by`: for each of these the places in `differentiable` that it decides; with no gradient for any, it has none itself.
+    `watched`: what eager saves and the compiled halves do not.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
     """
@@ -102,6 +118,7 @@ class Signature:
     grad_inputs: tuple[int, ...] = ()
     reached_by: tuple[tuple[int, ...], ...] = ()
     saved: tuple[SavedSpec, ...] = ()
+    watched: tuple[WatchedSpec, ...] = ()
     double_backward: str = ""
 
     @property
@@ -125,6 +142,7 @@ class Signature:
         )
         data["mutations"] = tuple(MutationSpec(**m) for m in data["mutations"])
         data["saved"] = tuple(SavedSpec(**s) for s in data["saved"])
+        data["watched"] = tuple(WatchedSpec(w["kind"], w["index"], tuple(w["reached"])) for w in data["watched"])
         for name in ("differentiable", "grad_inputs"):
             data[name] = tuple(data[name])
         for name in ("tangent_orders", "reached_by"):
@@ -152,4 +170,4 @@ def _plain(value: Any) -> Any:
 
 def _view_step(data: dict[str, Any]) -> ViewStep:
     pairs = tuple((name, _plain(value)) for name, value in data["kwargs"])
-    return ViewStep(data["op"], _plain(data["args"]), pairs, data["item"])
+    return ViewStep(data["op"], _plain(data["args"]), pairs, data["item"], data["grad"])

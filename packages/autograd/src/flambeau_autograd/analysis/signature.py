@@ -12,9 +12,10 @@ import torch
 from attrs import define, field, frozen
 
 from ..errors import UnsupportedGraph, UnsupportedMutation
+from ..functional.overlap import folds_onto_itself
 from ..functional.recorder import Recorder
 from ..functional.values import Cell, Step, Value
-from ..joint.inputs import TracedInput
+from ..joint.inputs import TracedInput, version_of
 from ..records import MutationSpec, OutputSpec, ResultNumber, TypeName, ViewStep
 
 
@@ -84,7 +85,7 @@ class _Root:
 
 
 def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
-    """The root of each memory that several results show.
+    """The root of each memory that several results show, or one that eager does not let the program write.
 
     It is the memory's own tensor, unless autograd does not know that one (it was made inside an op that has a formula of its own, or
     a write brought the history) while results have a history: then it is the first in a chain of views that has one.
@@ -95,7 +96,7 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
             sharing.setdefault(recorder.value_of(out).cell, {})[id(out)] = out
     roots: dict[Cell, _Root] = {}
     for cell, results in sharing.items():
-        if len(results) < 2:
+        if len(results) < 2 and not any(map(_is_of_several, results.values())):
             continue
         roots[cell] = _Root(cell.meta)
         if not cell.meta.requires_grad:
@@ -104,11 +105,17 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
     return roots
 
 
+def _is_of_several(out: torch.Tensor) -> bool:
+    """Whether an op gave autograd this view and others at once: writing to it is an error, as it is not for a tensor of its own."""
+    return out.requires_grad and out._is_view() and any(s.item is not None for s in out._flambeau.chain)
+
+
 def _first_known(recorder: Recorder, out: torch.Tensor) -> _Root | None:
     """The first tensor on the way to `out` that has a history."""
     chain = recorder.value_of(out).chain
     for length, step in enumerate(chain):
-        if step.source.requires_grad:
+        # A tensor whose shape was changed in place since stands further down the chain.
+        if step.source.requires_grad and len(recorder.value_of(step.source).chain) == length:
             return _Root(step.source, chain[:length])
     return _Root(out, chain) if out.requires_grad else None
 
@@ -128,10 +135,15 @@ def _mutations(inputs: list[TracedInput], analysis: Analysis) -> None:
             continue
         if shared[item.storage] > 1:
             raise UnsupportedMutation(f"input {item.index} is written and shares memory with another input")
+        if folds_onto_itself(item.seen):
+            raise UnsupportedMutation(
+                f"input {item.index} is written and several of its elements share one memory location"
+            )
         if item.seen.grad_fn is not item.history:
             analysis.mutations.append(MutationSpec(item.index, "wrapper", analysis.add_result(item.seen)))
         else:
-            analysis.mutations.append(MutationSpec(item.index, "graph"))
+            silent = 0 <= version_of(item.seen) == item.version
+            analysis.mutations.append(MutationSpec(item.index, "silent" if silent else "graph"))
 
 
 def _output(
@@ -175,7 +187,8 @@ def _output(
 
 def _view_step(analysis: Analysis, step: Step) -> ViewStep:
     kwargs = tuple(sorted((name, _frozen(analysis, value)) for name, value in step.kwargs.items()))
-    return ViewStep(str(step.op), _frozen(analysis, tuple(step.args)), kwargs, step.item)
+    unseen = step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None
+    return ViewStep(str(step.op), _frozen(analysis, tuple(step.args)), kwargs, step.item, not unseen)
 
 
 def _frozen(analysis: Analysis, value: Any) -> Any:

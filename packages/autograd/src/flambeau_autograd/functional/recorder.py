@@ -341,9 +341,11 @@ class Recorder(TorchDispatchMode):
         return copied if first is out else type(out)((copied, *out[1:]))
 
     def _separate(self, out: Any, cells: set[Cell]) -> Any:
-        """Autograd expects new tensors from an op: one that a decomposition passed through is copied."""
+        """Autograd expects new tensors from an op: one that a decomposition passed through is copied, a view it took is none for others."""
         if isinstance(out, torch.Tensor):
-            return self.record(aten.clone.default, (out,), {}) if self.value_of(out).cell in cells else out
+            if self.value_of(out).cell in cells:
+                return self.record(aten.clone.default, (out,), {})
+            return self._on_its_own(out) if out._is_view() else out
         if isinstance(out, (list, tuple)):
             return (
                 [self._separate(o, cells) for o in out]
@@ -351,6 +353,14 @@ class Recorder(TorchDispatchMode):
                 else tuple(self._separate(o, cells) for o in out)
             )
         return out
+
+    def _on_its_own(self, view: torch.Tensor) -> torch.Tensor:
+        """The same value in a fake that autograd does not take for a view."""
+        with self.fake_mode, torch.no_grad():
+            fresh = torch.empty_strided(view.size(), view.stride(), dtype=view.dtype, device=view.device)
+        value = self.value_of(view)
+        fresh._flambeau = Value(self, value.cell, value.chain, value.node, value.version)
+        return fresh
 
     def _write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         plan = write_plan(func)
@@ -367,6 +377,7 @@ class Recorder(TorchDispatchMode):
         if short_name(func) in MOVES:
             self._refuse_moves(args[0], (kept[1:], named))
         self._refuse_repeated(list(tensors_in(targets)))
+        self._refuse_crossed(targets, (kept, named))
         out = (
             self._filled(func, plan.functional, kept, named)
             if is_random(func)
@@ -377,6 +388,9 @@ class Recorder(TorchDispatchMode):
             pairs = zip(target, result) if isinstance(target, (list, tuple)) else ((target, result),)
             for tensor, new in pairs:
                 self.write(tensor, self._conform(func, args, kwargs, tensor, new))
+            if isinstance(target, (list, tuple)):
+                # The kernels of list ops count each write, not autograd's part of them.
+                torch.autograd.graph.increment_version(target)
         if not func._schema.returns:
             return None
         return targets[0] if len(targets) == 1 else tuple(targets)
@@ -405,6 +419,16 @@ class Recorder(TorchDispatchMode):
             if any(overlaps(target, other) for other in others):
                 raise UnsupportedMutation("a call writes the same memory twice")
             others.append(target)
+
+    def _refuse_crossed(self, targets: list[Any], operands: Any) -> None:
+        """Raise `UnsupportedMutation` when a list op reads for one tensor what it has written for another."""
+        lists = [part for part in (*operands[0], *operands[1].values()) if isinstance(part, (list, tuple))]
+        for target in targets:
+            for at, written in enumerate(target if isinstance(target, (list, tuple)) else ()):
+                cell = self.value_of(written).cell
+                read = [part for other in lists for part in other[at + 1 :] if isinstance(part, FakeTensor)]
+                if any(self.value_of(part).cell is cell and overlaps(written, part) for part in read):
+                    raise UnsupportedMutation("a call reads for one tensor what it has written for another")
 
     def _filled(self, func: Any, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The new contents of a tensor that is filled with random numbers, in the order in which eager fills its memory."""
@@ -477,11 +501,14 @@ class Recorder(TorchDispatchMode):
         if twin is None:
             raise UnsupportedMutation(f"{func} has no functional twin")
         before = self.node_of(target)
+        with self.fake_mode, torch.no_grad():
+            shown = torch.empty_strided(target.size(), target.stride(), dtype=target.dtype, device=target.device)
+        if value.cell.meta is target:
+            # Other views are taken of the memory as it was made.
+            value.cell.meta = shown
+            shown._flambeau = Value(self, value.cell, (), before, value.version)
         if before.meta["val"] is target:
-            with self.fake_mode, torch.no_grad():
-                before.meta["val"] = torch.empty_strided(
-                    target.size(), target.stride(), dtype=target.dtype, device=target.device
-                )
+            before.meta["val"] = shown
             if before.target is operator.getitem:
                 # The call that returned several tensors shows this one too.
                 several, place = before.args

@@ -19,8 +19,9 @@ from torch.fx import Graph, GraphModule, Node
 from ..analysis.signature import Analysis, analyse
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
+from ..records import WatchedSpec
 from .inputs import TracedInput, find_fake_mode, trace_inputs
-from .reach import outputs_reaching
+from .reach import Reach
 from .replay import Replay
 from .tangents import dense_like, dense_order
 
@@ -41,6 +42,7 @@ class Joint:
     grad_inputs: list[int] = field(factory=list)
     grads: list[Any] = field(factory=list)
     reached_by: list[tuple[int, ...]] = field(factory=list)
+    watched: list[WatchedSpec] = field(factory=list)
 
 
 def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Callable[..., Any]]) -> Joint:
@@ -64,7 +66,7 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
         ]
         for mutation in analysis.mutations:
             item = traced[mutation.index]
-            if mutation.mode == "graph":
+            if mutation.mode != "wrapper":
                 joint.writes.append((item.node, recorder.node_of(item.seen)))
         _backward(joint, recorder, traced, analysis.results)
     _detach_values(joint.graph)
@@ -90,14 +92,38 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
             joint.tangents.append(node)
             joint.tangent_orders.append(order)
             tangents.append(tangent)
-    with torch.autograd.set_multithreading_enabled(False), _no_autocast(), recorder.fake_mode, recorder:
+    # Backward formulas run in the dtypes that the forward chose.
+    no_autocast = torch._C._DisableAutocast()
+    with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
+        reach = Reach(outputs)
+        joint.watched = _watched(joint, recorder, reach, results)
         grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
-    reached = outputs_reaching(outputs, [t.leaf for t in wanted]) if len(outputs) > 1 else [(0,)] * len(wanted)
-    for item, grad, places in zip(wanted, grads, reached):
+    for item, grad in zip(wanted, grads):
         if grad is not None:
-            joint.reached_by.append(places)
+            joint.reached_by.append(reach.outputs_of(item.leaf))
             joint.grad_inputs.append(item.index)
             joint.grads.append(recorder.node_of(grad))
+    if not joint.grads:
+        # The results have a history all the same, that of an operator whose other operands needed one.
+        joint.reached_by, joint.grad_inputs, joint.grads = [()], [wanted[0].index], [None]
+
+
+def _watched(joint: Joint, recorder: Recorder, reach: Reach, results: list[Any]) -> list[WatchedSpec]:
+    """The inputs and results whose memory eager's nodes save."""
+    later = {m.index for m in joint.analysis.mutations if m.mode == "wrapper"}
+    places = {
+        recorder.value_of(r).cell: i for i, r in reversed(list(enumerate(results))) if isinstance(r, torch.Tensor)
+    }
+    found: dict[tuple[str, int], set[int]] = {}
+    for tensor, reached in reach.saved():
+        if not isinstance(tensor, FakeTensor):
+            continue  # a number that autograd keeps in a tensor of its own
+        cell = recorder.value_of(tensor).cell
+        if cell.input_index >= 0 and cell.input_index not in later:
+            found.setdefault(("input", cell.input_index), set()).update(reached)
+        elif cell.input_index < 0 and cell in places:
+            found.setdefault(("output", places[cell]), set()).update(reached)
+    return [WatchedSpec(kind, index, tuple(sorted(reached))) for (kind, index), reached in found.items()]
 
 
 @contextmanager
@@ -112,16 +138,6 @@ def without_saved_hooks() -> Iterator[None]:
     finally:
         for pair in reversed(taken):
             table._push_saved_tensors_default_hooks(*pair)
-
-
-class _no_autocast:
-    """Backward formulas run in the dtypes that the forward chose."""
-
-    def __enter__(self) -> None:
-        self._guard = torch._C._DisableAutocast()
-
-    def __exit__(self, *exc: object) -> None:
-        del self._guard
 
 
 def _detach_values(graph: Graph) -> None:

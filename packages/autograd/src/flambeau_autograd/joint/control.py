@@ -33,6 +33,14 @@ LIMITS_OF_FAKES = (
     GuardOnDataDependentSymNode,
 )
 
+#: What autograd says where the program wrote something that was saved. Fakes alone do not count the writes of list ops, the trace does.
+_WRITTEN_SINCE = "modified by an inplace operation"
+
+
+def is_torchs_own(error: Exception) -> bool:
+    """Whether an error of the trace says by itself that it is eager's, or a limit of fakes."""
+    return isinstance(error, LIMITS_OF_FAKES) or _WRITTEN_SINCE in str(error)
+
 
 class _Run(Interpreter):
     """Runs the graph under the mode of its inputs, and leaves no autocast region open."""

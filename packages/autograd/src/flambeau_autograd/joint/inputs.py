@@ -20,7 +20,8 @@ from ..functional.values import Cell
 
 @define(eq=False)
 class TracedInput:
-    """`seen` is what the graph sees, `leaf` where its gradient is taken; for numbers both are the number."""
+    """`seen` is what the graph sees, `leaf` where its gradient is taken; for numbers both are the number. `history`, `version`: of
+    `seen` before the graph ran."""
 
     index: int
     node: Node
@@ -29,10 +30,16 @@ class TracedInput:
     cell: Cell | None = None
     history: Any = None
     storage: int = 0
+    version: int = 0
 
     @property
     def is_tensor(self) -> bool:
         return self.cell is not None
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often autograd was told of a write to it; never for one of inference mode."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 def find_fake_mode(inputs: list[Any]) -> FakeTensorMode:
@@ -77,4 +84,4 @@ def _trace_tensor(recorder: Recorder, index: int, node: Node, value: torch.Tenso
                 seen.copy_(leaf)
     node.meta["val"] = seen
     cell = recorder.bind_input(seen, node, index)
-    return TracedInput(index, node, seen, leaf, cell, seen.grad_fn, storage)
+    return TracedInput(index, node, seen, leaf, cell, seen.grad_fn, storage, version_of(seen))

@@ -1,29 +1,67 @@
-"""Which outputs an input decides, by the edges of autograd's graph: eager gives no gradient where none of them has one.
+"""What autograd's graph of the trace tells: which outputs an input decides, and what eager's nodes save.
 
-In: differentiable outputs and leaves. Out: for each leaf the places of the outputs that lead to it.
+In: differentiable outputs. Out: a `Reach`. Eager gives an input no gradient where none of the outputs that it decides has one, and raises in the
+backward when something that a node saved was written meanwhile, whatever the compiled backward saves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
 
 
-def outputs_reaching(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[tuple[int, ...]]:
+class Reach:
     """One pass over the graph, from the outputs to the leaves; a set of outputs is the bits of a number."""
-    ends = [get_gradient_edge(out).node for out in outputs]
-    masks: dict[Any, int] = {}
-    for place, node in enumerate(ends):
-        masks[node] = masks.get(node, 0) | 1 << place
-    for node in _readers_first(ends):
-        for child, _ in node.next_functions:
-            if child is not None:
-                masks[child] = masks.get(child, 0) | masks[node]
-    found = [masks.get(get_gradient_edge(leaf).node, 0) for leaf in leaves]
-    return [tuple(place for place in range(len(outputs)) if mask >> place & 1) for mask in found]
+
+    def __init__(self, outputs: Sequence[torch.Tensor]) -> None:
+        ends = [get_gradient_edge(out).node for out in outputs]
+        self._count = len(outputs)
+        self._masks: dict[Any, int] = {}
+        for place, node in enumerate(ends):
+            self._masks[node] = self._masks.get(node, 0) | 1 << place
+        self._nodes = _readers_first(ends)
+        for node in self._nodes:
+            for child, _ in node.next_functions:
+                if child is not None:
+                    self._masks[child] = self._masks.get(child, 0) | self._masks[node]
+
+    def outputs_of(self, leaf: torch.Tensor) -> tuple[int, ...]:
+        """The places of the outputs that lead to a leaf."""
+        return self._places(self._masks.get(get_gradient_edge(leaf).node, 0))
+
+    def saved(self) -> Iterator[tuple[torch.Tensor, tuple[int, ...]]]:
+        """Each tensor that a node saves, and the places of the outputs that lead to the node. Before the graph is freed."""
+        for node in self._nodes:
+            kind: Any = type(node)
+            for name in _saved_names(kind):
+                places = self._places(self._masks[node])
+                yield from ((tensor, places) for tensor in _unpacked(node, name))
+
+    def _places(self, mask: int) -> tuple[int, ...]:
+        return tuple(place for place in range(self._count) if mask >> place & 1)
+
+
+@functools.cache
+def _saved_names(kind: Any) -> tuple[str, ...]:
+    """Of a type of nodes, the attributes that unpack tensors; reading a saved number would make a constant of it."""
+    if issubclass(kind, torch.autograd.function.BackwardCFunction):
+        return ("saved_tensors",)
+    return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def _unpacked(node: Any, name: str) -> Iterator[torch.Tensor]:
+    try:
+        value = getattr(node, name)
+    except RuntimeError:
+        # Written since it was saved: differentiating raises for it, if it comes to that node.
+        return
+    for item in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(item, torch.Tensor):
+            yield item
 
 
 def _readers_first(ends: Sequence[Any]) -> list[Any]:

@@ -35,8 +35,9 @@ def assemble(
     """
     config = config or Config.from_environment()
     bumped = tuple(m.index for m in signature.mutations if m.mode == "graph")
+    writes = any(m.mode != "wrapper" for m in signature.mutations)
     joined: Callable[..., Any]
-    if backward is None and not (bumped or isolate) and not getattr(forward, "_boxed_call", False):
+    if backward is None and not (writes or isolate) and not getattr(forward, "_boxed_call", False):
         joined = forward
     else:
         double = DoubleBackward(signature, replay)
@@ -50,6 +51,7 @@ def assemble(
             signature.grad_inputs if backward is not None else (),
             signature.reached_by if backward is not None else (),
             tuple((s.kind, s.index, s.is_tensor, s.shares) for s in signature.saved) if backward is not None else (),
+            tuple((w.kind, w.index, w.reached) for w in signature.watched) if backward is not None else (),
             bumped,
             double,
         )

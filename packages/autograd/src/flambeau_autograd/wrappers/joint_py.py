@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+_KEEPS_VERSIONS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+"""Its kernels count writes: those that the program makes are counted here (`bumped`)."""
+
 
 class PyJointFunction:
     """Constructor arguments are those of `_C.JointFunction`, in the same order."""
@@ -26,6 +29,7 @@ class PyJointFunction:
         grad_inputs: tuple[int, ...],
         reached_by: tuple[tuple[int, ...], ...],
         saved: tuple[tuple[str, int, bool, int], ...],
+        watched: tuple[tuple[str, int, tuple[int, ...]], ...],
         bumped: tuple[int, ...],
         double: Callable[..., Any] | None,
     ) -> None:
@@ -33,7 +37,7 @@ class PyJointFunction:
         self.results, self.extras = results, extras
         self.differentiable, self.tangent_orders = differentiable, tangent_orders
         self.grad_inputs, self.saved, self.bumped, self.double = grad_inputs, saved, bumped, double
-        self.reached_by = reached_by
+        self.reached_by, self.watched = reached_by, watched
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
@@ -44,6 +48,7 @@ class PyJointFunction:
         """Results, then extras, computed outside autograd, in the grad mode that kernels would see in eager."""
         with (
             torch._C._AutoDispatchBelowAutograd(),
+            torch._C._ExcludeDispatchKeyGuard(_KEEPS_VERSIONS),
             torch._C._DisableAutocast(),
             torch.autograd.grad_mode.set_grad_enabled(grad_mode),
         ):
@@ -79,6 +84,9 @@ class _Joined(torch.autograd.Function):
         ctx.numbers = [v for v, s in zip(kept, joint.saved) if not s[2]]
         tensors = [v for v, s in zip(kept, joint.saved) if s[2]]
         ctx.count = len(tensors)
+        # A view has the version counter, and no other result keeps the memory of an input.
+        watched = [places[kind][index] for kind, index, _ in joint.watched]
+        ctx.watched = [None if t.is_inference() else (t.detach(), t._version) for t in watched]
         ctx.inputs = [None if isinstance(a, torch.Tensor) else a for a in args]
         ctx.input_places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
         kept_inputs = (args[i] for i in ctx.input_places if i not in joint.bumped)
@@ -91,6 +99,7 @@ class _Joined(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         joint: PyJointFunction = ctx.joint
+        _check_watched(joint, ctx.watched, [grads[i] is not None for i in joint.differentiable])
         tensors = ctx.saved_tensors
         given = [grads[i] for i in joint.differentiable]
         tangents = tuple(
@@ -110,6 +119,16 @@ class _Joined(torch.autograd.Function):
         decided = [any(given[place] is not None for place in places) for places in joint.reached_by]
         by_input = {i: grad for i, grad, known in zip(joint.grad_inputs, found, decided) if known}
         return (None, *(by_input.get(i) for i in range(len(ctx.inputs))))
+
+
+def _check_watched(joint: PyJointFunction, watched: list[Any], given: list[bool]) -> None:
+    for (kind, index, reached), kept in zip(joint.watched, watched):
+        if kept is not None and kept[0]._version != kept[1] and any(given[place] for place in reached):
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"{'input' if kind == 'input' else 'result'} {index} of a compiled graph is at version {kept[0]._version}; "
+                f"expected version {kept[1]} instead."
+            )
 
 
 def in_order(grad: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:

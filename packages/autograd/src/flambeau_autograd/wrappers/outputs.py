@@ -77,7 +77,8 @@ def _step(step: ViewStep) -> Callable[[torch.Tensor, Any], Any]:
         def call(base: torch.Tensor, results: Any) -> Any:
             return op(base, *args, **kwargs)
 
-    return call if item is None else lambda base, results: call(base, results)[item]
+    take = call if item is None else lambda base, results: call(base, results)[item]
+    return take if step.grad else torch.no_grad()(take)
 
 
 def _thawed(value: Any) -> Any:
