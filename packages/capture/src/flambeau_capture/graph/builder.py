@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 from ..interp.signals import GraphBreak
 from . import shapes
 from .fake_mode import new_fake_mode
+from .refusals import refused, writes_shared_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,10 @@ class GraphBuilder:
         fakes: tuple[Sequence[Any], dict[str, Any]],
     ) -> tuple[torch.fx.Node, Any]:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
+        if writes_shared_elements(kind, target, fakes[0]) and not any(fakes[0][0] is known for known in self.input_values):
+            raise GraphBreak("operator-error", f"{_name(target)} writes to elements that share memory")
+        if refused(kind, target, *fakes):
+            raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
         result = self.run(kind, target, *fakes)
         node = self.graph.create_node(kind, target, tuple(args), kwargs)
         self._describe(node, result)

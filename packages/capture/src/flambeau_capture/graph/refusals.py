@@ -1,0 +1,141 @@
+"""Which calls eager refuses for the types of their operands, where a run on fakes lets them pass.
+
+In: a call of torch with fakes. Out: True where eager raises for the dtypes or numbers given. Kernels alone know (products of two types, integers in a
+function of floating-point numbers), so the call is made for real, once for each combination, with tensors of two elements a dimension. It counts only
+where the same call with float32, or with whole numbers, passes. A refused call ends the graph in front of it: it runs for real, its error comes out of the user's own line, and
+what was written before it is written. Without that, the compiled graph would raise, and nobody could tell what eager had done by then.
+So does a write to a tensor whose elements share memory.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+_EXTENT = 2
+#: Every kernel of floating-point numbers knows these, alone.
+_COMMON = frozenset({torch.float32, torch.float64})
+#: Parts of names of calls that are for whole numbers.
+_OF_WHOLE_NUMBERS = ("bitwise", "gcd", "lcm", "shift", "and_", "or_", "xor", "invert")
+_KNOWN = frozenset(
+    {
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    }
+)
+#: Parts of names of calls that are never made with made-up operands: kernels that read workspaces or need a device, and what is no computation.
+_NEVER = (
+    "lstm",
+    "gru",
+    "rnn",
+    "mkldnn",
+    "cudnn",
+    "miopen",
+    "quant",
+    "cuda",
+    "memory",
+    "hook",
+    "resize",
+    "set_",
+    "grad",
+)
+
+_WRITING_OPERATORS = frozenset(("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift"))
+
+_answers: dict[Any, bool] = {}
+
+
+def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether eager raises for these types; False where it cannot be told."""
+    if not any(isinstance(a, (FakeTensor, list, tuple)) for a in args) or torch.is_autocast_enabled("cpu"):
+        return False
+    leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    kinds = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    name = str(target if kind == "call_method" else getattr(target, "__name__", "")).lower()
+    if not kinds or not kinds <= _KNOWN or not (kind == "call_method" or _is_of_torch(target)):
+        return False
+    if any(part in name for part in _NEVER):
+        return False
+    if len(kinds) == 1 and kinds <= _COMMON and not any(part in name for part in _OF_WHOLE_NUMBERS):
+        return False
+    described = tuple(map(_describe, leaves))
+    if None in described:
+        return False
+    key = (target, spec, described)
+    try:
+        answer = _answers.get(key)
+    except TypeError:
+        return False
+    if answer is None:
+        answer = _answers[key] = _ask(kind, target, spec, described)
+    return answer
+
+
+def writes_shared_elements(kind: str, target: Any, args: Sequence[Any]) -> bool:
+    """Whether a call writes to a tensor that shows one element several times: most of eager's kernels refuse it, fakes do not look."""
+    name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
+    if not (name in _WRITING_OPERATORS or (name.endswith("_") and not name.endswith("__"))):
+        return False
+    first = args[0] if args else None
+    return isinstance(first, FakeTensor) and any(
+        isinstance(stride, int) and stride == 0 and size != 1 for size, stride in zip(first.shape, first.stride())
+    )
+
+
+def _is_of_torch(target: Any) -> bool:
+    if isinstance(target, types.FunctionType):
+        return target.__module__.startswith(("torch.nn.functional", "torch.functional", "torch._tensor"))
+    return isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType))
+
+
+def _describe(leaf: Any) -> Any:
+    """A leaf as part of a key: what is needed to make a small one of its kind; None where that cannot be done."""
+    if isinstance(leaf, torch.Tensor):
+        if leaf.layout is not torch.strided or leaf.device.type != "cpu":
+            return None
+        return (torch.Tensor, leaf.dtype, leaf.dim())
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Generator, torch.device)):
+        return None
+    # 1, 1.0 and True are equal, and different operands.
+    return (type(leaf), leaf)
+
+
+def _ask(kind: str, target: Any, spec: Any, described: tuple[Any, ...]) -> bool:
+    first = next(place for place, part in enumerate(described) if part[0] is torch.Tensor)
+    numbers = torch.get_rng_state()
+    try:
+        with _disable_current_modes(), torch.no_grad():
+
+            def passes(dtype_of: Callable[[int, torch.dtype], torch.dtype]) -> bool:
+                return _passes(kind, target, spec, described, dtype_of)
+
+            if passes(lambda place, dtype: dtype):
+                return False
+            return (
+                passes(lambda place, dtype: torch.float32)
+                or passes(lambda place, dtype: torch.float32 if place == first else dtype)
+                or passes(lambda place, dtype: torch.int64)
+            )
+    finally:
+        torch.set_rng_state(numbers)
+
+
+def _passes(
+    kind: str, target: Any, spec: Any, described: tuple[Any, ...], dtype_of: Callable[[int, torch.dtype], torch.dtype]
+) -> bool:
+    leaves = [
+        torch.ones((_EXTENT,) * part[2], dtype=dtype_of(place, part[1])) if part[0] is torch.Tensor else part[1]
+        for place, part in enumerate(described)
+    ]
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    try:
+        getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""An operator that refuses the types of its operands runs for real: what came before it is done, its error is eager's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from both_ways import assert_equal, outcome
+
+from flambeau_capture import make_region
+
+ONES = torch.ones(2, 2)
+REFUSED = {
+    "product": lambda x: F.linear(x.double(), ONES),
+    "product, low": lambda x: x.bfloat16() @ ONES,
+    "convolution": lambda x: F.conv1d(x[None].double(), torch.ones(1, 2, 1)),
+    "bool": lambda x: torch.trunc(x > 0),
+    "bool written": lambda x: (x > 0).chunk(2)[0].mul_(2),
+    "complex": lambda x: x.to(torch.complex64) > 0,
+    "float": lambda x: x & 1,
+    "float written": lambda x: (x * 1).bitwise_and_(1),
+    "one element written twice": lambda x: (x * 2)[:1].expand(3, 2).add_(1),
+}
+PASSES = {
+    "mask": lambda x: torch.where(x > 0, x, 0)[x.long()],
+    "classes": lambda x: F.cross_entropy(x, torch.zeros(2, dtype=torch.int64)),
+    "promotion": lambda x: (x * x.long() + x.bfloat16()).sum(dtype=torch.float64) // 2,
+    "whole": lambda x: (x.long() & 1) << 1,
+    "table": lambda x: F.embedding(x.int(), ONES) + F.one_hot(x.long(), 3).sum(),
+    "low": lambda x: F.layer_norm(x.bfloat16(), (2,), torch.ones(2), torch.ones(2)),
+    "drawn": lambda x: x.bfloat16().bernoulli_(0.5) + torch.rand(2),
+}
+
+
+def region(function, graphs, **options):
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    return make_region(function, backend=backend, **options)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_came_before_is_done(name):
+    def program(x, seen):
+        seen.add_(1)
+        return REFUSED[name](x)
+
+    graphs = []
+    captured = region(program, graphs)
+    theirs, mine = torch.zeros(2), torch.zeros(2)
+    for count in (1, 2):
+        expected = outcome(program, ONES, theirs)
+        assert expected[0] == "raised"
+        assert outcome(captured, ONES, mine) == expected
+        assert torch.equal(mine, theirs) and torch.equal(mine, torch.full((2,), float(count)))
+    assert graphs, "the write was not captured"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_program_catches_it(name):
+    def program(x):
+        try:
+            return REFUSED[name](x * 1)
+        except (RuntimeError, NotImplementedError):
+            return x + 5
+
+    assert_equal(region(program, [])(ONES), program(ONES))
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_what_passes_is_one_graph(name):
+    """No break, and no random number drawn by asking."""
+    graphs = []
+    captured = region(PASSES[name], graphs, fullgraph=True)
+    torch.manual_seed(3)
+    expected = PASSES[name](ONES)
+    torch.manual_seed(3)
+    assert_equal(captured(ONES), expected)
+    assert len(graphs) == 1
