@@ -34,6 +34,23 @@ def test_zero_and_one_have_their_own_programs() -> None:
     assert compilations(lambda x: x.cumsum(0) + x.flip(0), entries(3, 4, 1, 0, 6, 0, 1)) <= 4
 
 
+def test_rows_that_lie_otherwise_in_memory() -> None:
+    """Strides that were products of sizes still have to be: rows with gaps, one row for all, columns first."""
+    wide = torch.randn(9, 14)
+    layouts = [
+        torch.randn(8, 6),
+        torch.randn(9, 7),
+        wide[:, :7],
+        wide[:1, :7].expand(9, 7),
+        wide[:, ::2],
+        torch.randn(7, 9).t(),
+    ]
+    counted = Counted(lambda x: (x.square()[:, 1:] - x[:, :-1]).amin(-1))
+    for first in layouts[:2] * 2 + layouts:
+        counted.check(first)
+    assert counted.graphs <= 6
+
+
 def test_dynamic_true_and_false() -> None:
     """True: symbolic from the first call. False: a program for each size."""
     sizes = (3, 4, 6, 7)

@@ -48,7 +48,8 @@ bool matches(const std::vector<int64_t>& expected, c10::IntArrayRef actual) {
   return true;
 }
 
-// Payload: (type, dtype, device, requires_grad, dispatch keys, sizes, strides or None), -1 for a free size or stride.
+// Payload: (type, dtype, device, requires_grad, dispatch keys, sizes, strides or None, pairs of dimensions of which the first lies
+// directly behind the second in memory). A size or stride of -1 is free.
 class TensorMatch final : public Leaf {
  public:
   TensorMatch(PyObject* payload, int spec)
@@ -65,6 +66,14 @@ class TensorMatch final : public Leaf {
     strided_ = item(payload, 6) != Py_None;
     if (strided_) strides_ = integers(item(payload, 6));
     if (strided_ && strides_.size() != sizes_.size()) raise(PyExc_ValueError, "sizes and strides differ in length");
+    PyObject* pairs = item(payload, 7);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(pairs); ++i) {
+      const std::vector<int64_t> pair = integers(item(pairs, i));
+      for (int64_t dim : pair) {
+        if (!strided_ || dim < 0 || dim >= static_cast<int64_t>(sizes_.size())) raise(PyExc_ValueError, "there is no such dimension");
+      }
+      behind_.emplace_back(pair.at(0), pair.at(1));
+    }
   }
 
   bool holds(PyObject* value) const override {
@@ -84,7 +93,13 @@ class TensorMatch final : public Leaf {
   bool shape_holds(const at::TensorImpl& tensor) const {
     const c10::IntArrayRef sizes = tensor.sizes();
     if (sizes.size() != sizes_.size() || !matches(sizes_, sizes)) return false;
-    return !strided_ || matches(strides_, tensor.strides());
+    if (!strided_) return true;
+    const c10::IntArrayRef strides = tensor.strides();
+    if (!matches(strides_, strides)) return false;
+    for (const auto& [dim, other] : behind_) {
+      if (strides[dim] != sizes[other] * strides[other]) return false;
+    }
+    return true;
   }
 
   PyTypeObject* type_;
@@ -94,6 +109,7 @@ class TensorMatch final : public Leaf {
   uint64_t keys_;
   std::vector<int64_t> sizes_;
   std::vector<int64_t> strides_;
+  std::vector<std::pair<int64_t, int64_t>> behind_;
   bool strided_ = false;
 };
 

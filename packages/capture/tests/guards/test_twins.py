@@ -233,6 +233,16 @@ def test_tensors():
     assert not agree([gs.TensorMatch.of(X, torch.ones(2, 3), dynamic_sizes=[0])], {"x": torch.ones(2, 4)})
 
 
+def test_free_strides_that_are_products():
+    """Rows that lie one behind the other, whatever their length; not rows with gaps, nor one row for all."""
+    dense = gs.TensorMatch.of(X, torch.ones(4, 5), dynamic_sizes=[0, 1], dynamic_strides=[0], behind={0: 1, 1: 7})
+    assert dense.behind == ((0, 1),)
+    assert agree([dense], {"x": torch.ones(7, 3)})
+    for other in (torch.ones(7, 6)[:, :3], torch.ones(1, 3).expand(7, 3)):
+        assert not agree([dense], {"x": other})
+        assert "stride 0: expected 3 (dimension 1 lies in front of it)" in explain(dense, {"x": other}, {})
+
+
 def test_a_failing_tensor_guard_says_which_size():
     guard = gs.TensorMatch.of(X, torch.ones(4, 2), position=("model.py", 12, "forward"))
     words = explain(guard, {"x": torch.ones(5, 2)}, {})

@@ -229,22 +229,29 @@ class _History(torch.autograd.Function):
         return grad
 
 
-def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], source: Source) -> list[Any]:
-    """Strides as products of sizes where they are; anything else is static, guarded by `TensorMatch`."""
-    real = tensor.stride()
-    order = sorted(range(tensor.dim()), key=lambda d: (real[d], tensor.shape[d], -d))
-    strides: list[Any] = list(real)
-    expected_real, expected = 1, 1
-    for d in order:
-        if tensor.shape[d] == 1 and real[d] != expected_real:
+def behind(tensor: torch.Tensor) -> dict[int, int]:
+    """The dimensions that lie directly behind another in memory: their stride is that one's size times its stride."""
+    found: dict[int, int] = {}
+    real, expected, before = tensor.stride(), 1, -1
+    for d in sorted(range(tensor.dim()), key=lambda d: (real[d], tensor.shape[d], -d)):
+        if real[d] == expected:
+            if before >= 0:
+                found[d] = before
+        elif tensor.shape[d] == 1 or real[d] == 0:
             continue
-        if real[d] == expected_real:
-            strides[d] = expected
-            expected_real, expected = expected_real * tensor.shape[d], expected * sizes[d]
-        elif real[d] != 0:
-            if real[d] > 1 and any(isinstance(s, torch.SymInt) for s in sizes):
-                strides[d] = new_int(builder, real[d], TensorStride(source, d), size=True)
-            expected_real, expected = real[d] * tensor.shape[d], strides[d] * sizes[d]
+        expected, before = real[d] * tensor.shape[d], d
+    return found
+
+
+def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[Any], source: Source) -> list[Any]:
+    """Strides as products of sizes where they are; anything else is static. `TensorMatch` guards both."""
+    strides: list[Any] = list(tensor.stride())
+    known = behind(tensor)
+    for d in sorted(range(tensor.dim()), key=lambda d: (strides[d], tensor.shape[d], -d)):
+        if d in known:
+            strides[d] = strides[known[d]] * sizes[known[d]]
+        elif strides[d] > 1 and tensor.shape[d] != 1 and any(isinstance(s, torch.SymInt) for s in sizes):
+            strides[d] = new_int(builder, strides[d], TensorStride(source, d), size=True)
     return strides
 
 

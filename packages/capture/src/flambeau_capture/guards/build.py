@@ -230,7 +230,7 @@ def _identity_payload(spec: gs.IdentityIs) -> Any:
 def _tensor_payload(spec: gs.TensorMatch) -> Any:
     strides = None if spec.strides is None else tuple(-1 if s is None else s for s in spec.strides)
     sizes = tuple(-1 if s is None else s for s in spec.sizes)
-    return (spec.cls, spec.dtype, spec.device, spec.requires_grad, spec.dispatch_keys, sizes, strides)
+    return (spec.cls, spec.dtype, spec.device, spec.requires_grad, spec.dispatch_keys, sizes, strides, spec.behind)
 
 
 def _state_payload(spec: gs.GlobalState) -> Any:

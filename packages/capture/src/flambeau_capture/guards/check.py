@@ -164,6 +164,7 @@ def _tensor_matches(spec: gs.TensorMatch, value: Any) -> bool:
         == (now.dtype, now.device, now.requires_grad, now.dispatch_keys)
         and _extents_match(spec.sizes, now.sizes)
         and (spec.strides is None or _extents_match(spec.strides, now.strides))
+        and not spec.misplaced(value)
     )
 
 

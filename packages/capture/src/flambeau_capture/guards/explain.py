@@ -141,6 +141,8 @@ def _tensor_words(spec: gs.TensorMatch, value: Any) -> str:
         for dim, (want, have) in enumerate(zip(expected or (), actual or ())):
             if want is not None and want != have:
                 return f"{name} {kind} {dim}: expected {want}, actual {have}"
+    for dim, other, want, have in spec.misplaced(value):
+        return f"{name} stride {dim}: expected {want} (dimension {other} lies in front of it), actual {have}"
     keys = torch._C.DispatchKeySet.from_raw_repr(spec.dispatch_keys), torch._C._dispatch_keys(value)
     return f"{name} dispatch keys: expected {keys[0]}, actual {keys[1]}"
 

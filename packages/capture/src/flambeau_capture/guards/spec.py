@@ -8,7 +8,7 @@ assumption, as `(file, line, function)`, or None.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import CodeType
 from typing import Any
 
@@ -101,7 +101,8 @@ class TensorMatch(SourceGuard):
     """A tensor with these properties; a None size or stride is free.
 
     `dispatch_keys` is `torch._C._dispatch_keys(tensor).raw_repr()`, so conjugation, negation, subclass, functorch and inference bits
-    are part of it. `strides` is None where the layout has none (sparse).
+    are part of it. `strides` is None where the layout has none (sparse). `behind`: for free strides, pairs of dimensions: the first one's
+    stride is the size of the second times its stride.
     """
 
     cls: type
@@ -111,6 +112,7 @@ class TensorMatch(SourceGuard):
     dispatch_keys: int
     sizes: tuple[int | None, ...]
     strides: tuple[int | None, ...] | None
+    behind: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(
@@ -120,6 +122,7 @@ class TensorMatch(SourceGuard):
         *,
         dynamic_sizes: Iterable[int] = (),
         dynamic_strides: Iterable[int] = (),
+        behind: Mapping[int, int] | None = None,
         position: Position | None = None,
     ) -> TensorMatch:
         """The guard a real tensor satisfies now, with the dimensions named in `dynamic_*` left free."""
@@ -134,8 +137,15 @@ class TensorMatch(SourceGuard):
             torch._C._dispatch_keys(tensor).raw_repr(),
             tuple(None if i in free_sizes else int(s) for i, s in enumerate(tensor.shape)),
             tuple(None if i in free_strides else int(s) for i, s in enumerate(tensor.stride())) if strided else None,
+            tuple(pair for pair in (behind or {}).items() if pair[0] in free_strides),
             position=position,
         )
+
+
+    def misplaced(self, tensor: Any) -> list[tuple[int, int, int, int]]:
+        """Of the pairs in `behind` those that do not hold: both dimensions, the stride that the first should have, the one it has."""
+        found = ((d, other, tensor.shape[other] * tensor.stride(other), tensor.stride(d)) for d, other in self.behind)
+        return [place for place in found if place[2] != place[3]]
 
 
 @frozen

@@ -328,6 +328,7 @@ class Wrapping(TracerState):
                 obj,
                 dynamic_sizes=free,
                 dynamic_strides=[d for d in free_strides if isinstance(fake.stride(d), torch.SymInt)],
+                behind=shapes.behind(obj) if free else {},
                 position=self.user_position(),
             )
         )
