@@ -31,6 +31,9 @@ _CLASSES = {
     "context": "other exception",
 }
 
+#: By whether something is computed in 16 bits: what a rounding may grow to in a few steps, in units of the largest number.
+_GROWN = {False: 1000 * torch.finfo(torch.float32).eps, True: 16 * torch.finfo(torch.bfloat16).eps}
+
 
 @frozen
 class Failure:
@@ -51,22 +54,37 @@ class Failure:
         return f"{self.kind} at {self.path}: plain {self.plain}, compiled {self.ours}"
 
 
-def difference(plain: Run, ours: Run, exact: bool, wide: Run | None = None) -> Failure | None:
-    """The first difference; `wide` is the plain run in float64."""
+def difference(plain: Run, ours: Run, exact: bool, wide: Run | None = None, coarse: bool = False) -> Failure | None:
+    """The first difference; `wide` is the plain run in float64, `coarse` says that the program computes in 16 bits somewhere."""
+    grown = 0.0 if exact else _GROWN[coarse] * _largest_of(plain)
     for number, (theirs, mine) in enumerate(zip(plain.entries, ours.entries, strict=False)):
         if (theirs.path, theirs.kind) != (mine.path, mine.kind):
             return _of_structure(theirs, mine, ours.entries[number:])
         if isinstance(theirs.value, Tensor):
             judge = wide.entries[number] if wide is not None and number < len(wide.entries) else None
-            problem = _of_values(theirs, mine.value, exact, judge)
+            problem = _of_values(theirs, mine.value, exact, judge, grown)
             if problem:
                 return Failure(_class_of_value(theirs.path), theirs.path, problem, _words(mine.value))
         elif theirs.value != mine.value:
-            return Failure(_class_of(theirs), theirs.path, _words(theirs.value), _words(mine.value))
+            if not (theirs.path.endswith(".args[0]") and _same_but_for_names(theirs.value, mine.value)):
+                return Failure(_class_of(theirs), theirs.path, _words(theirs.value), _words(mine.value))
+        if theirs.kind == "raised" and theirs.path.startswith("backward"):
+            return None  # which gradients are there by then is the engine's choice
     longer = plain.entries[len(ours.entries) :] or ours.entries[len(plain.entries) :]
     if longer:
         return Failure("wrong value", longer[0].path, f"{len(plain.entries)} facts", f"{len(ours.entries)} facts")
     return None
+
+
+def _same_but_for_names(theirs: str, mine: str) -> bool:
+    """A compiled graph has one node for many: which operator saved what was written cannot be told."""
+    return all("modified by an inplace operation" in text for text in (theirs, mine))
+
+
+def _largest_of(run: Run) -> float:
+    """The size of the numbers that a run computes with: what cancels out is as exact as these."""
+    floats = [e.value for e in run.entries if isinstance(e.value, Tensor) and e.value.is_floating_point()]
+    return max((_largest(value.to(torch.float64)) for value in floats), default=1.0)
 
 
 def silent(plain: Run, ours: Run) -> Failure | None:
@@ -110,14 +128,15 @@ def _class_of_value(path: str) -> str:
     return "wrong value" if "result" in path else "lost write"
 
 
-def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None) -> str:
-    """What is wrong with a tensor's values, in words; nothing where they will do."""
+def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None, grown: float) -> str:
+    """What is wrong with a tensor's values, in words; nothing where they will do. `grown`: what rounding may come to, without a judge."""
     expected: Tensor = theirs.value
     if not isinstance(mine, Tensor) or mine.shape != expected.shape or mine.dtype != expected.dtype:
         return _words(expected)
     if _same_bits(expected, mine):
         return ""
-    if exact or not (expected.is_floating_point() or expected.is_complex()):
+    # Products of complex numbers round in eager too, by the order of their sums.
+    if (exact and not expected.is_complex()) or not (expected.is_floating_point() or expected.is_complex()):
         return _words(expected)
     wide = torch.complex128 if expected.is_complex() else torch.float64
     scale = _largest(expected.to(wide))
@@ -132,7 +151,7 @@ def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None) -> st
         or judge.value.shape != expected.shape
     ):
         # Nothing to judge by: roundings that differ may have grown, a wrong value is seldom so near.
-        return "" if apart <= 1000 * rounding * scale else _words(expected)
+        return "" if apart <= max(1000 * rounding * scale, grown) else _words(expected)
     true = judge.value.to(wide)
     allowed = 4 * _error(expected.to(wide), true) + 8 * rounding * max(_largest(true), scale, 0.25)
     return "" if _error(mine.to(wide), true) <= allowed else f"{_words(expected)}, in float64 {_words(true)}"

@@ -20,14 +20,10 @@ SIZES = {"tensors": (10, 5, 40), "python": (20, 4, 50), "states": (8, 4, 20)}
 KNOWN: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
         "tensors": {
-            3: "an error of the backward that is not raised",
             39: "index_select on an empty dimension raises another error",
         },
         "python": {},
-        "states": {
-            23: "a write before an operator that raises",
-            29: "gradients after functional_call",
-        },
+        "states": {},
     }
 )
 

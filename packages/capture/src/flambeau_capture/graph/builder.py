@@ -131,7 +131,9 @@ class GraphBuilder:
         fakes: tuple[Sequence[Any], dict[str, Any]],
     ) -> tuple[torch.fx.Node, Any]:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
-        if writes_shared_elements(kind, target, fakes[0]) and not any(fakes[0][0] is known for known in self.input_values):
+        if writes_shared_elements(kind, target, fakes[0]) and not any(
+            fakes[0][0] is known for known in self.input_values
+        ):
             raise GraphBreak("operator-error", f"{_name(target)} writes to elements that share memory")
         if refused(kind, target, *fakes):
             raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")

@@ -46,7 +46,9 @@ _NEVER = (
     "grad",
 )
 
-_WRITING_OPERATORS = frozenset(("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift"))
+_WRITING_OPERATORS = frozenset(
+    ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift")
+)
 
 _answers: dict[Any, bool] = {}
 

@@ -141,7 +141,6 @@ class TensorMatch(SourceGuard):
             position=position,
         )
 
-
     def misplaced(self, tensor: Any) -> list[tuple[int, int, int, int]]:
         """Of the pairs in `behind` those that do not hold: both dimensions, the stride that the first should have, the one it has."""
         found = ((d, other, tensor.shape[other] * tensor.stride(other), tensor.stride(d)) for d, other in self.behind)
