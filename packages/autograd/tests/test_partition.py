@@ -77,3 +77,29 @@ def test_views_are_not_saved():
     x, w = torch.randn(4, 8, requires_grad=True), torch.randn(6, 8, requires_grad=True)
     prepared = prepare(lift_function(lambda x, w: torch.nn.functional.linear(x, w), [x, w]), fakes([x, w]))
     assert [s.kind for s in prepared.signature.saved] == ["input", "input"]
+
+
+def test_a_rewrite_sees_both_halves_and_what_leaves_them_follows():
+    """Results, gradients and written values that it replaced are those that the halves return."""
+    aten = torch.ops.aten
+    offered = []
+
+    def sine_for_exponential(graph, kept):
+        (found,) = graph.find_nodes(op="call_function", target=aten.exp.default)
+        offered.extend(node.target for node in kept)
+        with graph.inserting_before(found):
+            other = graph.call_function(aten.sin.default, found.args)
+        other.meta.update(found.meta)
+        found.replace_all_uses_with(other)
+        graph.erase_node(found)
+        return {found: other}
+
+    x = torch.randn(3, requires_grad=True)
+    gm = lift_function(lambda x: x.exp(), [x])
+    assert prepare(gm, fakes([x.detach()]), rewrite=sine_for_exponential).backward is None and not offered
+    prepared = prepare(gm, fakes([x]), rewrite=sine_for_exponential)
+    assert offered == [aten.exp.default, aten.mul.Tensor]
+    assert torch.equal(prepared.forward(x.detach())[0], x.sin())
+    given = {"input": x.detach(), "output": x.detach().sin()}
+    saved = [given[value.kind] for value in prepared.signature.saved]
+    assert torch.equal(prepared.backward(*saved, torch.ones(3))[0], x.sin())

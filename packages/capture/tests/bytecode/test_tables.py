@@ -8,10 +8,10 @@ from flambeau_capture.bytecode.behaviour import behaviour_of
 from flambeau_capture.bytecode.encode import EncodingError, encode, spec_of
 from flambeau_capture.bytecode.exception_table import read_exception_table, write_exception_table
 from flambeau_capture.bytecode.flow import reachable
-from flambeau_capture.bytecode.line_table import read_positions
+from flambeau_capture.bytecode.line_table import read_positions, write_line_table
 from flambeau_capture.bytecode.liveness import live_locals
 from flambeau_capture.bytecode.lower import write_code
-from flambeau_capture.bytecode.model import ExceptionEntry, Instruction
+from flambeau_capture.bytecode.model import ExceptionEntry, Instruction, Position
 from flambeau_capture.bytecode.normalise import decode_normalised
 from flambeau_capture.bytecode.stack_depth import exception_slots
 from flambeau_capture.errors import UnsupportedPythonError
@@ -104,3 +104,20 @@ def test_positions_cover_every_unit():
     positions = read_positions(code)
     assert len(positions) == len(code.co_code) // 2
     assert {p.line for p in positions if p.line} <= set(range(code.co_firstlineno, code.co_firstlineno + 5))
+
+
+@pytest.mark.parametrize(
+    ("position", "entry"),
+    [
+        (Position(None, None, None, None), [128 | 15 << 3]),
+        (Position(7, None, None, None), [128 | 13 << 3, 4]),
+        (Position(5, 5, 20, 35), [128 | 2 << 3, 4 << 4 | 15]),
+        (Position(5, 5, 20, 36), [128 | 10 << 3, 20, 36]),
+        (Position(6, 6, 20, 22), [128 | 11 << 3, 20, 22]),
+        (Position(4, 5, 2, 3), [128 | 14 << 3, 3, 1, 3, 4]),
+    ],
+    ids=["none", "line", "short", "wide", "next line", "long"],
+)
+def test_each_position_takes_the_shortest_form(position, entry):
+    """As CPython writes them: a table is no longer than need be."""
+    assert list(write_line_table(5, [(position, 1)])) == entry

@@ -39,8 +39,8 @@ FREE = (Symbol("n", -30, 30),)
 
 
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod}
-OURS = {**ARITHMETIC, "min": minimum, "max": maximum, "lt": truth.lt, "eq": truth.eq}
-PYTHONS = {**ARITHMETIC, "min": min, "max": max, "lt": operator.lt, "eq": operator.eq}
+OURS = {**ARITHMETIC, "min": minimum, "max": maximum, **{n: getattr(truth, n) for n in ("lt", "le", "eq", "ne")}}
+PYTHONS = {**ARITHMETIC, "min": min, "max": max, **{n: getattr(operator, n) for n in ("lt", "le", "eq", "ne")}}
 
 
 def fold(tree, number, names, operations):
@@ -69,7 +69,7 @@ divisors = st.one_of(st.integers(1, 24), st.sampled_from(["s0", "s1"]))
 
 
 def grow(children):
-    plain_ops = st.tuples(st.sampled_from(["+", "-", "*", "min", "max", "lt", "eq"]), children, children)
+    plain_ops = st.tuples(st.sampled_from(["+", "-", "*", "min", "max", "lt", "le", "eq", "ne"]), children, children)
     divisions = st.tuples(st.sampled_from(["//", "%"]), children, divisors)
     return st.one_of(plain_ops, divisions)
 
@@ -184,6 +184,10 @@ def test_truths_decide_where_they_can():
     i = AXES[0]
     assert truth.lt(i, Int(8)) is ONE
     assert truth.lt(i, Int(0)) is ZERO
+    assert truth.le(i, Int(7)) is ONE and truth.le(i, Int(-1)) is ZERO and truth.ne(i, Int(8)) is ONE
+    assert truth.le(i, Int(3)) is not i and evaluate(truth.le(i, Int(3)), {i: 3}) == 1 != evaluate(
+        truth.le(i, Int(3)), {i: 4}
+    )
     assert select(truth.lt(i, Int(8)), i, ZERO) is i
     assert select(truth.lt(i, Int(4)), i, i) is i
 

@@ -66,6 +66,19 @@ def test_reading_overwritten_memory_is_refused():
         verify(late)
 
 
+def test_each_buffer_is_known_and_written_once():
+    """What is written has an entry, and what it overwrites exists."""
+    graph = graph_of(sc.load("x", I, torch.float32))
+    (operation,) = graph.operations
+    with pytest.raises(VerifyError, match="buf0 is written twice"):
+        verify(evolve(graph, operations=(operation, operation)))
+    with pytest.raises(VerifyError, match="buf0 is not among the graph's buffers"):
+        verify(evolve(graph, buffers={"x": graph.buffers["x"]}))
+    early = evolve(operation.out, storage="buf9")
+    with pytest.raises(VerifyError, match="buf0 overwrites buf9, which does not exist yet"):
+        verify(evolve(graph, operations=(evolve(operation, out=early),), buffers={**graph.buffers, "buf0": early}))
+
+
 def test_a_scatter_of_an_unknown_mode_is_refused():
     """The modes are those that both generators know."""
     graph = graph_of(sc.load("x", I, torch.float32))
