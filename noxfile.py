@@ -31,6 +31,8 @@ SIBLINGS = {
 MATRIX = [("3.11", "2.13.0"), ("3.12", "2.11.0"), ("3.13", "2.15.0")]
 TORCH = "torch==2.13.0"
 TEST_REQUIREMENTS = ["-r", "tests/requirements.txt"]
+#: All tests, in one process a core: a worker takes up to 3 GiB.
+ALL_TESTS = ["--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal", "packages", "tests"]
 
 nox.options.default_venv_backend = "venv"
 nox.options.sessions = ["tests", "lint", "types"]
@@ -63,7 +65,7 @@ def tests(session: nox.Session) -> None:
     """Every test that needs no GPU and is not marked slow."""
     install(session, "api")
     session.install(*TEST_REQUIREMENTS)
-    pytest(session, "-m", "not slow and not gpu", *(session.posargs or ["packages", "tests"]))
+    pytest(session, "-m", "not slow and not gpu", *(session.posargs or ALL_TESTS))
 
 
 @nox.session
@@ -81,7 +83,7 @@ def matrix(session: nox.Session, torch: str) -> None:
     """The package tests and the model tests on one corner of the supported versions."""
     install(session, "api", torch=f"torch=={torch}")
     session.install(*TEST_REQUIREMENTS)
-    pytest(session, "-m", "not slow and not gpu", *(session.posargs or ["packages", "tests"]))
+    pytest(session, "-m", "not slow and not gpu", *(session.posargs or ALL_TESTS))
 
 
 @nox.session
@@ -89,7 +91,7 @@ def slow(session: nox.Session) -> None:
     """The long suites: whole op database, fuzzing, leaks."""
     install(session, "api")
     session.install(*TEST_REQUIREMENTS)
-    pytest(session, "-m", "slow and not gpu", *(session.posargs or ["packages", "tests"]))
+    pytest(session, "-m", "slow and not gpu", *(session.posargs or ALL_TESTS))
 
 
 @nox.session

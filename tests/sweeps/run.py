@@ -161,13 +161,16 @@ def _show_surroundings(observer: Observer) -> None:
 @contextlib.contextmanager
 def _same_surroundings() -> Iterator[None]:
     """Every run begins with the same seeds, and leaves no setting of torch changed."""
-    device, dtype, deterministic = None, torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    dtype, deterministic, threads = (
+        torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+    )  # fmt: skip
     torch.manual_seed(0)
     random.seed(0)
     try:
         yield
     finally:
         torch.set_grad_enabled(True)
-        torch.set_default_device(device)
+        torch.set_default_device(None)
         torch.set_default_dtype(dtype)
         torch.use_deterministic_algorithms(deterministic)
+        torch.set_num_threads(threads)
