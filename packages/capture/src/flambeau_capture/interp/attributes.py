@@ -25,7 +25,7 @@ from .signals import GraphBreak, TracedRaise
 from .trust import is_torch_member
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _NATIVE_METHODS = (
     types.MethodDescriptorType,
@@ -429,22 +429,19 @@ class Attributes(Operations):
         if name in ("__class__", "__dict__"):
             raise GraphBreak("unsupported-store", f"storing {name}")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
-            raise self._refused_store(value.cls, name)
+            raise self._no_room(object.__setattr__, value.cls, name, None)
         is_module = issubclass(value.cls, torch.nn.Module)
         self.heap.store_attribute(value, name, new, plain=not is_module)
         value.attrs[name] = new
 
-    def _refused_store(self, cls: type, name: str) -> Exception:
-        """What Python raises for an attribute that instances of a class have no room for."""
-        if mro_lookup(cls, "__new__")[1] is not object:
-            return GraphBreak(
-                "unsupported-store", f"storing {name!r} of an object of {cls.__qualname__}, which has no __dict__"
-            )
-        try:
-            object.__setattr__(object.__new__(cls), name, None)
-        except AttributeError as error:
-            return self.raised(error)
-        return GraphBreak("unsupported-store", f"storing {name!r} of an object of {cls.__qualname__}")
+    def _no_room(self, change: Callable[..., None], cls: type, name: str, *new: None) -> Exception:
+        """What Python raises where an attribute is stored or deleted that instances of a class have no room for."""
+        if mro_lookup(cls, "__new__")[1] is object:
+            try:
+                change(object.__new__(cls), name, *new)
+            except AttributeError as error:
+                return self.raised(error)
+        return GraphBreak("unsupported-store", f"{name!r} of an object of {cls.__qualname__}, which has no __dict__")
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
@@ -457,6 +454,8 @@ class Attributes(Operations):
         found, _ = self.class_member(value.cls, name)
         if hasattr(type(found), "__delete__") and not inspect.ismemberdescriptor(found):
             raise GraphBreak("unsupported-store", f"deleting {name!r} through a {type(found).__name__} descriptor")
+        if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
+            raise self._no_room(object.__delattr__, value.cls, name)
         if value.attrs.get(name) is None:
             own = value.object is not MISSING and name in getattr(value.object, "__dict__", ())
             if found is not MISSING and not own and not inspect.ismemberdescriptor(found):

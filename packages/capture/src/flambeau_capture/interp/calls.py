@@ -278,7 +278,7 @@ class Calls(Attributes):
         owner = self.realise(owner)
         if isinstance(owner, ClassValue):
             if name == "__call__":
-                return self.construct(owner, args, kwargs)
+                return self.construct(owner, args, kwargs, natively=True)
             if name == "__new__" and args:
                 return self.make_instance(args[0], args[1:])
             if name == "__init_subclass__":
@@ -396,8 +396,10 @@ class Calls(Attributes):
 
     # classes
 
-    def construct(self, value: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """`cls(*args, **kwargs)`."""
+    def construct(
+        self, value: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value], *, natively: bool = False
+    ) -> Value:
+        """`cls(*args, **kwargs)`; `natively`: `type.__call__(cls, *args, **kwargs)`, past what the metaclass has."""
         cls = value.object
         replaced = registry.find(cls)
         if replaced is not None:
@@ -407,16 +409,11 @@ class Calls(Attributes):
         if cls.__module__.startswith("torch._C") and hasattr(cls, "__enter__"):
             # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
             raise GraphBreak("unsupported-call", f"making the guard {cls.__module__}.{cls.__qualname__}")
-        meta_call, owner = self.class_member(type(cls), "__call__")
-        if (
-            isinstance(meta_call, types.FunctionType)
-            and owner is not type
-            and cls.__module__.partition(".")[0] != "torch"
-        ):
+        meta_call, _ = self.class_member(type(cls), "__call__")
+        calls_python = isinstance(meta_call, types.FunctionType) and not natively
+        if calls_python and cls.__module__.partition(".")[0] != "torch":
             return self.call(self.wrap_pinned(meta_call), [value, *args], kwargs)
-        if issubclass(cls, torch.Tensor) or (
-            isinstance(meta_call, types.FunctionType) and owner is not type and not issubclass(cls, torch.nn.Module)
-        ):
+        if issubclass(cls, torch.Tensor) or (calls_python and not issubclass(cls, torch.nn.Module)):
             raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
         if (
             issubclass(cls, tuple)

@@ -33,6 +33,17 @@ _TAKE_KEYWORDS: dict[type, tuple[str, ...]] = {
 """The methods written in C that take arguments by name."""
 
 
+def _flags_are_truths() -> bool:
+    try:
+        return sorted((), reverse=[]) == []  # type: ignore[call-overload]
+    except TypeError:
+        return False
+
+
+_FLAGS_ARE_TRUTHS = _flags_are_truths()
+"""Whether a sort takes anything that has a truth value for `reverse`."""
+
+
 class Folding(TensorOperations):
     """Mixin of `Tracer`."""
 
@@ -119,7 +130,9 @@ class Folding(TensorOperations):
             raise self.raised(error) from None
 
     def flag(self, value: Value) -> bool:
-        """An argument that CPython takes as a C int and reads as yes or no."""
+        """`reverse=` of a sort: a truth value, or in older CPythons a C int."""
+        if _FLAGS_ARE_TRUTHS:
+            return self.realise(value).truth(self)  # type: ignore[arg-type]
         found = self.integer(value)
         if not -(2**31) <= found < 2**31:
             raise GraphBreak("unsupported-call", "a flag that is too large")

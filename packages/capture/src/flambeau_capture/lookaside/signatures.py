@@ -84,11 +84,16 @@ def fit(
     signature: inspect.Signature, args: Sequence[Value], kwargs: Mapping[str, Value], value_of: Callable[[Any], Value]
 ) -> tuple[list[Value], dict[str, Value]] | None:
     """The arguments in their one form, None where the function does not take them."""
+    parameters = signature.parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    if _KINDS.VAR_KEYWORD not in kinds and any(
+        parameters[name].kind is _KINDS.POSITIONAL_ONLY for name in kwargs if name in parameters
+    ):
+        return None  # `bind` of CPython 3.13.0 takes them
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError:
         return None
-    parameters = signature.parameters
     given = bound.arguments
     named = {name for name in given if parameters[name].kind is _KINDS.POSITIONAL_OR_KEYWORD}
     positional: list[Value] = []

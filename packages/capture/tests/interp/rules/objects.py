@@ -474,3 +474,28 @@ slot("hasattr", Slots, lambda made: made.b if hasattr(made, "b") else -1, fill, 
 slot("read", Slots, lambda made: made.b, fill, empty)
 slot("hook", SlotsWithHook, lambda made: made.b, fill, empty)
 slot("deleted", Slots, lambda made: made.__delattr__("b") if hasattr(made, "b") else 2, fill)
+
+
+class Counts(type):
+    made = 0
+
+    def __call__(cls, *args):
+        Counts.made += 1
+        made = super().__call__(*args)
+        made.number = Counts.made
+        return made
+
+
+class Counted(metaclass=Counts):
+    def __init__(self, start=1):
+        self.start = start
+
+
+@p
+def metaclass_that_constructs():
+    Counts.made = 0
+
+    def f(x, start):
+        return x + Counted(start).start, Counted().number, type.__call__(Counted, 5).start
+
+    return f, [(x, 3), (x, 3), (x, 4)]
