@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from .layout import hint
+
 aten = torch.ops.aten
 
 #: They lay their result out row-major, whatever the argument's layout is.
@@ -38,6 +40,9 @@ _LIKE_EMPTY = frozenset(
         aten.hardtanh.default, aten.nan_to_num.default,
     }
 )  # fmt: skip
+
+#: Ops whose result lies as their arguments decide, where all sizes are known.
+_BY_ARGUMENTS = _AS_A_PRODUCT | _LIKE_EMPTY | {aten.diagonal_scatter.default}
 
 #: The result has the memory format that the argument suggests: row-major, or channels-last.
 _SUGGESTED_FORMAT = frozenset(
@@ -72,15 +77,15 @@ def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
         return None if out.is_contiguous() else _row_major(out.shape)
     if op in _SUGGESTED_FORMAT and args[0].device.type == "cpu" and args[0].dim() > 1:
         return _suggested(args[0], out[0])
+    if op not in _BY_ARGUMENTS or None in map(hint, (*out.shape, *out.stride())):
+        return None
     if op in _AS_A_PRODUCT:
         wanted = (args[0] * args[1]).stride()
     elif op is aten.diagonal_scatter.default:
         spread = any(stride == 0 and size != 1 for size, stride in zip(args[0].shape, args[0].stride()))
         wanted = _row_major(out.shape) if spread else args[0].stride()
-    elif op in _LIKE_EMPTY and 0 in out.shape:
-        wanted = args[0].stride()
     else:
-        return None
+        wanted = args[0].stride() if 0 in map(hint, out.shape) else out.stride()
     return None if tuple(wanted) == tuple(out.stride()) else wanted
 
 
