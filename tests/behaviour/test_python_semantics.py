@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,3 +94,22 @@ def test_fullgraph_shows_the_line() -> None:
     assert 'print("mean is computed for", mode)' in text
     assert "^" in text
     assert "hint" in text.lower()
+
+
+@pytest.mark.falls_back("program was left out")
+@pytest.mark.parametrize("wrong", [lambda mask: mask.sum(), lambda mask: torch.ones(2) + torch.ones(3)])
+def test_a_way_for_compilers_only_that_raises_is_not_taken(wrong: Callable[[Any], Any]) -> None:
+    """The function asks whether it is compiled, and fails if it is: plain Python, told otherwise, runs it; what it calls is compiled."""
+
+    def inner(x: Tensor) -> Tensor:
+        return x.sin() * 2
+
+    def program(x: Tensor, mask: Tensor | None = None) -> Tensor:
+        y = inner(x)
+        if mask is None and not torch.compiler.is_compiling():
+            return y + 1
+        return y * wrong(mask)
+
+    compiled = flambeau.compile(program)
+    for _ in range(2):
+        assert_same(compiled(torch.ones(4)), program(torch.ones(4)))

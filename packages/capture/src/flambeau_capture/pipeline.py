@@ -210,6 +210,9 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
         broken = error
     if broken.code in _RAISES and config.fullgraph:
         raise CannotCapture(broken, always=False)
+    if broken.code in _RAISES and tracer.told_compiling:
+        # What raises may be the program's other way, for compilers only: plain Python does not take it.
+        raise CannotCapture(broken)
     refuse_fullgraph(broken, config)
     if info.code is hook.MODULE_CALL:
         raise CannotCapture(broken)

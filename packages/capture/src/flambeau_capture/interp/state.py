@@ -75,6 +75,8 @@ class TracerState:
         self.root: Frame = None  # type: ignore[assignment]
         self.initial_grad = True
         self.caught = False
+        #: Whether the program asked if it is being compiled, and was told so.
+        self.told_compiling = False
         #: Devices that the program has entered, and the one that was in force before.
         self.devices: list[torch.device] = []
         self.outer_device: torch.device | None = None

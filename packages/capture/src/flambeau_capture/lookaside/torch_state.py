@@ -41,6 +41,7 @@ def _named(*paths: str) -> list[Any]:
 
 @replaces(*_named("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling"))
 def is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    t.told_compiling = True
     return ConstantValue(True)
 
 
