@@ -59,6 +59,12 @@ def _layout(fake: torch.Tensor) -> tuple[Any, ...]:
     return (fake.shape, fake.stride(), fake.storage_offset())
 
 
+def _is_elementwise(function: Any) -> bool:
+    """Whether torch tags the op of this name as one that computes each element from those at its place."""
+    packet = getattr(torch.ops.aten, getattr(function, "__name__", ""), None)
+    return packet is not None and any(torch.Tag.pointwise in getattr(packet, name).tags for name in packet.overloads())
+
+
 def _is_written(fake: torch.Tensor) -> bool:
     return not fake.is_inference() and fake._version > 0
 
@@ -95,10 +101,17 @@ class TensorOperations(Wrapping):
         return self.wrap_result(result, node)
 
     def _check_out(self, kind: str, target: Any, out: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Eager resizes, converts or refuses an `out=` that is not as the result would be: only one that is stays in the graph."""
+        """Eager resizes, converts or refuses an `out=` that is not as the result would be: only one that is stays in the graph.
+
+        It may be an argument of an op that computes element by element, as in place, in none of whose other arguments it lies.
+        """
         made = _tensors_in(self.graph.run(kind, target, args, kwargs))
         given = _tensors_in(out)
-        taken = {_memory(tensor) for tensor in _tensors_in([args, list(kwargs.values())])}
+        others = _tensors_in([args, list(kwargs.values())])
+        if _is_elementwise(target):
+            own = [(_memory(tensor), _layout(tensor)) for tensor in given]
+            others = [tensor for tensor in others if (_memory(tensor), _layout(tensor)) not in own]
+        taken = {_memory(tensor) for tensor in others}
         fits = len(made) == len(given) and all(
             (ours.dtype, ours.device, ours.layout) == (theirs.dtype, theirs.device, theirs.layout)
             and ours.dim() == theirs.dim()
