@@ -83,3 +83,13 @@ def test_a_fault_that_fits_no_more_is_an_error() -> None:
         mutated(Fault("a.py", "f", "text", "absent => present"), "x = 1\n")
     with pytest.raises(LookupError):
         mutated(Fault("a.py", "f", "compare", "a < b -> a <= b"), "x = 1\n")
+
+
+def test_a_function_without_a_body_has_no_fault() -> None:
+    """A protocol's methods are never run."""
+    assert not list(
+        faults_of(
+            "sample.py",
+            "class P(Protocol):\n    def holds(self) -> bool: ...\n    def put(self) -> None:\n        'Words.'\n        ...\n",
+        )
+    )

@@ -212,7 +212,8 @@ def _function(node: ast.AST) -> ast.FunctionDef | None:
         return None
     decorators = {ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list}
     yields = any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(node))
-    return None if decorators & {"overload", "abstractmethod"} or yields else node
+    is_stub = ast.unparse(node.body[-1]) == "..."
+    return None if decorators & {"overload", "abstractmethod"} or yields or is_stub else node
 
 
 def _body(source: str) -> list[ast.stmt]:

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 import torch
-from both_ways import eager
+from both_ways import assert_equal, eager
 
 from flambeau_capture import make_region
 from flambeau_capture.errors import GraphBreakError
@@ -121,3 +121,38 @@ def test_a_call_that_does_not_raise_is_captured_after_one_that_did():
 def test_a_break_is_still_refused():
     with pytest.raises(GraphBreakError):
         make_region(lambda x: (print(), x + 1)[1], eager, fullgraph=True)(torch.ones(2))
+
+
+def test_an_exception_of_the_frame_may_be_changed():
+    """Its arguments, cause and context are plain values until it leaves the frame; nothing of it breaks the graph."""
+
+    def function(x):
+        try:
+            error = ValueError("first")
+            error.args = ("second", 2)
+            error.__cause__ = KeyError("why")
+            error.__context__ = LookupError("where")
+            error.more = [3]
+            raise error
+        except ValueError as caught:
+            return x + 1, caught.args, str(caught), repr(caught.__cause__), repr(caught.__context__), caught.more
+
+    region = make_region(function, eager, fullgraph=True, suppress_errors=False)
+    assert_equal(region(torch.ones(2)), function(torch.ones(2)))
+
+
+@pytest.mark.parametrize("name", ["args", "__cause__", "__context__"])
+def test_one_that_the_caller_has_is_changed_by_python(name):
+    """It is the caller's object: the store breaks the graph and is done."""
+
+    def function(x, error, value):
+        setattr(error, name, value)
+        return x + 1
+
+    value = ("second", 2) if name == "args" else KeyError("why")
+    error = ValueError("first")
+    region = make_region(function, eager, suppress_errors=False)
+    assert region(torch.ones(2), error, value).tolist() == [2.0, 2.0]
+    assert getattr(error, name) == value
+    with pytest.raises(GraphBreakError, match="existed before the frame"):
+        make_region(function, eager, fullgraph=True)(torch.ones(2), error, value)
