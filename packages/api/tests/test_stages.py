@@ -9,7 +9,9 @@ import attrs
 import pytest
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+import flambeau_autograd as autograd
 import flambeau_autograd.config
 import flambeau_capture.config
 import flambeau_inductor.config
@@ -17,6 +19,7 @@ import flambeau_runtime.config
 from flambeau.defaults import current
 from flambeau.graph_key import graph_key
 from flambeau.options import OPTIONS, Options
+from flambeau.stack import mark_static
 from flambeau.stages import Stages, resolve_stages
 
 PACKAGES = {
@@ -134,3 +137,24 @@ def test_every_option_that_decides_results_decides_the_key() -> None:
         elif not spec.choices:
             value = list
         assert (key(stages, Options({spec.name: value})) != key(stages)) is spec.cached, spec.name
+
+
+def test_the_mark_of_parameters_reaches_both_halves() -> None:
+    """A CUDA graph reads those where they are, in the forward and where the backward gets them from it."""
+    with FakeTensorMode():
+        weight, x = torch.empty(3, requires_grad=True), torch.empty(3, requires_grad=True)
+    graph = fx.Graph()
+    first, second = graph.placeholder("weight"), graph.placeholder("x")
+    first.meta |= {"val": weight, "static": True}
+    second.meta |= {"val": x}
+    graph.output((graph.call_function(torch.mul, (first, second)),))
+    gm = fx.GraphModule({}, graph)
+    prepared = autograd.prepare(gm, [weight, x])
+    mark_static(gm, prepared)
+    marks = [[node.meta["static"] for node in half.graph.find_nodes(op="placeholder")[:2]] for half in halves(prepared)]
+    assert marks == [[True, False], [saved.index == 0 for saved in prepared.signature.saved]] and len(marks[1]) == 2
+
+
+def halves(prepared: autograd.Prepared) -> list[fx.GraphModule]:
+    assert prepared.backward is not None
+    return [prepared.forward, prepared.backward]
