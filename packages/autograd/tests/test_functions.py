@@ -352,3 +352,25 @@ def test_written_inputs_that_share_memory_are_refused():
     gm = lift_function(lambda x, y: (x.add_(1), y * 2)[1], [base[:3], base[3:]])
     with pytest.raises(UnsupportedGraph, match="shares memory"):
         compile_graph(gm, [base[:3], base[3:]])
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x.detach(), x.view_as(x)),
+        lambda x: (x.detach().view(-1), x.t()),
+        lambda x: (x.sin(), x.detach().t()),
+        lambda x: (lambda y: (y, y.detach().view(-1), y[0]))(x.sin()),
+    ],
+    ids=["input", "view of input", "beside another", "view of result"],
+)
+def test_views_and_what_is_detached_are_those_of_eager(function, grad):
+    """Which results need gradients, which are views, and whose memory they have."""
+
+    def facts(results, x):
+        own = [t.untyped_storage().data_ptr() for t in (x, *results)]
+        return [(t.requires_grad, t.is_leaf, t._is_view(), own.index(t.untyped_storage().data_ptr())) for t in results]
+
+    x = R(2, 3, grad=grad)
+    assert facts(compile_function(function, [x])(x), x) == facts(function(x), x)
