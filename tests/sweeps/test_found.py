@@ -60,6 +60,12 @@ TENSORS = {
                 u, e = b.t(), (a * 3).t()
             return v, w, w[1:], u, b, e, a[1:].unsqueeze(0), u[0], v * 2
         """,
+    "a formula that hands requires_grad on": """
+        def f(a):
+            with torch.no_grad():
+                v = F.pad(a, (1, a.shape[1] // 2))
+            return v, v * a.sum()
+        """,
     "a history without gradients": """
         def f(a):
             return torch._foreach_add([torch.ones(3), a], 1)[0], torch.norm(a, 0)
@@ -69,6 +75,10 @@ TENSORS = {
             every = (a > 0).all()
             every.detach_()
             return every, torch.diag(a).mul_(2), torch.diag(a).detach_()
+        """,
+    "a formula that refuses complex numbers": """
+        def f(a):
+            return [torch.nan_to_num(torch.complex(a.detach(), a.detach())), a * 2]
         """,
     "a shape changed in place": """
         def f(a):
@@ -87,8 +97,8 @@ def test_views_and_their_history(backend: str, name: str) -> None:
     driver = """
         def drive(compile, call, show, backward):
             g = compile(f)
-            for inner in (False, True):
-                a = whole((4, 3)).requires_grad_()
+            for inner in (0, 1, 2):
+                a = whole((4, 3 + inner // 2)).requires_grad_()
                 r = call(g, a * 1 if inner else a)
                 backward(r)
                 show(a, *r)

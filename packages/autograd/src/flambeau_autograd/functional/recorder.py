@@ -210,6 +210,9 @@ class Recorder(TorchDispatchMode):
 
     def fresh(self, tensor: torch.Tensor, node: Node) -> None:
         """`tensor` is what `node` gives, in memory of its own."""
+        if tensor.requires_grad:
+            # Some of torch's formulas in Python make their result like the argument; whether it has a history autograd decides, above.
+            tensor.requires_grad_(False)
         tensor._flambeau = Value(self, Cell(node, tensor), (), node, 0)
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -320,6 +323,11 @@ class Recorder(TorchDispatchMode):
         try:
             with self:
                 out = self.table[func](*args, **kwargs)
+        except RuntimeError:
+            if kind_of(func) is not Kind.PURE:
+                raise
+            # A formula may refuse what the kernel takes (complex numbers, say); the op itself raises where that does too.
+            return self.record(func, args, kwargs)
         finally:
             self._open.discard(func)
         if out is NotImplemented:
