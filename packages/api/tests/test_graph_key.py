@@ -129,3 +129,17 @@ def test_a_local_function_has_no_key() -> None:
     next(node for node in gm.graph.nodes if node.op == "call_function").target = local
     with pytest.raises(Uncacheable, match="local"):
         graph_key(gm, Options(), resolve_stages(Options()))
+
+
+def test_another_function_by_the_name_of_torchs_has_no_key() -> None:
+    """A module is not known of every builtin: then it has to be the very function."""
+
+    class Builtin:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    gm, other = graph(lambda x: torch.relu(x)), Builtin()
+    other.__dict__ |= {"__qualname__": "own.relu", "__module__": None}
+    next(node for node in gm.graph.nodes if node.op == "call_function").target = other
+    with pytest.raises(Uncacheable, match=r"own\.relu"):
+        graph_key(gm, Options(), resolve_stages(Options()))
