@@ -199,6 +199,24 @@ def test_double_backward_with_parameters(config):
         torch.testing.assert_close(a, b)
 
 
+def test_double_backward_writes_nothing_again(config):
+    """What the graph wrote in the forward stays written once; where that decides a gradient it is refused."""
+    x, counter = leaf(4), torch.zeros(4)
+
+    def function(x, counter):
+        counter.add_(1)
+        return x * x * x
+
+    (out,) = compile_function(function, [x, counter.clone()], config=config)(x, counter)
+    (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    (h,) = torch.autograd.grad(g.sum(), x)
+    torch.testing.assert_close(h, 6 * x.detach())
+    assert counter.tolist() == [1.0] * 4
+    compiled = compile_function(lambda x, c: x * x * c.add_(1), [x, counter.clone()], config=config)
+    with pytest.raises((UnsupportedDoubleBackward, RuntimeError), match="overwrites"):
+        torch.autograd.grad(compiled(x, counter)[0].sum(), x, create_graph=True)
+
+
 def test_double_backward_of_random_graph_is_refused(config):
     """A graph with dropout cannot be replayed: a clear error."""
     x = leaf(4)
