@@ -90,6 +90,10 @@ class _Joined(torch.autograd.Function):
         ctx.inputs = [None if isinstance(a, torch.Tensor) else a for a in args]
         ctx.input_places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
         kept_inputs = (args[i] for i in ctx.input_places if i not in joint.bumped)
+        # One that is written would not be as it was saved: only a second backward reads it, to write a copy.
+        ctx.overwritten = {
+            i: args[i].detach() for i in ctx.input_places if i in joint.bumped and not args[i].requires_grad
+        }
         # An inference tensor has no version to check, and autograd keeps none: its contents are kept.
         ctx.save_for_backward(*(t.clone() if t.is_inference() else t for t in (*tensors, *kept_inputs)))
         fixed = set(range(joint.results)) - set(joint.differentiable)
@@ -111,7 +115,7 @@ class _Joined(torch.autograd.Function):
             inputs = list(ctx.inputs)
             rest = iter(tensors[ctx.count :])
             for place in ctx.input_places:
-                inputs[place] = None if place in joint.bumped else next(rest)
+                inputs[place] = ctx.overwritten.get(place) if place in joint.bumped else next(rest)
             found = joint.double(tuple(inputs), tangents) if joint.double is not None else ()
         else:
             with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
