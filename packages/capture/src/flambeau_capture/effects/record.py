@@ -45,10 +45,12 @@ class Heap:
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], Value | None]] = {}
         self.cells: dict[int, tuple[Value, Value]] = {}
         self.calls: list[CallFunction] = []
+        self._writes = 0
 
     def changed(self, container: Value) -> None:
         """A container is about to change."""
         if container.source is not None:
+            self._writes += 1
             self.containers[id(container)] = container
 
     def store_attribute(self, target: Value, name: str, value: Value | None, *, plain: bool = True) -> None:
@@ -56,6 +58,7 @@ class Heap:
         if isinstance(target, ClassValue):
             self.members.add((target.object, name))
         if target.source is not None or target.real() is not MISSING or isinstance(target, TensorValue):
+            self._writes += 1
             key = (id(target), name)
             before = self.attributes.get(key)
             if before is not None and before[1] is None and value is not None:
@@ -66,6 +69,7 @@ class Heap:
 
     def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
         """`namespace[name] = value` (None: deleted)."""
+        self._writes += 1
         self.globals[(id(namespace), name)] = (namespace, value)
 
     def stored_global(self, namespace: dict[str, Any], name: str) -> Value | object | None:
@@ -75,11 +79,12 @@ class Heap:
 
     def store_cell(self, cell: Value, value: Value) -> None:
         """A cell that existed before got new contents."""
+        self._writes += 1
         self.cells[id(cell)] = (cell, value)
 
     def size(self) -> tuple[int, ...]:
         """How much has been recorded: equal before and after something that changed nothing."""
-        return len(self.containers), len(self.attributes), len(self.globals), len(self.cells), len(self.calls)
+        return self._writes, len(self.calls)
 
     def targets(self) -> Iterator[Value]:
         """Every container and object that existed before and changed."""

@@ -6,6 +6,7 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -307,8 +308,12 @@ def _is_pure_read(node: torch.fx.Node) -> bool:
         return node.target in _PURE_READS
     if node.op != "call_function":
         return False
-    value = node.meta.get("val")
-    return isinstance(value, SYMBOLS) or getattr(node.target, "__name__", "") == "getitem"
+    if node.target is operator.getitem:
+        # An index that is a tensor raises where it is out of bounds.
+        index: list[torch.fx.Node] = []
+        torch.fx.map_arg(node.args[1], index.append)
+        return not any(isinstance(used.meta.get("val"), torch.Tensor) for used in index)
+    return isinstance(node.meta.get("val"), SYMBOLS)
 
 
 def _is_data_dependent(error: BaseException) -> bool:

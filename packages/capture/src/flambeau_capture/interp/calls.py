@@ -242,6 +242,8 @@ class Calls(Attributes):
             if self.heap.size() == changes and all(self.is_foldable(arg) for arg in (*args, *kwargs.values())):
                 # The cache may hold an older answer, and has to hold this one from now on.
                 return self.fold(function, args, kwargs)
+            if self.heap.size() != changes:
+                raise GraphBreak("unsupported-call", "a cached function with effects, which a call may have had before")
             return result
         if self.heap.size() != changes or changes != (0,) * len(changes) or self.graph.rewind(mark):
             raise GraphBreak("unsupported-call", "a cached function that makes an object")

@@ -216,6 +216,8 @@ class ListValue(SequenceValue):
         if isinstance(index, slice):
             if not hasattr(value.python_type(), "__iter__") and not hasattr(value.python_type(), "__getitem__"):
                 raise t.raised(TypeError("can only assign an iterable"))
+            if index.step in (None, 1):
+                index = slice(*index.indices(len(self.items)))  # as it is now, whatever the elements' maker does to it
             new = list(t.iterate_all(value))
         try:
             self.items[index] = new

@@ -455,6 +455,9 @@ one_by_one("list_map", lambda l, d, s, q: l.extend(map(lambda v: v + len(l), [1,
 one_by_one("list_itself", lambda l, d, s, q: (l.extend(l), l.extend(reversed(l)), q.extend(q), s.update(s)))
 one_by_one("list_raises", lambda l, d, s, q: l.extend(failing()))
 one_by_one("list_slice", lambda l, d, s, q: l.__setitem__(slice(1, 2), counted(l, 3)))
+one_by_one(
+    "list_slice_grows", lambda l, d, s, q: l.__setitem__(slice(len(l), None), (l.append(1) or v for v in [7, 8]))
+)
 one_by_one("list_key", lambda l, d, s, q: l.sort(key=lambda v: (len(l), -v)))
 one_by_one("list_key_raises", lambda l, d, s, q: l.sort(key=lambda v: 1 if v < 2 else int("no")))
 one_by_one("deque_extend", lambda l, d, s, q: (q.extend(counted(q, 2)), q.extendleft(counted(q, 3))))
@@ -508,6 +511,16 @@ def in_an_except(x, i):
         return x * 2
 
 
+def unused(x, i):
+    try:
+        x[i]
+        x[None][:, i]
+    except IndexError:
+        return x * 2
+    else:
+        return x * 3
+
+
 def in_a_with(manager):
     def f(x, i):
         y = x * 2
@@ -531,6 +544,7 @@ def caught(name, f):
 caught("in_no_grad", in_no_grad)
 caught("in_comprehension", in_comprehension)
 caught("in_an_except", in_an_except)
+caught("unused", unused)
 caught("suppress", in_a_with(lambda: contextlib.suppress(IndexError)))
 caught("class", in_a_with(Swallows))
 caught("generator", in_a_with(swallows))

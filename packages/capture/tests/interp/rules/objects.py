@@ -499,3 +499,18 @@ def metaclass_that_constructs():
         return x + Counted(start).start, Counted().number, type.__call__(Counted, 5).start
 
     return f, [(x, 3), (x, 3), (x, 4)]
+
+
+@p
+def cached_with_effects():
+    log = []
+
+    @functools.lru_cache(None)
+    def double(n):
+        log.append(n)
+        return n * 2
+
+    def f(x, n):
+        return x + double(n) + double(n) + double(n + 1), list(log)
+
+    return f, [(x, 1), (x, 1), (x, 2), (x, 5)]
