@@ -8,9 +8,10 @@ import sys
 from types import FunctionType
 
 import pytest
+import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from flambeau_capture.graph import fake_mode
+from flambeau_capture.graph import fake_mode, shapes
 
 PROGRAM = """
 import sys
@@ -75,3 +76,20 @@ def test_every_reference_defers_its_exclusion() -> None:
     assert len(excluded) > 50
     for function in excluded:
         assert hasattr(fake_mode._closure_of(function)["fn"], fake_mode._EXCLUSION), function
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda x: x, lambda x: x * 1, lambda x: x.view(-1), lambda x: (x * 1).view(-1), lambda x: x[0].view(-1)],
+    ids=["leaf", "result", "view of a leaf", "view of a result", "view of a view"],
+)
+def test_what_may_be_written_is_what_eager_lets_be_written(make):
+    """Its stand-in has a history to be written in."""
+    tensor = make(torch.ones(2, 3, requires_grad=True))
+    expected = shapes._may_be_written(tensor)
+    try:
+        tensor.add_(1)
+    except RuntimeError:
+        assert not expected
+    else:
+        assert expected
