@@ -10,7 +10,7 @@ So does a write to a tensor whose elements share memory.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -55,17 +55,15 @@ _answers: dict[Any, bool] = {}
 
 def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether eager raises for these types; False where it cannot be told."""
-    if not any(isinstance(a, (FakeTensor, list, tuple)) for a in args) or torch.is_autocast_enabled("cpu"):
-        return False
-    leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    kinds = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    kinds = set(_dtypes((*args, *kwargs.values())))
     name = str(target if kind == "call_method" else getattr(target, "__name__", "")).lower()
-    if not kinds or not kinds <= _KNOWN or not (kind == "call_method" or _is_of_torch(target)):
-        return False
-    if any(part in name for part in _NEVER):
-        return False
     if len(kinds) == 1 and kinds <= _COMMON and not any(part in name for part in _OF_WHOLE_NUMBERS):
         return False
+    if not kinds or not kinds <= _KNOWN or not (kind == "call_method" or _is_of_torch(target)):
+        return False
+    if any(part in name for part in _NEVER) or torch.is_autocast_enabled("cpu"):
+        return False
+    leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     described = tuple(map(_describe, leaves))
     if None in described:
         return False
@@ -77,6 +75,14 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     if answer is None:
         answer = _answers[key] = _ask(kind, target, spec, described)
     return answer
+
+
+def _dtypes(values: Iterable[Any]) -> Iterator[torch.dtype]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value.dtype
+        elif isinstance(value, (list, tuple)):
+            yield from _dtypes(value)
 
 
 def writes_shared_elements(kind: str, target: Any, args: Sequence[Any]) -> bool:
