@@ -144,6 +144,6 @@ def _passes(
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     try:
         getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
-    except (RuntimeError, IndexError, TypeError, ValueError):
+    except (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError):
         return False
     return True
