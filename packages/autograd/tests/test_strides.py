@@ -25,6 +25,11 @@ CASES = {
     "zeros_like": lambda turned, hollow: torch.zeros_like(hollow),
     "full_like": lambda turned, hollow: torch.full_like(hollow, 2),
     "flip": lambda turned, hollow: torch.flip(hollow, (0,)),
+    "a number added to none": lambda turned, hollow: hollow.transpose(0, 1) + 1,
+    "a number of none": lambda turned, hollow: torch.full((3, 0), 1.0) * 2,
+    "gelu with sizes of one": lambda turned, hollow: F.gelu(turned[:1, :, :1].as_strided((1, 4, 1, 3), (7, 10, 3, 4))),
+    "sum with sizes of one": lambda turned, hollow: turned[:1] + turned[:, :1],
+    "copy with sizes of one": lambda turned, hollow: turned[:, :1].clone(),
     "relu6": lambda turned, hollow: F.relu6(hollow),
 }
 

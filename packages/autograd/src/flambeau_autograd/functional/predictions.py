@@ -41,6 +41,9 @@ _LIKE_EMPTY = frozenset(
     }
 )  # fmt: skip
 
+#: Tagged as loops over elements; they lay their results out by the rule for copies, which fakes follow.
+_COPIES = frozenset({aten.clone.default, aten._to_copy.default})
+
 #: Ops whose result lies as their arguments decide, where all sizes are known.
 _BY_ARGUMENTS = _AS_A_PRODUCT | _LIKE_EMPTY | {aten.diagonal_scatter.default}
 
@@ -77,6 +80,13 @@ def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
         return None if out.is_contiguous() else _row_major(out.shape)
     if op in _SUGGESTED_FORMAT and args[0].device.type == "cpu" and args[0].dim() > 1:
         return _suggested(args[0], out[0])
+    if (
+        op not in _BY_ARGUMENTS
+        and op not in _COPIES
+        and torch.Tag.pointwise in op.tags
+        and isinstance(out, torch.Tensor)
+    ):
+        return _of_a_loop(op, args, out)
     if op not in _BY_ARGUMENTS or None in map(hint, (*out.shape, *out.stride())):
         return None
     if op in _AS_A_PRODUCT:
@@ -87,6 +97,48 @@ def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
     else:
         wanted = args[0].stride() if 0 in map(hint, out.shape) else out.stride()
     return None if tuple(wanted) == tuple(out.stride()) else wanted
+
+
+def _of_a_loop(op: Any, args: tuple[Any, ...], out: torch.Tensor) -> Any:
+    """What eager's loops choose for dimensions of fewer than two elements, which fakes go by other rules for; None where they agree."""
+    shape, found = tuple(out.shape), tuple(out.stride())
+    operands = [value for argument, value in zip(op._schema.arguments, args) if str(argument.type) == "Tensor"]
+    tensors = [value for value in operands if isinstance(value, torch.Tensor)]
+    numbers = [n for t in (out, *tensors) for n in (*t.shape, *t.stride())]
+    if not tensors or not all(type(n) is int for n in numbers) or not {0, 1} & set(shape):
+        return None
+    alike = all(isinstance(value, torch.Tensor) and value.shape == out.shape for value in operands)
+    if alike and (all(t.is_contiguous() for t in tensors) or all(t.stride() == tensors[0].stride() for t in tensors)):
+        if tensors[0].is_contiguous() or torch._prims_common.is_non_overlapping_and_dense_or_false(tensors[0]):
+            return None
+    order = _loop_order(shape, [t.expand(shape).stride() for t in tensors])
+    wanted, running = _row_major([max(size, 1) for size in shape]), 1
+    for dim in order if order != sorted(order, reverse=True) else ():
+        wanted[dim] = running
+        running *= shape[dim]
+    if 0 not in shape and any(n != 1 and a != b for n, a, b in zip(shape, wanted, found)):
+        return None
+    return None if tuple(wanted) == found else wanted
+
+
+def _loop_order(shape: tuple[int, ...], strides: list[Any]) -> list[int]:
+    """Dimensions from the innermost loop to the outermost: by the first operand that tells two of them apart, as eager sorts them."""
+
+    def lies_inside(outer: int, inner: int) -> bool:
+        for steps in strides:
+            if steps[outer] and steps[inner] and steps[outer] != steps[inner]:
+                return bool(steps[outer] < steps[inner])
+            if steps[outer] and steps[outer] == steps[inner] and shape[outer] != shape[inner]:
+                return shape[outer] < shape[inner]
+        return False
+
+    order = list(reversed(range(len(shape))))
+    for place in range(1, len(order)):
+        at = place
+        while at > 0 and lies_inside(order[at], order[at - 1]):
+            order[at], order[at - 1] = order[at - 1], order[at]
+            at -= 1
+    return order
 
 
 def _suggested(argument: torch.Tensor, out: torch.Tensor) -> Any:
