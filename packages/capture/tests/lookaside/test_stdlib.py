@@ -7,8 +7,13 @@ import copy
 import functools
 import itertools
 import math
+import warnings
 
 import pytest
+import torch
+from both_ways import eager
+
+from flambeau_capture import make_region
 
 EXPRESSIONS = {
     "chain": lambda x: list(itertools.chain([x], (x + 1,))),
@@ -61,3 +66,19 @@ EXPRESSIONS = {
 def test_same_as_the_library(name, check):
     """Table of expressions."""
     check(EXPRESSIONS[name])
+
+
+def test_a_warning_that_the_program_counts_is_given_in_its_place():
+    """Where it goes to a list that the program holds, it breaks the graph; elsewhere it is given after the graph."""
+
+    def function(x, record):
+        warnings.warn("counted")
+        return x + len(record)
+
+    for held in (True, False):
+        with warnings.catch_warnings(record=True) as record:
+            warnings.resetwarnings()  # none of them raises
+            warnings.simplefilter("always")
+            region = make_region(function, eager, suppress_errors=False)
+            assert region(torch.zeros(2), record if held else [1, 2]).tolist() == [float(held) or 2.0] * 2
+        assert [str(warning.message) for warning in record] == ["counted"]
