@@ -106,9 +106,27 @@ def test_views_and_their_history(backend: str, name: str) -> None:
     check(TENSORS[name] + driver, backend)
 
 
+def test_a_list_op_writes_what_another_argument_shows() -> None:
+    """The second argument is a window on the first."""
+    check(
+        """
+        def f(a, b):
+            torch._foreach_sub_([a], 1)
+            return b * 2
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            a = whole((7,))
+            call(g, a, a[1])
+            call(g, a, whole((7,)))
+        """,
+        "aot_eager",
+    )
+
+
 @pytest.mark.parametrize(
     "step",
-    ["torch._foreach_add_([b, a], [a, b])", "torch._foreach_zero_([c])", "c.data[0] = 7"],
+    ["torch._foreach_add_([b, a], [a, b])", "c.data[0] = 7"],
 )
 def test_writes_in_the_order_of_eagers_loops(step: str) -> None:
     """What a call reads after it has written it, or writes once for several elements."""

@@ -139,6 +139,10 @@ class GraphBuilder:
         if refused(kind, target, *fakes):
             raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
         result = self.run(kind, target, *fakes)
+        if _name(target).startswith("_foreach_") and _name(target).endswith("_"):
+            torch.autograd.graph.increment_version(
+                fakes[0][0]
+            )  # kernels of list ops count their writes, fakes have none
         node = self.graph.create_node(kind, target, tuple(args), kwargs)
         self._describe(node, result)
         self.operations += 1
