@@ -324,9 +324,9 @@ class Recorder(TorchDispatchMode):
             with self:
                 out = self.table[func](*args, **kwargs)
         except RuntimeError:
-            if kind_of(func) is not Kind.PURE:
+            if kind_of(func) is not Kind.PURE or not _is_torchs(self.table[func]):
                 raise
-            # A formula may refuse what the kernel takes (complex numbers, say); the op itself raises where that does too.
+            # A formula of torch may refuse what the kernel takes (complex numbers, say); the op itself raises where that does too.
             return self.record(func, args, kwargs)
         finally:
             self._open.discard(func)
@@ -530,3 +530,7 @@ class Recorder(TorchDispatchMode):
 
     def _opaque_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return record_opaque_write(self, func, args, kwargs)
+
+
+def _is_torchs(formula: Any) -> bool:
+    return str(getattr(formula, "__module__", "")).startswith("torch.")
