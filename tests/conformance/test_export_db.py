@@ -28,9 +28,6 @@ def call(model: Any, case: Any) -> Any:
 MARKS = {
     name: pytest.mark.compiles(graphs=0) for name in ("dynamic_shape_assert", "dynamic_shape_map", "scalar_output")
 }
-MARKS["autograd_function"] = pytest.mark.xfail(
-    reason="a Function of a module of torch's is printed as torch's own", strict=True
-)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(EXAMPLES)])

@@ -319,3 +319,24 @@ def test_an_attribute_that_a_module_lacks() -> None:
         """,
         "eager",
     )
+
+
+def test_a_number_that_a_graph_computes_and_gives_back() -> None:
+    """Inductor's loops give it as an expression, which their interpreter has to compute."""
+    check(
+        """
+        total = 0.0
+
+        def f(now, x):
+            global total
+            total += now * 2.0 - 0.5
+            return x + 1
+
+        def drive(compile, call, show, backward):
+            g = compile(f, dynamic=True)
+            for n in range(4):
+                call(g, 1.25 * n, whole((3,), seed=n))
+                show(total)
+        """,
+        "lowered",
+    )

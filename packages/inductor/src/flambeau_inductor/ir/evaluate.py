@@ -95,7 +95,7 @@ class _Machine:
         if isinstance(value, Expr):
             return self.integer(value)
         if isinstance(value, Scalar):
-            return self.parameters[value.args[0]] if value.kind == "parameter" else value.args[0]
+            return _Grid(self, ()).scalar(value).item()
         if isinstance(value, tuple | list):
             return [self.argument(part) for part in value]
         if isinstance(value, dict):
