@@ -80,6 +80,14 @@ def test_graphs_are_functional_aten():
         assert writes == (1 if gm is prepared.forward else 0)
 
 
+def test_copies_that_nobody_can_tell_from_their_source_are_not_made():
+    """A clone that is only computed with."""
+    x = torch.randn(3)
+    prepared = prepare(lift_function(lambda x: x.sin().clone() + x.clone(), [x]), fakes([x]))
+    called = [node.target for node in prepared.forward.graph.nodes if node.op == "call_function"]
+    assert torch.ops.aten.sin.default in called and torch.ops.aten.clone.default not in called
+
+
 def test_configuration_from_the_environment(monkeypatch):
     """Each field has its variable."""
     monkeypatch.setenv("FLAMBEAU_AUTOGRAD_MEMORY_BUDGET", "0.5")
