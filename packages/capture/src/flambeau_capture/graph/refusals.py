@@ -5,6 +5,9 @@ function of floating-point numbers), so the call is made for real, once for each
 where the same call with float32, or with whole numbers, passes. A refused call ends the graph in front of it: it runs for real, its error comes out of the user's own line, and
 what was written before it is written. Without that, the compiled graph would raise, and nobody could tell what eager had done by then.
 So does a write to a tensor whose elements share memory.
+
+Autograd asks the same of the operators in a graph, which may come from elsewhere, for another end: a refused one stays a call of the library there. The two
+packages know nothing of each other.
 """
 
 from __future__ import annotations
