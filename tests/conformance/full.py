@@ -1,24 +1,30 @@
 """All of torch's databases beside eager: `python -m tests.conformance.full [--databases op,module] [--shard 0/4] [--results FILE]`.
 
 In: which cases. Out: one line a fault on standard output, then totals by database; with `--results` a line of JSON per case, and cases that
-stand there already are not run again. Every case runs in a process of its own, forked, with limits on memory and time: a crash is a fault
-of that case alone. Exit status 1 when a case differs that `exceptions.py` does not list, or does not differ though it is listed.
+stand there already are not run again. A crash is a fault of one case alone: on the CPU every case runs in a process of its own, forked, with
+limits on memory and time; on CUDA, which does not survive a fork, a process takes cases until one breaks it. Exit status 1 when a case
+differs that `exceptions.py` does not list, or does not differ though it is listed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
 from attrs import asdict
 
 from .exceptions import KNOWN, NOT_RUN, reason
@@ -26,18 +32,25 @@ from .judge import Finding, judge
 from .programs import DATABASES, Case, cases
 
 _MEMORY = 12 << 30
+#: Cases of one process: on CUDA each costs its imports again.
+_BATCH = {"cpu": 1, "cuda": 50}
+
+
+@cache
+def every_case(databases: str, device: str) -> dict[str, Case]:
+    """The cases of databases by their names, in order."""
+    return {case.identity: case for name in databases.split(",") for case in cases(name, device)}
 
 
 def chosen(arguments: argparse.Namespace) -> list[Case]:
     """The cases of this shard."""
-    names = arguments.databases.split(",")
-    found = [case for name in names for case in cases(name, arguments.device)]
     found = [
-        case for case in found if fnmatchcase(case.identity, arguments.only) and not reason(NOT_RUN, case.identity)
+        case
+        for name, case in every_case(arguments.databases, arguments.device).items()
+        if fnmatchcase(name, arguments.only) and not reason(NOT_RUN, name)
     ]
     shard, _, count = arguments.shard.partition("/")
-    found = found[int(shard) :: int(count)]
-    return found[:: arguments.every]
+    return found[int(shard) :: int(count)][:: arguments.every]
 
 
 def run_case(case: Case, backend: str, samples: int) -> list[Finding]:
@@ -48,30 +61,45 @@ def run_case(case: Case, backend: str, samples: int) -> list[Finding]:
         return [Finding("making", f"{type(error).__name__}: {error}"[:300])]
 
 
-def run_apart(case: Case, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The findings of a case, from a forked process."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
+def run_apart(waiting: list[Case], arguments: argparse.Namespace) -> Iterator[tuple[Case, list[dict[str, Any]]]]:
+    """The cases in order, each with its findings, from other processes."""
+    context = multiprocessing.get_context("fork" if arguments.device == "cpu" else "spawn")
+    waiting = list(waiting)
+    while waiting:
+        batch = [case.identity for case in waiting[: _BATCH[arguments.device]]]
+        reading, writing = context.Pipe(duplex=False)
+        child = context.Process(target=_run_batch, args=(batch, arguments, writing))  # type: ignore[attr-defined]
+        child.start()
+        writing.close()
+        try:
+            for _ in batch:
+                found = reading.recv()
+                yield waiting.pop(0), found
+        except EOFError:
+            child.join()
+            if child.exitcode:
+                late = child.exitcode == -signal.SIGALRM
+                why = f"more than {arguments.limit} s" if late else f"the process ended with {child.exitcode}"
+                yield waiting.pop(0), [asdict(Finding("process", why))]
+        finally:
+            child.terminate()
+            child.join()
+
+
+def _run_batch(batch: list[str], arguments: argparse.Namespace, writing: Connection) -> None:
+    """In the other process: send the findings of each case; end early, with status 0, after one that broke the device."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    if arguments.device == "cpu":
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    for name in batch:
         signal.alarm(arguments.limit)
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 2)
-        found = json.dumps([asdict(finding) for finding in run_case(case, arguments.backend, arguments.samples)])
-        with os.fdopen(writing, "w") as pipe:
-            pipe.write(found)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if not text:
-        number = os.waitstatus_to_exitcode(status)
-        why = f"more than {arguments.limit} s" if number == -signal.SIGALRM else f"the process ended with {number}"
-        return [asdict(Finding("process", why))]
-    answer: list[dict[str, Any]] = json.loads(text)
-    return answer
+        case = every_case(arguments.databases, arguments.device)[name]
+        writing.send([asdict(finding) for finding in run_case(case, arguments.backend, arguments.samples)])
+        if arguments.device == "cuda":
+            try:
+                torch.cuda.synchronize()
+            except RuntimeError:
+                return
 
 
 def main() -> int:
@@ -92,15 +120,17 @@ def main() -> int:
     if arguments.results is not None and arguments.results.exists():
         done = {row["case"]: row["findings"] for row in map(json.loads, arguments.results.read_text().splitlines())}
     started, totals, bad = time.monotonic(), Counter[str](), 0
-    for case in chosen(arguments):
+    wanted = chosen(arguments)
+    for case in wanted:
+        if case.identity in done:
+            bad += _count(case, done[case.identity], totals)
+    for case, found in run_apart([case for case in wanted if case.identity not in done], arguments):
+        if arguments.results is not None:
+            with arguments.results.open("a") as file:
+                file.write(json.dumps({"case": case.identity, "findings": found}) + "\n")
+        bad += _count(case, found, totals)
         if time.monotonic() - started > arguments.seconds:
             break
-        if case.identity not in done:
-            done[case.identity] = run_apart(case, arguments)
-            if arguments.results is not None:
-                with arguments.results.open("a") as file:
-                    file.write(json.dumps({"case": case.identity, "findings": done[case.identity]}) + "\n")
-        bad += _count(case, done[case.identity], totals)
     for name, count in sorted(totals.items()):
         print(f"{name:40} {count}")
     return 1 if bad else 0
