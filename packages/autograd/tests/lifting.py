@@ -129,9 +129,23 @@ def fakes(values, dynamic=False):
     return result
 
 
+class Watched(torch.fx.Interpreter):
+    """Runs a graph node by node, each held to the sizes and the type that it shows."""
+
+    def run_node(self, node):
+        out = super().run_node(node)
+        shown = node.meta.get("val")
+        for mine, wanted in zip(*(v if isinstance(v, (list, tuple)) else [v] for v in (out, shown)), strict=False):
+            if isinstance(mine, torch.Tensor) and isinstance(wanted, torch.Tensor) and node.op == "call_function":
+                assert mine.dtype == wanted.dtype, node.format_node()
+                if all(isinstance(size, int) for size in wanted.shape):
+                    assert mine.shape == wanted.shape, node.format_node()
+        return out
+
+
 def interpret(gm, inputs):
     """A compiler that runs the graph in Python."""
-    return gm.forward
+    return lambda *args: Watched(gm).run(*args)
 
 
 def compile_graph(gm, inputs, dynamic=False, compiler=interpret, **options):

@@ -53,6 +53,8 @@ class Recorder(TorchDispatchMode):
         self.stack: Any = ()
         self.checkpoint: int | None = None
         self.backward = False
+        #: Whether an input needs a gradient.
+        self.differentiates = False
         self._rules: dict[Any, Rule] = {}
         self._open: set[OpOverload] = set()
         self._kind_rules: dict[Kind, Rule] = {
@@ -508,25 +510,38 @@ class Recorder(TorchDispatchMode):
         twin = view_twin(func)
         if twin is None:
             raise UnsupportedMutation(f"{func} has no functional twin")
+        if self.differentiates and target._is_view():
+            # Autograd replays the views that were taken of a tensor, and knows nothing of this one.
+            raise UnsupportedMutation(f"{func} changes the shape of a view that may have a history")
         before = self.node_of(target)
         with self.fake_mode, torch.no_grad():
-            shown = torch.empty_strided(target.size(), target.stride(), dtype=target.dtype, device=target.device)
+            shown = target.detach()
         if value.cell.meta is target:
             # Other views are taken of the memory as it was made.
             value.cell.meta = shown
             shown._flambeau = Value(self, value.cell, (), before, value.version)
-        if before.meta["val"] is target:
-            before.meta["val"] = shown
-            if before.target is operator.getitem:
-                # The call that returned several tensors shows this one too.
-                several, place = before.args
-                several.meta["val"] = tuple(
-                    before.meta["val"] if at == place else part for at, part in enumerate(several.meta["val"])
-                )
+        self._show_instead(target, shown)
         view = self.call(twin, *args, **kwargs)
         func(*args, **kwargs)
         target._flambeau = self.value_of(view)
         return target
+
+    def _show_instead(self, tensor: torch.Tensor, shown: torch.Tensor) -> None:
+        """Nodes and views that were recorded with `tensor` show `shown` from here on: its own shape is about to change."""
+
+        def other(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return tuple(map(other, value))
+            return shown if value is tensor else value
+
+        for node in self.graph.nodes:
+            seen = node.meta.get("val")
+            for part in tensors_in(seen):
+                value = getattr(part, "_flambeau", None)
+                for step in value.chain[-1:] if value is not None else ():
+                    step.source, step.out = other(step.source), other(step.out)
+            if any(part is tensor for part in tensors_in(seen)):
+                node.meta["val"] = other(seen)
 
     def _opaque_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return record_opaque_write(self, func, args, kwargs)

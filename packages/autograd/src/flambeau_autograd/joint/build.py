@@ -54,6 +54,7 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
         raise UnsupportedGraph(f"the graph has {len(names)} placeholders and {len(inputs)} inputs were given")
     with torch._C.DisableTorchFunction(), without_saved_hooks():
         traced = trace_inputs(recorder, inputs, names)
+        recorder.differentiates = any(t.is_tensor and t.leaf.requires_grad for t in traced)
         with mode, recorder:
             outputs = Replay(recorder).run(gm, [t.seen for t in traced])
         recorder.stack, recorder.checkpoint = (), None
