@@ -15,11 +15,16 @@
 #define FB_312 (PY_VERSION_HEX >= 0x030C0000)
 #define FB_313 (PY_VERSION_HEX >= 0x030D0000)
 
+// C's atomics are not C++'s; without them the headers take the compiler's own, of the same layout.
+#undef HAVE_STD_ATOMIC
+// The public headers' macro of this name would rename the internal ones' function.
+#undef _PyGC_FINALIZED
+
 extern "C" {
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
 }
-#undef _PyGC_FINALIZED
 
 namespace flambeau::compat {
 
@@ -45,6 +50,9 @@ inline PyFunctionObject* frame_function(const Frame* frame) {
 inline bool frame_is_plain_call(const Frame* frame) {
   return frame->owner == FRAME_OWNED_BY_THREAD && frame->frame_obj == nullptr;
 }
+
+// Whether the garbage collector runs (in this thread or in one that it let go on).
+inline bool collector_runs(const PyThreadState* thread) { return thread->interp->gc.collecting != 0; }
 
 // From 3.12 on, whoever evaluates a frame also clears and pops it; in 3.11 the caller of the evaluation function does.
 // A frame that was never started holds its locals, its function and its code, and nothing links to it.

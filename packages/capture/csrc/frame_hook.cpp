@@ -69,6 +69,8 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
   if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {
     return run_plain(thread, frame, throwing);
   }
+  // Callbacks and finalizers run wherever the collector happens to start: they are not calls of the frame that they interrupt.
+  if (compat::collector_runs(thread) && !state.entered_in_collection) return run_plain(thread, frame, 0);
   PyCodeObject* code = compat::frame_code(frame);
   auto* code_object = reinterpret_cast<PyObject*>(code);
   if (take(state.pass_code, code_object) || take(state.skip_code, code_object) ||

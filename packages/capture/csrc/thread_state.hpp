@@ -10,6 +10,7 @@ struct CodeEntries;
 
 struct ThreadState {
   Region* active = nullptr;             // frames that start are this region's; NULL: frames run as they are
+  bool entered_in_collection = false;   // the active region was called by what the garbage collector runs
   PyObject* pass_code = nullptr;        // the next frame of this code is a rewritten one of ours
   PyObject* skip_code = nullptr;        // the next frame of this code runs as it is, frames it calls do not
   CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
@@ -25,14 +26,22 @@ inline ThreadState& thread_state() {
 // Runs a scope with another active region (or none).
 class ActiveScope {
  public:
-  ActiveScope(ThreadState& state, Region* region) : state_(state), before_(state.active) { state.active = region; }
-  ~ActiveScope() { state_.active = before_; }
+  ActiveScope(ThreadState& state, Region* region)
+      : state_(state), before_(state.active), in_collection_before_(state.entered_in_collection) {
+    state.active = region;
+    if (region != nullptr) state.entered_in_collection = compat::collector_runs(PyThreadState_Get());
+  }
+  ~ActiveScope() {
+    state_.active = before_;
+    state_.entered_in_collection = in_collection_before_;
+  }
   ActiveScope(const ActiveScope&) = delete;
   ActiveScope& operator=(const ActiveScope&) = delete;
 
  private:
   ThreadState& state_;
   Region* before_;
+  bool in_collection_before_;
 };
 
 // Runs a scope (guards, the compiler) in which frames are left alone and calls of regions are plain calls: what it checks may be the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 
 import pytest
@@ -57,6 +58,60 @@ def test_deep_recursion_through_the_hook():
         endless(0)
     assert not _C.hook_installed()
     assert region(10) == 10
+
+
+def test_what_the_collector_calls_is_no_call_of_the_region():
+    """Callbacks and finalizers run as they are; a region that one of them calls is a region like any other."""
+
+    class Looped:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            ran.append(own(1))
+
+    def own(x):
+        return helper(x)
+
+    def helper(x):
+        return x
+
+    def replaced(x):
+        return -x
+
+    def on_collection(phase, info):
+        ran.append(helper(2))
+
+    def call():
+        Looped()
+        kept = Looped()
+        reference = weakref.ref(kept, on_death)
+        kept.reference = reference
+        del kept
+        gc.callbacks.append(on_collection)
+        try:
+            gc.collect()
+        finally:
+            gc.callbacks.remove(on_collection)
+        return helper(3), reference
+
+    def on_death(reference):
+        ran.append(helper(4))
+
+    ran, seen = [], []
+    region = make_region(call, replace({"helper": replaced}, seen=seen))
+    inner = make_region(helper, replace({"helper": replaced}))
+    gc.collect()
+    assert region()[0] == -3
+    assert ran == [2, 4, 1, 1, 2], ran
+    assert {"own", "on_collection", "on_death"}.isdisjoint(seen), seen
+
+    gc.callbacks.append(lambda phase, info: ran.append(inner(5)))
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.pop()
+    assert ran[-2:] == [-5, -5]
 
 
 def test_generators_run_as_they_are_and_their_callees_are_captured():
