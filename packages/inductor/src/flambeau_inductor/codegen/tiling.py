@@ -131,8 +131,6 @@ def statement_indices(statement: Statement) -> Iterable[Expr]:
     """Every memory index of a statement: what it stores to and what it loads."""
     if isinstance(statement, Store):
         yield statement.index
-        if statement.condition is not None:
-            yield from (node.index for node in loads(statement.condition))
     yield from (node.index for node in loads(statement.value))
 
 

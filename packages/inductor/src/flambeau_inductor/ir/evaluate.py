@@ -170,17 +170,12 @@ class _Machine:
             positions = positions[(..., *([0] * len(reduce_axes)))] if grid.numel else positions.new_zeros(shape)
             if not grid.numel:
                 positions = _Grid(self, operation.axes).expression(index).expand(shape)
-        keep = None
-        if isinstance(operation, Scatter) and operation.condition is not None:
-            keep = grid.scalar(operation.condition).expand(grid.shape).reshape(-1)
         memory = self.allocate(operation.out)
         mode = operation.mode if isinstance(operation, Scatter) else "set"
-        _write(memory, positions.reshape(-1), value.reshape(-1), keep, mode)
+        _write(memory, positions.reshape(-1), value.reshape(-1), mode)
 
 
-def _write(memory: torch.Tensor, positions: Any, values: Any, keep: Any, mode: str) -> None:
-    if keep is not None:
-        positions, values = positions[keep], values[keep]
+def _write(memory: torch.Tensor, positions: Any, values: Any, mode: str) -> None:
     if mode == "set":
         for_ties = torch.arange(len(positions))
         last = torch.full((len(memory),), -1, dtype=torch.int64)

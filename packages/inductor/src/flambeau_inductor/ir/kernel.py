@@ -32,7 +32,6 @@ class Store:
     """``buffer[index] = value`` (converted to the buffer's dtype as ``to_dtype`` does).
 
     ``mode``: "set", or for scatters "add" "mul" "min" "max" (atomic where points can collide across threads).
-    ``condition``: where false, nothing is written.
     """
 
     buffer: str
@@ -40,7 +39,6 @@ class Store:
     value: Scalar
     level: str = "outer"
     mode: str = "set"
-    condition: Scalar | None = None
 
 
 @frozen

@@ -83,7 +83,7 @@ class Scatter:
     ``out.storage`` is the buffer that holds the initial contents; it has no other reader after this operation.
     ``index`` is an element position in ``out`` (no offset) and usually contains indirect symbols. With "set" and
     colliding indices the last point in row-major order wins on the CPU; on a GPU any may (as in eager). Parallel "add"
-    is atomic. Where ``condition`` is given (bool scalar), points at which it is false write nothing.
+    is atomic.
     """
 
     out: Buffer
@@ -91,7 +91,6 @@ class Scatter:
     index: Expr
     value: Scalar
     mode: str
-    condition: Scalar | None = None
     origins: tuple[str, ...] = ()
 
 

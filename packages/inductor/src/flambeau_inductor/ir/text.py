@@ -104,9 +104,8 @@ def operation_text(operation: Operation) -> str:
         along = operation.axes[operation.along].symbol.name
         return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: scan {operation.kind} {along}: {scalar_text(operation.value)}"
     if isinstance(operation, Scatter):
-        where = "" if operation.condition is None else f" if {scalar_text(operation.condition)}"
         target = f"[{index_text(operation.index)}] {operation.mode} {scalar_text(operation.value)}"
-        return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: {target}{where}"
+        return f"{_buffer(operation.out)} = for {_axes(operation.axes)}: {target}"
     if isinstance(operation, Extern):
         outs = ", ".join("_" if out is None else _buffer(out) for out in (*operation.outs, *operation.changed))
         given = [_argument(a) for a in operation.args] + [f"{k}={_argument(v)}" for k, v in operation.kwargs.items()]
@@ -137,8 +136,7 @@ def statement_text(statement: Statement) -> str:
     """One kernel statement as one line."""
     if isinstance(statement, Store):
         mode = "" if statement.mode == "set" else f" {statement.mode}"
-        where = "" if statement.condition is None else f" if {scalar_text(statement.condition)}"
-        return f"{statement.level} {statement.buffer}[{index_text(statement.index)}]{mode} = {scalar_text(statement.value)}{where}"
+        return f"{statement.level} {statement.buffer}[{index_text(statement.index)}]{mode} = {scalar_text(statement.value)}"
     word = "scan " if isinstance(statement, ScanStep) else ""
     assert isinstance(statement, Reduce | ScanStep)
     return f"%{statement.name} = {word}{statement.kind} {scalar_text(statement.value)} -> {dtype_text(statement.dtype)}"

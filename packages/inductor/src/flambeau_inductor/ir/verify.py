@@ -41,8 +41,6 @@ def scalars_of(operation: Loop) -> tuple[Scalar, ...]:
     """The scalars a loop operation evaluates, the ones behind a scatter's index included."""
     found = [operation.value]
     if isinstance(operation, Scatter):
-        if operation.condition is not None:
-            found.append(operation.condition)
         found += [s.definition for s in free_symbols(operation.index) if s.definition is not None]
     return tuple(found)
 

@@ -312,7 +312,7 @@ class Builder:
         at = canonical_index(sizes)
         index = out.layout.index(position(at))
         body = self.convert(value(at), initial.dtype)
-        self.operations.append(Scatter(out, axes, index, body, mode, None, self.origins))
+        self.operations.append(Scatter(out, axes, index, body, mode, self.origins))
         return TensorValue.of_ref(Ref.whole(out))
 
     # Library calls.

@@ -102,7 +102,7 @@ def _takeovers(
         reads.setdefault(buffers[node.buffer].storage, set()).add(node.index)
     found: dict[str, str] = {}
     for store in body.statements:
-        if not isinstance(store, Store) or buffers[store.buffer].in_place or store.condition is not None:
+        if not isinstance(store, Store) or buffers[store.buffer].in_place:
             continue
         for storage, indices in reads.items():
             if (

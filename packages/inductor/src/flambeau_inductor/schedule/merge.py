@@ -139,7 +139,7 @@ def _join(
         if node.kind != "load" or node.buffer not in written:
             return None
         store = written[node.buffer]
-        if store.index is not node.index or store.mode != "set" or store.condition is not None:
+        if store.index is not node.index or store.mode != "set":
             legal = False
             return None
         return op("to_dtype", store.value, dtype=node.dtype)
@@ -160,11 +160,10 @@ def _replace(statement: Statement, replace: Callable[[Scalar], Scalar | None]) -
     value = transform(statement.value, replace)
     if not isinstance(statement, Store):
         return evolve(statement, value=value)
-    condition = None if statement.condition is None else transform(statement.condition, replace)
     index = statement.index
     if any(s.definition is not None for s in ex.free_symbols(index)):
         index = transform(index_value(index), replace).args[0]
-    return evolve(statement, value=value, index=index, condition=condition)
+    return evolve(statement, value=value, index=index)
 
 
 def _memory_safe(a: tuple[Statement, ...], b: tuple[Statement, ...], buffers: Mapping[str, Buffer]) -> bool:

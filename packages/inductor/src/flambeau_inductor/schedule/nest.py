@@ -49,8 +49,6 @@ def values(statement: Statement) -> tuple[Scalar, ...]:
     if not isinstance(statement, Store):
         return (statement.value,)
     found = [statement.value]
-    if statement.condition is not None:
-        found.append(statement.condition)
     found += [s.definition for s in ex.free_symbols(statement.index) if s.definition is not None]
     return tuple(found)
 
@@ -73,9 +71,8 @@ def rename(statement: Statement, mapping: Mapping[Expr, Expr | int], level: str 
     value = substitute(statement.value, mapping)
     if not isinstance(statement, Store):
         return evolve(statement, value=value)
-    condition = None if statement.condition is None else substitute(statement.condition, mapping)
     index = store_index(statement.index, mapping)
-    return evolve(statement, value=value, index=index, condition=condition, level=level or statement.level)
+    return evolve(statement, value=value, index=index, level=level or statement.level)
 
 
 def store_index(index: Expr, mapping: Mapping[Expr, Expr | int]) -> Expr:
@@ -118,7 +115,7 @@ def make_nest(position: int, operation: Loop) -> Nest:
     else:
         serial = True
         value = _converted(operation.value, dtype)
-        statements = (Store(name, operation.index, value, "outer", operation.mode, operation.condition),)
+        statements = (Store(name, operation.index, value, "outer", operation.mode),)
     nest = Nest(outer, inner, statements, (position,), operation.origins, serial, device)
     return tidy(nest, keep_inner=isinstance(operation, Scan))
 

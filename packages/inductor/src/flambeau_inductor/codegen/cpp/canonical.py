@@ -31,9 +31,8 @@ def canonical(body: KernelBody) -> tuple[KernelBody, dict[str, str]]:
         value = transform(statement.value, replace)
         if not isinstance(statement, Store):
             return evolve(statement, value=value, name=results[statement.name])
-        condition = None if statement.condition is None else transform(statement.condition, replace)
         index = ex.as_expr(transform(index_value(statement.index), replace).args[0])
-        return evolve(statement, buffer=names[statement.buffer], value=value, index=index, condition=condition)
+        return evolve(statement, buffer=names[statement.buffer], value=value, index=index)
 
     # A buffer in place of one that the kernel does not touch keeps a storage of its own name, and stays marked as in place.
     buffers = tuple(

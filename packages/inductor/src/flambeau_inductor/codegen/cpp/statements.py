@@ -109,24 +109,7 @@ class StatementWriter:
 
     def _store(self, store: Store) -> list[str]:
         em = self.emitter
-        if store.condition is None:
-            value = em.emit(store.value)
-            return self._store_lines(store, value)
-        test = em.emit(store.condition)
-        if test.lanes:
-            guard = em.name()
-            em.scope.lines.append(f"const auto {guard} = fb::both<W>({em.predicate()}, {test.text});")
-            em.push(em.scope.depth, guard, guard=True)
-            value = em.emit(store.value)
-            lines = self._store_lines(store, value)
-            return em.pop() + lines
-        em.push(em.scope.depth, None, guard=True)
         value = em.emit(store.value)
-        lines = self._store_lines(store, value)
-        return [f"if ({test.text}) {{", *("  " + line for line in em.pop() + lines), "}"]
-
-    def _store_lines(self, store: Store, value: Value) -> list[str]:
-        em = self.emitter
         pointer = self.pointers[store.buffer]
         dtype = self.buffers[store.buffer].layout.dtype
         mode = None if store.mode == "set" else {"add": "sum", "mul": "prod"}.get(store.mode, store.mode)
@@ -149,9 +132,8 @@ class StatementWriter:
             if combine is not None:
                 text = f"{half}({combine(f'fb::load<W>({at}, {t})', text)})"
             return [f"fb::store({at}, {text}, {t});"]
-        if combine is not None:
-            raise AssertionError("a combining scatter needs separate lanes")
-        panel = em.panel(store.buffer, store.index, True) if store.condition is None else None
+        assert combine is None, "a combining scatter needs separate lanes"
+        panel = em.panel(store.buffer, store.index, True)
         if panel is not None:
             return [f"fb::store({panel} + row * W, {text}, {t});"]
         return [f"fb::spread<W>({pointer}, {text}, {t}, [&](int k) {{ return {em.text_of(store.index, 'k')}; }});"]

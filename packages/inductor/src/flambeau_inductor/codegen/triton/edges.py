@@ -17,7 +17,6 @@ from ...expr import Expr
 from ...ir.kernel import Statement, Store
 from ...ir.scalar import loads
 from .. import tiling
-from .passes import values_of
 from .values import Emitter
 
 #: The most elements one access holds.
@@ -65,7 +64,7 @@ def inside_of(statements: Sequence[Statement], r: tiling.Tile, dtypes: Mapping[s
 
 
 def _accesses(statements: Sequence[Statement]) -> list[tuple[str, Expr]]:
-    found = [(n.buffer, n.index) for s in statements for n in loads(*values_of(s))]
+    found = [(n.buffer, n.index) for s in statements for n in loads(s.value)]
     return found + [(s.buffer, s.index) for s in statements if isinstance(s, Store)]
 
 

@@ -34,7 +34,7 @@ from .lookups import MASK, largest_lookup, round_lines, row_lines
 from .looped import Loops
 from .ops import Operation, op_text
 from .options import Config
-from .passes import Plan, plan, values_of
+from .passes import Plan, plan
 from .pieces import Pieces
 from .repeated import repeat
 from .traffic import accesses, lies_anywhere, moved, operations, step, traffic_of
@@ -177,12 +177,12 @@ class Generator:
         for tile in self.space.tiles:
             total = total * tile.numel
         for statement in self.body.statements:
-            exprs += [n.index for n in walk(*values_of(statement)) if n.kind == "index"]
+            exprs += [n.index for n in walk(statement.value) if n.kind == "index"]
         return all(-limit < e.lo and e.hi < limit for part in [*exprs, total] for e in ex.walk(part))
 
     def _name_pointers(self) -> tuple[tuple[str, ...], dict[str, str]]:
         stored = {self.storage[s.buffer] for s in self.body.statements if isinstance(s, Store)}
-        loaded = {self.storage[n.buffer] for s in self.body.statements for n in loads(*values_of(s))}
+        loaded = {self.storage[n.buffer] for s in self.body.statements for n in loads(s.value)}
         names: dict[str, str] = {}
         first: dict[str, str] = {}
         counts: dict[str, int] = {}
@@ -452,18 +452,16 @@ class Generator:
             level.discard("r")
         dims: Dims = frozenset(level)
         value = emitter.convert(emitter.emit(statement.value), self.dtypes[statement.buffer])
-        condition = None if statement.condition is None else emitter.emit(statement.condition)
-        offset, have = emitter.index(statement.index, condition)
+        offset, have = emitter.index(statement.index)
         if have != dims:
             text = f"tl.full([], {offset}, tl.int32)" if statement.index.is_int else f"({offset})"
             offset = emitter.broadcast(text, have, dims)
         pointer = f"{self.pointers[statement.buffer]} + ({offset})"
-        mask = emitter.store_mask(dims, condition)
+        mask = emitter.tile_mask(dims)
         if statement.mode == "set":
             arguments = [pointer, value.text, mask, "cache_modifier='.cs'" if self.config.streamed else ""]
             text = f"tl.store({', '.join(filter(None, arguments))})"
-            if condition is None:
-                emitter.stored[(statement.buffer, statement.index)] = value
+            emitter.stored[(statement.buffer, statement.index)] = value
         else:
             text = self._atomic(statement, pointer, value, dims, mask)
         if id(statement) in self.late:
@@ -497,9 +495,7 @@ class Generator:
 
     def _signature(self) -> dict[str, str]:
         signature = {name: "*" + signature_text(dtype) for name, dtype in self.parameters.items()}
-        parameters = {
-            n.args[0]: n.dtype for s in self.body.statements for n in walk(*values_of(s)) if n.kind == "parameter"
-        }
+        parameters = {n.args[0]: n.dtype for s in self.body.statements for n in walk(s.value) if n.kind == "parameter"}
         for scalar in self.body.scalars:
             if isinstance(scalar, str):
                 floating = parameters.get(scalar, torch.float64).is_floating_point
@@ -534,6 +530,5 @@ def _replaced(statement: Statement, values: Mapping[Expr, Expr]) -> Statement:
     changed = evolve(statement, value=substitute(statement.value, values))
     if not isinstance(changed, Store):
         return changed
-    condition = None if changed.condition is None else substitute(changed.condition, values)
     index = substitute(load("", changed.index, torch.float32), values).index
-    return evolve(changed, index=index, condition=condition)
+    return evolve(changed, index=index)

@@ -19,7 +19,6 @@ from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Store
 from ...ir.scalar import Scalar, loads, walk
 from .. import tiling
-from .passes import values_of
 
 #: The mask of the rows that a program does.
 MASK = "xhalf"
@@ -39,7 +38,7 @@ def largest_lookup(body: KernelBody, space: tiling.Space, dtypes: Mapping[str, t
     r = space.tile("r")
     if r is None or not r.numel.is_int:
         return None
-    values = [value for statement in body.statements for value in values_of(statement)]
+    values = [statement.value for statement in body.statements]
     if any(node.kind == "masked" for node in walk(*values)):
         # What is looked up where a condition holds may be no row at all elsewhere.
         return None

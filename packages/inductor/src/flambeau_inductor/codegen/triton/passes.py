@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import product
-from ...ir.scalar import Scalar, loads, walk
+from ...ir.scalar import loads, walk
 from .errors import UnsupportedKernel
 from .pairs import Pair, find_pairs
 
@@ -37,13 +37,6 @@ class Plan:
         return max(self.stages, default=0) + 1
 
 
-def values_of(statement: Statement) -> tuple[Scalar, ...]:
-    """The scalars a statement evaluates."""
-    if isinstance(statement, Store) and statement.condition is not None:
-        return (statement.value, statement.condition)
-    return (statement.value,)
-
-
 def is_inner(statement: Statement) -> bool:
     """Whether the statement runs for every point of the inner space."""
     return not (isinstance(statement, Store) and statement.level == "outer")
@@ -62,7 +55,7 @@ def plan(body: KernelBody, paired: bool = True) -> Plan:
     pairs = find_pairs(body.statements, product([axis.size for axis in body.inner])) if paired else {}
     for number, statement in enumerate(body.statements):
         known = {body.statements[pairs[number].first].name} if _is_second(pairs, number) else set()  # type: ignore[union-attr]
-        used = {r.args[0] for r in walk(*values_of(statement)) if r.kind == "reduced"}
+        used = {r.args[0] for r in walk(statement.value) if r.kind == "reduced"}
         stage = max((ready[name] for name in used - known), default=0)
         for earlier_number, earlier in enumerate(body.statements[:number]):
             if _conflict(earlier, statement, storage):
@@ -82,7 +75,7 @@ def plan(body: KernelBody, paired: bool = True) -> Plan:
     deferred = _after_old_readers(body, storage, stages)
     for stage, statement in zip(stages, body.statements, strict=True):
         if is_inner(statement):
-            for node in loads(*values_of(statement)):
+            for node in loads(statement.value):
                 last_use[node.buffer] = max(last_use.get(node.buffer, 0), stage)
     _refuse_read_back(body)
     if any(stages[pair.first] != stages[pair.second] for pair in pairs.values()):
@@ -104,7 +97,7 @@ def _after_old_readers(body: KernelBody, storage: dict[str, str], stages: list[i
         target = storage[statement.buffer]
         for later in range(number + 1, len(body.statements)):
             reader = body.statements[later]
-            names = {n.buffer for n in loads(*values_of(reader)) if storage[n.buffer] == target}
+            names = {n.buffer for n in loads(reader.value) if storage[n.buffer] == target}
             if names - {statement.buffer}:
                 moved.add(target)
                 stages[number] = max(stages[number], stages[later] + (is_inner(reader) and not is_inner(statement)))
@@ -121,19 +114,19 @@ def _conflict(earlier: Statement, later: Statement, storage: dict[str, str]) -> 
     wrote, writes = _written(earlier, storage), _written(later, storage)
     if wrote is not None and wrote == writes:
         return True
-    if wrote is not None and any(storage[n.buffer] == wrote for n in loads(*values_of(later))):
+    if wrote is not None and any(storage[n.buffer] == wrote for n in loads(later.value)):
         return True
-    return writes is not None and any(storage[n.buffer] == writes for n in loads(*values_of(earlier)))
+    return writes is not None and any(storage[n.buffer] == writes for n in loads(earlier.value))
 
 
 def _refuse_read_back(body: KernelBody) -> None:
     """Another thread may have written what a load of a buffer stored in this kernel reads, unless it is the same element."""
     stored: dict[str, set[object]] = {}
     for statement in body.statements:
-        for node in loads(*values_of(statement)):
+        for node in loads(statement.value):
             known = stored.get(node.buffer)
             if known is not None and node.index not in known:
                 raise UnsupportedKernel(f"{body.name} reads {node.buffer} at another place than it wrote")
         if isinstance(statement, Store):
-            plain = statement.mode == "set" and statement.condition is None
+            plain = statement.mode == "set"
             stored.setdefault(statement.buffer, set()).add(statement.index if plain else None)

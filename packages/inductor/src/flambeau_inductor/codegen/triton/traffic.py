@@ -16,7 +16,7 @@ from ...ir.scalar import Scalar, loads, walk
 from .. import tiling
 from .lookups import largest_lookup
 from .options import Traffic
-from .passes import Plan, is_inner, values_of
+from .passes import Plan, is_inner
 
 _HEAVY = frozenset({"tan", "lgamma", "digamma", "pow"})
 #: About how many instructions a function of float32 takes, as ``libdevice`` or ``elementary`` has it; any other operation takes one.
@@ -34,7 +34,7 @@ def accesses(body: KernelBody) -> tuple[list[Access], list[Access]]:
     read: dict[Access, None] = {}
     written: dict[Access, None] = {}
     for statement in body.statements:
-        for node in loads(*values_of(statement)):
+        for node in loads(statement.value):
             read[(node.buffer, node.index)] = None
         if isinstance(statement, Store):
             written[(statement.buffer, statement.index)] = None
@@ -99,7 +99,7 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
 
 def operations(body: KernelBody) -> Iterable[Scalar]:
     """Each operation of a body once."""
-    return (node for node in walk(*(v for s in body.statements for v in values_of(s))) if node.kind == "op")
+    return (node for node in walk(*(s.value for s in body.statements)) if node.kind == "op")
 
 
 def _repeatable(body: KernelBody, space: tiling.Space) -> bool:

@@ -361,13 +361,6 @@ class Emitter:
         self.line(f"tl.device_assert({condition}, 'index out of range')", wanted)
         return position
 
-    # -- stores ----------------------------------------------------------------------------------------------------------
-
-    def store_mask(self, dims: Dims, condition: Value | None) -> str:
-        """The mask argument of a store over ``dims``, "" for none."""
-        parts = [self.tile_mask(dims), condition.text if condition is not None else ""]
-        return " & ".join(part for part in parts if part)
-
     def convert(self, value: Value, dtype: torch.dtype) -> Value:
         """``value`` in ``dtype``."""
         if value.dtype is dtype:
