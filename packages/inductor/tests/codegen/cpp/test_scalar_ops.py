@@ -16,7 +16,7 @@ from flambeau_inductor.program import assemble
 from flambeau_runtime import load
 
 CPU = torch.device("cpu")
-SPECIALS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -3.0, 10.5, -7.25, 87.0, -87.0, 1e-3, -1e-3, 1e4, -1e4]
+SPECIALS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.0, -3.0, 10.5, -7.25, -2.75, 87.0, -87.0, 1e-3, -1e-3, 1e4, -1e4]
 EXTREMES = [float("inf"), float("-inf"), float("nan"), 3e38, -3e38]
 INTEGERS = [0, 1, -1, 2, 3, -4, 7, 64, 100, 127, -128]
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
@@ -124,6 +124,21 @@ def test_half_types_round_to_nearest_even(half: torch.dtype) -> None:
 
     torch.testing.assert_close(graph(patterns, torch.float32), patterns.float(), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(graph(floats, half), floats.to(half), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_product_is_rounded_before_it_is_added(dtype: torch.dtype) -> None:
+    """Two operations of eager are two roundings, to the last bit."""
+    size = (Int(1003),)
+    axes = make_axes(size)
+    inputs = [Buffer(name, Layout.contiguous(size, dtype, CPU)) for name in "xyz"]
+    x, y, z = (sc.load(buffer.name, axes[0].symbol, dtype) for buffer in inputs)
+    out = Buffer("out", Layout.contiguous(size, dtype, CPU))
+    operation = Pointwise(out, axes, sc.op("add", sc.op("mul", x, y), z))
+    buffers = {buffer.name: buffer for buffer in (*inputs, out)}
+    graph = Graph(tuple(map(TensorInput, inputs)), (), (operation,), (Ref.whole(out),), buffers)
+    given = [torch.randn(1003, dtype=dtype) for _ in inputs]
+    assert torch.equal(load(assemble(graph).artifact)(*given)[0], given[0] * given[1] + given[2])
 
 
 def test_the_error_function_ends_at_one() -> None:

@@ -17,9 +17,6 @@ MEMORY = {
     torch.int16: "int16_t",
     torch.int32: "int32_t",
     torch.int64: "int64_t",
-    torch.uint16: "uint16_t",
-    torch.uint32: "uint32_t",
-    torch.uint64: "uint64_t",
 }
 """Element types in memory; dtypes that are not here never reach a generated CPU kernel."""
 
@@ -48,8 +45,7 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
     if not dtype.is_floating_point:
         if dtype is torch.int64 and value == -(1 << 63):
             return "(int64_t)(-9223372036854775807LL - 1)"
-        suffix = "ULL" if dtype is torch.uint64 else "LL"
-        return f"({MEMORY[dtype]})({int(value)}{suffix})"
+        return f"({MEMORY[dtype]})({int(value)}LL)"
     value = float(value) if dtype is torch.float64 else float(torch.tensor(value, dtype=dtype))
     kind = held(dtype)
     if math.isnan(value):
