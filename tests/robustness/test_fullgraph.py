@@ -165,7 +165,7 @@ FAULTS = (
     "flambeau.stack._compile_both",
     "flambeau.stack._assemble",
     "flambeau.stack.graph_key",
-    "flambeau.stack._run_by_torch",
+    "flambeau.stack._join",
 )
 
 
@@ -174,7 +174,7 @@ def test_a_fault_of_ours_is_one_warning_or_an_error(place: str, monkeypatch: pyt
     """Whatever stage it is in: by default eager's result; without suppression, or under `fullgraph`, an error."""
     monkeypatch.setattr(place, fault)
     program = lambda x: x.exp() - 43  # noqa: E731
-    backend = "aot_eager" if place.endswith("_run_by_torch") else "inductor"
+    backend = "aot_eager" if place.endswith("_join") else "inductor"
     options = {"suppress_errors": True, "fx_graph_cache": place.endswith("graph_key")}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -33,16 +33,18 @@ WRONG: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "index, after a write": (written_then_indexed, lambda: (X.clone(), torch.tensor([1, 9]))),
     "gather": (lambda x, i: x.exp().gather(0, i), lambda: (X.clone(), torch.full((1, 4), 7))),
     "embedding": (lambda x, i: torch.nn.functional.embedding(i, x) + 1, lambda: (X.clone(), torch.tensor([-1, 9]))),
+    "nll_loss": (lambda x, i: torch.nn.functional.nll_loss(x, i), lambda: (X.clone(), torch.tensor([0, 9, 1]))),
 }
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("name", WRONG)
-def test_the_error_is_eagers_with_the_users_line(name: str) -> None:
+def test_the_error_is_eagers_with_the_users_line(name: str, backend: str) -> None:
     """Type and words are eager's, and a note says where; every time."""
     function, make = WRONG[name]
     with pytest.raises(Exception) as expected:
         function(*make())
-    compiled = flambeau.compile(function)
+    compiled = flambeau.compile(function, backend=backend)
     for _ in range(2):
         with pytest.raises(type(expected.value)) as caught:
             compiled(*make())

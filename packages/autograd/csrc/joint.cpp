@@ -165,6 +165,7 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
       Py_DECREF(value);
     }
   }
+  node->expect(count, self->saved->size(), self->watched->size());
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i]));
   save_values(self, node, args, items.get(), results);
   watch_values(self, node, args, results);

@@ -37,6 +37,12 @@ class JointNode : public torch::autograd::Node {
     tensors_.emplace_back(tensor.is_inference() ? tensor.clone() : tensor, is_output);
   }
   void save(Number number) { numbers_.push_back(number); }
+  // How many of each will come: one allocation each.
+  void expect(size_t inputs, size_t saved, size_t watched) {
+    inputs_.reserve(inputs);
+    tensors_.reserve(saved);
+    watched_.reserve(watched);
+  }
   // One for each of the joint function's watched places, in order.
   void watch(const c10::VariableVersion& version) { watched_.emplace_back(version, version.current_version()); }
   void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }

@@ -95,5 +95,8 @@ def _position(node: fx.Node) -> str:
 def _copy(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
+    if value.requires_grad and value._is_view() and value._base is not None:
+        # What autograd says of a write to a view depends on its base.
+        return value._view_func_unsafe(_copy(value._base))
     copy = value.detach().clone()
     return copy.requires_grad_(value.requires_grad) if value.is_floating_point() or value.is_complex() else copy

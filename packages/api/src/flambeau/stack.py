@@ -209,20 +209,30 @@ def _compilers(options: Options, stages: Stages, graphs: int) -> tuple[int, runt
 
 
 def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:
-    """Autograd's graphs run by torch's own ops, uncompiled."""
+    """Autograd's graphs run by torch's own ops, uncompiled; an error at run time is answered as that of a compiled program."""
     stages = resolve_stages(Options(), settings)
     try:
-        return autograd.compile_joint(
-            gm, inputs, forward_compiler=_run_by_torch, decompositions=None, config=stages.autograd
-        )
+        prepared = autograd.prepare(gm, inputs, config=stages.autograd)
+        backward = None if prepared.backward is None else prepared.backward.forward
+        return _join(gm, prepared.signature, prepared.forward.forward, backward, stages, isolate=True)
     except autograd.UnsupportedGraph as error:
         return refused(gm, error, Recorder(), is_strict=stages.is_strict)
     except Exception as error:
         return failed(gm, error, Recorder(), stages)
 
 
-def _run_by_torch(gm: fx.GraphModule, inputs: list[Any]) -> CompiledFn:
-    return gm.forward
+def _join(
+    gm: fx.GraphModule,
+    signature: autograd.Signature,
+    forward: CompiledFn,
+    backward: CompiledFn | None,
+    stages: Stages,
+    *,
+    isolate: bool = False,
+) -> CompiledFn:
+    """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
+    gm.meta["rescue"] = rescue(gm, signature, stages)
+    return autograd.assemble(signature, forward, backward, replay=gm, config=stages.autograd, isolate=isolate)
 
 
 def mark_static(gm: fx.GraphModule, prepared: autograd.Prepared) -> None:
@@ -297,7 +307,7 @@ def _assemble(
     constants: tuple[list[torch.Tensor], ...] = ([], []),
     cached: bool = False,
 ) -> CompiledFn:
-    """Load the programs and join them; `gm` is what a second derivative is taken of."""
+    """Load the programs and join them."""
     programs = [("forward", compiled.forward)]
     if compiled.backward is not None:
         programs.append(("backward", compiled.backward))
@@ -309,8 +319,7 @@ def _assemble(
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
         loaded.append(_load(artifact, tensors, kind, options, stages, recorder, store))
     backward = loaded[1] if len(loaded) > 1 else None
-    gm.meta["rescue"] = rescue(gm, compiled.signature, stages)
-    return autograd.assemble(compiled.signature, loaded[0], backward, replay=gm, config=stages.autograd)
+    return _join(gm, compiled.signature, loaded[0], backward, stages)
 
 
 def _load(
