@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 
 KNOWN: dict[str, str] = {
     "op:unsafe_*:*": "eager's results are views of the argument, although the op's schema denies it",
-    "custom:NumpyCubeCustomOp:bool": "the fake of torch's own op says bool, the op gives int64",
 }
 
 #: Cases of which a graph runs in eager, or that have none -> a part of the reason that must be given ("": no graph, none told).

@@ -100,6 +100,35 @@ def test_it_is_not_repeated_where_that_may_not_be(how: str, monkeypatch: pytest.
     assert_same(x, X)
 
 
+def test_an_operator_whose_fake_lies_is_repeated_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no failure of ours: one warning, eager's results and gradients, and no graph with it is compiled from then on."""
+    wrong = torch.library.custom_op("flambeau_tests::widened", mutates_args=())(_widened)
+    wrong.register_fake(torch.empty_like)
+    monkeypatch.setattr("flambeau.rescue._mispredicted", set())
+    function = lambda x: (wrong(x.detach()), x.exp() * 2)  # noqa: E731
+    compiled = flambeau.compile(function, options=FRESH)
+    with pytest.warns(
+        RuntimeWarning, match="flambeau_tests::widened returned float64.*correct the operator's fake"
+    ) as told:
+        for _ in range(3):
+            x, same = (X.clone().requires_grad_() for _ in range(2))
+            found, expected = compiled(x), function(same)
+            assert_same(found, expected)
+            found[1].sum().backward()
+            expected[1].sum().backward()
+            assert_same(x.grad, same.grad)
+    assert len(told) == 1
+    later = flambeau.explain(lambda x: wrong(x) + 1)(X)
+    assert "flambeau_tests::widened returns something else than its fake says" in str(later)
+    with pytest.raises(flambeau_runtime.PredictionError, match=r"R201.*widened returned float64"):
+        monkeypatch.setattr("flambeau.rescue._mispredicted", set())
+        flambeau.compile(function, options=FRESH, fullgraph=True)(X)
+
+
+def _widened(x: Tensor) -> Tensor:
+    return x.double() * 2
+
+
 def test_calls_that_succeed_never_come_near() -> None:
     """The rescue hangs on the graph's caller and is asked after an error only."""
     asked: list[Any] = []

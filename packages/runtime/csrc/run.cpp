@@ -287,8 +287,8 @@ void hold(const Hold& hold, Frame& frame, Gil& gil) {
   if (!strided || tensor.dtype() != hold.dtype || tensor.sizes() != sizes || !device_fits()) {
     const std::string found =
         strided ? layout_text(tensor.dtype(), tensor.sizes(), tensor.strides(), tensor.device().type()) : "no strided tensor";
-    throw ProgramError(ProgramError::Type::Runtime, hold.op + " returned " + found + " where " +
-                                                        layout_text(hold.dtype, sizes, strides, hold.device) + " was predicted");
+    throw ProgramError(ProgramError::Type::Prediction, hold.op + " returned " + found + " where " +
+                                                           layout_text(hold.dtype, sizes, strides, hold.device) + " was predicted");
   }
   if ((tensor.numel() == 0 || tensor.dim() == 0) && !tensor.key_set().has_any(kLazy)) return;
   gil.release();

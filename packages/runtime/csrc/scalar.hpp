@@ -58,9 +58,9 @@ struct Operand {
   Value literal;
 };
 
-// Raised by scalar arithmetic and kernels; becomes the Python exception of the same name.
+// Raised by scalar arithmetic, kernels and holds; becomes the Python exception of the same name.
 struct ProgramError : std::runtime_error {
-  enum class Type { Runtime, Index, ZeroDivision, Overflow, Value, TypeMismatch };
+  enum class Type { Runtime, Index, ZeroDivision, Overflow, Value, TypeMismatch, Prediction };
   ProgramError(Type type, const std::string& message) : std::runtime_error(message), type(type) {}
   Type type;
 };

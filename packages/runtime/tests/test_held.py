@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from flambeau_runtime import PredictionError, load
 from flambeau_runtime import artifact as a
-from flambeau_runtime import load
 
 F32 = torch.float32
 
@@ -126,10 +126,11 @@ def test_anything_else_is_an_error_that_names_both_layouts(name: str, executor: 
     ones = a.Call("aten::ones", "", ((2, 1),), {}, (2,))
     hold = a.Hold(1, sizes, (3, 1), F32, "cpu", call.op)
     run = load(program(ones, call, hold, inputs=[any_tensor()]), executor=executor)
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(PredictionError) as caught:
         run(torch.randn(2, 3))
     predicted = f"float32 {list(sizes)} strides [3, 1] on cpu"
-    assert str(caught.value) == f"{call.op} returned {found} where {predicted} was predicted"
+    assert caught.value.message == f"{call.op} returned {found} where {predicted} was predicted"
+    assert caught.value.operator == call.op and isinstance(caught.value, RuntimeError)
     assert caught.value.__notes__ == [f"while running instruction 2: hold t1 {predicted} from {call.op}"]
 
 

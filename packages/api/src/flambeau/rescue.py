@@ -1,7 +1,8 @@
 """What happens where a compiled program raises: eager says whether it should have.
 
 In: the captured graph, its signature, the error, the inputs. Out: eager's own error where eager raises too; else eager's results after one warning,
-or the program's error where repeating is not allowed. Runs only after an error: a call that succeeds never comes here.
+or the program's error where repeating is not allowed. That an operator of somebody else is not what its fake said is no failure of ours: its graphs are
+repeated in eager, and later ones are not compiled. Runs only after an error: a call that succeeds never comes here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, fx
 
 import flambeau_autograd as autograd
+from flambeau_runtime import PredictionError
 
 from .stages import Stages
 
@@ -21,6 +23,10 @@ REPORT = (
     "FLAMBEAU_SUPPRESS_ERRORS=0 raises instead; please report it with the output of FLAMBEAU_LOGS=graph_code,output_code "
     "and the program, which flambeau.compile(..., backend='eager') should run"
 )
+_OF_TORCH = ("aten", "prims", "quantized", "mkldnn", "mkl", "onednn", "xnnpack", "flambeau")
+_mispredicted: set[str] = set()
+"""Operators of others that returned something else than their fakes said, in this process."""
+
 _NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError)
 """Nothing of the program's: trying again in eager would need at least as much."""
 
@@ -37,6 +43,9 @@ def rescue(gm: fx.GraphModule, signature: autograd.Signature, stages: Stages) ->
             raise error
         given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
         results = run_in_eager(gm, given)  # raises eager's own error
+        if isinstance(error, PredictionError) and _is_of_others(error) and not written and not stages.is_strict:
+            _note_misprediction(error)
+            return results
         if written or stages.is_strict or not stages.suppress_errors:
             error.add_note(f"eager runs this graph without an error. {REPORT}")
             raise error
@@ -48,6 +57,28 @@ def rescue(gm: fx.GraphModule, signature: autograd.Signature, stages: Stages) ->
         return results
 
     return answer
+
+
+def _is_of_others(error: PredictionError) -> bool:
+    return error.operator.partition("::")[0] not in _OF_TORCH
+
+
+def _note_misprediction(error: PredictionError) -> None:
+    """Warn once for each operator, and remember it."""
+    if error.operator in _mispredicted:
+        return
+    _mispredicted.add(error.operator)
+    warnings.warn(
+        f"a compiled graph is repeated in eager: {error.message}; correct the operator's fake to have graphs with it compiled",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def mispredicted_operator(graph: fx.Graph) -> str | None:
+    """An operator of an ATen graph that is known to return something else than its fake says."""
+    names = (node.target._schema.name for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload))
+    return next((name for name in names if name in _mispredicted), None)
 
 
 def run_in_eager(gm: fx.GraphModule, inputs: list[Any]) -> Any:

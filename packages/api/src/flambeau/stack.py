@@ -38,7 +38,7 @@ from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
 from .options import Options
 from .records import ProgramRecord, Recorder
-from .rescue import REPORT, rescue
+from .rescue import REPORT, mispredicted_operator, rescue
 from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 
@@ -187,6 +187,8 @@ def _compile_both(
         pending = []
         with _timed(recorder, "inductor"):
             for graph, graph_inputs in graphs:
+                if (operator := mispredicted_operator(graph.graph)) is not None:
+                    raise NotLowered(f"{operator} returns something else than its fake says")
                 try:
                     artifact = inductor.compile_graph(graph, graph_inputs, stages.inductor)
                 except inductor.UnsupportedGraphError as error:

@@ -10,7 +10,15 @@ from .artifact import Artifact
 from .build import build_libraries
 from .cache import CacheKey, Store, default_store
 from .config import Config
-from .errors import ArtifactError, BuildError, CompilerUnavailable, InputError, OptionError, RuntimeFault
+from .errors import (
+    ArtifactError,
+    BuildError,
+    CompilerUnavailable,
+    InputError,
+    OptionError,
+    PredictionError,
+    RuntimeFault,
+)
 from .executor import load, warm_up
 
 __version__ = "0.1.0"
@@ -24,6 +32,7 @@ __all__ = [
     "Config",
     "InputError",
     "OptionError",
+    "PredictionError",
     "RuntimeFault",
     "Store",
     "__version__",

@@ -186,7 +186,7 @@ class Hold:
 
     A tensor of these sizes, strides, dtype and device type stays as it is (strides of dimensions with fewer than two
     elements do not matter). One that differs in strides only, or is lazily conjugated or negated, is replaced by a copy
-    in the predicted strides. Anything else raises RuntimeError naming ``op`` and both layouts; only a one-element tensor
+    in the predicted strides. Anything else raises PredictionError naming ``op`` and both layouts; only a one-element tensor
     of no dimensions may lie on the CPU where a CUDA device was predicted (see ``InputSpec``).
     """
 

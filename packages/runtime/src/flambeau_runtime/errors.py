@@ -49,6 +49,18 @@ class OptionError(UserError, ValueError):
     code = "R105"
 
 
+class PredictionError(RuntimeFault, RuntimeError):
+    """An operator returned something else than its fake said when the program was compiled. ``operator`` is its name."""
+
+    code = "R201"
+    hint = "correct what the operator's registered fake returns; for one of torch's own, please report it"
+
+    @property
+    def operator(self) -> str:
+        """Who returned it."""
+        return self.message.partition(" returned ")[0]
+
+
 class BuildError(RuntimeFault):
     """The C++ compiler refused a generated source: our fault, not the user's."""
 

@@ -10,18 +10,19 @@ from collections.abc import Sequence
 import torch
 
 from .artifact import Hold
+from .errors import PredictionError
 from .text import layout_text
 
 _LAZY_BITS = ("is_conj", "is_neg", "_is_zerotensor")
 
 
 def held(hold: Hold, value: torch.Tensor | None, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    """``value``, or a copy in the predicted ``strides``. Raises RuntimeError where more than the strides differs."""
+    """``value``, or a copy in the predicted ``strides``. Raises PredictionError where more than the strides differs."""
     if value is None or value.layout != torch.strided:
-        raise RuntimeError(_message(hold, "no strided tensor", sizes, strides))
+        raise PredictionError(_message(hold, "no strided tensor", sizes, strides))
     if value.dtype != hold.dtype or tuple(value.shape) != tuple(sizes) or not _device_fits(hold, value):
         found = layout_text(value.dtype, tuple(value.shape), value.stride(), value.device)
-        raise RuntimeError(_message(hold, found, sizes, strides))
+        raise PredictionError(_message(hold, found, sizes, strides))
     lies = value.numel() == 0 or all(
         size <= 1 or want == got for size, want, got in zip(sizes, strides, value.stride(), strict=True)
     )
