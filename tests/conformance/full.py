@@ -31,7 +31,8 @@ from .exceptions import KNOWN, NOT_RUN, reason
 from .judge import Finding, judge
 from .programs import DATABASES, Case, cases
 
-_MEMORY = 12 << 30
+#: Bytes of addresses that a case may take beside what its process has: libraries of CUDA alone are several GiB.
+_MEMORY = 8 << 30
 #: Cases of one process: on CUDA each costs its imports again.
 _BATCH = {"cpu": 1, "cuda": 50}
 
@@ -90,7 +91,8 @@ def _run_batch(batch: list[str], arguments: argparse.Namespace, writing: Connect
     """In the other process: send the findings of each case; end early, with status 0, after one that broke the device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if arguments.device == "cpu":
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        limit = _addresses() + _MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for name in batch:
         signal.alarm(arguments.limit)
         case = every_case(arguments.databases, arguments.device)[name]
@@ -100,6 +102,11 @@ def _run_batch(batch: list[str], arguments: argparse.Namespace, writing: Connect
                 torch.cuda.synchronize()
             except RuntimeError:
                 return
+
+
+def _addresses() -> int:
+    """Bytes of addresses that this process has (proc(5), statm: the first number, in pages)."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def main() -> int:

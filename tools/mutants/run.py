@@ -30,7 +30,8 @@ SURVIVORS = Path(__file__).with_name("survivors.json")
 #: Faults of the slice that CI runs: one of each stage, then others.
 SLICE = 20
 NEEDED = 0.95
-_MEMORY = 10 << 30
+#: Bytes of addresses that a run may take beside what its process has: libraries of CUDA alone are several GiB.
+_MEMORY = 8 << 30
 
 
 class _Faulty(importlib.machinery.SourceFileLoader):
@@ -84,7 +85,8 @@ def run_tests(stage: Stage, fault: Fault | None, store: Path, limit: float) -> t
 
 def _be_child(stage: Stage, fault: Fault | None, store: Path, folder: Path) -> None:
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + _MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
