@@ -111,8 +111,12 @@ class Observer:
         if value.layout is torch.strided and not value.is_quantized:
             self.note(path, "strides", value.stride())
             # Where the first tensor seen of a memory begins in it says nothing.
-            first = (len(self._memories), value.storage_offset())
-            number, start = self._memories.setdefault(value.untyped_storage()._cdata, first)
+            storage = value.untyped_storage()
+            if storage._cdata not in self._memories:
+                self._memories[storage._cdata] = (len(self._memories), value.storage_offset())
+                # The tensor alone would not keep it: `m.double()` gives a parameter another one.
+                self._kept.append(storage)
+            number, start = self._memories[storage._cdata]
             self.note(path, "memory", (number, value.storage_offset() - start))
             self.note(path, "tensor", value.detach().resolve_conj().resolve_neg().clone())
         if value.is_leaf:
