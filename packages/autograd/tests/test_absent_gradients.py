@@ -1,10 +1,11 @@
-"""An input that decides only outputs without a gradient has none itself, as in eager: None, not zeros."""
+"""Which gradients there are, as in eager: None, not zeros, for an input that decides only outputs without one; each its own tensor."""
 
 import itertools
 
 import pytest
 import torch
 from lifting import compile_function
+from torch.utils import _pytree as pytree
 
 from flambeau_autograd.config import Config
 
@@ -44,3 +45,34 @@ def test_gradients_are_there_where_eager_has_them(function, used, native):
             torch.testing.assert_close(ours, theirs)
     if used == (0,):
         assert any(grad is None for grad in found[1])
+
+
+def equal_terms(a, b):
+    return (a * 2 + b * 2).sum()
+
+
+def rounded(a, b):
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def plus_nothing(a, b):
+    return (a * 1) + b
+
+
+def sum_of_both(a, b):
+    return a + b
+
+
+@pytest.mark.parametrize("function", [equal_terms, rounded, plus_nothing, sum_of_both])
+def test_gradients_share_memory_where_eager_shares_it(function):
+    """Equal gradients are computed once, and are two tensors nevertheless: a program may write to one of them."""
+    shared = []
+    inputs = [torch.randn(4, requires_grad=True) for _ in range(2)]
+    compiled = compile_function(function, [t.detach().clone().requires_grad_() for t in inputs])
+    for run in (function, compiled):
+        (result,) = pytree.tree_leaves(run(*inputs))
+        tangent = torch.ones_like(result)
+        a, b = torch.autograd.grad(result, inputs, tangent)
+        pointers = [t.untyped_storage().data_ptr() for t in (a, b, tangent)]
+        shared.append([pointers[i] == pointers[j] for i, j in ((0, 1), (0, 2), (1, 2))])
+    assert shared[0] == shared[1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from attrs import frozen
 
@@ -16,9 +17,10 @@ from ..joint.build import Joint
 from .common import merge_common
 from .dead import remove_dead
 from .fold import fold_no_ops
-from .results import separate_results
+from .results import gradient_roots, separate_gradients, separate_results
 
-PASSES: tuple[tuple[str, Callable[[Joint], int]], ...] = (
+Pass = tuple[str, Callable[[Joint], int]]
+PASSES: tuple[Pass, ...] = (
     ("dead code", remove_dead),
     ("no-ops", fold_no_ops),
     ("common subexpressions", merge_common),
@@ -42,7 +44,8 @@ class PassReport:
 def run_passes(joint: Joint, config: Config) -> list[PassReport]:
     """Run every pass once."""
     reports = []
-    for name, run in PASSES:
+    last: Pass = ("separate gradients", partial(separate_gradients, traced=gradient_roots(joint)))
+    for name, run in (*PASSES, last):
         start = time.perf_counter()
         changes = run(joint)
         reports.append(PassReport(name, changes, time.perf_counter() - start))
