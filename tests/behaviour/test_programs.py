@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from typing import Any
 
 import pytest
@@ -26,6 +27,9 @@ MARKS = {
     "tensors.vmap_and_grad": pytest.mark.compiles(graphs=0),
     "containers.slice_across_a_break": pytest.mark.falls_back("a tensor is written whose memory another input shares"),
 }
+if sys.version_info >= (3, 12):
+    # Comprehensions are loops of their function there, and a break inside of one leaves the rest of its rounds to Python.
+    MARKS["control_flow.break_in_a_comprehension"] = pytest.mark.falls_back("print() or input() is called")
 THEMES = (calls, classes, containers, control_flow, modules, tensors)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from .precision import tf32, use_tf32
+from .precision import restore, tf32, use_tf32
 
 HERE = Path(__file__).parent
 
@@ -36,8 +36,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[None]:
     before = tf32()
     use_tf32(False)
     yield
-    torch.backends.cuda.matmul.allow_tf32 = before[0]
-    torch._C._set_cudnn_allow_tf32(before[1])
+    restore(before)
     if torch.cuda.is_available():
         try:
             torch.cuda.synchronize()

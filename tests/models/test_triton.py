@@ -17,6 +17,7 @@ from flambeau_runtime.triton_kernels import CompileRequest, compile_kernels, ker
 from tests.comparison import assert_same, gradients, twin_of
 
 from . import zoo
+from .marks import marked
 
 pytest.importorskip("triton")
 
@@ -25,10 +26,10 @@ SM_90 = 90
 SAMPLE = 15
 #: Whole steps that take long under the interpreter; their forward is always tested.
 SLOW = frozenset({"swin", "t5", "resnet50", "mobilenet_v2"})
-MARKS = {"moe": pytest.mark.falls_back("the result shape of where depends on data")} | dict.fromkeys(
-    SLOW, pytest.mark.slow
-)
-STEPS = [pytest.param(name, marks=MARKS.get(name, ())) for name in zoo.ZOO]
+STEPS = [
+    *marked(name for name in zoo.ZOO if name not in SLOW),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in sorted(SLOW)),
+]
 
 
 @pytest.mark.parametrize("name", sorted(SLOW))
