@@ -389,3 +389,27 @@ def keywords_only(a, /, b=3, *rest, c=4, **more):
     rest += (1,)
     more["k"] = a
     return rest, more, c
+
+
+@program([1, 2], {"a": 1}, {1, 50})
+def iterators_over_what_was_filled(items, table, members):
+    """The effects are done after the iterators are made."""
+    items.extend([7, 8])
+    table["p"] = 2
+    members.add(100)
+    iterators = [iter(items), enumerate(items), zip(items, "abcd"), iter(table), iter(table.items()), iter(members)]
+    for iterator in iterators:
+        next(iterator), next(iterator)
+    third = next(iterators[0])
+    print(third)
+    return [list(iterator) for iterator in iterators], items, table
+
+
+@program([1, 2, 3])
+def iterator_over_what_was_cleared(items):
+    iterator = iter(items)
+    first = next(iterator), next(iterator)
+    items.clear()
+    print(first)
+    items.extend([4, 5, 6])
+    return list(iterator), items

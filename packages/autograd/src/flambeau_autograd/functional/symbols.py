@@ -43,9 +43,9 @@ def _piecewise(scope: SymbolNodes, args: tuple[Any, ...]) -> Any:
 _BUILDERS: dict[str, Callable[..., Any]] = {
     "Add": _reduce(operator.add),
     "Mul": _reduce(operator.mul),
-    "Pow": _binary(operator.pow),
-    "PowByNatural": _binary(operator.pow),
-    "FloatPow": _binary(operator.pow),
+    "Pow": _binary(pow),  # not the operator: a graph module would print a negative base as `-2 ** n`
+    "PowByNatural": _binary(pow),
+    "FloatPow": _binary(pow),
     "FloorDiv": _binary(operator.floordiv),
     "CleanDiv": _binary(operator.floordiv),
     "IntTrueDiv": _binary(operator.truediv),

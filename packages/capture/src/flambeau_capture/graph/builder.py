@@ -143,7 +143,7 @@ class GraphBuilder:
             torch.autograd.graph.increment_version(
                 fakes[0][0]
             )  # kernels of list ops count their writes, fakes have none
-        node = self.graph.create_node(kind, target, tuple(args), kwargs)
+        node = self.graph.create_node(kind, _as_printed(target, args), tuple(args), kwargs)
         self._describe(node, result)
         self.operations += 1
         return node, result
@@ -217,7 +217,7 @@ class GraphBuilder:
 
     def derive(self, target: Any, args: tuple[Any, ...], value: Any, kind: str = "call_function") -> torch.fx.Node:
         """A node whose value is known already: an item of a tuple result, a size, integer arithmetic."""
-        node = self.graph.create_node(kind, target, args, {})
+        node = self.graph.create_node(kind, _as_printed(target, args), args, {})
         self._describe(node, value)
         return node
 
@@ -292,6 +292,12 @@ class GraphBuilder:
         self.input_reals = [self.input_reals[i] for i in used]
         self.input_nodes = [self.input_nodes[i] for i in used]
         return torch.fx.GraphModule(root, self.graph, "CapturedGraph")
+
+
+def _as_printed(target: Any, args: Sequence[Any]) -> Any:
+    """The function that a graph module can print: it writes `-2 ** n` for a negative base, which Python reads as `-(2 ** n)`."""
+    negative = target is operator.pow and isinstance(args[0], int | float | complex) and repr(args[0]).startswith("-")
+    return pow if negative else target
 
 
 def _rounds_sizes(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

@@ -201,7 +201,9 @@ class Calls(Attributes):
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-            return self.call_bound(self.wrap_pinned(owner), function.__name__, args, kwargs)
+            # A method taken before the frame: what its object holds may change between the calls.
+            where = Attribute(value.source or Pinned(function), "__self__")
+            return self.call_bound(self.wrap(owner, where), function.__name__, args, kwargs)
         if decision is registry.Decision.FOLD or is_pure_native(function):
             if registry.is_impure(function):
                 raise GraphBreak("unsupported-call", f"calling {value.describe()}")

@@ -107,6 +107,7 @@ class Operations(Folding):
         """`left is right`."""
         if left is right:
             return True
+        left, right = self._decided(left), self._decided(right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
             return a is b or (type(a) is type(b) and type(a) not in (tuple, frozenset, slice, range) and a == b)
@@ -129,6 +130,8 @@ class Operations(Folding):
         if isinstance(value, TensorValue):
             return self.record("call_function", UNARY[symbol], [value], {})
         if isinstance(value, SymbolicValue):
+            if symbol == "~" and value.python_type() is int:
+                return self.binary("-", self._symbolic(operator.neg, [value]), ConstantValue(1))
             return self._symbolic(UNARY[symbol], [value])
         if isinstance(value, ObjectValue) and value.special(self, _UNARY_SPECIAL[symbol]) is not None:  # type: ignore[arg-type]
             return value._do(self, _UNARY_SPECIAL[symbol])  # type: ignore[arg-type]
@@ -188,6 +191,9 @@ class Operations(Folding):
         return value
 
     def _symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
+        values = self._numbers(values)
+        if not any(isinstance(value, SymbolicValue) for value in values):
+            return self.fold(_IN_PYTHON.get(function, function), values, {})
         pairs = [self.argument(value) for value in values]
         floats = any(isinstance(fake, (torch.SymFloat, float)) for _, fake in pairs)
         if floats and function in _DECIDED_BY_PYTHON:
@@ -199,11 +205,9 @@ class Operations(Folding):
                 self.graph.decide(divisor == 0)  # a guard: Python raises for zero
         try:
             result = function(*(fake for _, fake in pairs))
-        except (ZeroDivisionError, TypeError) as error:
-            raise self.raised(error) from None
-        except RuntimeError:
-            # torch does not model it for these values (a power of a negative number): the numbers themselves do.
-            return self.computed(function, values, {})
+        except (ZeroDivisionError, TypeError, ValueError, RuntimeError):
+            # Python words its errors for numbers; some values (a power of a negative number) torch does not model.
+            return self.computed(_IN_PYTHON.get(function, function), values, {})
         finally:
             self.graph.note_guards()
         if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for _, fake in pairs):
@@ -215,6 +219,28 @@ class Operations(Folding):
                 made.formula = formulas.combined(_IN_PYTHON.get(function, function), values)
             return made
         return self.from_python(result)
+
+    def _decided(self, value: Value) -> Value:
+        """The constant for a symbolic truth value whose inputs are known, by a guard."""
+        if (
+            isinstance(value, SymbolicValue)
+            and isinstance(value.symbol, torch.SymBool)
+            and value.symbol.node.has_hint()
+        ):
+            return ConstantValue(self.truth(value))
+        return value
+
+    def _numbers(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Operands as numbers: the arithmetic of sizes has no truth values, so symbolic ones that are known are decided."""
+        decided = [self._decided(value) for value in values]
+        if not any(isinstance(value, SymbolicValue) for value in decided):
+            return decided
+        return [
+            ConstantValue(int(value.constant()))
+            if value.is_constant() and isinstance(value.constant(), bool)
+            else value
+            for value in decided
+        ]
 
     def computed(self, function: Callable[..., Any], values: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A pure function of numbers, some symbolic, that the arithmetic of sizes has not: Python computes it, or the numbers are fixed."""

@@ -11,6 +11,7 @@ import enum
 import functools
 import threading
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -191,6 +192,8 @@ class Wrapping(TracerState):
         if kind.__module__ == "numpy":
             self.guards.type_is(source, kind)
             return OpaqueValue(obj, source, "numpy")
+        if kind in weakref.ProxyTypes:
+            raise GraphBreak("unsupported-argument", "a weak proxy")
         if kind is types.MappingProxyType:
             self.guards.type_is(source, kind)
             if not all(map(is_constant_object, obj)):

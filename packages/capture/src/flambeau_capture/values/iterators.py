@@ -96,7 +96,11 @@ class SequenceIterator(IteratorValue):
 def _iterator_at(sequence: Any, position: int) -> Any:
     """An iterator over a list that has given `position` elements."""
     made = iter(sequence)
+    missing = max(position - len(sequence), 0)
+    # What the program put in is put in later, with the other effects; an iterator takes no position past the end.
+    list.extend(sequence, (None,) * missing)
     made.__setstate__(position)
+    del sequence[len(sequence) - missing :]
     return made
 
 
@@ -113,12 +117,13 @@ _CHANGED = {
 class LiveIterator(IteratorValue):
     """Over a dict, a view of one, a set or a deque, which must not change meanwhile. `what` is keys, values or items."""
 
-    __slots__ = ("elements", "kind", "made", "owner", "position", "what")
+    __slots__ = ("changes", "elements", "kind", "made", "owner", "position", "what")
 
     def __init__(self, owner: Any, what: str, t: Tracer) -> None:
         super().__init__()
         self.owner = owner
         self.what = what
+        self.changes = t.heap.containers
         cls = owner.python_type()
         self.kind = (
             "set" if cls in (set, frozenset)
@@ -173,7 +178,9 @@ class LiveIterator(IteratorValue):
             e.pinned(self.python_type())
             e.call(1)
             return
-        if self._state() != self.made or (self.kind == "set" and self.owner.source is None):
+        # It goes on over the container as it is: not over a set made anew, nor over what gets its contents later, with the other effects.
+        made_anew = self.kind == "set" and self.owner.source is None
+        if self._state() != self.made or made_anew or id(self.owner) in self.changes:
             super().rebuild(e)
         e.pinned(_advanced)
         e.value(self.owner)

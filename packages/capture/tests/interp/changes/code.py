@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import functools
 import types
+import weakref
 
 from . import Record, change
 
@@ -421,3 +422,48 @@ def instancecheck_hook():
         return x * (2 if isinstance(o, A) else 3)
 
     return f, lambda: setattr(M, "v", False)
+
+
+@change
+def list_of_a_bound_method():
+    held = []
+    put = held.append
+
+    def f(x):
+        put(1)
+        return x * len(held)
+
+    return f, lambda: held.extend([5, 5])
+
+
+@change
+def list_of_a_bound_method_alone():
+    held = [1]
+    count = functools.partial(held.count, 1)
+
+    def f(x):
+        return x * count()
+
+    return f, lambda: held.append(1)
+
+
+@change
+def dict_of_a_bound_method():
+    held = {"a": 2}
+    get = held.get
+
+    def f(x):
+        return x * get("a", 3)
+
+    return f, held.clear
+
+
+@change
+def weak_proxy():
+    held = Record(scale=2)
+    proxy = weakref.proxy(held)
+
+    def f(x):
+        return x * proxy.scale
+
+    return f, lambda: setattr(held, "scale", 5)
