@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from tracing import lowered, traced
 
+from flambeau_inductor.context import CompileContext
 from flambeau_inductor.ir.loops import Extern, Pointwise, Scatter
+from flambeau_inductor.lowering.run import lower_graph
 
 ROWS = torch.tensor([0, 2, 2])
 
@@ -48,6 +50,27 @@ def test_a_library_call_writes_the_input() -> None:
     assert isinstance(found, Extern)
     assert found.op is torch.ops.aten.index_add_.default
     assert [buffer.storage for buffer in found.changed] == ["x_1"]
+
+
+CALLS = {
+    "index_add": lambda x, rows, values: x.index_add(0, rows, values),
+    "index_put": lambda x, rows, values: torch.index_put(x, [rows], values),
+    "scatter.src": lambda x, rows, values: x.scatter(0, rows[:, None].expand(3, 3), values),
+    "scatter.value": lambda x, rows, values: x.scatter(0, rows[:, None].expand(3, 3), 2.0),
+    "scatter_add": lambda x, rows, values: x.scatter_add(0, rows[:, None].expand(3, 3), values),
+    "scatter_reduce.two": lambda x, rows, values: x.scatter_reduce(0, rows[:, None].expand(3, 3), values, "amax"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_library_call_that_changes_a_copy_changes_the_input(name: str) -> None:
+    """With kernels switched off all of them are library calls."""
+    base, _, overload = name.partition(".")
+    gm = traced(lambda *parts: write_back(parts[0], CALLS[name](*parts)), torch.ones(4, 3), ROWS, torch.ones(3, 3))
+    values = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
+    off = CompileContext(CompileContext().config.with_options({"cpp_kernels": False}))
+    calls = [op for op in lower_graph(gm, values, off).operations if isinstance(op, Extern)]
+    assert [op.op for op in calls] == [getattr(getattr(torch.ops.aten, f"{base}_"), overload or "default")]
 
 
 def old_is_read(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:

@@ -29,6 +29,13 @@ def test_reads(check):
     )
 
 
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, -3])
+def test_a_choice_along_any_dimension(check, dim):
+    """Dimensions before and after it stay."""
+    x, index = torch.randn(4, 3, 5), torch.tensor([2, 0, 2, 1])
+    check(lambda x, i: (x.index_select(dim, i), x.gather(dim, (x * 9).long() % 3), x.select(dim, 1)), x, index)
+
+
 def test_an_index_out_of_range_is_an_error():
     """As in eager, not a wild read."""
     from .conftest import lower_and_run

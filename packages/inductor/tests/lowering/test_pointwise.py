@@ -32,6 +32,55 @@ def test_promotion_of_tensors(check, a, b):
     check(lambda x, y, z: (x + y, x * y, x < y, x / y, torch.maximum(x, y), x * z), x, y, z, modes=("fake",))
 
 
+UNARY = (
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "log10", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "neg", "abs", "sign",
+    "relu", "bitwise_not", "floor", "ceil", "trunc", "round", "logical_not", "isnan", "isinf", "signbit",
+)  # fmt: skip
+BINARY = (
+    "add", "sub", "rsub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "copysign", "nextafter", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "eq", "ne", "lt", "le", "gt", "ge", "logical_and",
+    "logical_or", "logical_xor", "remainder", "fmod", "floor_divide", "pow",
+)  # fmt: skip
+#: Numbers divided by a tensor of integers, powers of integers, and what has no rule in a short type: the library's.
+LIBRARY = {
+    "remainder.Tensor",
+    "fmod.Tensor",
+    "floor_divide.default",
+    "pow.Tensor_Tensor",
+    "nextafter.default",
+    "rsub.Tensor",
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.uint8, torch.bool])
+@pytest.mark.parametrize("names", [UNARY, BINARY], ids=["unary", "binary"])
+def test_every_rule_gives_what_eager_gives(names, dtype):
+    """Of every type that eager takes, special values included, in one graph; loops do all but what raises or has no rule."""
+    from .conftest import lower_and_run
+
+    x, y = sample(dtype, 24), sample(dtype, 24).flip(0)
+    if dtype.is_floating_point:
+        x[:5] = torch.tensor([float("nan"), float("inf"), float("-inf"), -0.0, 0.5])
+        y[2:7] = torch.tensor([1.0, float("nan"), 0.0, float("inf"), -2.0])
+    elif dtype is not torch.bool:
+        y = y.clamp(1, 5).to(dtype)
+    inputs = (x, y)[: 1 if names is UNARY else 2]
+    taken = []
+    for name in names:
+        try:
+            getattr(torch, name)(*inputs)
+        except (RuntimeError, NotImplementedError):
+            continue
+        taken.append(name)
+    lowered = lower_and_run(lambda *parts: tuple(getattr(torch, name)(*parts) for name in taken), *inputs)
+    assert set(lowered.calls) <= LIBRARY if dtype is not torch.bool else True, lowered.calls
+    for name, got in zip(taken, lowered.outputs, strict=True):
+        torch.testing.assert_close(
+            got, getattr(torch, name)(*inputs), equal_nan=True, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("number", [2, 2.5, True])
 def test_promotion_of_numbers(check, dtype, number):
@@ -117,16 +166,20 @@ def test_activations(check, approximate):
     )
 
 
-def power(exponent):
-    """x to a fixed power."""
-    return lambda x: x**exponent
-
-
 def test_powers(check):
     """Special exponents and general ones."""
-    x = torch.rand(9) + 0.1
-    for exponent in (0, 0.5, 1, 2, 3, -1, -0.5, 1.7):
-        check(power(exponent), x, modes=("fake",))
+    special = torch.tensor([0.0, -0.0, 4.0, -4.0, float("inf"), float("-inf"), float("nan"), 0.1])
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = special.to(dtype)
+        check(
+            lambda x: tuple(x**exponent for exponent in (0, 0.5, 1, 2, 3, -1, -0.5, -2, 1.7, -1.5)), x, modes=("fake",)
+        )
+    check(lambda x: tuple(x**exponent for exponent in (0, 1, 2, 3, 5, 0.5)), torch.arange(-4, 5), modes=("fake",))
+
+
+def test_a_power_that_eager_may_refuse_is_left_to_it(check):
+    """Of integers to an exponent that may be negative."""
+    check(lambda x: x ** (x.shape[0] - 3), torch.arange(5), modes=("symbolic",), library=["pow.Tensor_Scalar"])
 
 
 def test_symbolic_numbers_reach_loops(check):

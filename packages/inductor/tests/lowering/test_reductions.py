@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from flambeau_inductor.expr import Int
+from flambeau_inductor.ir.loops import Pointwise
+
 aten = torch.ops.aten
 torch.manual_seed(0)
 X = torch.randn(3, 5, 4)
@@ -62,6 +65,27 @@ def test_softmax_and_its_gradient(check):
         torch.randn(3, 5, 4),
         modes=("fake",),
     )
+
+
+def test_a_softmax_of_nothing(check):
+    """No maximum is taken: there is no element that would need one."""
+    check(lambda x: (x.softmax(1), x.log_softmax(0)), torch.empty(3, 0, 4), modes=("fake",))
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda x: aten._softmax(x, 1, False), lambda x: x.var(1), lambda x: x.log_softmax(1)]
+)
+def test_costly_values_that_are_walked_twice_are_stored(check, layer):
+    """The second walk reads what the first one computed."""
+
+    def f(x):
+        for _ in range(8):
+            x = (x.exp() + 1).log()
+        return layer(x)
+
+    lowered = check(f, X.abs(), modes=("fake",))
+    first = lowered.graph.operations[0]
+    assert isinstance(first, Pointwise) and first.out.layout.sizes == tuple(map(Int, X.shape))
 
 
 def test_half_precision_softmax_is_rounded_once():

@@ -36,6 +36,14 @@ def test_write_back_goes_into_the_input():
         torch.testing.assert_close(x, y)
 
 
+def test_a_write_back_that_is_returned_is_the_input():
+    """Not a value like it."""
+    x = torch.randn(4)
+    graph = lower_and_run(lambda x: (aten.copy_.default(x, x * 2), x * 3), x).graph
+    returned, other = graph.outputs
+    assert graph.buffers[returned.buffer].storage == "x_1" and graph.buffers[other.buffer].storage == other.buffer
+
+
 def test_random_numbers_are_eagers(check):
     """The library draws them, so the same seed gives the same numbers."""
     x = torch.randn(64)

@@ -3,8 +3,11 @@
 import pytest
 import torch
 
+from flambeau_inductor.expr import ONE, ZERO, Int, Symbol, substitute
 from flambeau_inductor.ir.layout import Ref
 from flambeau_inductor.ir.loops import Pointwise
+from flambeau_inductor.lowering.values import TensorValue
+from flambeau_inductor.lowering.views import reshaped
 
 X = torch.arange(2 * 6 * 4, dtype=torch.float32).reshape(2, 6, 4)
 
@@ -24,6 +27,7 @@ VIEWS = {
     "split": lambda x: x.split([1, 2, 3], 1)[2],
     "chunk": lambda x: x.chunk(3, 1)[1],
     "unbind": lambda x: x.unbind(1)[4],
+    "split_of_permuted": lambda x: x.permute(2, 0, 1).view(2, 2, 2, 3, 2),
     "as_strided": lambda x: x.as_strided((3, 2), (4, 1), 5),
 }
 COPIES = {
@@ -67,6 +71,15 @@ def test_library_calls_take_windows(check):
     """A transposed operand is handed over as it lies."""
     lowered = check(lambda a, b: a @ b.t(), torch.randn(3, 4), torch.randn(5, 4), library=["mm.default"])
     assert len(lowered.graph.operations) == 1
+
+
+def test_dimensions_of_one_have_the_strides_that_eager_gives_them():
+    """Between dimensions that lie apart in memory and whose sizes nothing is known about: a library call sees them."""
+    n = Symbol("n", 0, 9)
+    base = Ref("x", (n, Int(3)), (ONE, n), ZERO, torch.float32, torch.device("cpu"))
+    view = reshaped(TensorValue.of_ref(base), (ONE, n, ONE, Int(3), ONE)).known_ref()
+    eager = torch.empty_strided((5, 3), (1, 5)).unsqueeze(1).unsqueeze(0).unsqueeze(-1)
+    assert [int(substitute(stride, {n: 5})) for stride in view.strides] == list(eager.stride())
 
 
 def test_channels_last_results_keep_their_layout(check):

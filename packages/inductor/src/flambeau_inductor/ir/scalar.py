@@ -18,8 +18,7 @@ kind           args                     meaning
 =============  =======================  =====================================================================
 
 Arithmetic on float16 and bfloat16 does not exist here: lowering widens with ``to_dtype`` to float32, computes, and
-rounds with ``to_dtype``, once per eager op. Only load, store, ``to_dtype``, ``where``, ``masked`` and ``bitcast`` see
-half types.
+rounds with ``to_dtype``, once per eager op. Only load, store, ``to_dtype``, ``where`` and ``masked`` see half types.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from .scalar import Scalar, expressions, walk
 from .text import operation_text
 
 HALF_TYPES = frozenset({torch.float16, torch.bfloat16})
-_HALF_ALLOWED = frozenset({"to_dtype", "where", "bitcast"})
+_HALF_ALLOWED = frozenset({"to_dtype", "where"})
 
 
 def scalars_of(operation: Loop) -> tuple[Scalar, ...]:

@@ -11,7 +11,7 @@ import torch
 
 from .builder import Builder
 from .registry import Decline, lowers
-from .values import TensorValue, broadcast_index
+from .values import HALF, TensorValue, broadcast_index
 
 
 def _fresh(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
@@ -59,6 +59,8 @@ def alias(g: Builder, a: TensorValue) -> TensorValue:
 def view_dtype(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
     if a.dtype.itemsize != dtype.itemsize or torch.bool in (a.dtype, dtype):
         raise Decline("bit cast to another width")
+    if not {a.dtype, dtype}.isdisjoint(HALF):
+        raise Decline("the bits of a half type, which loops hold as float32")
     from ..ir import scalar as sc
 
     return g.lazy(a.sizes, dtype, a.device, lambda index: sc.op("bitcast", a.at(index), dtype=dtype))

@@ -27,7 +27,6 @@ aten = torch.ops.aten
 #: Library calls that give a changed copy of their first argument -> the call that changes it.
 _TWINS: dict[Any, Any] = {
     aten.index_add.default: aten.index_add_.default,
-    aten.index_copy.default: aten.index_copy_.default,
     aten.index_put.default: aten.index_put_.default,
     aten.scatter.src: aten.scatter_.src,
     aten.scatter.value: aten.scatter_.value,

@@ -334,11 +334,6 @@ def fmin(g: Builder, a: TensorValue, b: TensorValue) -> TensorValue:
     return elementwise(g, _op("fmin" if promote(a, b).is_floating_point else "minimum"), a, b)
 
 
-@lowers("square")
-def square(g: Builder, a: TensorValue) -> TensorValue:
-    return _reject("bool") if a.dtype is torch.bool else elementwise(g, lambda x: sc.op("mul", x, x), a)
-
-
 @lowers("pow.Tensor_Scalar")
 def pow_scalar(g: Builder, a: TensorValue, exponent: Number) -> TensorValue:
     joined = promote(a, exponent)

@@ -298,8 +298,7 @@ class _Lowering:
         found = self.values[value]
         if isinstance(found, TensorValue):
             val = value.meta.get("val")
-            copied = value.op == "call_function" and value.target is aten.copy_.default
-            if copied:
+            if value.target is aten.copy_.default:
                 return Ref.whole(self.builder.buffers[value.args[0].name])
             return self._output_ref(value, found, val, overwritten)
         if isinstance(found, Scalar):

@@ -130,7 +130,6 @@ _define("minimum", 2, torch.minimum, commutative=True)  # NaN wins
 _define("fmax", 2, torch.fmax, "float")  # NaN loses
 _define("fmin", 2, torch.fmin, "float")
 _define("relu", 1, torch.relu)
-_define("square", 1, lambda a: a * a)
 _define("fma", 3, lambda a, b, c: (a.double() * b.double() + c.double()).to(a.dtype), "float")  # one rounding
 
 # Comparison and logic.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -33,14 +35,14 @@ def _values(dtype: torch.dtype) -> torch.Tensor:
     return values
 
 
-def _converted(values: torch.Tensor, targets: list[torch.dtype]) -> tuple[torch.Tensor, ...]:
+def _converted(values: torch.Tensor, targets: Sequence[torch.dtype], op: str = "to_dtype") -> tuple[torch.Tensor, ...]:
     """One graph with a conversion to each target."""
     size = (Int(values.numel()),)
     axes = make_axes(size)
     given = Buffer("given", Layout.contiguous(size, values.dtype, CPU))
     loaded = sc.load("given", axes[0].symbol, values.dtype)
     outs = [Buffer(f"out{n}", Layout.contiguous(size, target, CPU)) for n, target in enumerate(targets)]
-    operations = tuple(Pointwise(out, axes, sc.op("to_dtype", loaded, dtype=out.layout.dtype)) for out in outs)
+    operations = tuple(Pointwise(out, axes, sc.op(op, loaded, dtype=out.layout.dtype)) for out in outs)
     buffers = {buffer.name: buffer for buffer in [given, *outs]}
     graph = Graph((TensorInput(given),), (), operations, tuple(Ref.whole(out) for out in outs), buffers)
     return load(assemble(graph).artifact)(values)
@@ -60,3 +62,14 @@ def test_conversions(source: torch.dtype, widest: int) -> None:
         torch.testing.assert_close(
             result[keep], values.to(target)[keep], rtol=0, atol=0, equal_nan=True, msg=lambda m, to=target: f"{to}: {m}"
         )
+
+
+@pytest.mark.parametrize(
+    "pair", [(torch.int8, torch.uint8), (torch.float32, torch.int32), (torch.float64, torch.int64)], ids=str
+)
+def test_bits(pair: tuple[torch.dtype, torch.dtype]) -> None:
+    """The same bits under another type, in both directions."""
+    for source, target in (pair, pair[::-1]):
+        values = _values(pair[0]).view(source)
+        (result,) = _converted(values, [target], "bitcast")
+        assert torch.equal(result.view(torch.uint8), values.view(torch.uint8))

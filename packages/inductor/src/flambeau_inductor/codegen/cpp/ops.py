@@ -66,7 +66,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "fmax", 
     _register(_name, _template(f"fb::{_name}({{0}}, {{1}})"))
 for _name in ("abs", "isnan", "isinf", "signbit", "floor", "ceil", "trunc", "exp", "exp2", "expm1", "log", "log2", "log1p", "log10",
               "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-              "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "square", "relu", "sign"):  # fmt: skip
+              "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "relu", "sign"):  # fmt: skip
     _register(_name, _template(f"fb::{_name}({{0}})"))
 _register("round", _template("fb::round_even({0})"))
 _register("neg", _template("-({0})"))

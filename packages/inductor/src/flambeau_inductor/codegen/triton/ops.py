@@ -135,7 +135,6 @@ register(
     "fmin", lambda o: f"tl.where(({o.args[0]} < {o.args[1]}) | ({o.args[1]} != {o.args[1]}), {o.args[0]}, {o.args[1]})"
 )
 register("relu", lambda o: f"tl.where({o.args[0]} < 0, {literal(0, o.dtype)}, {o.args[0]})")
-register("square", lambda o: f"({o.args[0]} * {o.args[0]})")
 register("fma", lambda o: f"tl.fma({', '.join(o.args)})")
 register("logical_not", lambda o: f"({o.args[0]} == 0)")
 register("bitwise_not", _signed(lambda o: f"(~{o.args[0]})", lambda o: f"({o.args[0]} ^ {2 ** bits(o.dtype) - 1})"))

@@ -66,7 +66,7 @@ def _kind(first: Reduce, second: Reduce, count: Expr) -> str:
 
 
 def _squared(node: Scalar) -> Scalar | None:
-    if node.op == "square" or (node.op == "mul" and node.children[0] is node.children[1]):
+    if node.op == "mul" and node.children[0] is node.children[1]:
         return node.children[0]
     return None
 

@@ -165,7 +165,6 @@ template <int N> FB Vec<float, N> divide_all(Vec<float, N> a, float b) {
 
 template <class V> FB V reciprocal(V x) { return divide(V(1), x); }
 template <class V> FB V rsqrt(V x) { return divide(V(1), sqrt(x)); }
-template <class V> FB V square(V x) { return (V)(x * x); }
 template <class V> FB V relu(V x) { return max_second(V(0), x); }  // -0.0 stays
 template <class T, int N> FB Vec<T, N> sign(Vec<T, N> x) { return cast<T>(gt(x, Vec<T, N>((T)0))) - cast<T>(lt(x, Vec<T, N>((T)0))); }
 template <class T> FB T sign(T x) { return (T)((x > 0) - (x < 0)); }
