@@ -31,6 +31,10 @@ WRONG: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "index": (lambda x, i: x[i] * 2, lambda: (X.clone(), torch.tensor([1, 9]))),
     "index, with gradient": (lambda x, i: x[i] * 2, lambda: (X.clone().requires_grad_(), torch.tensor([1, 9]))),
     "index, after a write": (written_then_indexed, lambda: (X.clone(), torch.tensor([1, 9]))),
+    "index, after a write with a history": (
+        written_then_indexed,
+        lambda: (X.clone().requires_grad_() * 1, torch.tensor([1, 9])),
+    ),
     "gather": (lambda x, i: x.exp().gather(0, i), lambda: (X.clone(), torch.full((1, 4), 7))),
     "embedding": (lambda x, i: torch.nn.functional.embedding(i, x) + 1, lambda: (X.clone(), torch.tensor([-1, 9]))),
     "nll_loss": (lambda x, i: torch.nn.functional.nll_loss(x, i), lambda: (X.clone(), torch.tensor([0, 9, 1]))),

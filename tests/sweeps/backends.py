@@ -10,13 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import torch
+import attrs
 from torch import fx
 
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 from flambeau.backends import reads_fakes
+from flambeau.options import Options
 from flambeau.records import Recorder
+from flambeau.rescue import rescue
+from flambeau.stages import resolve_stages
 from flambeau_inductor.config import Config
 from flambeau_inductor.context import CompileContext
 from flambeau_inductor.ir.evaluate import run_graph
@@ -47,8 +50,9 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
     except (autograd.UnsupportedGraph, inductor.UnsupportedGraphError) as error:
         recorder.ran_in_eager(str(error))
         return gm.forward
-    isolate = backward is None and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
-    return autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=isolate)
+    # As the facade's backends do, but that nothing is repeated in eager: of a graph that raises eager is asked for its error.
+    gm.meta["rescue"] = rescue(gm, prepared.signature, attrs.evolve(resolve_stages(Options()), suppress_errors=False))
+    return autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=True)
 
 
 def _as_it_is(gm: fx.GraphModule, inputs: list[Any]) -> Compiled:

@@ -125,11 +125,11 @@ def test_a_list_op_writes_what_another_argument_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    "step",
-    ["torch._foreach_add_([b, a], [a, b])", "c.data[0] = 7"],
+    ("step", "refused"),
+    [("torch._foreach_add_([b, a], [a, b])", 1), ("c.data[0] = 7", 0)],
 )
-def test_writes_in_the_order_of_eagers_loops(step: str) -> None:
-    """What a call reads after it has written it, or writes once for several elements."""
+def test_writes_in_the_order_of_eagers_loops(step: str, refused: int) -> None:
+    """What a call reads after it has written it; a write once for several elements is not captured at all."""
     check(
         f"""
         def f(a, b, c):
@@ -140,7 +140,7 @@ def test_writes_in_the_order_of_eagers_loops(step: str) -> None:
             call(compile(f), whole((3, 4), torch.float32, 6, 't'), whole((3, 4)), whole((5,), torch.int32, 7, 'expand'))
         """,
         "aot_eager",
-        refused=1,
+        refused=refused,
     )
 
 
@@ -339,4 +339,57 @@ def test_a_number_that_a_graph_computes_and_gives_back() -> None:
                 show(total)
         """,
         "lowered",
+    )
+
+
+def test_a_write_through_data_reaches_other_inputs() -> None:
+    """It counts writes for itself: the inputs' own counts do not tell."""
+    check(
+        """
+        def f(a, b):
+            a.data.mul_(b.float())
+            return F.hardshrink(b)
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            call(g, whole((5,)), whole((5,), seed=1))
+            a = whole((5,))
+            call(g, a, a.view(a.shape))
+        """,
+        "inductor",
+    )
+
+
+@BACKENDS
+def test_what_was_computed_before_a_write_has_the_history_of_before(backend: str) -> None:
+    """The write gives its target a history in the trace: the graph's input has none."""
+    check(
+        """
+        def f(a, b, c):
+            v = 1 - b, c.clone()
+            b.unsqueeze(0).add_(a)
+            torch._foreach_lerp_([c], [a], 0.5)
+            return v, b * 1
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((3,)).requires_grad_(), whole((3,), seed=1), whole((3,), seed=2))
+        """,
+        backend,
+    )
+
+
+def test_a_view_whose_history_is_lost_is_left_to_eager() -> None:
+    """One of several that an op gave, whose memory was written: eager raises where its history is asked for."""
+    check(
+        """
+        def f(a):
+            v = a.split(2)[1]
+            torch._foreach_add_([a], 1)
+            v.eq_(v)
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((7,)).requires_grad_() * 1)
+        """,
+        "aot_eager",
+        refused=1,
     )

@@ -129,5 +129,8 @@ def _copy(value: Any) -> Any:
     if value.requires_grad and value._is_view() and value._base is not None:
         # What autograd says of a write to a view depends on its base.
         return value._view_func_unsafe(_copy(value._base))
+    if not value.is_leaf:
+        with torch.enable_grad():
+            return value.clone()
     copy = value.detach().clone()
-    return copy.requires_grad_(value.requires_grad) if value.is_floating_point() or value.is_complex() else copy
+    return copy.requires_grad_(value.requires_grad)

@@ -28,7 +28,8 @@ def tensor_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
     inputs = tracer.tensor_inputs
     named = tuple(source for _, _, source in inputs if not isinstance(source, Pinned))
     guards: tuple[GuardSpec, ...] = (NoAlias(named),) if len(named) > 1 else ()
-    is_written = [not fake.is_inference() and fake._version > 0 for _, fake, _ in inputs]
+    hidden = _written_unseen(tracer)
+    is_written = [_is_written(fake) or fake.untyped_storage()._cdata in hidden for _, fake, _ in inputs]
     if not any(is_written) or len(inputs) < 2:
         return guards
     storages = [obj.untyped_storage()._cdata for obj, _, _ in inputs]
@@ -41,14 +42,27 @@ def tensor_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
     return (*guards, DistinctStorage(tuple(written), tuple(read)))
 
 
+def _is_written(fake: torch.Tensor) -> bool:
+    return not fake.is_inference() and fake._version > 0
+
+
+def _written_unseen(tracer: Tracer) -> set[int]:
+    """The storages that are written through `tensor.data`, which counts writes for itself."""
+    values = (
+        node.meta["val"] for node in tracer.graph.graph.nodes if node.target is getattr and node.args[1:] == ("data",)
+    )
+    return {value.untyped_storage()._cdata for value in values if _is_written(value)}
+
+
 def refuse_writes(tracer: Tracer) -> None:
     """Leave the call to eager where it writes to a tensor that eager would not write, or whose memory is not simply its own elements.
 
     A write to one element of an expanded tensor shows in others; a graph without writes would give each its own value. An inference
     tensor may not be written outside of inference mode: there its fake is an ordinary tensor, which counts writes through views too.
     """
+    hidden = _written_unseen(tracer)
     for tensor, fake, _ in tracer.tensor_inputs:
-        if fake.is_inference() or not fake._version:
+        if not _is_written(fake) and fake.untyped_storage()._cdata not in hidden:
             continue
         what = ""
         if tensor.is_inference():

@@ -187,7 +187,11 @@ def _output(
 
 def _view_step(analysis: Analysis, step: Step) -> ViewStep:
     kwargs = tuple(sorted((name, _frozen(analysis, value)) for name, value in step.kwargs.items()))
-    unseen = step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None
+    try:
+        unseen = step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None
+    except RuntimeError as error:
+        # One of several views that an op gave at once, whose memory was written since: eager raises where somebody asks for its history.
+        raise UnsupportedGraph(f"an output has no history any more: {error}") from error
     return ViewStep(str(step.op), _frozen(analysis, tuple(step.args)), kwargs, step.item, not unseen)
 
 

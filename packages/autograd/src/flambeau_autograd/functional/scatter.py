@@ -93,6 +93,14 @@ def _view_as_complex(call: Call, step: Step, base: torch.Tensor, new: torch.Tens
     return call(aten.view_as_real.default, new)
 
 
+def _conj(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten._conj_physical.default, new)
+
+
+def _neg_view(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    return call(aten.neg.default, new)
+
+
 def new_offset(step: Step) -> Any:
     """Storage offset of the step's result."""
     return step.result.storage_offset()
@@ -107,7 +115,8 @@ def _scatter_strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tens
     view = step.result
     if folds_onto_itself(view):
         raise UnsupportedMutation(f"a write goes through {step.op}: several elements share one memory location")
-    if origin.dtype != view.dtype:
+    # An absolute view passes by the steps between: what they show as conjugate or negative it writes so.
+    if (origin.dtype, origin.is_conj(), origin.is_neg()) != (view.dtype, view.is_conj(), view.is_neg()):
         raise UnsupportedMutation(f"a write goes through {step.op}, whose inverse is not known")
     copy = call(aten.clone.default, base)
     if tuple(copy.stride()) != tuple(origin.stride()):
@@ -122,6 +131,7 @@ _INVERSES: dict[str, Callable[..., Any]] = {
     "squeeze": _reshape, "unsqueeze": _reshape, "permute": _permute, "transpose": _transpose, "t": _t,
     "select": _select, "slice": _slice, "diagonal": _diagonal, "split": _split, "split_with_sizes": _split,
     "unbind": _unbind, "expand": _expand, "view_as_real": _view_as_real, "view_as_complex": _view_as_complex,
+    "_conj": _conj, "_neg_view": _neg_view,
 }  # fmt: skip
 
 

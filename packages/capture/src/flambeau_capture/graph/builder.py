@@ -291,6 +291,8 @@ class GraphBuilder:
         self.input_values = [self.input_values[i] for i in used]
         self.input_reals = [self.input_reals[i] for i in used]
         self.input_nodes = [self.input_nodes[i] for i in used]
+        for i, node in enumerate(self.input_nodes):
+            self.input_values[i] = node.meta["val"] = _as_given(self.input_values[i], self.input_reals[i])
         return torch.fx.GraphModule(root, self.graph, "CapturedGraph")
 
 
@@ -298,6 +300,13 @@ def _as_printed(target: Any, args: Sequence[Any]) -> Any:
     """The function that a graph module can print: it writes `-2 ** n` for a negative base, which Python reads as `-(2 ** n)`."""
     negative = target is operator.pow and isinstance(args[0], int | float | complex) and repr(args[0]).startswith("-")
     return pow if negative else target
+
+
+def _as_given(value: Any, real: Any) -> Any:
+    """An input's fake without the history that the program gave it by a write."""
+    if isinstance(value, torch.Tensor) and value.requires_grad and not real.requires_grad:
+        return value.detach()
+    return value
 
 
 def _rounds_sizes(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
