@@ -10,6 +10,7 @@ import contextlib
 import io
 import random
 import sys
+import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -68,6 +69,7 @@ class _Driver:
             result = function(*args, **kwargs)
         except Exception as error:
             self.observer.error(where, error)
+            _let_go(error)
         else:
             self.observer.show(f"{where}: result", result)
         self.observer.show(f"{where}: arguments", (args, kwargs))
@@ -83,6 +85,7 @@ class _Driver:
             torch.autograd.backward(wanted, tangents)
         except Exception as error:
             self.observer.error(f"backward {self.calls}", error)
+            _let_go(error)
 
     def show(self, *values: Any) -> None:
         """Look at what else the program may have changed."""
@@ -92,6 +95,13 @@ class _Driver:
     def compile(self, function: Any, **options: Any) -> Any:
         """Compiled, or in the plain run just as it is."""
         return self.compiler(function, **options)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Drop what the frames of an error hold: as long as they live, older torch leaves the hooks of a checkpointed call that raised in place."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def run_plain(source: str) -> Run:

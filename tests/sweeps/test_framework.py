@@ -113,3 +113,18 @@ def f(a, b):
     small = shrink(text, lambda candidate: "bad(" in candidate)
     assert ast.unparse(ast.parse(small)).count("\n") <= 1
     assert "cat" not in small and "range" not in small
+
+
+def test_a_call_that_raised_leaves_nothing_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks of a checkpointed call would stay in place as long as the frames of its error live."""
+    text = """
+def drive(compile, call, show, backward):
+    layer = nn.Linear(4, 4)
+    call(lambda t: torch.utils.checkpoint.checkpoint(layer, t, use_reentrant=False), torch.ones(3, 5))
+    G.append(torch._C._autograd._top_saved_tensors_default_hooks(False))
+"""
+    left: list[Any] = []
+    monkeypatch.setitem(run.NAMES, "G", left)
+    found = run.run_plain(text)
+    assert left == [None]
+    assert any(entry.kind == "raised" for entry in found.entries)
