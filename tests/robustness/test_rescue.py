@@ -57,6 +57,24 @@ def test_the_error_is_eagers_with_the_users_line(name: str, backend: str) -> Non
     assert len(compiled.trees(function.__code__)) == 1
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_repeated_call_draws_the_same_numbers(backend: str) -> None:
+    """The generator is where eager leaves it: an error after a draw does not draw twice."""
+
+    def drop_and_index(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.nn.functional.dropout(x, 0.5), torch.rand(3)[i]
+
+    found = []
+    for function in (drop_and_index, flambeau.compile(drop_and_index, backend=backend)):
+        torch.manual_seed(7)
+        kept = function(X.clone(), torch.tensor([1, 2]))
+        with pytest.raises(IndexError):
+            function(X.clone(), torch.tensor([1, 9]))
+        found.append((*kept, torch.rand(2)))
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+
 def failing(monkeypatch: pytest.MonkeyPatch, error: type[BaseException] = ZeroDivisionError) -> list[int]:
     """Every program that is loaded raises; how often is counted."""
     calls: list[int] = []

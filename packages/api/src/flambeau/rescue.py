@@ -59,6 +59,24 @@ def rescue(gm: fx.GraphModule, signature: autograd.Signature, stages: Stages) ->
     return answer
 
 
+def from_the_same_numbers(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """`compiled`, of a graph that draws on the CPU: where it raises, the generator is as before, and who repeats the call draws the same numbers.
+
+    Graphs that draw on a GPU need none of it: what a GPU reports it reports too late to be repeated.
+    """
+    generator = torch.default_generator
+
+    def call(*inputs: Any) -> Any:
+        before = generator.get_state()
+        try:
+            return compiled(*inputs)
+        except BaseException:
+            generator.set_state(before)
+            raise
+
+    return call
+
+
 def _is_of_others(error: PredictionError) -> bool:
     return error.operator.partition("::")[0] not in _OF_TORCH
 

@@ -38,7 +38,7 @@ from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
 from .options import Options
 from .records import ProgramRecord, Recorder
-from .rescue import REPORT, mispredicted_operator, rescue
+from .rescue import REPORT, from_the_same_numbers, mispredicted_operator, rescue
 from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 
@@ -234,7 +234,8 @@ def _join(
 ) -> CompiledFn:
     """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
     gm.meta["rescue"] = rescue(gm, signature, stages)
-    return autograd.assemble(signature, forward, backward, replay=gm, config=stages.autograd, isolate=isolate)
+    joined = autograd.assemble(signature, forward, backward, replay=gm, config=stages.autograd, isolate=isolate)
+    return from_the_same_numbers(joined) if signature.draws else joined
 
 
 def mark_static(gm: fx.GraphModule, prepared: autograd.Prepared) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 
 from . import log
 from .config import Config
@@ -84,6 +85,7 @@ def prepare(
         saved=halves.saved,
         watched=_watched(joint, halves.saved),
         double_backward=_double_backward(joint),
+        draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
     )
     if config.log_passes:
         log.logger.info(
@@ -95,6 +97,11 @@ def prepare(
         )
     forward_inputs = [t.node.meta["val"] for t in joint.inputs]
     return Prepared(signature, halves.forward, halves.backward, forward_inputs, halves.backward_inputs, gm)
+
+
+def _is_on_cpu(node: Node) -> bool:
+    tensors = [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
+    return any(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def compile_joint(

@@ -106,6 +106,7 @@ class Signature:
     `watched`: what eager saves and the compiled halves do not.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
+    `draws`: whether the forward draws random numbers from the CPU's generator.
     """
 
     inputs: int
@@ -120,6 +121,7 @@ class Signature:
     saved: tuple[SavedSpec, ...] = ()
     watched: tuple[WatchedSpec, ...] = ()
     double_backward: str = ""
+    draws: bool = False
 
     @property
     def is_plain(self) -> bool:
