@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <string>
 
 namespace flambeau {
 
@@ -16,6 +17,14 @@ namespace {
   python_error error;
   error.persist();
   throw std::move(error);
+}
+
+// Messages are joined here, not by TORCH_CHECK: it would use a stream, and one of this module crashes in torch's process where the
+// compiler links parts of the C++ library statically.
+std::string overwritten(const std::string& what, int64_t index, int64_t version, int64_t expected) {
+  return "one of the variables needed for gradient computation has been modified by an inplace operation: " + what + " " +
+         std::to_string(index) + " of a compiled graph is at version " + std::to_string(version) + "; expected version " +
+         std::to_string(expected) + " instead.";
 }
 
 at::Tensor in_order(const at::Tensor& grad, const std::vector<int64_t>& order) {
@@ -87,9 +96,7 @@ void JointNode::check_watched(const std::vector<bool>& given) const {
     if (version.current_version() == expected) continue;
     const WatchedPlace& watched = (*joint_->watched)[i];
     if (!given.empty() && std::none_of(watched.reached.begin(), watched.reached.end(), [&](int64_t p) { return given[p]; })) continue;
-    TORCH_CHECK(false, "one of the variables needed for gradient computation has been modified by an inplace operation: ",
-                watched.place == Place::input ? "input " : "result ", watched.index, " of a compiled graph is at version ",
-                version.current_version(), "; expected version ", expected, " instead.");
+    TORCH_CHECK(false, overwritten(watched.place == Place::input ? "input" : "result", watched.index, version.current_version(), expected));
   }
 }
 
@@ -97,8 +104,9 @@ variable_list JointNode::gradients(const Ref& found) const {
   Ref items = Ref::steal(PySequence_Fast(found.get(), "the compiled backward must return a tuple"));
   if (!items) throw_python_error();
   const size_t wanted = joint_->grad_inputs->size();
-  TORCH_CHECK(static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get())) == wanted, "the compiled backward returned ",
-              PySequence_Fast_GET_SIZE(items.get()), " gradients, ", wanted, " are expected");
+  const auto size = static_cast<size_t>(PySequence_Fast_GET_SIZE(items.get()));
+  TORCH_CHECK(size == wanted, "the compiled backward returned " + std::to_string(size) + " gradients, " + std::to_string(wanted) +
+                                  " are expected");
   variable_list grads;
   grads.reserve(wanted);
   for (size_t i = 0; i < wanted; ++i) {
@@ -107,7 +115,7 @@ variable_list JointNode::gradients(const Ref& found) const {
       grads.emplace_back();
       continue;
     }
-    TORCH_CHECK_TYPE(THPVariable_Check(item), "the compiled backward returned a ", Py_TYPE(item)->tp_name);
+    TORCH_CHECK_TYPE(THPVariable_Check(item), std::string("the compiled backward returned a ") + Py_TYPE(item)->tp_name);
     grads.push_back(THPVariable_Unpack(item));
   }
   return grads;
@@ -159,10 +167,8 @@ variable_list JointNode::run_twice(const variable_list& grads) {
       auto alive = trace.tensor.lock();
       if (alive.defined()) {
         at::Tensor tensor = at::Tensor::wrap_tensor_impl(std::move(alive));
-        TORCH_CHECK(tensor.is_inference() || static_cast<int64_t>(tensor._version()) == trace.version,
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    "input ", i, " of a compiled graph is at version ", tensor._version(), "; expected version ",
-                    trace.version, " instead.");
+        const int64_t version = tensor.is_inference() ? trace.version : static_cast<int64_t>(tensor._version());
+        TORCH_CHECK(version == trace.version, overwritten("input", static_cast<int64_t>(i), version, trace.version));
         value = THPVariable_Wrap(tensor);
       } else {
         value = Py_NewRef(Py_None);

@@ -45,13 +45,16 @@ int64_t known_threads(int device) {
 }
 
 std::tuple<int64_t, int64_t, int64_t> philox_state(c10::Device device, int64_t increment, int64_t threads) {
-  TORCH_CHECK(device.is_cuda(), "a philox state belongs to a CUDA device, not to ", device);
+  // Messages are joined here, not by TORCH_CHECK: it would use a stream, and one of this module crashes in torch's process where
+  // the compiler links parts of the C++ library statically.
+  TORCH_CHECK(device.is_cuda(), "a philox state belongs to a CUDA device, not to " + device.str());
   static const auto advance =
       symbol_of<Advance>("libtorch_cuda.so", "_ZN2at17CUDAGeneratorImpl17philox_cuda_stateEm", RTLD_NOLOAD);
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const int64_t found = known_threads(generator.device().index());
-  TORCH_CHECK(found == 0 || found == threads, "this program draws random numbers as a GPU with ", threads,
-              " resident threads does; ", device, " has ", found, ": compile it again on this device");
+  TORCH_CHECK(found == 0 || found == threads, "this program draws random numbers as a GPU with " + std::to_string(threads) +
+                                                  " resident threads does; " + device.str() + " has " + std::to_string(found) +
+                                                  ": compile it again on this device");
   std::lock_guard<std::mutex> guard(generator.mutex());
   if (advance != nullptr) {
     const at::PhiloxCudaState state = advance(generator.unsafeGetGeneratorImpl(), static_cast<uint64_t>(increment));
