@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from itertools import islice
@@ -14,7 +15,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from flambeau_autograd.functional.ops import Kind, is_impure, is_random, kind_of, writes
+from flambeau_autograd.functional.ops import Kind, is_impure, is_random, kind_of, raises, writes
 
 
 def registry() -> Iterator[OpOverload]:
@@ -129,3 +130,79 @@ def test_all_ops_do_to_their_arguments_and_the_generator_what_they_are_said_to()
     watch = _run(_runnable(), 4)
     assert len(watch.seen) > 400
     assert not sorted(set(watch.faults))
+
+
+class _Refusals(TorchDispatchMode):
+    """The innermost ops that raised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raised: set[OpOverload] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except (RuntimeError, IndexError, ValueError):
+            self.raised.add(func)
+            raise
+
+
+#: Values that an op may not like, in place of its operands' own.
+_SPOILT: dict[str, Any] = {
+    "large": lambda t: torch.full_like(t, 100 if not t.is_floating_point() else 1e30),
+    "negative": lambda t: torch.full_like(t, -1.5 if t.is_floating_point() else -100),
+    "zero": torch.zeros_like,
+    "nan": lambda t: torch.full_like(t, float("nan")) if t.is_floating_point() else t,
+}
+
+
+def _spoilt(value: Any, how: str) -> Any:
+    if not isinstance(value, torch.Tensor) or value.dtype in (torch.bool, torch.uint8) or value.is_complex():
+        return value
+    return _SPOILT[how](value)
+
+
+def _refused_for_values(op: Any, dtype: torch.dtype, samples: int) -> set[OpOverload]:
+    watch = _Refusals()
+    for sample in islice(op.sample_inputs("cpu", dtype), samples):
+        given = ((sample.input, *sample.args), sample.kwargs)
+        for how in (None, *_SPOILT):
+            args, kwargs = given if how is None else pytree.tree_map(lambda t, how=how: _spoilt(t, how), given)
+            try:
+                with watch if how is not None else contextlib.nullcontext():
+                    op(*args, **kwargs)
+            except (RuntimeError, IndexError, ValueError, NotImplementedError):
+                if how is None:
+                    break
+    return watch.raised
+
+
+def _check_refusals(chosen: list[Any], samples: int) -> int:
+    dtypes = (torch.float32, torch.int64)
+    found = {op for info in chosen for d in dtypes if d in info.dtypes for op in _refused_for_values(info, d, samples)}
+    known = {op for op in found if is_impure(op) or is_random(op) or raises(op, on_integers=True)}
+    assert {op for op in found - known if op.namespace == "aten"} == set()
+    return len(found)
+
+
+_QUICK_REFUSALS = (
+    "div",
+    "index_select",
+    "gather",
+    "take",
+    "nn.functional.embedding",
+    "linalg.eigh",
+    "bincount",
+    "scatter_add",
+)
+
+
+def test_ops_that_refuse_values_are_told() -> None:
+    """What raises for the values of its operands is a check where nobody reads its result: by running each with odd ones."""
+    assert _check_refusals([op for op in op_db if op.name in _QUICK_REFUSALS], 2) >= 8
+
+
+@pytest.mark.slow
+def test_every_op_that_refuses_values_is_told() -> None:
+    # What stands in for an operand has less memory than a window may reach into.
+    assert _check_refusals([op for op in _runnable() if not op.name.startswith("as_strided")], 6) > 30

@@ -40,5 +40,5 @@ def checks(operation: Operation) -> bool:
     """True for what may raise and does nothing else: an input must not be overwritten before."""
     if isinstance(operation, Extern):
         schema = operation.op._schema
-        return not schema.returns and not schema.is_mutable
+        return operation.checks or (not schema.returns and not schema.is_mutable)
     return isinstance(operation, Assert)

@@ -87,6 +87,22 @@ _RANDOM_NAMES = frozenset(
 )  # fmt: skip
 
 
+#: They raise for the values of a tensor, as kernels find them: an index out of range, a matrix that cannot be factored, a division by zero.
+_RAISING_NAMES = frozenset(
+    {
+        "_ctc_loss", "_embedding_bag", "_embedding_bag_forward_only", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts", "_index_put_impl",
+        "_linalg_eigh", "_linalg_svd", "_segment_reduce_backward", "binary_cross_entropy", "bincount", "cholesky", "embedding",
+        "embedding_bag", "gather", "histc", "histogram", "index", "index_add", "index_copy", "index_fill", "index_put",
+        "index_reduce", "index_select", "linalg_eig", "linalg_eigvals", "linalg_ldl_solve", "linalg_lstsq", "linalg_lu_solve",
+        "linalg_pinv", "linspace", "lu_unpack", "masked_scatter", "max_unpool2d", "max_unpool3d", "multi_margin_loss",
+        "multilabel_margin_loss_forward", "nll_loss2d_forward", "nll_loss_forward", "put", "repeat_interleave", "scatter",
+        "scatter_add", "scatter_reduce", "searchsorted", "segment_reduce", "take", "unravel_index",
+    }
+)  # fmt: skip
+#: The same, for integers.
+_DIVIDING_NAMES = frozenset({"div", "floor_divide", "fmod", "remainder"})
+
+
 def short_name(op: OpOverload) -> str:
     """`add_` for `aten.add_.Tensor`."""
     return str(op._schema.name).partition("::")[2]
@@ -111,6 +127,15 @@ def is_impure(op: Any) -> bool:
     if not isinstance(op, OpOverload):
         return isinstance(op, HigherOrderOperator)
     return writes(op) or not op._schema.returns or is_foreign(op)
+
+
+@functools.cache
+def raises(op: Any, on_integers: bool) -> bool:
+    """True when the op of torch may raise for the values of its arguments, so that a call whose result nobody reads is a check."""
+    if not isinstance(op, OpOverload) or op.namespace != "aten":
+        return False
+    name = short_name(op)
+    return name in _RAISING_NAMES or (on_integers and name in _DIVIDING_NAMES)
 
 
 @functools.cache

@@ -1,4 +1,7 @@
-"""Dead code: nodes that nobody reads go, except those that draw random numbers, write or check."""
+"""Dead code: nodes that nobody reads go, except those that draw random numbers, write or check.
+
+A call of the program that may raise for values is a check then: it stays, with `checks` in its meta, and the backend runs it as a library call.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 from torch.fx import Node
 
 from ..joint.build import Joint
-from .facts import is_pinned
+from .facts import is_pinned, may_raise
 
 
 def remove_dead(joint: Joint) -> int:
@@ -15,7 +18,11 @@ def remove_dead(joint: Joint) -> int:
     kept = kept_nodes(joint)
     removed = 0
     for node in reversed(joint.graph.nodes):
-        if not node.users and node not in kept and not is_pinned(node):
+        if node.users or node in kept or is_pinned(node):
+            continue
+        if may_raise(node):
+            node.meta["checks"] = True
+        else:
             joint.graph.erase_node(node)
             removed += 1
     return removed

@@ -9,7 +9,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
-from ..functional.ops import is_impure, is_random, is_view, short_name
+from ..functional.ops import is_impure, is_random, is_view, raises, short_name
 
 _FACTORIES = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
@@ -37,7 +37,16 @@ def is_pinned(node: Node) -> bool:
     """True when the node must stay although nobody reads it: it draws random numbers, writes, checks, or is not known."""
     if node.op in ("placeholder", "output"):
         return True
-    return node.op == "call_function" and (draws(node) or is_impure(node.target))
+    return node.op == "call_function" and (draws(node) or is_impure(node.target) or "checks" in node.meta)
+
+
+def may_raise(node: Node) -> bool:
+    """True for what the program computes and eager may refuse for the values of its operands."""
+    if node.op != "call_function" or node.meta.get("backward"):
+        return False
+    value = node.meta.get("val")
+    integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
+    return raises(node.target, integers)
 
 
 def runs_once(node: Node) -> bool:

@@ -110,7 +110,7 @@ class Extern:
     the results define: ``(symbol, output position, dimension)``, or dimension None for a scalar result; a string in the
     symbol's place names an integer parameter that loop bodies read. ``reason`` says why this is a library call.
     ``keeps`` is the position of a result that is a workspace for the op's gradient: of whatever size the kernel likes,
-    and only there when the call runs in grad mode.
+    and only there when the call runs in grad mode. ``checks``: nobody reads what it returns, it is called for what it may raise.
     """
 
     op: Any
@@ -122,6 +122,7 @@ class Extern:
     reason: str = ""
     origins: tuple[str, ...] = ()
     keeps: int | None = None
+    checks: bool = False
 
 
 @frozen

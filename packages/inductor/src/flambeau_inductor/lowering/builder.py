@@ -326,6 +326,7 @@ class Builder:
         reason: str,
         changed: tuple[Buffer, ...] = (),
         keeps: int | None = None,
+        checks: bool = False,
     ) -> Any:
         """Call ``op`` on realised tensors; ``val`` is the fake result (tensor, sequence of them, or a symbolic scalar)."""
         self.context.note_library_call(str(op), reason)
@@ -334,7 +335,7 @@ class Builder:
         results = list(val) if isinstance(val, tuple | list) else [val] if op._schema.returns else []
         outs = tuple(self._out_buffer(item) for item in results)
         binds = self._binds(results)
-        self.operations.append(Extern(op, given, named, outs, changed, binds, reason, self.origins, keeps))
+        self.operations.append(Extern(op, given, named, outs, changed, binds, reason, self.origins, keeps, checks))
         values = [None if out is None else TensorValue.of_ref(Ref.whole(out)) for out in outs]
         for n, item in enumerate(results):
             if isinstance(item, torch.SymInt):

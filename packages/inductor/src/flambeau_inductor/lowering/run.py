@@ -228,6 +228,8 @@ class _Lowering:
             reason = (
                 "eager refuses these types"
                 if node.meta.get("refused")
+                else "it is there for what it may raise"
+                if "checks" in node.meta
                 else _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
             )
             if not reason:
@@ -469,7 +471,9 @@ def _root(buffer: Buffer, buffers: dict[str, Buffer]) -> str:
 
 
 def _has_effect(operation: Operation) -> bool:
-    return isinstance(operation, Extern) and (bool(operation.binds) or effects.has_effect(operation.op))
+    if not isinstance(operation, Extern):
+        return False
+    return bool(operation.binds) or operation.checks or effects.has_effect(operation.op)
 
 
 def _stack_text(node: fx.Node) -> str:

@@ -1,6 +1,6 @@
 """Drop calls whose results nobody uses.
 
-Valid in, valid out. Calls with effects (random draws, assertions, in-place ops) and all inputs stay.
+Valid in, valid out. Calls with effects (random draws, assertions, in-place ops), those that are there for what they may raise, and all inputs stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def has_effect(node: fx.Node) -> bool:
     """True when removing the call could be noticed."""
     if node.op != "call_function":
         return node.op != "get_attr"
-    return effects.has_effect(node.target)
+    return "checks" in node.meta or effects.has_effect(node.target)
 
 
 def remove_dead(gm: fx.GraphModule, context: CompileContext) -> bool:
