@@ -28,8 +28,13 @@ MARKS = {
     "containers.slice_across_a_break": pytest.mark.falls_back("a tensor is written whose memory another input shares"),
 }
 if sys.version_info >= (3, 12):
-    # Comprehensions are loops of their function there, and a break inside of one leaves the rest of its rounds to Python.
-    MARKS["control_flow.break_in_a_comprehension"] = pytest.mark.falls_back("print() or input() is called")
+    # Comprehensions are loops of their function there: a break inside of one, or an iterator from before a break, leaves the rest of
+    # the rounds to Python.
+    MARKS |= {
+        "control_flow.break_in_a_comprehension": pytest.mark.falls_back("print() or input() is called"),
+        "control_flow.break_with_iterators_alive": pytest.mark.falls_back("next() of an object"),
+        "control_flow.list_grows_while_its_iterator_lives": pytest.mark.falls_back("next() of an object"),
+    }
 THEMES = (calls, classes, containers, control_flow, modules, tensors)
 
 
