@@ -35,7 +35,7 @@ def main(arguments: str) -> None:
         start = time.monotonic()
         try:
             result = _one(generator, seed, wanted)
-        except TimeoutError:
+        except TooLongError:
             result = {"failure": {"kind": "too slow", "path": "", "plain": "", "ours": ""}}
         except Exception as error:
             result = {
@@ -62,8 +62,12 @@ def _one(generator: Any, seed: int, wanted: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+class TooLongError(BaseException):
+    """The time of a program is over; no `except Exception` of it, nor of a compiler, can go on after that."""
+
+
 def _too_long(number: int, frame: Any) -> None:
-    raise TimeoutError
+    raise TooLongError
 
 
 def _say(out: Any, line: dict[str, Any]) -> None:
