@@ -72,6 +72,16 @@ def test_named_gpus_count(function: Any) -> None:
     assert on_gpu(function, 0) != on_gpu(function, 1)
 
 
+def test_a_submodule_has_no_key() -> None:
+    """What it holds is not looked into."""
+    made = graph(lambda x: x + 1)
+    made.add_module("inner", torch.nn.ReLU())
+    call = next(node for node in made.graph.nodes if node.op == "call_function")
+    call.op, call.target, call.args = "call_module", "inner", call.args[:1]
+    with pytest.raises(Uncacheable, match="submodule inner"):
+        graph_key(made, Options(), resolve_stages(Options()))
+
+
 def test_inputs_and_state_count() -> None:
     """dtype, requires_grad, grad mode and autocast change what is compiled."""
 

@@ -81,8 +81,18 @@ def test_text_names_kernels_registers_and_positions(artifact) -> None:
     assert len(everything().text().splitlines()) > 20
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "version", "magic", "empty"])
-def test_damaged_bytes_are_refused(damage: str, artifact) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("truncate", "checksum"),
+        ("flip", "checksum"),
+        ("version", "has format"),
+        ("magic", "not an artifact"),
+        ("empty", r"is truncated(?! or)"),
+    ],
+)
+def test_damaged_bytes_are_refused(damage: str, message: str, artifact) -> None:
+    """With what is wrong."""
     data = bytearray(artifact.to_bytes())
     if damage == "truncate":
         data = data[:-20]
@@ -94,7 +104,7 @@ def test_damaged_bytes_are_refused(damage: str, artifact) -> None:
         data[0] = 0
     else:
         data = bytearray()
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match=message):
         a.Artifact.from_bytes(bytes(data))
 
 

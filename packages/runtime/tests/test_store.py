@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from flambeau_runtime import log
 from flambeau_runtime.cache import CacheKey, Store
 from flambeau_runtime.cache.entry import pack, unpack
+from flambeau_runtime.profile import recording
 
 
 def key(name: str = "a", kind: str = "test", **parts: str) -> CacheKey:
@@ -44,6 +46,22 @@ def test_put_and_get(tmp_path) -> None:
     assert store.get(key()) is None
     store.clear()
     assert files(store) == []
+
+
+def test_hits_and_misses_are_counted(tmp_path: Path) -> None:
+    """By kind."""
+    store = Store(tmp_path)
+    with recording() as profile:
+        store.get(key())
+        store.put(key(), b"payload")
+        store.get(key())
+        store.get(key())
+        store.get(key(kind="other"))
+    assert profile.counters == {
+        f"{log.CACHE_MISS}: test": 1,
+        f"{log.CACHE_HIT}: test": 2,
+        f"{log.CACHE_MISS}: other": 1,
+    }
 
 
 @pytest.mark.parametrize("folder", [True, False])

@@ -51,9 +51,10 @@ def test_a_good_graph_passes_and_prints():
     ],
 )
 def test_broken_values_are_named(value, dtype, message):
-    """Each message says what is wrong."""
-    with pytest.raises(VerifyError, match=message):
+    """Each message says what is wrong, and where: the operation is marked."""
+    with pytest.raises(VerifyError, match=message) as error:
         verify(graph_of(value, dtype))
+    assert "while checking\n    > buf0" in str(error.value)
 
 
 def test_reading_overwritten_memory_is_refused():

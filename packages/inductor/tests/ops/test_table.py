@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from flambeau_inductor.codegen.cpp import ops as cpp
+from flambeau_inductor.expr import Int
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ops.table import ScalarOp, names, register, scalar_op
 
@@ -35,6 +36,13 @@ def test_mixed_dtypes_are_refused():
     a, b = sc.constant(1, torch.float32), sc.constant(1, torch.float64)
     with pytest.raises(TypeError):
         sc.op("add", a, b)
+
+
+@pytest.mark.parametrize("name", ["to_dtype", "bitcast"])
+def test_a_conversion_names_its_target(name):
+    """Nothing else says what it gives."""
+    with pytest.raises(TypeError, match="needs a dtype"):
+        sc.op(name, sc.load("x", Int(0), torch.float32))
 
 
 def test_every_text_is_of_an_op():

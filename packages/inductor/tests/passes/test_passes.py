@@ -31,6 +31,27 @@ def test_noops_go():
     torch.testing.assert_close(after(X), X + 1)
 
 
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda x: x.transpose(0, 2).transpose(2, 0), 0),
+        (lambda x: x.transpose(-1, 1).transpose(1, 2), 0),
+        (lambda x: x.permute(2, 0, 1).permute(1, 2, 0), 0),
+        (lambda x: x.permute(0, 2, 1).transpose(-1, -2), 0),
+        (lambda x: x[0].t().transpose(0, 1), 0),
+        (lambda x: x.permute(2, 0, 1).permute(2, 0, 1), 2),
+        (lambda x: x.transpose(0, 1).transpose(1, 2), 2),
+        (lambda x: x.transpose(0, 1).permute(0, 2, 1), 2),
+    ],
+)
+def test_two_transposes_go_where_they_undo_each_other(function, left):
+    """However each is written; others stay."""
+    x = torch.randn(3, 4, 5)
+    _, after = run(lambda x: function(x + 1) * 2, x)
+    assert sum("permute" in t or "transpose" in t or "aten.t." in t for t in targets(after)) == left
+    torch.testing.assert_close(after(x), function(x + 1) * 2)
+
+
 def test_a_square_transpose_is_no_noop():
     """Equal sizes and strides of a permutation say nothing about elements."""
     square = torch.ones(1, 1).expand(3, 3)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from tracing import traced
 
 import flambeau_runtime
 from flambeau_inductor import compile_graph
@@ -85,6 +86,16 @@ def test_memory_is_not_held_over_a_peak():
     assert hand_overs(plan, kept) == {}
     freed = [i for i in programs(function, inputs).program.instructions if isinstance(i, Free)]
     assert len(freed) >= 3
+
+
+def test_constants_are_not_given_back():
+    """They are there for the next call, and so counted at every step."""
+    x, table = torch.randn(16, 16), torch.randn(16, 16)
+    gm = traced(lambda x: torch.relu(torch.relu(x + table) @ x + 1) @ x, x)
+    artifact = compile_graph(gm, (x,), {})
+    kept = {constant.register for constant in artifact.constants}
+    freed = {register for i in artifact.program.instructions if isinstance(i, Free) for register in i.regs}
+    assert kept and freed and not kept & freed
 
 
 def test_gpu_results_overwrite_what_they_are_computed_from_only():

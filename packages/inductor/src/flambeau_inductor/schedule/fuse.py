@@ -167,7 +167,7 @@ class Fuser:
                 if group.nest is not None and group is not writer:
                     score[group.number] = score.get(group.number, 0) + size
         best = sorted(score, key=lambda n: (-score[n], -n))
-        return [self.groups[n] for n in best if score[n] > 0][: 2 * NEIGHBOURS]
+        return [self.groups[n] for n in best][: 2 * NEIGHBOURS]
 
     def _bytes(self, name: str) -> int:
         layout = self.buffers[name].layout

@@ -1,0 +1,23 @@
+"""Loops take the order in which memory lies, except where their order is what is asked for."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import torch
+from tracing import lowered, traced
+
+from flambeau_inductor.program import assemble
+from flambeau_runtime import load
+
+
+def test_positions_count_in_the_order_of_the_tensor() -> None:
+    """Of a tensor whose memory lies in any other order, with ties."""
+    orders = list(permutations(range(3)))
+
+    def positions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(kind(x.permute(order)) for order in orders for kind in (torch.argmax, torch.argmin))
+
+    x = torch.tensor([[[1.0, 5.0], [5.0, 0.0], [2.0, 3.0]], [[0.0, 5.0], [4.0, 5.0], [0.0, 1.0]]])
+    found = load(assemble(lowered(traced(positions, x))).artifact)(x)
+    assert list(map(int, found)) == list(map(int, positions(x)))
