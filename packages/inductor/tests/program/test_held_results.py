@@ -84,7 +84,7 @@ def test_another_size_or_dtype_is_an_error(lies: Any, run: Any, op: str, found: 
     message = (
         f"flambeau_test_held::{op} returned {found} strides [5, 1] on cpu where float32 [3, 5] strides [5, 1] on cpu"
     )
-    assert str(caught.value) == f"{message} was predicted"
+    assert f"{message} was predicted" in str(caught.value)
 
 
 def test_a_size_that_the_call_decides_is_read_first(lies: Any, run: Any) -> None:
