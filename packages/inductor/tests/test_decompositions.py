@@ -35,3 +35,11 @@ def test_the_target_set_is_written_down():
     assert {"mm", "add.Tensor", "_softmax.default", "convolution"} <= set(names)
     assert all(not op._schema.is_mutable for op in lowered_ops())
     assert isinstance(torch.ops.aten.mm.default, torch._ops.OpOverload)
+
+
+def test_bytes_are_interpolated_by_the_kernel():
+    """Its weights are integers; the formula is for floats alone."""
+    formula = decompositions()[torch.ops.aten.upsample_bicubic2d.default]
+    image = torch.randn(1, 1, 4, 4)
+    assert formula(image, [6, 6], False).shape == (1, 1, 6, 6)
+    assert formula(image.to(torch.uint8), [6, 6], False) is NotImplemented

@@ -64,6 +64,16 @@ DECOMPOSED = (
 )  # fmt: skip
 
 
+def _but_bytes(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """A formula that leaves uint8 to the kernel, which computes with integer weights."""
+
+    @functools.wraps(formula)
+    def decompose(value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if value.dtype is torch.uint8 else formula(value, *args, **kwargs)
+
+    return decompose
+
+
 def overloads_of(name: str) -> tuple[OpOverload, ...]:
     """The functional overloads that ``"relu"`` (all) or ``"max.other"`` (one) names; empty where this torch lacks it."""
     base, _, suffix = name.partition(".")
@@ -81,7 +91,8 @@ def _table() -> dict[OpOverload, Callable[..., Any] | None]:
     for name in DECOMPOSED:
         for op in overloads_of(name):
             if op in decomposition_table:
-                table[op] = decomposition_table[op]
+                formula = decomposition_table[op]
+                table[op] = _but_bytes(formula) if name == "upsample_bicubic2d" else formula
     for op in lowered_ops():
         table[op] = None
     for name in LIBRARY:

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from flambeau_inductor.expr import ONE, ZERO, Int, Symbol, substitute
-from flambeau_inductor.ir.layout import Ref
+from flambeau_inductor.context import CompileContext
+from flambeau_inductor.expr import ONE, ZERO, Int, Symbol, SymbolTable, as_expr, substitute
+from flambeau_inductor.ir.layout import Layout, Ref
 from flambeau_inductor.ir.loops import Pointwise
+from flambeau_inductor.lowering.builder import Builder
 from flambeau_inductor.lowering.values import TensorValue
 from flambeau_inductor.lowering.views import reshaped
 
@@ -86,3 +88,20 @@ def test_channels_last_results_keep_their_layout(check):
     """The strides of eager's result are the strides of ours."""
     x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
     check(lambda x: (x + 1, (x * 2).contiguous(), x.relu().clone()), x)
+
+
+def test_views_of_complex_tensors_are_windows(check):
+    """No kernel can hold them, and none is needed: the product is the only call, and nothing is copied."""
+    rows, columns = torch.randn(3, dtype=torch.complex64), torch.randn(4, dtype=torch.complex64)
+    check(lambda a, b: a.unsqueeze(1) * b.expand(2, 4)[1:].mT.permute(1, 0), rows, columns, library=["mul.Tensor"])
+    check(lambda a: torch.ops.aten._unsafe_view(a.expand(2, 3), [2, 1, 3]) + 1, rows, library=["add.Tensor"])
+
+
+def test_a_copy_with_repeated_elements_holds_each_once():
+    """Strides of zero are kept, and no element is written twice."""
+    builder = Builder(CompileContext(), SymbolTable())
+    source = builder.new_buffer(Layout.contiguous((4, 3), torch.complex64, torch.device("cpu")))
+    found = builder.copy(TensorValue.of_ref(Ref.whole(source)), (ZERO, ONE))
+    assert (found.sizes, found.strides) == ((as_expr(4), as_expr(3)), (ZERO, ONE))
+    made = builder.buffers[builder.buffers[found.buffer].storage].layout
+    assert made.sizes == (ONE, as_expr(3))

@@ -58,6 +58,9 @@ _SUGGESTED_FORMAT = frozenset(
     }
 )
 
+#: Transforms of one dimension: MKL's results lie with that dimension innermost, which not every torch's fakes know.
+_TRANSFORMS = frozenset({aten._fft_c2c.default, aten._fft_r2c.default})
+
 #: The sum of bags of bfloat16 takes the fast path, which needs no index of bags; fakes know that of wider types only.
 _BAGS = frozenset({aten._embedding_bag.default, aten._embedding_bag_forward_only.default})
 
@@ -80,6 +83,8 @@ def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
         return None if out.is_contiguous() else _row_major(out.shape)
     if op in _SUGGESTED_FORMAT and args[0].device.type == "cpu" and args[0].dim() > 1:
         return _suggested(args[0], out[0])
+    if op in _TRANSFORMS and len(args[1]) == 1 and args[0].device.type == "cpu" and torch.backends.mkl.is_available():
+        return _of_a_transform(args[0], args[1][0] % args[0].dim(), out)
     if (
         op not in _BY_ARGUMENTS
         and op not in _COPIES
@@ -139,6 +144,17 @@ def _loop_order(shape: tuple[int, ...], strides: list[Any]) -> list[int]:
             order[at], order[at - 1] = order[at - 1], order[at]
             at -= 1
     return order
+
+
+def _of_a_transform(argument: torch.Tensor, dim: int, out: torch.Tensor) -> Any:
+    if None in map(hint, (*out.shape, *argument.stride())):
+        return None
+    batch = sorted((d for d in range(out.dim()) if d != dim), key=lambda d: -argument.stride(d))
+    wanted, running = list(out.stride()), 1
+    for d in (dim, *reversed(batch)):
+        wanted[d] = running
+        running = running * out.shape[d]
+    return None if tuple(wanted) == tuple(out.stride()) else wanted
 
 
 def _suggested(argument: torch.Tensor, out: torch.Tensor) -> Any:

@@ -183,7 +183,19 @@ class Builder:
         return layout.dtype in LOOP_TYPES and self.may_loop(layout.device)
 
     def _copied_by_library(self, ref: Ref, layout: Layout) -> Ref:
-        """A copy in another layout of what no kernel can hold."""
+        """A copy in another layout of what no kernel can hold; equal elements that share a place are copied once."""
+        repeated = {
+            d
+            for d, (size, stride) in enumerate(zip(layout.sizes, layout.strides))
+            if stride is ZERO and size is not ONE
+        }
+        if repeated:
+            sizes = tuple(ONE if d in repeated else size for d, size in enumerate(layout.sizes))
+            once = self._copied_by_library(
+                Ref(ref.buffer, sizes, ref.strides, ref.offset, ref.dtype, ref.device),
+                Layout(sizes, layout.strides, ZERO, layout.dtype, layout.device),
+            )
+            return Ref(once.buffer, layout.sizes, layout.strides, once.offset, once.dtype, once.device)
         room = self.new_buffer(layout)
         made = {"dtype": layout.dtype, "device": layout.device}
         shape = (tuple(layout.sizes), tuple(layout.strides))

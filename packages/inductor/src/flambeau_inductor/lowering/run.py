@@ -232,15 +232,17 @@ class _Lowering:
                 if "checks" in node.meta
                 else _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
             )
-            if not reason:
+            # A window on memory needs no kernel, whatever the memory holds.
+            view = reason == "complex" and _is_view(target)
+            if not reason or view:
                 try:
                     result = rule(self.builder, *args, **kwargs)
                     if not _has_sizes(result, val):
                         reason = "its kernel would have other sizes than eager's result"
-                    elif self._allowed(result, mark):
+                    elif self._is_window(result, mark) if view else self._allowed(result, mark):
                         return self._own(target, args, result)
                     else:
-                        reason = "kernels are switched off"
+                        reason = reason or "kernels are switched off"
                 except Decline as decline:
                     reason = str(decline)
                 except FlambeauInductorError:
@@ -261,8 +263,11 @@ class _Lowering:
     def _allowed(self, result: Any, mark: int) -> bool:
         """Whether kernels may be generated for ``result``; where they may not, only free views of memory are."""
         tensors = _tensors(list(result) if isinstance(result, tuple) else result)
-        if all(self.builder.may_loop(t.device) for t in tensors):
-            return True
+        return all(self.builder.may_loop(t.device) for t in tensors) or self._is_window(result, mark)
+
+    def _is_window(self, result: Any, mark: int) -> bool:
+        """Whether a rule gave nothing but views of memory that is there."""
+        tensors = _tensors(list(result) if isinstance(result, tuple) else result)
         return len(self.builder.operations) == mark and all(t.known_ref() is not None for t in tensors)
 
     def _settle(self, node: fx.Node, result: Any) -> None:
@@ -389,6 +394,10 @@ def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> b
         or len({node.buffer for node in touched}) > 1
         or (len(targets) > 1 and bool(touched))
     )
+
+
+def _is_view(op: torch._ops.OpOverload) -> bool:
+    return op is aten._unsafe_view.default or any(value.alias_info is not None for value in op._schema.returns)
 
 
 def _has_sizes(result: Any, val: Any) -> bool:
