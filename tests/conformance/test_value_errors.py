@@ -112,6 +112,29 @@ def test_values_that_eager_refuses_are_refused(name: str, backend: str) -> None:
     assert not recorder.eager_graphs
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    ("shape", "dim", "source"),
+    [
+        ((3, 2), 0, (2,)),
+        ((3,), 0, ()),
+        ((3, 2), 1, (2, 2)),
+        ((0, 4), 0, (1, 4)),
+        ((3, 0), 1, (3, 1)),
+        ((3, 2), -1, (3, 2)),
+    ],
+)
+def test_shapes_that_only_the_kernel_looks_at(
+    shape: tuple[int, ...], dim: int, source: tuple[int, ...], backend: str
+) -> None:
+    """`index_add` with a source of another shape, or to no elements: fakes take it, or say otherwise."""
+    program = lambda x, y: x.index_add(dim, torch.arange(y.numel() and y.shape[dim] if y.dim() else 1), y)  # noqa: E731
+    recorder = Recorder()
+    given = torch.zeros(shape), torch.ones(source)
+    assert outcome(compile_recorded(program, recorder, backend=backend), given) is outcome(program, given)
+    assert bool(recorder.eager_graphs) == (source != (3, 2) and backend == "inductor")
+
+
 def _checks_then_writes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     z = torch.linalg.cholesky(y)
     x.add_(1)

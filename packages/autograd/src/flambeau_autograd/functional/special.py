@@ -1,4 +1,4 @@
-"""Ops that the general rules would record wrongly: writes that their schema does not tell, and copies.
+"""Ops that the general rules would record wrongly: writes that their schema does not tell.
 
 A table overload -> `rule(recorder, func, args, kwargs)`, those for lists of tensors included; `register` refuses a second rule for the same overload.
 """
@@ -29,25 +29,6 @@ def register(*ops: OpOverload) -> Callable[[SpecialRule], SpecialRule]:
         return rule
 
     return add
-
-
-@register(aten.copy_.default)
-def copy_(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`x.copy_(y)`: the new contents are a converted copy of y, in x's layout."""
-    target, source = args[0], args[1]
-    recorder.refuse_collisions(target, source)
-    new = None
-    if source.shape == target.shape:
-        if source.dtype != target.dtype or source.device != target.device:
-            new = recorder.call(aten._to_copy.default, source, dtype=target.dtype, device=target.device)
-        else:
-            new = recorder.call(aten.clone.default, source)
-        if tuple(new.stride()) != tuple(target.stride()):
-            new = None
-    if new is None:
-        new = recorder.match_layout(target, recorder.call(aten.copy.default, target, source))
-    recorder.write(target, new)
-    return target
 
 
 def _batch_norm(recorder: Any, args: tuple[Any, ...], training: bool, momentum: Any, eps: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Checks of values that torch makes on real tensors only: on fakes the same functions leave them out.
+"""Checks that torch makes on real tensors only: on fakes the same functions leave them out.
 
-In: a call of the captured graph, before it is made. Out: nothing; the checks are recorded as asserts in front of it, with eager's
-words. Found by running what raises in eager for the values of a tensor: the other functions check inside an op, or by one.
+In: a call of the captured graph, before it is made. Out: nothing; checks of values are recorded as asserts in front of it, with eager's
+words, and a call that eager refuses for its shapes is left to eager. Found by running what raises in eager for the values of a tensor: the other functions check inside an op, or by one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..errors import UnsupportedGraph
 
 
 def _require(condition: Tensor, message: str) -> None:
@@ -31,9 +33,24 @@ def _quantile(name: str) -> Callable[..., None]:
     return check
 
 
+def _index_add(input: Any, dim: Any, index: Any, source: Any, **more: Any) -> None:
+    own, other = list(input.shape), list(source.shape)
+    if any(isinstance(size, int) and size == 0 for size in own):
+        raise UnsupportedGraph("index_add to no elements looks at no index")
+    if own and (
+        len(own) != len(other) or any(_differ(*pair) for d, pair in enumerate(zip(own, other)) if d != dim % len(own))
+    ):
+        raise UnsupportedGraph("index_add is given a source of another shape")
+
+
+def _differ(size: Any, other: Any) -> bool:
+    return isinstance(size, int) and isinstance(other, int) and size != other
+
+
 #: What a graph calls, as a function or by the name of a method -> its checks, called with the same arguments.
 CHECKS: dict[Any, Callable[..., None]] = {
     torch.nn.functional.one_hot: _one_hot,
+    **dict.fromkeys((torch.index_add, "index_add", "index_add_"), _index_add),
     **{key: _quantile("quantile") for key in (torch.quantile, "quantile")},
     **{key: _quantile("nanquantile") for key in (torch.nanquantile, "nanquantile")},
 }

@@ -1,4 +1,7 @@
-"""Common subexpressions: equal pure calls on equal arguments are computed once."""
+"""Common subexpressions: equal pure calls on equal arguments are computed once.
+
+Two tensors of arbitrary contents (`empty`) are equal calls too: nobody writes to either, and results are given memory of their own afterwards.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from torch.fx import Node
 
 from ..joint.build import Joint
 from .dead import replace
-from .facts import is_pinned, is_uninitialised
+from .facts import is_pinned
 
 
 def merge_common(joint: Joint) -> int:
@@ -19,7 +22,7 @@ def merge_common(joint: Joint) -> int:
     known: dict[Any, Node] = {}
     merged = 0
     for node in list(joint.graph.nodes):
-        if node.op != "call_function" or is_pinned(node) or is_uninitialised(node):
+        if node.op != "call_function" or is_pinned(node):
             continue
         target = node.target
         if not isinstance(target, OpOverload) and target is not operator.getitem and not _is_symbolic(node):

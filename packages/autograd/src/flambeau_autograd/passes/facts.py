@@ -11,8 +11,6 @@ from torch.fx import Node
 
 from ..functional.ops import is_impure, is_random, is_view, raises, short_name
 
-_FACTORIES = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
-
 #: Ops that take strides and an offset in the storage of their argument.
 _STRIDED = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 
@@ -59,11 +57,6 @@ def runs_once(node: Node) -> bool:
 def is_late(node: Node) -> bool:
     """True for what the backward does besides its gradients: a check, a draw or an unknown op that its formulas call."""
     return node.op == "call_function" and bool(node.meta.get("backward")) and is_pinned(node)
-
-
-def is_uninitialised(node: Node) -> bool:
-    """True for tensors whose contents are arbitrary (two of them must stay two)."""
-    return isinstance(node.target, OpOverload) and short_name(node.target) in _FACTORIES
 
 
 def feeds_strided(node: Node) -> bool:
