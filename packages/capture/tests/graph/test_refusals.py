@@ -10,10 +10,14 @@ from both_ways import assert_equal, outcome
 from flambeau_capture import make_region
 
 ONES = torch.ones(2, 2)
+ATTENTION = torch.nn.MultiheadAttention(2, 1)
 REFUSED = {
     "product": lambda x: F.linear(x.double(), ONES),
     "product, low": lambda x: x.bfloat16() @ ONES,
     "convolution": lambda x: F.conv1d(x[None].double(), torch.ones(1, 2, 1)),
+    "cell": lambda x: torch.gru_cell(x.double(), ONES.double(), torch.ones(6, 2), torch.ones(6, 2)),
+    "cells": lambda x: torch.lstm_cell(x.bfloat16(), (ONES, ONES), torch.ones(8, 2), torch.ones(8, 2)),
+    "attention": lambda x: ATTENTION(*[x.double()] * 3)[0],
     "bool": lambda x: torch.trunc(x > 0),
     "bool written": lambda x: (x > 0).chunk(2)[0].mul_(2),
     "complex": lambda x: x.to(torch.complex64) > 0,
@@ -22,6 +26,8 @@ REFUSED = {
     "one element written twice": lambda x: (x * 2)[:1].expand(3, 2).add_(1),
 }
 PASSES = {
+    "cell": lambda x: torch.gru_cell(x, ONES, torch.ones(6, 2), torch.ones(6, 2)),
+    "attention": lambda x: ATTENTION(x, x, x, key_padding_mask=x[0] > 1)[0],
     "mask": lambda x: torch.where(x > 0, x, 0)[x.long()],
     "classes": lambda x: F.cross_entropy(x, torch.zeros(2, dtype=torch.int64)),
     "promotion": lambda x: (x * x.long() + x.bfloat16()).sum(dtype=torch.float64) // 2,

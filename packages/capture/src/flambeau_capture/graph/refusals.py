@@ -49,6 +49,13 @@ _NEVER = (
     "grad",
 )
 
+#: Calls of several products, whose operands depend on each other in size: all of one type, but for masks.
+_OF_ONE_TYPE = frozenset(
+    {
+        *("gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"),
+        *("multi_head_attention_forward", "_native_multi_head_attention"),
+    }
+)
 _WRITING_OPERATORS = frozenset(
     ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift")
 )
@@ -64,7 +71,11 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
         return False
     if not kinds or not kinds <= _KNOWN or not (kind == "call_method" or _is_of_torch(target)):
         return False
-    if any(part in name for part in _NEVER) or torch.is_autocast_enabled("cpu"):
+    if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+        return False
+    if name in _OF_ONE_TYPE:
+        return len(kinds - {torch.bool}) > 1
+    if any(part in name for part in _NEVER):
         return False
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     described = tuple(map(_describe, leaves))
