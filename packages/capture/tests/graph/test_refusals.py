@@ -10,6 +10,13 @@ from both_ways import assert_equal, outcome
 from flambeau_capture import make_region
 
 ONES = torch.ones(2, 2)
+
+
+def _cast(function, *args):
+    with torch.autocast("cpu"):
+        return function(*args)
+
+
 ATTENTION = torch.nn.MultiheadAttention(2, 1)
 REFUSED = {
     "product": lambda x: F.linear(x.double(), ONES),
@@ -18,6 +25,7 @@ REFUSED = {
     "cell": lambda x: torch.gru_cell(x.double(), ONES.double(), torch.ones(6, 2), torch.ones(6, 2)),
     "cells": lambda x: torch.lstm_cell(x.bfloat16(), (ONES, ONES), torch.ones(8, 2), torch.ones(8, 2)),
     "attention": lambda x: ATTENTION(*[x.double()] * 3)[0],
+    "product, cast": lambda x: _cast(F.linear, x, ONES.double()),
     "bool": lambda x: torch.trunc(x > 0),
     "bool written": lambda x: (x > 0).chunk(2)[0].mul_(2),
     "complex": lambda x: x.to(torch.complex64) > 0,
@@ -28,6 +36,7 @@ REFUSED = {
 PASSES = {
     "cell": lambda x: torch.gru_cell(x, ONES, torch.ones(6, 2), torch.ones(6, 2)),
     "attention": lambda x: ATTENTION(x, x, x, key_padding_mask=x[0] > 1)[0],
+    "cast": lambda x: _cast(F.linear, x.bfloat16(), ONES),
     "mask": lambda x: torch.where(x > 0, x, 0)[x.long()],
     "classes": lambda x: F.cross_entropy(x, torch.zeros(2, dtype=torch.int64)),
     "promotion": lambda x: (x * x.long() + x.bfloat16()).sum(dtype=torch.float64) // 2,

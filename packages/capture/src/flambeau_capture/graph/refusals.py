@@ -71,17 +71,16 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
         return False
     if not kinds or not kinds <= _KNOWN or not (kind == "call_method" or _is_of_torch(target)):
         return False
-    if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
-        return False
     if name in _OF_ONE_TYPE:
-        return len(kinds - {torch.bool}) > 1
+        casts = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+        return not casts and len(kinds - {torch.bool}) > 1
     if any(part in name for part in _NEVER):
         return False
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     described = tuple(map(_describe, leaves))
     if None in described:
         return False
-    key = (target, spec, described)
+    key = (target, spec, described, torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
     try:
         answer = _answers.get(key)
     except TypeError:
