@@ -83,6 +83,15 @@ def test_writes(check):
     )
 
 
+def test_values_for_each_place_of_a_mask_are_the_librarys(check):
+    """They are taken one after another, in the order of the mask's places; of one value there is a choice at each element."""
+    x = torch.tensor([[1.0, -1.0, 2.0], [-2.0, 3.0, -3.0]])
+    call = ["index_put.default"]
+    for values in (torch.tensor([7.0, 8.0, 9.0]), torch.tensor([0.5])):
+        check(lambda x, v: aten.index_put(x, [x > 0], v), x, values, modes=("fake",), library=call)
+    check(lambda x: aten.index_put(x, [x > 0], torch.tensor(0.5)), x, modes=("fake",))
+
+
 def test_functional_writes_to_views(check):
     """select_scatter and slice_scatter."""
     check(

@@ -71,4 +71,4 @@ def test_every_kind(dtype: torch.dtype) -> None:
     given[:, 3] = given[:, 4]
     found, wanted = load(assemble(graph).artifact)(given), run_graph(graph, [given])
     for name, one, other in zip(names, found, wanted, strict=True):
-        torch.testing.assert_close(one, other, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ... import expr as ex
 from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, reduced
-from .dtypes import MEMORY, held
+from .dtypes import HALVES, MEMORY, held
 from .emit import Emitter, Value
 from .layout import LoopPlan, plan_loops
 from .passes import Passes, plan_passes
@@ -114,11 +112,7 @@ class StatementWriter:
         dtype = self.buffers[store.buffer].layout.dtype
         mode = None if store.mode == "set" else {"add": "sum", "mul": "prod"}.get(store.mode, store.mode)
         combine = Accumulator("", mode, dtype, dtype).combine if mode is not None else None
-        half = (
-            ""
-            if dtype not in (torch.bfloat16, torch.float16)
-            else ("fb::round_bf16" if dtype is torch.bfloat16 else "fb::round_f16")
-        )
+        assert combine is None or dtype not in HALVES, "sums in a narrow type are the library's"
         if not em.is_lanes(em.expr_needs(store.index) | em.needs(store.value)):
             at = f"{pointer} + ({em.text_of(store.index)})"
             text = em.wide(value)
@@ -130,7 +124,7 @@ class StatementWriter:
         if stride is ex.ONE:
             at = f"{pointer} + ({em.text_of(store.index)})"
             if combine is not None:
-                text = f"{half}({combine(f'fb::load<W>({at}, {t})', text)})"
+                text = f"({combine(f'fb::load<W>({at}, {t})', text)})"
             return [f"fb::store({at}, {text}, {t});"]
         assert combine is None, "a combining scatter needs separate lanes"
         panel = em.panel(store.buffer, store.index, True)
