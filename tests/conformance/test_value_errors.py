@@ -47,6 +47,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "embedding": (lambda x, t: F.embedding(t, x), POINTS, LARGE),
     "embedding_bag": (lambda x, t: F.embedding_bag(t, x, tensor([0, 2])), POINTS, LARGE),
     "index": (lambda x, t: x[t], POINTS, LARGE),
+    "index, listed": (lambda x: x[:, [0, 9]], POINTS),
     "index_put": (lambda x, t: x.index_put((t,), tensor(1.0)), POINTS, LARGE),
     "gather": (lambda x, t: x.gather(0, t[:, None]), POINTS, NEGATIVE),
     "scatter": (lambda x, t: x.scatter(0, t[:, None], 1.0), POINTS, LARGE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 import torch
@@ -80,3 +81,20 @@ def test_a_write_through_a_view_reaches_its_base(outer: str) -> None:
             assert torch.equal(ours, theirs), name
     # Steps of `unfold` and strides of a tensor that has gaps, or that is shown as conjugate.
     assert set(refused) <= {"unfold", "as_strided"} and len(expected) > 9
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (4, 4)])
+def test_a_write_through_a_view_of_another_width(shape: tuple[int, ...]) -> None:
+    """The new elements may lie in another order than the view's, or there are none."""
+
+    def function(x: Tensor) -> Tensor:
+        base = x * 1
+        view = base.view(torch.int32)
+        view.copy_(view.flip(0).t().contiguous().t())
+        view.copy_(view.flip(0))
+        view.bitwise_or_(view.t().contiguous().t())
+        return base
+
+    x = torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape)
+    (found,) = compile_function(function, [x])(x)
+    assert torch.equal(found, function(x))

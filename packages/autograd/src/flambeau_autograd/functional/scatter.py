@@ -82,6 +82,9 @@ def _expand(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> An
 
 
 def _view_dtype(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    if any(isinstance(size, int) and size == 0 for size in new.shape):
+        # Without elements strides are what they are: torch may not see another width through them.
+        return base
     return call(aten.view.dtype, new, base.dtype)
 
 

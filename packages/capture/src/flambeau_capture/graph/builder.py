@@ -328,10 +328,12 @@ def _is_pure_read(node: torch.fx.Node) -> bool:
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
-        # An index that is a tensor raises where it is out of bounds.
+        # An index that is a tensor, or a list that becomes one, raises where it is out of bounds.
         index: list[torch.fx.Node] = []
         torch.fx.map_arg(node.args[1], index.append)
-        return not any(isinstance(used.meta.get("val"), torch.Tensor) for used in index)
+        parts = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+        listed = any(isinstance(part, list) for part in parts)
+        return not listed and not any(isinstance(used.meta.get("val"), torch.Tensor) for used in index)
     return isinstance(node.meta.get("val"), SYMBOLS)
 
 
