@@ -393,3 +393,19 @@ def test_a_view_whose_history_is_lost_is_left_to_eager() -> None:
         "aot_eager",
         refused=1,
     )
+
+
+@BACKENDS
+def test_one_hot_lies_in_new_memory(backend: str) -> None:
+    """Whatever its argument's layout is."""
+    check(
+        """
+        def f(a):
+            v = F.one_hot(a.to(torch.int64).abs(), 5)
+            return v, torch.kron(v, v[1])
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((5, 5), torch.float32, 47, 't'))
+        """,
+        backend,
+    )
