@@ -374,6 +374,11 @@ def test_shape_expressions(text, at):
         ("OpaqueUnaryFn_sqrt(s0) == 3.0", (9,), True),
         ("Eq(BitwiseFn_bitwise_and(s0, 6), 4)", (12,), True),
         ("s0 < 2.5", (2,), True),
+        *(
+            (f"{name}({operands}) >= 0", (12,), False)
+            for name in ("BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or", "BitwiseFn_bitwise_xor", "RShift")
+            for operands in ("s0/2, 6", "6, s0/2")
+        ),
     ],
 )
 def test_shape_expressions_as_sympy_prints_them(text, at, holds):

@@ -357,6 +357,19 @@ def slots():
 
 
 @change
+def slot_filled():
+    class C:
+        __slots__ = ("k",)
+
+    a = C()
+
+    def f(x):
+        return x * (2 if hasattr(a, "k") else 3)
+
+    return f, lambda: setattr(a, "k", 5)
+
+
+@change
 def slot_deleted():
     class C:
         __slots__ = ("k",)
