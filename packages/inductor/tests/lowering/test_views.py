@@ -105,3 +105,10 @@ def test_a_copy_with_repeated_elements_holds_each_once():
     assert (found.sizes, found.strides) == ((as_expr(4), as_expr(3)), (ZERO, ONE))
     made = builder.buffers[builder.buffers[found.buffer].storage].layout
     assert made.sizes == (ONE, as_expr(3))
+
+
+def test_results_are_not_planned_in_shared_memory():
+    """A call that answers in other strides than its fake could not be copied there."""
+    builder = Builder(CompileContext(), SymbolTable())
+    planned = builder._out_buffer(torch.empty(3, dtype=torch.complex64).expand(4, 3))
+    assert planned.layout.strides == (as_expr(3), ONE)

@@ -41,6 +41,14 @@ _LIKE_EMPTY = frozenset(
     }
 )  # fmt: skip
 
+#: Loops over elements of several tensors that formulas in Python stand for: those lay their results out by orders of their own.
+_FORMULAS = frozenset(
+    {
+        aten.heaviside.default, aten.xlogy.Tensor, aten.special_xlog1py.default, aten.logaddexp.default, aten.logaddexp2.default,
+        aten.mse_loss.default,
+    }
+)  # fmt: skip
+
 #: Tagged as loops over elements; they lay their results out by the rule for copies, which fakes follow.
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default})
 
@@ -110,39 +118,56 @@ def _of_a_loop(op: Any, args: tuple[Any, ...], out: torch.Tensor) -> Any:
     operands = [value for argument, value in zip(op._schema.arguments, args) if str(argument.type) == "Tensor"]
     tensors = [value for value in operands if isinstance(value, torch.Tensor)]
     numbers = [n for t in (out, *tensors) for n in (*t.shape, *t.stride())]
-    if not tensors or not all(type(n) is int for n in numbers) or not {0, 1} & set(shape):
+    if not tensors or not all(type(n) is int for n in numbers) or (op not in _FORMULAS and not {0, 1} & set(shape)):
         return None
     alike = all(isinstance(value, torch.Tensor) and value.shape == out.shape for value in operands)
     if alike and (all(t.is_contiguous() for t in tensors) or all(t.stride() == tensors[0].stride() for t in tensors)):
         if tensors[0].is_contiguous() or torch._prims_common.is_non_overlapping_and_dense_or_false(tensors[0]):
             return None
-    order = _loop_order(shape, [t.expand(shape).stride() for t in tensors])
+    order = _loop_order(shape, [_expanded(t, shape) for t in tensors])
     wanted, running = _row_major([max(size, 1) for size in shape]), 1
     for dim in order if order != sorted(order, reverse=True) else ():
         wanted[dim] = running
         running *= shape[dim]
-    if 0 not in shape and any(n != 1 and a != b for n, a, b in zip(shape, wanted, found)):
+    settled = alike and op not in _FORMULAS and 0 not in shape
+    if settled and any(n != 1 and a != b for n, a, b in zip(shape, wanted, found)):
         return None
     return None if tuple(wanted) == found else wanted
+
+
+def _expanded(tensor: torch.Tensor, shape: tuple[int, ...]) -> list[int]:
+    """The strides of a tensor that is repeated to this shape."""
+    strides = [
+        0 if size == 1 != wanted else step
+        for size, step, wanted in zip(tensor.shape, tensor.stride(), shape[len(shape) - tensor.dim() :])
+    ]
+    return [0] * (len(shape) - tensor.dim()) + strides
 
 
 def _loop_order(shape: tuple[int, ...], strides: list[Any]) -> list[int]:
     """Dimensions from the innermost loop to the outermost: by the first operand that tells two of them apart, as eager sorts them."""
 
-    def lies_inside(outer: int, inner: int) -> bool:
+    def compared(inner: int, outer: int) -> int:
+        """1 where the two are the wrong way round, -1 where they are not, 0 where no operand says."""
         for steps in strides:
-            if steps[outer] and steps[inner] and steps[outer] != steps[inner]:
-                return bool(steps[outer] < steps[inner])
-            if steps[outer] and steps[outer] == steps[inner] and shape[outer] != shape[inner]:
-                return shape[outer] < shape[inner]
-        return False
+            if not steps[inner] or not steps[outer]:
+                continue
+            if steps[inner] != steps[outer]:
+                return 1 if steps[inner] > steps[outer] else -1
+            if shape[inner] > shape[outer]:
+                return 1
+        return 0
 
     order = list(reversed(range(len(shape))))
-    for place in range(1, len(order)):
-        at = place
-        while at > 0 and lies_inside(order[at], order[at - 1]):
-            order[at], order[at - 1] = order[at - 1], order[at]
-            at -= 1
+    for start in range(1, len(order)):
+        moved = start
+        for place in reversed(range(start)):
+            found = compared(order[place], order[moved])
+            if found < 0:
+                break
+            if found > 0:
+                order[place], order[moved] = order[moved], order[place]
+                moved = place
     return order
 
 

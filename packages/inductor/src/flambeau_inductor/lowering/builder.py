@@ -377,8 +377,11 @@ class Builder:
         if not isinstance(val, torch.Tensor):
             return None
         self.require_strided(val)
-        layout = Layout(self.exprs(val.shape), self.exprs(val.stride()), ZERO, val.dtype, val.device)
-        return self.new_buffer(layout)
+        sizes, strides = self.exprs(val.shape), self.exprs(val.stride())
+        if any(stride is ZERO and size is not ONE for size, stride in zip(sizes, strides, strict=True)):
+            # Should the call lay it out otherwise, it could not be copied into memory that elements share.
+            strides = contiguous_strides(sizes)
+        return self.new_buffer(Layout(sizes, strides, ZERO, val.dtype, val.device))
 
     def _binds(self, results: Sequence[Any]) -> tuple[tuple[Expr, int, int | None], ...]:
         found: list[tuple[Expr, int, int | None]] = []

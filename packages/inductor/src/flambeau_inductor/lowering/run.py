@@ -233,7 +233,7 @@ class _Lowering:
                 else _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
             )
             # A window on memory needs no kernel, whatever the memory holds.
-            view = reason == "complex" and _is_view(target)
+            view = reason.startswith(("complex", "dtype")) and _is_view(target)
             if not reason or view:
                 try:
                     result = rule(self.builder, *args, **kwargs)

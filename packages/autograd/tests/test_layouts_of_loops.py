@@ -1,0 +1,69 @@
+"""Strides of elementwise results, predicted for random layouts of their operands, are those that the kernels choose."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from flambeau_autograd.functional.predictions import strides_of_kernel
+
+aten = torch.ops.aten
+#: Op -> how many tensors it takes.
+OPS = {
+    aten.add.Tensor: 2, aten.atan2.default: 2, aten.eq.Tensor: 2, aten.maximum.default: 2, aten.relu.default: 1, aten.gelu.default: 1,
+    aten.heaviside.default: 2, aten.xlogy.Tensor: 2, aten.special_xlog1py.default: 2, aten.logaddexp.default: 2,
+    aten.where.self: 3, aten.lerp.Tensor: 3, aten.addcmul.default: 3,
+}  # fmt: skip
+
+
+def laid_out(choose: random.Random, shape: list[int]) -> torch.Tensor:
+    """A tensor of this shape: row-major, permuted, with gaps, with odd strides where they do not matter, or repeated."""
+    kind = choose.randrange(5)
+    if kind == 0:
+        order = choose.sample(range(len(shape)), len(shape))
+        return torch.rand([shape[d] for d in order]).permute([order.index(d) for d in range(len(shape))])
+    if kind == 1:
+        return torch.rand([2 * size for size in shape])[tuple(slice(None, None, 2) for _ in shape)]
+    made = torch.rand(shape)
+    if kind == 2:
+        strides = [choose.choice((1, 3, 6, 24)) if n == 1 else s for n, s in zip(shape, made.stride())]
+        return made.as_strided(shape, strides)
+    if kind == 3:
+        return torch.rand([1 if choose.random() < 0.3 else size for size in shape]).expand(shape)
+    return made
+
+
+def differs(seed: int) -> str:
+    """How the prediction for one call differs in strides that tell elements apart; "" where it does not."""
+    choose = random.Random(seed)
+    rank = choose.choice((1, 2, 3, 4))
+    shape = [choose.choice((1, 1, 2, 3, 4)) for _ in range(rank)]
+    op = choose.choice(list(OPS))
+    args = []
+    for _ in range(OPS[op]):
+        part = [1 if choose.random() < 0.4 else n for n in shape][choose.randrange(rank) :]
+        args.append(laid_out(choose, shape if choose.random() < 0.5 else part))
+    if op is aten.where.self:
+        args[0] = args[0] > 0.5
+    real = op(*args)
+    with FakeTensorMode() as mode:
+        fakes = tuple(map(mode.from_tensor, args))
+        out = op(*fakes)
+        found = strides_of_kernel(op, fakes, out) or out.stride()
+    if all(n == 1 or a == b for n, a, b in zip(real.shape, found, real.stride())):
+        return ""
+    return f"{op} of {[(tuple(t.shape), t.stride()) for t in args]}: {tuple(found)} instead of {real.stride()}"
+
+
+def test_random_layouts() -> None:
+    """One, two and three operands, some broadcast; formulas in Python stand for several of these ops."""
+    assert [fault for fault in map(differs, range(120)) if fault] == []
+
+
+@pytest.mark.slow
+def test_more_random_layouts() -> None:
+    """The same for many more."""
+    assert [fault for fault in map(differs, range(1000, 9000)) if fault] == []
