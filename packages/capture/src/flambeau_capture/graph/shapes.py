@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._guards
+import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import DynamicShapeError
@@ -130,18 +131,22 @@ def dynamic_dims_for(
     return frozenset(symbolic), frozenset(unbacked)
 
 
-def new_int(builder: GraphBuilder, value: int, source: Source, *, size: bool) -> Any:
-    """A fresh symbolic int for `source`."""
+def _new_size(builder: GraphBuilder, value: int, source: Source) -> Any:
+    """A fresh symbolic size or stride."""
     env = builder.need_shape_env()
-    symbol, torch_source = _new_symbol(builder, env, value, source, size=size)
+    symbol, torch_source = _new_symbol(builder, env, value, source, size=True)
     return env.create_symintnode(symbol, hint=value, source=torch_source)
 
 
-def new_float(builder: GraphBuilder, value: float, source: Source) -> Any:
-    """A fresh symbolic float for `source`."""
+def number_input(builder: GraphBuilder, value: float, source: Source) -> tuple[Any, torch.fx.Node] | None:
+    """A fresh symbol for the int or float that `source` names, and the input of the graph for it; None where torch makes a constant of it."""
     env = builder.need_shape_env()
     symbol, torch_source = _new_symbol(builder, env, value, source, size=False)
-    return env.create_symfloatnode(symbol, hint=value, source=torch_source)
+    create = env.create_symfloatnode if isinstance(value, float) else env.create_symintnode
+    number = create(symbol, hint=value, source=torch_source)
+    if not isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return None
+    return number, builder.add_input(source, number, value, static=False, hint="n")
 
 
 def _new_symbol(builder: GraphBuilder, env: Any, value: Any, source: Source, *, size: bool) -> tuple[Any, Any]:
@@ -165,7 +170,7 @@ def fake_of(
     sizes: list[Any] = list(tensor.shape)
     strides: list[Any] = list(tensor.stride())
     for dim in sorted(dynamic_dims):
-        sizes[dim] = new_int(builder, sizes[dim], TensorSize(source, dim), size=True)
+        sizes[dim] = _new_size(builder, sizes[dim], TensorSize(source, dim))
     for dim in sorted(unbacked):
         sizes[dim] = symint = builder.need_shape_env().create_unbacked_symint(symbol_source(TensorSize(source, dim)))
         builder.symbol_sources[str(symint.node.expr)] = TensorSize(source, dim)
@@ -251,7 +256,7 @@ def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[A
         if d in known:
             strides[d] = strides[known[d]] * sizes[known[d]]
         elif strides[d] > 1 and tensor.shape[d] != 1 and any(isinstance(s, torch.SymInt) for s in sizes):
-            strides[d] = new_int(builder, strides[d], TensorStride(source, d), size=True)
+            strides[d] = _new_size(builder, strides[d], TensorStride(source, d))
     return strides
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from attrs import frozen
 
 from ..graph import shapes
@@ -100,12 +99,9 @@ def computed(t: Tracer, function: Callable[..., Any], values: Sequence[Value]) -
     if kind not in _NUMBERS or not abs(value) < _LARGE:
         return None
     t.guards.type_is(source, kind)
-    if kind is float:
-        symbol = shapes.new_float(t.graph, value, source)
-    else:
-        symbol = shapes.new_int(t.graph, value, source, size=False)
-    if not isinstance(symbol, (torch.SymInt, torch.SymFloat)):
+    found = shapes.number_input(t.graph, value, source)
+    if found is None:
         return None
-    made = SymbolicValue(symbol, t.graph.add_input(source, symbol, value, static=False, hint="n"), source)
+    made = SymbolicValue(*found, source)
     made.formula = formula
     return made

@@ -122,14 +122,10 @@ class Wrapping(TracerState):
         ):
             return None
         self.guards.type_is(source, kind)
-        if kind is float:
-            symbol = shapes.new_float(self.graph, obj, source)
-        else:
-            symbol = shapes.new_int(self.graph, obj, source, size=False)
-        if not isinstance(symbol, (torch.SymInt, torch.SymFloat)):
+        found = shapes.number_input(self.graph, obj, source)
+        if found is None:
             return None
-        node = self.graph.add_input(source, symbol, obj, static=False, hint="n")
-        made = SymbolicValue(symbol, node, source)
+        made = SymbolicValue(*found, source)
         made.formula = formulas.of_input(source, obj)
         self.pinned[id(source)] = made
         return made
