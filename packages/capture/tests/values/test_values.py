@@ -94,7 +94,7 @@ def _objects(x):
 
 def _container_subclasses(x):
     counter, stack = Counter({"a": x}), Stack([1, x])
-    missing = counter["nope"]
+    missing = counter["nope"] + counter.__getitem__("nor") + counter.__getitem__("a")
     stack.append(x + 1)
     return missing, counter.misses, counter["a"], stack.top(), len(stack), isinstance(stack, list), dict(counter)
 
