@@ -21,6 +21,11 @@ CASES = {
     "no_grad_input": (lambda x, y: x @ y, [R(3, 4), R(4, 2, grad=False)]),
     "unused_input": (lambda x, y: x.sin(), [R(3), R(3)]),
     "inference": (lambda x: x.sin().cos(), [R(3, grad=False)]),
+    "loss_of_two_dtypes": (
+        lambda x, y: F.huber_loss(x, y, reduction="none") + F.huber_loss(x, y),
+        [R(3, grad=False), R(3, grad=False).double()],
+    ),
+    "norm_of_one_element": (lambda x: torch.linalg.vector_norm(x, 3, -1), [R(4, 1)]),
     "several_outputs": (lambda x: (x.sin(), (x > 0), x.detach() * 2, x.sum()), [R(3, 4)]),
     "max_indices": (lambda x: x.max(dim=1), [R(3, 4)]),
     "topk": (lambda x: torch.topk(x, 2), [R(3, 4)]),

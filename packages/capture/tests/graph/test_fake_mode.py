@@ -39,6 +39,15 @@ print("ok")
 """
 
 
+def test_a_norm_drops_its_dimensions() -> None:
+    """Some torch keeps those of one element that are named from the back."""
+    with fake_mode.new_fake_mode():
+        x = torch.empty(2, 1, 1)
+        assert torch.linalg.vector_norm(x, 3, -1).shape == (2, 1)
+        assert x.norm(dim=(-1, 1)).shape == (2,)
+        assert torch.linalg.vector_norm(x, 3, -1, keepdim=True).shape == (2, 1, 1)
+
+
 def test_attributes_are_those_of_torch() -> None:
     """Same names and, but for fresh objects, same values."""
     lean, full = vars(fake_mode.LeanFakeMode()), vars(FakeTensorMode())

@@ -30,7 +30,7 @@ DECOMPOSED = (
     "softshrink_backward",
     # Losses.
     "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "cross_entropy_loss",
-    "huber_loss", "huber_loss_backward", "kl_div", "l1_loss", "mse_loss", "mse_loss_backward", "nll_loss2d_backward",
+    "huber_loss_backward", "kl_div", "l1_loss", "mse_loss", "mse_loss_backward", "nll_loss2d_backward",
     "nll_loss2d_forward", "nll_loss_backward", "nll_loss_forward", "smooth_l1_loss", "smooth_l1_loss_backward",
     "soft_margin_loss", "soft_margin_loss_backward",
     # Normalisation.

@@ -71,8 +71,36 @@ def _binary_cross_entropy(
     return found
 
 
+def _huber_loss(input: torch.Tensor, target: torch.Tensor, reduction: int = 1, delta: float = 1.0) -> torch.Tensor:
+    """Eager's kernel stores each loss in the input's dtype, whatever the target's is; torch's formula promotes both."""
+    formula = torch._decomp.decomposition_table[aten.huber_loss.default]
+    if input.dtype == target.dtype:
+        whole: torch.Tensor = formula(input, target, reduction, delta)
+        return whole
+    losses: torch.Tensor = formula(input, target, 0, delta).to(input.dtype)
+    return losses.mean() if reduction == 1 else losses.sum() if reduction == 2 else losses
+
+
+def _linalg_vector_norm(
+    x: torch.Tensor,
+    ord: float = 2,
+    dim: list[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Torch's own (2.11) keeps a dimension of one element that is named from the back."""
+    dims = dim if dim is None else [d % max(x.ndim, 1) for d in dim]
+    found: torch.Tensor = torch._decomp.decomposition_table[aten.linalg_vector_norm.default](
+        x, ord, dims, keepdim, dtype=dtype
+    )
+    return found
+
+
 EXTRA: dict[OpOverload, Callable[..., Any]] = {
     aten.binary_cross_entropy.default: _binary_cross_entropy,
     aten.copy.default: _copy,
     aten.diagonal_scatter.default: _diagonal_scatter,
+    aten.huber_loss.default: _huber_loss,
+    aten.linalg_vector_norm.default: _linalg_vector_norm,
 }

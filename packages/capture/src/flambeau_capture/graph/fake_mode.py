@@ -29,7 +29,10 @@ import torch._refs.linalg
 import torch._refs.special
 import torch.nested._internal.nested_tensor
 from torch._decomp import decompositions
+from torch._ops import OpOverload
+from torch._subclasses.fake_impls import register_op_impl
 from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
+from torch.torch_version import TorchVersion
 
 #: What `FakeTensorMode.__init__` sets in torch 2.11 to 2.15; a test compares the values too.
 _ATTRIBUTES = frozenset(
@@ -127,6 +130,22 @@ def _closure_of(function: FunctionType) -> dict[str, Any]:
     return found
 
 
+def _norm_by_positions(
+    mode: FakeTensorMode, func: OpOverload, x: torch.Tensor, ord: Any = 2, dim: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """A vector norm with its dimensions counted from the front: torch 2.11's formula keeps those of one element that are named from the back."""
+    if not dim or all(d >= 0 for d in dim):
+        return NotImplemented
+    return func(x, ord, [d % max(x.dim(), 1) for d in dim], *args, **kwargs)
+
+
+@functools.cache
+def _correct_fakes() -> None:
+    """Register, in torch and for the process, what its fakes say wrongly."""
+    if TorchVersion(torch.__version__) < "2.12":
+        register_op_impl(torch.ops.aten.linalg_vector_norm.default)(_norm_by_positions)
+
+
 class LeanFakeMode(FakeTensorMode):
     """A `FakeTensorMode` without a shape environment, with torch's default settings."""
 
@@ -161,6 +180,7 @@ class LeanFakeMode(FakeTensorMode):
 
 def new_fake_mode() -> FakeTensorMode:
     """A fresh mode; `shape_env` is None until the first symbolic size."""
+    _correct_fakes()
     if COMPILER in sys.modules or not _known_initialiser():
         return FakeTensorMode(allow_non_fake_inputs=False)
     package, _, name = COMPILER.rpartition(".")
