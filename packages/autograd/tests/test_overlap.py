@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
 import torch
+from lifting import compile_function
 
+from flambeau_autograd import UnsupportedGraph
 from flambeau_autograd.functional.overlap import overlaps
 
 
@@ -39,3 +42,32 @@ def test_parts_of_rows() -> None:
     assert not overlaps(query, key)
     assert not overlaps(key, value)
     assert overlaps(query[..., ::3], query[..., 1:])
+
+
+REPLACED = {
+    "slice": lambda x: torch.slice_scatter(x, x[:1] * 0 + 7, 0, 0, 1),
+    "select": lambda x: torch.select_scatter(x, x.select(0, 0) + 1, 0, 0),
+    "diagonal": lambda x: torch.diagonal_scatter(x, x.diagonal() * 2 + 1),
+}
+SHARED = {
+    "rows": lambda x: x.expand(4, 6),
+    "columns": lambda x: x[:, None].expand(6, 4),
+    "windows": lambda x: x.unfold(0, 3, 1),
+}
+
+
+@pytest.mark.parametrize("shared", SHARED)
+@pytest.mark.parametrize("replaced", REPLACED)
+def test_replaced_parts_of_shared_memory(replaced, shared) -> None:
+    """Where eager's copy shares memory too, one written element shows in others, and a loop would write each: such graphs are refused."""
+    x = torch.arange(6.0)
+
+    def program(x):
+        return REPLACED[replaced](SHARED[shared](x))
+
+    if replaced == "diagonal" and shared != "windows":
+        (found,) = compile_function(program, [x])(x)
+        assert torch.equal(found, program(x)) and found.stride() == program(x).stride()
+        return
+    with pytest.raises(UnsupportedGraph, match="share memory"):
+        compile_function(program, [x])

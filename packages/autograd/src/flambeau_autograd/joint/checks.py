@@ -1,7 +1,7 @@
 """Checks that torch makes on real tensors only: on fakes the same functions leave them out.
 
 In: a call of the captured graph, before it is made. Out: nothing; checks of values are recorded as asserts in front of it, with eager's
-words, and a call that eager refuses for its shapes is left to eager. Found by running what raises in eager for the values of a tensor: the other functions check inside an op, or by one.
+words, and a call that eager refuses for its shapes, or does in shared memory, is left to eager. Found by running what raises in eager for the values of a tensor: the other functions check inside an op, or by one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 
 from ..errors import UnsupportedGraph
+from ..functional.overlap import folds_onto_itself
+
+_SHARED = "a part of a tensor is replaced of which elements share memory"
 
 
 def _require(condition: Tensor, message: str) -> None:
@@ -43,6 +46,25 @@ def _index_add(input: Any, dim: Any, index: Any, source: Any, **more: Any) -> No
         raise UnsupportedGraph("index_add is given a source of another shape")
 
 
+def _replaced_part(input: Any, *args: Any, **kwargs: Any) -> None:
+    if _is_spread(input) or folds_onto_itself(input):
+        # Eager's copy may keep the memory that elements share, by torch's version, and then one write shows in others.
+        raise UnsupportedGraph(_SHARED)
+
+
+def _replaced_diagonal(input: Any, *args: Any, **kwargs: Any) -> None:
+    if folds_onto_itself(input) and not _is_spread(input):
+        raise UnsupportedGraph(_SHARED)
+
+
+def _is_spread(tensor: Any) -> bool:
+    """Whether a dimension repeats the same memory, as `expand` makes it."""
+    return any(
+        isinstance(stride, int) and stride == 0 and not (isinstance(size, int) and size <= 1)
+        for size, stride in zip(tensor.shape, tensor.stride())
+    )
+
+
 def _differ(size: Any, other: Any) -> bool:
     return isinstance(size, int) and isinstance(other, int) and size != other
 
@@ -51,6 +73,9 @@ def _differ(size: Any, other: Any) -> bool:
 CHECKS: dict[Any, Callable[..., None]] = {
     torch.nn.functional.one_hot: _one_hot,
     **dict.fromkeys((torch.index_add, "index_add", "index_add_"), _index_add),
+    **dict.fromkeys((torch.slice_scatter, "slice_scatter", torch.select_scatter, "select_scatter"), _replaced_part),
+    **dict.fromkeys((torch.as_strided_scatter, "as_strided_scatter"), _replaced_part),
+    **dict.fromkeys((torch.diagonal_scatter, "diagonal_scatter"), _replaced_diagonal),
     **{key: _quantile("quantile") for key in (torch.quantile, "quantile")},
     **{key: _quantile("nanquantile") for key in (torch.nanquantile, "nanquantile")},
 }
