@@ -94,6 +94,13 @@ class Recorder(TorchDispatchMode):
         special = SPECIAL.get(func)
         if special is not None:
             return lambda func, args, kwargs: special(self, func, args, kwargs)
+        return self._general(func)
+
+    def without_special(self, func: OpOverload, *args: Any, **kwargs: Any) -> Any:
+        """Run and record one op by the general rules, from inside its special one."""
+        return self._general(func)(func, args, kwargs)
+
+    def _general(self, func: Any) -> Rule:
         kind = kind_of(func)
         if func in self.table and kind in (Kind.PURE, Kind.COMPOSITE, Kind.VIEW):
             return self._decompose
