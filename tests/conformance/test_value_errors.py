@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import tensor
+from torch import Tensor, tensor
 
 import flambeau_inductor.effects
 from flambeau.compile import compile_recorded
@@ -129,7 +129,10 @@ def test_shapes_that_only_the_kernel_looks_at(
     shape: tuple[int, ...], dim: int, source: tuple[int, ...], backend: str
 ) -> None:
     """`index_add` with a source of another shape, or to no elements: fakes take it, or say otherwise."""
-    program = lambda x, y: x.index_add(dim, torch.arange(y.numel() and y.shape[dim] if y.dim() else 1), y)  # noqa: E731
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return x.index_add(dim, torch.arange(y.numel() and y.shape[dim] if y.dim() else 1), y)
+
     recorder = Recorder()
     given = torch.zeros(shape), torch.ones(source)
     assert outcome(compile_recorded(program, recorder, backend=backend), given) is outcome(program, given)

@@ -94,13 +94,15 @@ def test_slices_from_outside() -> None:
     slices = [slice(0, 2), slice(0, 3), slice(0, 4), slice(0, 5), slice(None), slice(0, 6, 2)]
     assert compilations(lambda x, s: (x[s] + 1, s, x[(s, 0)]), [(torch.randn(9, 2), s) for s in slices[:4]]) == 2
     compilations(lambda x, s: (x[s] + 1, s.indices(9), s == slice(0, 4)), [(torch.randn(9), s) for s in slices])
-    index: Callable[..., Any] = lambda x, i: (x[i], [1, 2, 3][i[0]], bool(i[0]))  # noqa: E731
-    compilations(index, [(torch.randn(9, 2), (s, 1)) for s in slices])
+    compilations(lambda x, i: (x[i], [1, 2, 3][i[0]], bool(i[0])), [(torch.randn(9, 2), (s, 1)) for s in slices])
 
 
 def test_gradients_through_a_float_input() -> None:
     """The float reaches the backward program too."""
-    function: Callable[[Tensor, float], Tensor] = lambda x, a: (F.leaky_relu(x, a) * (a + 1)).sin() * a  # noqa: E731
+
+    def function(x: Tensor, a: float) -> Tensor:
+        return (F.leaky_relu(x, a) * (a + 1)).sin() * a
+
     assert compilations_with_gradients(function, [(torch.randn(3), a) for a in FLOATS]) <= 2
 
 

@@ -173,7 +173,10 @@ FAULTS = (
 def test_a_fault_of_ours_is_one_warning_or_an_error(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stage it is in: by default eager's result; without suppression, or under `fullgraph`, an error."""
     monkeypatch.setattr(place, fault)
-    program = lambda x: x.exp() - 43  # noqa: E731
+
+    def program(x: Tensor) -> Tensor:
+        return x.exp() - 43
+
     backend = "aot_eager" if place.endswith("_join") else "inductor"
     options = {"suppress_errors": True, "fx_graph_cache": place.endswith("graph_key")}
     with warnings.catch_warnings(record=True) as caught:

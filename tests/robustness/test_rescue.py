@@ -127,7 +127,10 @@ def test_an_operator_whose_fake_lies_is_repeated_and_remembered(monkeypatch: pyt
     wrong = torch.library.custom_op("flambeau_tests::widened", mutates_args=())(_widened)
     wrong.register_fake(torch.empty_like)
     monkeypatch.setattr("flambeau.rescue._mispredicted", set())
-    function = lambda x: (wrong(x.detach()), x.exp() * 2)  # noqa: E731
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return wrong(x.detach()), x.exp() * 2
+
     compiled = flambeau.compile(function, options=FRESH)
     with pytest.warns(
         RuntimeWarning, match="flambeau_tests::widened returned float64.*correct the operator's fake"

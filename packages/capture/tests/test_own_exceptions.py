@@ -31,7 +31,7 @@ def in_a_context(x):
     try:
         {}["k"]
     except KeyError:
-        raise Mine("in a context", second=5)  # noqa: B904
+        raise Mine("in a context", second=5)  # noqa: B904 - the context is what is looked at
 
 
 def from_another(x):

@@ -13,6 +13,7 @@ from .compat import check_environment
 
 check_environment()
 
+# Below the check: without it, an unsupported torch or Python would fail in one of these in words that say nothing.
 from . import compiler  # noqa: E402
 from .compile import compile  # noqa: E402
 from .explain import explain  # noqa: E402

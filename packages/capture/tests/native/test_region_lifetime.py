@@ -134,11 +134,11 @@ def _peak() -> int:
 @pytest.mark.parametrize("kind", ["direct code", "direct graph", "hook code", "hook graph", "error", "miss", "skip"])
 def test_a_hundred_thousand_calls_leak_nothing(kind):
     def f(x, *args, y=1, **kwargs):
-        cell = lambda: (x, y, kind)  # noqa: E731
+        cell = lambda: (x, y, kind)  # noqa: E731 - makes cells of three names
         return cell()[0]
 
     def rewritten(x, *args, y=1, **kwargs):
-        cell = lambda: (x, y)  # noqa: E731
+        cell = lambda: (x, y)  # noqa: E731 - makes cells of two parameters
         if kind == "error":
             raise ValueError(cell())
         return cell()[0]

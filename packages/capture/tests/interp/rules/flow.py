@@ -255,7 +255,7 @@ def import_first():
 def del_cell():
     def f(x):
         y = x + 1
-        g = lambda: y  # noqa: E731, F821
+        g = lambda: y  # noqa: E731, F821 - a cell whose name is deleted below
         a = g()
         del y
         print("b")
