@@ -31,36 +31,39 @@ def register(*ops: OpOverload) -> Callable[[SpecialRule], SpecialRule]:
     return add
 
 
-def _wider(source: Any, *parameters: Any) -> torch.dtype | None:
-    """What a CPU kernel keeps the statistics of a half type in: its parameters' float32; fakes round them to the half type."""
-    wider = source.device.type == "cpu" and source.dtype in (torch.bfloat16, torch.float16)
-    return torch.float32 if wider and any(p is not None and p.dtype is torch.float32 for p in parameters) else None
-
-
-@register(aten.native_layer_norm.default, aten.native_group_norm.default)
-def normalised(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Layer and group norm, with statistics as precise as the kernel's."""
-    source = args[0]
-    parameters = args[2:4] if func is aten.native_layer_norm.default else args[1:3]
-    dtype = _wider(source, *parameters)
-    if dtype is None:
-        return recorder.without_special(func, *args, **kwargs)
-    wide = recorder.call(aten._to_copy.default, source, dtype=dtype)
-    out, mean, rstd = recorder.without_special(func, wide, *args[1:], **kwargs)
-    return recorder.call(aten._to_copy.default, out, dtype=source.dtype), mean, rstd
-
-
-def _batch_norm(recorder: Any, args: tuple[Any, ...], training: bool, momentum: Any, eps: Any) -> Any:
-    source, *parameters = args
-    dtype = _wider(source, *parameters)
-    if dtype is None:
-        return _plain_batch_norm(recorder, args, training, momentum, eps)
-    wide = recorder.call(aten._to_copy.default, source, dtype=dtype)
-    out, *statistics = _plain_batch_norm(recorder, (wide, *parameters), training, momentum, eps)
+def _with_statistics(recorder: Any, source: Any, parameters: Any, norm: Callable[[Any], Any]) -> Any:
+    """`norm` of `source`: a CPU kernel keeps the statistics of a half input in its parameters' float32, fakes round them to the half type."""
+    half = source.device.type == "cpu" and source.dtype in (torch.bfloat16, torch.float16)
+    if not half or all(p is None or p.dtype is not torch.float32 for p in parameters):
+        return norm(source)
+    out, *statistics = norm(recorder.call(aten._to_copy.default, source, dtype=torch.float32))
     return recorder.call(aten._to_copy.default, out, dtype=source.dtype), *statistics
 
 
-def _plain_batch_norm(recorder: Any, args: tuple[Any, ...], training: bool, momentum: Any, eps: Any) -> Any:
+@register(aten.native_layer_norm.default)
+def native_layer_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Layer norm, with statistics as precise as the kernel's."""
+    return _with_statistics(
+        recorder, args[0], args[2:4], lambda x: recorder.without_special(func, x, *args[1:], **kwargs)
+    )
+
+
+@register(aten.native_group_norm.default)
+def native_group_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Group norm, with statistics as precise as the kernel's."""
+    return _with_statistics(
+        recorder, args[0], args[1:3], lambda x: recorder.without_special(func, x, *args[1:], **kwargs)
+    )
+
+
+def _batch_norm(recorder: Any, args: tuple[Any, ...], training: bool, momentum: Any, eps: Any) -> Any:
+    source, *rest = args
+    return _with_statistics(
+        recorder, source, rest, lambda x: _functional_batch_norm(recorder, (x, *rest), training, momentum, eps)
+    )
+
+
+def _functional_batch_norm(recorder: Any, args: tuple[Any, ...], training: bool, momentum: Any, eps: Any) -> Any:
     source, weight, bias, mean, variance = args
     if not training or mean is None:
         if mean is None:
