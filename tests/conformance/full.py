@@ -69,7 +69,7 @@ def run_apart(waiting: list[Case], arguments: argparse.Namespace) -> Iterator[tu
     while waiting:
         batch = [case.identity for case in waiting[: _BATCH[arguments.device]]]
         reading, writing = context.Pipe(duplex=False)
-        child = context.Process(target=_run_batch, args=(batch, arguments, writing))  # type: ignore[attr-defined]
+        child = context.Process(target=_run_batch, args=(batch, arguments, writing))
         child.start()
         writing.close()
         try:

@@ -1,7 +1,8 @@
 """Checks that torch makes on real tensors only: on fakes the same functions leave them out.
 
 In: a call of the captured graph, before it is made. Out: nothing; checks of values are recorded as asserts in front of it, with eager's
-words, and a call that eager refuses for its shapes, or does in shared memory, is left to eager. Found by running what raises in eager for the values of a tensor: the other functions check inside an op, or by one.
+words, and a call that eager refuses for its shapes, or does in shared memory, is left to eager. Found by running what raises in eager for
+the values of a tensor: the other functions check inside an op, or by one.
 """
 
 from __future__ import annotations
