@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections import OrderedDict
 from typing import Any
@@ -11,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import flambeau
+from flambeau.compile import compile_recorded
 from flambeau.module import compiled_module, original_of
+from flambeau.records import Recorder
 
 
 class Net(nn.Module):
@@ -31,7 +34,7 @@ def twin(model: nn.Module) -> tuple[nn.Module, list[Any]]:
         calls.append((args, kwargs))
         return model(*args, **kwargs)
 
-    return compiled_module(model, region, {"fullgraph": True}), calls
+    return compiled_module(model, region, {"fullgraph": True}, flambeau.compile), calls
 
 
 def test_state_is_shared_and_unprefixed() -> None:
@@ -79,3 +82,25 @@ def test_deepcopy_and_pickle_compile_again() -> None:
         torch.testing.assert_close(duplicate(x), expected)
         duplicate.linear.weight.data.zero_()
     torch.testing.assert_close(compiled(x), expected)
+
+
+def test_forward_is_compiled_and_runs_no_hooks() -> None:
+    """As `module.forward` of a plain module; its signature stays, one that stands on the object wins."""
+    model, records = Net(), Recorder()
+    compiled = compile_recorded(model, records, backend="eager")
+    model.register_forward_hook(lambda module, args, result: result + 1)
+    x = torch.ones(2, 3)
+    torch.testing.assert_close(compiled.forward(x), model.forward(x))
+    torch.testing.assert_close(compiled(x), model.forward(x) + 1)
+    assert len(records.graphs) == 2
+    assert list(inspect.signature(compiled.forward).parameters) == ["x"]
+    model.forward = lambda x: x * 3
+    torch.testing.assert_close(compiled.forward(x), x * 3)
+
+
+def test_a_copy_is_recorded_too() -> None:
+    """It compiles as its original did, into the same record."""
+    records = Recorder()
+    compiled = compile_recorded(Net(), records, backend="eager")
+    copy.deepcopy(compiled)(torch.ones(2, 3))
+    assert len(records.graphs) == 1

@@ -76,3 +76,29 @@ def test_a_missing_attribute_costs_no_recompile():
     for _ in range(4):
         region(torch.ones(2))
     assert len(records) == 1
+
+
+def test_a_region_called_in_a_region_is_part_of_its_graph():
+    """The outer backend gets one graph and the inner none; another region under the name is noticed."""
+    seen = []
+
+    def backend_called(name):
+        def backend(graph, inputs):
+            seen.append((name, sum(node.op == "call_function" for node in graph.graph.nodes)))
+            return graph.forward
+
+        return backend
+
+    inner = make_region(lambda x: x * 2, backend_called("inner"))
+    other = make_region(lambda x: x * 5, backend_called("inner"))
+
+    def outer(x, called):
+        return called(x) + 1
+
+    region = make_region(outer, backend_called("outer"))
+    x = torch.ones(2)
+    assert torch.equal(region(x, inner), x * 2 + 1)
+    assert torch.equal(region(x, other), x * 5 + 1)
+    assert torch.equal(region(x, inner), x * 2 + 1)
+    assert seen == [("outer", 2), ("outer", 2)]
+    assert torch.equal(inner(x), x * 2) and seen[2:] == [("inner", 1)]

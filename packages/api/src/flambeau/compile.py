@@ -113,7 +113,8 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
         observer=observer_of(recorder, arguments["name"]),
     )
     if isinstance(model, torch.nn.Module):
-        return compiled_module(model, region, arguments)
+        again = functools.partial(_compile, arguments=arguments, recorder=recorder, disable=False)
+        return compiled_module(model, region, arguments, again)
     region.__flambeau_made_from__ = model, dict(arguments)
     return region
 

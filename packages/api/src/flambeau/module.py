@@ -1,13 +1,16 @@
 """Compiled modules: what `flambeau.compile(module)` returns.
 
-In: an `nn.Module` and the native region that runs its call. Out: an instance of the same class (of a subclass that differs in
-`__call__` alone) over the *same* `__dict__`: parameters, buffers, hooks, attributes and `state_dict` keys are those of the
-original, live, with no prefix. It deep-copies and pickles as (original, compile arguments).
+In: an `nn.Module` and the native regions that run its call and its `forward`. Out: an instance of the same class (of a subclass that
+differs in `__call__` and `forward` alone) over the *same* `__dict__`: parameters, buffers, hooks, attributes and `state_dict` keys are
+those of the original, live, with no prefix. It deep-copies and pickles as (original, compile arguments).
 """
 
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -25,13 +28,16 @@ def rebuild(model: Any, arguments: Mapping[str, Any]) -> Any:
     return compile(model, **arguments)
 
 
-def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Mapping[str, Any]) -> ModuleT:
+def compiled_module(
+    original: ModuleT, region: Callable[..., Any], arguments: Mapping[str, Any], again: Callable[[Any], Any]
+) -> ModuleT:
     """The original's twin whose `__call__` goes through `region`.
 
     Args:
         original: stays as it is and uncompiled; both share every attribute.
         region: called with the call's arguments.
-        arguments: the keyword arguments of `flambeau.compile`, for copies and pickles.
+        arguments: the keyword arguments of `flambeau.compile`, for pickles.
+        again: compiles another module or function as this one was compiled, with the same arguments and records.
     """
     base = type(original)
 
@@ -42,7 +48,7 @@ def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Ma
         return rebuild, (original, dict(arguments))
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
-        result: torch.nn.Module = rebuild(copy.deepcopy(original, memo), arguments)
+        result: torch.nn.Module = again(copy.deepcopy(original, memo))
         return result
 
     namespace = {
@@ -56,6 +62,9 @@ def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Ma
         "_flambeau_region": region,
         "_flambeau_original": original,
     }
+    own = inspect.getattr_static(base, "forward")
+    if isinstance(own, types.FunctionType):  # a ScriptModule has none of Python
+        namespace["forward"] = _method(own, again(types.MethodType(own, original)))
     for name in _ASKED_OF_THE_ORIGINAL:
         if hasattr(base, name):
             namespace[name] = _delegate(original, name)
@@ -65,6 +74,16 @@ def compiled_module(original: ModuleT, region: Callable[..., Any], arguments: Ma
     twin: ModuleT = object.__new__(subclass)
     object.__setattr__(twin, "__dict__", original.__dict__)
     return twin
+
+
+def _method(function: types.FunctionType, region: Callable[..., Any]) -> Callable[..., Any]:
+    """A method like `function` that goes through `region`, which has its object already."""
+
+    @functools.wraps(function)
+    def method(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return region(*args, **kwargs)
+
+    return method
 
 
 _ASKED_OF_THE_ORIGINAL = ("recompile", "_get_fsdp_state")

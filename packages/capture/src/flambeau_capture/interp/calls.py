@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.captured import CallFunction
+from ..hook import Region
 from ..lookaside import registry
 from ..sources.source import Attribute, CallResult, Item, Pinned
 from ..values.base import MISSING, Value
@@ -184,6 +185,10 @@ class Calls(Attributes):
         registry.refuse_marked(function)
         if isinstance(function, functools._lru_cache_wrapper):
             return self._call_cached(value, function, args, kwargs)
+        if isinstance(function, Region):
+            # Part of this region then: its backend and options are those of the outermost.
+            inner = self.wrap(function.callable, Attribute(value.source or Pinned(function), "callable"))
+            return self.call(inner, args, kwargs)
         if isinstance(function, _DESCRIPTORS) and args:
             return self.call_descriptor(function, args, kwargs)
         decision = registry.torch_decision(function)
