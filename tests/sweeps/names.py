@@ -41,7 +41,8 @@ def whole(shape: Sequence[int], dtype: torch.dtype = torch.float64, seed: int = 
         values = torch.complex(
             values.real, torch.randint(-2, 3, tuple(shape), generator=generator).to(values.real.dtype)
         )
-    return laid_out(values, layout)
+    # Torch loses the gradient of a leaf that is a view: of a window on it nothing is known any more once it was written without grad.
+    return laid_out(values, layout).detach()
 
 
 def laid_out(values: Tensor, layout: str) -> Tensor:

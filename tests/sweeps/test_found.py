@@ -409,3 +409,26 @@ def test_one_hot_lies_in_new_memory(backend: str) -> None:
         """,
         backend,
     )
+
+
+@BACKENDS
+@pytest.mark.parametrize("step", ["v.amax()", "F.threshold(v, 1, 0)", "(v * v).sum(0)"])
+def test_data_that_eager_saved_is_replaced(backend: str, step: str) -> None:
+    """The gradient is computed with what the tensor holds by then, by eager."""
+    check(
+        f"""
+        class M(nn.Module):
+            def forward(self, a):
+                v = a.clone()
+                w = {step}
+                v.data = v * 2
+                return w
+
+        def drive(compile, call, show, backward):
+            for make in (lambda: M().forward, M):
+                a = whole((4, 3), seed=7).requires_grad_()
+                backward(call(compile(make()), a))
+                show(a)
+        """,
+        backend,
+    )

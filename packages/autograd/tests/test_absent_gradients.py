@@ -27,8 +27,15 @@ def split_and_joined(a, b, c):
     return left * 1, whole, c.detach() * a[0]
 
 
+def lists(a, b, c):
+    """A list op is one node, each of whose results leads to the members in its place alone."""
+    first, second = torch._foreach_mul([a, b], [c, a])
+    third, fourth = torch._foreach_add(torch._foreach_neg([a, b]), [c, first])
+    return second * 1, third, torch._foreach_lerp([fourth, b], [a, c], 0.5)[1]
+
+
 @pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("function", [program, split_and_joined])
+@pytest.mark.parametrize("function", [program, split_and_joined, lists])
 @pytest.mark.parametrize("used", [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)])
 def test_gradients_are_there_where_eager_has_them(function, used, native):
     found = []
@@ -43,8 +50,24 @@ def test_gradients_are_there_where_eager_has_them(function, used, native):
         assert (theirs is None) == (ours is None)
         if theirs is not None:
             torch.testing.assert_close(ours, theirs)
-    if used == (0,):
+    if used == (0,) and function is not lists:
         assert any(grad is None for grad in found[1])
+
+
+@pytest.mark.parametrize("reduce", [torch.max, torch.min, torch.median, torch.amax, torch.nanmedian])
+@pytest.mark.parametrize("share", [1.0, torch.inf, torch.nan])
+@pytest.mark.parametrize("value", [1.0, torch.nan])
+def test_what_is_not_the_greatest_gets_zeros(reduce, share, value):
+    """Also where the greatest get what is no number."""
+    found = []
+    seed = torch.tensor([[1.0, value, 1.0], [0.0, 1.0, value]]).t()
+    compiled = compile_function(reduce, [seed.clone().requires_grad_()])
+    for run in (reduce, compiled):
+        x = seed.clone().requires_grad_()
+        (result,) = pytree.tree_leaves(run(x))
+        found += torch.autograd.grad(result, x, torch.tensor(share))
+    torch.testing.assert_close(found[1], found[0], equal_nan=True, rtol=0, atol=0)
+    assert found[0].stride() == found[1].stride()
 
 
 def equal_terms(a, b):

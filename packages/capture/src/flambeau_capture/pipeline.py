@@ -156,9 +156,10 @@ def _left_out(
     """The answer for a frame that plain Python runs. Of a module's call nothing is told: `forward` is looked at next, and tells."""
     if error.reason.code not in _RAISES:
         refuse_fullgraph(error.reason, config)
-    if info.code is not hook.MODULE_CALL:
-        _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
-    return SkipAlways() if error.always else Skip(raises=error.reason.code in _RAISES)
+    if info.code is hook.MODULE_CALL:
+        return SkipAlways() if error.always else Skip(raises=error.reason.code in _RAISES)
+    _report(observer, _record(info, None, error.reason, started, skipped=error.reason.message))
+    return SkipAlways(error.recursive) if error.always else Skip(raises=error.reason.code in _RAISES)
 
 
 def _round_by_round(

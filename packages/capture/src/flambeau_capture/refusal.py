@@ -9,12 +9,16 @@ from .reasons import describe
 
 
 class CannotCapture(Exception):
-    """The frame is left to plain Python, for good or (`always=False`) for this call; the break says why."""
+    """The frame is left to plain Python, for good or (`always=False`) for this call; the break says why.
 
-    def __init__(self, reason: GraphBreak, *, always: bool = True) -> None:
+    With `recursive`, which is for good, so are the frames that it calls.
+    """
+
+    def __init__(self, reason: GraphBreak, *, always: bool = True, recursive: bool = False) -> None:
         super().__init__(reason.message)
         self.reason = reason
         self.always = always
+        self.recursive = recursive
 
 
 def refuse_fullgraph(broken: GraphBreak, config: Config) -> None:

@@ -120,3 +120,14 @@ def cudnn_batch_norm_backward(recorder: Any, func: Any, args: tuple[Any, ...], k
         aten.native_batch_norm_backward.default,
         grad, source, weight, mean, variance, save_mean, save_rstd, True, eps, [True, weight is not None, weight is not None],
     )  # fmt: skip
+
+
+@register(aten.mul.Tensor)
+def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In a backward, a mask times one number is how torch shares a gradient out on fakes; a CPU kernel fills zeros with it, also with nan."""
+    mask, share = args
+    if not recorder.backward or mask.dtype is not torch.bool or share.dim() or mask.device.type != "cpu":
+        return recorder.without_special(func, mask, share)
+    zeros = recorder.call(aten.new_zeros.default, share, mask.shape)
+    filled = recorder.call(aten.masked_fill.Tensor, zeros, mask, share)
+    return recorder.match_layout(zeros, filled)

@@ -18,16 +18,27 @@ class Reach:
     """One pass over the graph, from the outputs to the leaves; a set of outputs is the bits of a number."""
 
     def __init__(self, outputs: Sequence[torch.Tensor]) -> None:
-        ends = [get_gradient_edge(out).node for out in outputs]
+        edges = [get_gradient_edge(out) for out in outputs]
         self._count = len(outputs)
         self._masks: dict[Any, int] = {}
-        for place, node in enumerate(ends):
-            self._masks[node] = self._masks.get(node, 0) | 1 << place
-        self._nodes = _readers_first(ends)
+        self._results: dict[tuple[Any, int], int] = {}
+        for place, edge in enumerate(edges):
+            self._add(edge.node, edge.output_nr, 1 << place)
+        self._nodes = _readers_first([edge.node for edge in edges])
         for node in self._nodes:
-            for child, _ in node.next_functions:
-                if child is not None:
-                    self._masks[child] = self._masks.get(child, 0) | self._masks[node]
+            for child, result, mask in self._decided_by(node):
+                self._add(child, result, mask)
+
+    def _add(self, node: Any, result: int, mask: int) -> None:
+        self._masks[node] = self._masks.get(node, 0) | mask
+        self._results[node, result] = self._results.get((node, result), 0) | mask
+
+    def _decided_by(self, node: Any) -> Iterator[tuple[Any, int, int]]:
+        """What the node leads to, and the outputs that decide each: a member of a list by the result in its place."""
+        length = len(node._input_metadata) if node.name().startswith("Foreach") else 0
+        for place, (child, result) in enumerate(node.next_functions):
+            if child is not None:
+                yield child, result, self._results.get((node, place % length), 0) if length else self._masks[node]
 
     def outputs_of(self, leaf: torch.Tensor) -> tuple[int, ...]:
         """The places of the outputs that lead to a leaf."""

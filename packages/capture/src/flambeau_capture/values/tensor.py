@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..interp.signals import GraphBreak
+from ..refusal import CannotCapture
 from .base import MISSING, Value
 from .constants import ConstantValue
 
@@ -121,7 +122,11 @@ class TensorValue(Value):
         if name == "requires_grad":
             raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} is set")
         if name in ("data", "grad") or hasattr(torch.Tensor, name):
-            raise GraphBreak("unsupported-store", f"storing {name!r} of a tensor")
+            reason = GraphBreak("unsupported-store", f"storing {name!r} of a tensor")
+            if name == "data" and self.tensor is MISSING and self.fake.requires_grad:
+                # What eager saved of it for the backward changes as well, what the graph saves does not: eager computes it all.
+                raise CannotCapture(reason, recursive=True)
+            raise reason
         t.heap.store_attribute(self, name, value)
         self.attrs[name] = value
 
