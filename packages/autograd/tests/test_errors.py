@@ -92,3 +92,8 @@ def test_the_run_without_us_leaves_the_modes_as_they_were():
     assert error_without_us(GraphModule(torch.nn.Module(), graph), fakes([leaf(2, 3)])) is not None
     assert torch.is_grad_enabled()
     assert not torch.is_autocast_enabled("cpu")
+
+
+def test_inputs_without_a_gradient_are_nothing_wrong_either():
+    graph = graph_of((torch.mul, 0, 1), inputs=2)
+    assert error_without_us(graph, fakes([leaf(3), torch.ones(3)])) is None

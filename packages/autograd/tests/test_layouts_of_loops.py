@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from flambeau_autograd.functional.layout import dense_order
 from flambeau_autograd.functional.predictions import strides_of_kernel
 
 aten = torch.ops.aten
@@ -67,3 +68,20 @@ def test_random_layouts() -> None:
 def test_more_random_layouts() -> None:
     """The same for many more."""
     assert [fault for fault in map(differs, range(1000, 9000)) if fault] == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "order"),
+    [
+        ((2, 3), (3, 1), (0, 1)),
+        ((2, 3), (1, 2), (1, 0)),
+        ((2, 3, 4), (4, 8, 1), (1, 0, 2)),
+        ((1, 2, 3), (1, 3, 1), (0, 1, 2)),  # contiguous, whatever the stride along one element
+        ((2, 1, 3), (1, 7, 2), (1, 2, 0)),
+        ((2, 3), (6, 2), (0, 1)),  # not dense
+        ((2, 3), (0, 1), (0, 1)),
+    ],
+)
+def test_order_of_dimensions_of_a_dense_tensor(shape: tuple, strides: tuple, order: tuple) -> None:
+    """From the largest stride to the smallest; the natural one where the tensor is contiguous or not dense."""
+    assert dense_order(torch.empty(100).as_strided(shape, strides)) == order

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
-from lifting import as_tuple, compile_graph, lift_symbolically, scalar_loss
+from lifting import as_tuple, compile_graph, fakes, lift_symbolically, scalar_loss
+from torch.fx import Graph, GraphModule
+from torch.utils._sympy.functions import (
+    CleanDiv,
+    FloatPow,
+    FloatTrueDiv,
+    FloorDiv,
+    IntTrueDiv,
+    Max,
+    Min,
+    Mod,
+    PowByNatural,
+    PythonMod,
+    ToFloat,
+    TruncToInt,
+)  # fmt: skip
+
+from flambeau_autograd.functional.symbols import SymbolNodes
 
 CASES = {
     "pointwise": (lambda x: (x.sin() * x + 1,), [(3, 4)], [(5, 7)]),
@@ -59,6 +77,29 @@ def test_other_sizes(name):
         scalar_loss(want).backward()
         for a, b in zip(ours, theirs):
             torch.testing.assert_close(a.grad, b.grad)
+
+
+S = sympy.Symbol("s", positive=True, integer=True)
+EXPRESSIONS = [
+    S + 2, 3 * S, S**2, PowByNatural(S, sympy.Integer(3)), FloatPow(ToFloat(S), sympy.Float(0.5)), FloorDiv(S, sympy.Integer(2)), CleanDiv(6 * S, sympy.Integer(4)),
+    IntTrueDiv(S, sympy.Integer(2)), FloatTrueDiv(ToFloat(S), sympy.Float(4.0)), Mod(S, sympy.Integer(3)), PythonMod(S, sympy.Integer(-3)), Max(S, sympy.Integer(7)),
+    Min(S, sympy.Integer(7)), ToFloat(S), TruncToInt(FloatTrueDiv(ToFloat(S), sympy.Float(4.0))), sympy.Lt(S, 6), sympy.Le(S, 6), sympy.Gt(S, 6), sympy.Ge(S, 6), sympy.Eq(S, 6),
+    sympy.Ne(S, 6), sympy.Not(sympy.Eq(S, 6), evaluate=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
+def test_an_expression_is_computed_from_sizes(expression):
+    """The node that stands for it gives what sympy gives, below, at and above where a comparison turns."""
+    fake = fakes([torch.ones(6, 4)], dynamic=True)[0]
+    graph = Graph()
+    nodes = SymbolNodes(graph)
+    nodes.bind_tensor(fake, graph.placeholder("x"))
+    size = fake.shape[0].node.expr
+    graph.output(nodes.of_expression(expression.xreplace({S: size})))
+    module = GraphModule(torch.nn.Module(), graph)
+    for length in (5, 6, 10):
+        assert module(torch.ones(length, 4)) == expression.xreplace({S: sympy.Integer(length)})
 
 
 def test_symbolic_integer_inputs():

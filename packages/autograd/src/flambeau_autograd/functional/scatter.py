@@ -130,7 +130,7 @@ def _scatter_strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tens
 
 _INVERSES: dict[str, Callable[..., Any]] = {
     "alias": _identity, "detach": _identity, "lift_fresh": _identity,
-    "view": _reshape, "_unsafe_view": _reshape, "reshape": _reshape, "_reshape_alias": _reshape, "view_as": _reshape,
+    "view": _reshape, "_reshape_alias": _reshape,
     "squeeze": _reshape, "unsqueeze": _reshape, "permute": _permute, "transpose": _transpose, "t": _t,
     "select": _select, "slice": _slice, "diagonal": _diagonal, "split": _split, "split_with_sizes": _split,
     "unbind": _unbind, "expand": _expand, "view_as_real": _view_as_real, "view_as_complex": _view_as_complex,
