@@ -12,7 +12,7 @@ from attrs import frozen
 
 from .compare import Failure, difference, needs_judge, silent
 from .program import Program
-from .run import run_compiled, run_plain
+from .run import run_compiled, run_plain, run_widened
 
 #: The narrower formats, as they stand in a text, and what stands there in the run that judges.
 _WIDER = (
@@ -22,10 +22,8 @@ _WIDER = (
 )
 #: Something is computed in 16 bits.
 _COARSE = re.compile(r"autocast|bfloat16|float16|half")
-#: Such programs draw other numbers in float64, or have layers that stay as they are: nothing can be said by it.
-_DRAWS = re.compile(
-    r"nn\.(?!Module|Buffer|Parameter|functional)[A-Z]|dropout|Dropout|bernoulli|rand|normal_|uniform_|default_dtype|finfo|\.eps"
-)
+#: Such programs draw other numbers in float64, or ask for the type: nothing can be said by it.
+_DRAWS = re.compile(r"dropout|Dropout|RReLU|bernoulli|rand|default_dtype|finfo|\.eps")
 
 
 @frozen
@@ -59,7 +57,7 @@ def examine_text(source: str, backend: str, exact: bool = True) -> Verdict:
     coarse = _COARSE.search(source) is not None
     failure = difference(plain, ours, exact, coarse=coarse) or silent(plain, ours)
     if needs_judge(failure, exact) and not _DRAWS.search(source):
-        failure = difference(plain, ours, exact, run_plain(widened(source)), coarse)
+        failure = difference(plain, ours, exact, run_widened(widened(source)), coarse)
     return Verdict(failure, ours.graphs, ours.breaks, ours.eager)
 
 

@@ -15,6 +15,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from attrs import Factory, define, frozen
@@ -109,6 +110,35 @@ def run_plain(source: str) -> Run:
     driver = _Driver(_uncompiled)
     broken = _drive(source, driver, lambda: None)
     return Run(driver.observer.entries, broken=broken)
+
+
+def run_widened(source: str) -> Run:
+    """What eager does in float64, with layers whose weights are those that they have in float32."""
+    with _drawing_as_float32():
+        return run_plain(source)
+
+
+@contextlib.contextmanager
+def _drawing_as_float32() -> Iterator[None]:
+    """New tensors are in float64; what fills them draws the numbers of float32."""
+
+    def drawn(fill: Any) -> Any:
+        def filled(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            with torch.no_grad():
+                return self.copy_(fill(torch.empty(self.shape, dtype=torch.float32), *args, **kwargs))
+
+        return filled
+
+    before = torch.get_default_dtype()
+    with (
+        mock.patch.object(Tensor, "uniform_", drawn(Tensor.uniform_)),
+        mock.patch.object(Tensor, "normal_", drawn(Tensor.normal_)),
+    ):
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 def _uncompiled(function: Any, **options: Any) -> Any:

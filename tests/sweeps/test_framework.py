@@ -128,3 +128,21 @@ def drive(compile, call, show, backward):
     found = run.run_plain(text)
     assert left == [None]
     assert any(entry.kind == "raised" for entry in found.entries)
+
+
+@pytest.mark.compiles(graphs=0)
+def test_the_judge_has_the_weights_of_the_program() -> None:
+    """It computes in float64 with the numbers that the layers of the plain run drew in float32."""
+    source = """
+def drive(compile, call, show, backward):
+    m = nn.Sequential(nn.Linear(4, 3), nn.Embedding(5, 4))
+    show(m[0].weight.detach(), m[1].weight.detach(), m[0](torch.ones(4)))
+"""
+    plain, judge = (
+        [e.value for e in made.entries if isinstance(e.value, torch.Tensor)]
+        for made in (run.run_plain(source), run.run_widened(source))
+    )
+    assert {value.dtype for value in judge} == {torch.float64}
+    assert all(torch.equal(a.double(), b) for a, b in zip(plain[:2], judge[:2], strict=True))
+    torch.testing.assert_close(plain[2].double(), judge[2])
+    assert torch.get_default_dtype() == torch.float32

@@ -23,12 +23,12 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from .operators import Fault, mutated
-from .stages import ROOT, STAGES, Stage, drawn, rank
+from .operators import Fault, faults_of, mutated
+from .stages import ROOT, STAGES, Stage, by_hand, drawn
 
 SURVIVORS = Path(__file__).with_name("survivors.json")
-#: Faults of the slice that CI runs: one of each stage, then others.
-SLICE = 20
+#: The faults that CI runs, a line each ("stage: key"): every stage is among them.
+SLICE = Path(__file__).with_name("slice.txt")
 NEEDED = 0.95
 #: Bytes of addresses that a run may take beside what its process has: libraries of CUDA alone are several GiB.
 _MEMORY = 8 << 30
@@ -141,14 +141,25 @@ def every_fault() -> list[tuple[Stage, Fault]]:
     return [(stage, fault) for stage in STAGES for fault in drawn(stage)]
 
 
+def faults_of_slice() -> list[tuple[Stage, Fault]]:
+    """The faults of CI, in the order of their file; `LookupError` for one that the sources have no place for any more.
+
+    They are written down, and not drawn: a change of the sources must not bring in a fault that nobody has tried.
+    """
+    stages, chosen = {stage.name: stage for stage in STAGES}, []
+    for line in SLICE.read_text().splitlines():
+        name, _, key = line.partition(": ")
+        path = key.partition("::")[0]
+        faults = [*by_hand(stages[name]), *faults_of(path, (ROOT / path).read_text())]
+        fault = next((fault for fault in faults if fault.key == key), None)
+        if fault is None:
+            raise LookupError(f"{SLICE.name}: no place any more for {key}; take another of `--list --stage {name}` that is noticed")
+        chosen.append((stages[name], fault))
+    return chosen
+
+
 def _chosen(arguments: argparse.Namespace) -> list[tuple[Stage, Fault]]:
-    found = every_fault()
-    if arguments.slice:
-        first = {
-            stage.name: (stage, fault) for stage, fault in sorted(found, key=lambda pair: rank(pair[1]), reverse=True)
-        }
-        rest = sorted((pair for pair in found if pair not in first.values()), key=lambda pair: rank(pair[1]))
-        found = (list(first.values()) + rest)[:SLICE]
+    found = faults_of_slice() if arguments.slice else every_fault()
     found = [
         (stage, fault) for stage, fault in found if arguments.only in fault.key and arguments.stage in ("", stage.name)
     ]
@@ -169,7 +180,7 @@ def _store(folder: Path | None) -> Iterator[Path]:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the faults, print each verdict, hold the survivors against the list."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--slice", action="store_true", help=f"the {SLICE} faults that CI runs")
+    parser.add_argument("--slice", action="store_true", help="the faults that CI runs")
     parser.add_argument("--stage", default="")
     parser.add_argument("--only", default="", help="faults whose key has this in it")
     parser.add_argument("--shard", default="0/1")

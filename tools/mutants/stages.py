@@ -155,4 +155,9 @@ def drawn(stage: Stage) -> list[Fault]:
         for operator in order:
             if queues[operator] and len(chosen) < stage.count:
                 chosen.append(queues[operator].pop())
-    return [Fault(path, where, "text", detail) for path, where, detail in FAULTS.get(stage.name, ())] + chosen
+    return by_hand(stage) + chosen
+
+
+def by_hand(stage: Stage) -> list[Fault]:
+    """The faults of a stage that no operator makes."""
+    return [Fault(path, where, "text", detail) for path, where, detail in FAULTS.get(stage.name, ())]

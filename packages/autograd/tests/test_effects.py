@@ -52,7 +52,14 @@ def test_an_op_that_takes_a_generator_is_random() -> None:
 def test_an_op_whose_values_do_not_matter_is_no_check() -> None:
     """What nobody reads is dropped: few ops look at the values that they get."""
     aten = torch.ops.aten
-    for op in (aten.mul.Tensor, aten.mm.default, aten.sum.dim_IntList, aten._softmax.default, aten.where.self, aten.view.default):
+    for op in (
+        aten.mul.Tensor,
+        aten.mm.default,
+        aten.sum.dim_IntList,
+        aten._softmax.default,
+        aten.where.self,
+        aten.view.default,
+    ):
         assert not raises(op, False) and not raises(op, True), op
     assert raises(aten.div.Tensor_mode, True) and not raises(aten.div.Tensor_mode, False)
     assert raises(aten.embedding.default, False)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from ..errors import UnsupportedMutation
 from .foreach import RULES
 
 aten = torch.ops.aten
@@ -93,6 +94,25 @@ def rrelu_with_noise(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: di
     out, noise = recorder.call(aten.rrelu_with_noise_functional.default, *args, **kwargs)
     recorder.write(args[1], recorder.match_layout(args[1], noise))
     return out if out.is_contiguous() else recorder.call(aten.clone.default, out, memory_format=torch.contiguous_format)
+
+
+#: Whole numbers up to this power of two, and their sums with draws below it, are exact in the type.
+_EXACT_BITS = {
+    torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53,
+    torch.uint8: 7, torch.int8: 6, torch.int16: 14, torch.int32: 30, torch.int64: 62,
+}  # fmt: skip
+
+
+@register(getattr(aten.random_, "from"))
+def random_between(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Draws between two numbers are draws below their difference, moved: no graph module can print an overload that is named `from`."""
+    target, low, high = args
+    known = target.dtype in _EXACT_BITS and type(low) is int and type(high) is int
+    most = 2 ** _EXACT_BITS.get(target.dtype, 0)
+    if not known or not (abs(low) <= most and low < high <= most and high - low <= most):
+        raise UnsupportedMutation(f"{func} of {target.dtype} between {low} and {high} is not moved exactly")
+    recorder.call(aten.random_.to, target, high - low, **kwargs)
+    return recorder.call(aten.add_.Scalar, target, low)
 
 
 @register(aten._batch_norm_with_update.default)
