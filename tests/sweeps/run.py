@@ -81,7 +81,7 @@ class _Driver:
         wanted = [t for t in pytree.tree_leaves(result) if isinstance(t, Tensor) and t.requires_grad]
         if not wanted:
             return
-        tangents = [(torch.arange(t.numel()).reshape(t.shape) % 3 + weight).to(t.dtype) for t in wanted]
+        tangents = [_laid_as(t, (torch.arange(t.numel()).reshape(t.shape) % 3 + weight).to(t.dtype)) for t in wanted]
         try:
             torch.autograd.backward(wanted, tangents)
         except Exception as error:
@@ -96,6 +96,13 @@ class _Driver:
     def compile(self, function: Any, **options: Any) -> Any:
         """Compiled, or in the plain run just as it is."""
         return self.compiler(function, **options)
+
+
+def _laid_as(result: Tensor, tangent: Tensor) -> Tensor:
+    """The tangent as dense as the result, in its order of dimensions: another one is copied into that, and then dimensions of one element
+    have strides of their own in what comes of it."""
+    like = torch.empty_like(result)
+    return tangent if result.is_contiguous() or like.stride() != result.stride() else like.copy_(tangent)
 
 
 def _let_go(error: BaseException | None) -> None:

@@ -48,3 +48,16 @@ def dense_order(tensor: torch.Tensor) -> tuple[int, ...]:
             return tuple(order)
         contiguous *= sizes[dim] or 1
     return natural
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill a block of memory, each in a place of its own."""
+    pairs = [(hint(step), hint(size)) for size, step in zip(tensor.shape, tensor.stride()) if hint(size) != 1]
+    if any(None in pair for pair in pairs):
+        return False
+    expected = 1
+    for step, size in sorted(pairs):
+        if step != expected:
+            return False
+        expected *= size or 1
+    return True

@@ -55,6 +55,8 @@ class Recorder(TorchDispatchMode):
         self.backward = False
         #: Whether an input needs a gradient.
         self.differentiates = False
+        #: Follows the sums that the engine makes, while it differentiates.
+        self.sums: Any = None
         self._rules: dict[Any, Rule] = {}
         self._open: set[OpOverload] = set()
         self._kind_rules: dict[Kind, Rule] = {
@@ -353,8 +355,7 @@ class Recorder(TorchDispatchMode):
         if wanted is None:
             return out
         first = out if isinstance(out, torch.Tensor) else out[0]
-        room = self.call(aten.empty_strided.default, first.shape, wanted, dtype=first.dtype, device=first.device)
-        copied = self.call(aten.copy.default, room, first)
+        copied = self.with_strides(first, wanted)
         return copied if first is out else type(out)((copied, *out[1:]))
 
     def _separate(self, out: Any, cells: set[Cell]) -> Any:
@@ -474,14 +475,14 @@ class Recorder(TorchDispatchMode):
         """`new` with the strides of `target` where later views could tell the difference."""
         if tuple(new.stride()) == tuple(target.stride()) or self.value_of(target).chain:
             return new
+        return self.with_strides(new, target.stride())
+
+    def with_strides(self, tensor: torch.Tensor, strides: Any) -> Any:
+        """A copy that lies so."""
         room = self.call(
-            aten.empty_strided.default,
-            list(target.shape),
-            list(target.stride()),
-            dtype=target.dtype,
-            device=target.device,
+            aten.empty_strided.default, list(tensor.shape), list(strides), dtype=tensor.dtype, device=tensor.device
         )
-        return self.call(aten.copy.default, room, new)
+        return self.call(aten.copy.default, room, tensor)
 
     def write(self, target: torch.Tensor, new: torch.Tensor) -> None:
         """From here on the contents of `target` (and of what shares its storage) are those of `new`."""

@@ -151,3 +151,10 @@ def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     zeros = recorder.call(aten.new_zeros.default, share, mask.shape)
     filled = recorder.call(aten.masked_fill.Tensor, zeros, mask, share)
     return recorder.match_layout(zeros, filled)
+
+
+@register(aten.add.Tensor)
+def total(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In a backward, the engine's sum of two gradients may be made in the memory of the first."""
+    out = recorder.without_special(func, *args, **kwargs)
+    return out if recorder.sums is None or kwargs else recorder.sums.settle(*args, out)

@@ -23,6 +23,7 @@ from ..records import WatchedSpec
 from .inputs import TracedInput, find_fake_mode, trace_inputs
 from .reach import Reach
 from .replay import Replay
+from .sums import Sums
 from .tangents import dense_like, dense_order
 
 
@@ -98,7 +99,8 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
         reach = Reach(outputs)
         joint.watched = _watched(joint, recorder, reach, results)
-        grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
+        with Sums(recorder, reach.nodes):
+            grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
     for item, grad in zip(wanted, grads):
         if grad is not None:
             joint.reached_by.append(reach.outputs_of(item.leaf))

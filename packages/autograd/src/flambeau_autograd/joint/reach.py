@@ -24,8 +24,8 @@ class Reach:
         self._results: dict[tuple[Any, int], int] = {}
         for place, edge in enumerate(edges):
             self._add(edge.node, edge.output_nr, 1 << place)
-        self._nodes = _readers_first([edge.node for edge in edges])
-        for node in self._nodes:
+        self.nodes = _readers_first([edge.node for edge in edges])
+        for node in self.nodes:
             for child, result, mask in self._decided_by(node):
                 self._add(child, result, mask)
 
@@ -46,7 +46,7 @@ class Reach:
 
     def saved(self) -> Iterator[tuple[torch.Tensor, tuple[int, ...]]]:
         """Each tensor that a node saves, and the places of the outputs that lead to the node. Before the graph is freed."""
-        for node in self._nodes:
+        for node in self.nodes:
             kind: Any = type(node)
             for name in _saved_names(kind):
                 places = self._places(self._masks[node])
