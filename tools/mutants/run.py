@@ -153,7 +153,9 @@ def faults_of_slice() -> list[tuple[Stage, Fault]]:
         faults = [*by_hand(stages[name]), *faults_of(path, (ROOT / path).read_text())]
         fault = next((fault for fault in faults if fault.key == key), None)
         if fault is None:
-            raise LookupError(f"{SLICE.name}: no place any more for {key}; take another of `--list --stage {name}` that is noticed")
+            raise LookupError(
+                f"{SLICE.name}: no place any more for {key}; take another of `--list --stage {name}` that is noticed"
+            )
         chosen.append((stages[name], fault))
     return chosen
 

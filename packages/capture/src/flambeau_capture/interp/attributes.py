@@ -55,7 +55,7 @@ class Attributes(Operations):
         if name == "__class__" and not isinstance(value, ObjectValue):
             return self.wrap_pinned(value.python_type())
         if name == "__doc__" and isinstance(value, BoundBuiltin):
-            return ConstantValue(None)
+            return ConstantValue(getattr(getattr(value.owner.python_type(), value.name, None), "__doc__", None))
         try:
             return self.realise(value.get_attribute(self, name))  # type: ignore[arg-type]
         except TracedRaise as error:
@@ -99,6 +99,17 @@ class Attributes(Operations):
         found, _ = self.class_member(cls, name)
         return None if found is MISSING or is_torch_member(found) else found
 
+    def native_attribute(self, value: Value, name: str) -> Value:
+        """An attribute of an object of a native class: its methods are bound, what its class holds is constant, what it computes is not known."""
+        found, _ = mro_lookup(value.python_type(), name)
+        if found is MISSING:
+            return self.missing_attribute(value, name)
+        if callable(found):
+            return BoundBuiltin(value, name)
+        if found is None or isinstance(found, str):
+            return ConstantValue(found)
+        raise GraphBreak("unsupported-attribute", f"{name!r} of {value.describe()}")
+
     # real objects known by identity
 
     def attribute_of_object(self, value: Value, obj: Any, name: str) -> Value:
@@ -113,11 +124,12 @@ class Attributes(Operations):
         except AttributeError as error:
             raise self.raised(error) from None
         base = value.source or Pinned(obj)
-        if (
-            isinstance(found, (types.MethodWrapperType, types.BuiltinMethodType))
-            and getattr(found, "__self__", None) is obj
-        ):
-            return BoundBuiltin(value, name)
+        if isinstance(found, types.MethodWrapperType | types.BuiltinMethodType):
+            # A new object at every look.
+            if found.__self__ is obj:
+                return BoundBuiltin(value, name)
+            if found.__self__ is type(obj):
+                return BoundBuiltin(self.wrap_pinned(type(obj)), name)
         if name in ("__code__", "__globals__", "__name__", "__qualname__", "__module__", "__doc__", "__wrapped__"):
             return self.wrap_pinned(found)
         return self.wrap(found, Attribute(base, name))

@@ -249,7 +249,10 @@ class Wrapping(TracerState):
         items: list[Value] = [LazyValue(item, item_source(source, i)) for i, item in enumerate(elements)]
         if isinstance(obj, tuple):
             return TupleValue(items, tuple if storage else kind, source)
-        return ListValue(items, list if storage else kind, source, getattr(obj, "maxlen", None))
+        limit = getattr(obj, "maxlen", None) if kind is collections.deque else None
+        if kind is collections.deque:
+            self.guards.constant(Attribute(source, "maxlen"), limit)
+        return ListValue(items, list if storage else kind, source, limit)
 
     def _wrap_dict(self, obj: Any, source: Source) -> Value:
         items: dict[Any, tuple[Value, Value]] = {}

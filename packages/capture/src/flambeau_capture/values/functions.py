@@ -307,7 +307,7 @@ class PartialValue(Value):
             return t.sequence(list(self.args), tuple)
         if name == "keywords":
             return t.new_dict(dict(self.kwargs))
-        return t.missing_attribute(self, name)
+        return super().get_attribute(t, name)
 
 
 def bind_arguments(

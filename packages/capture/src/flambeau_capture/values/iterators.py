@@ -37,9 +37,7 @@ class IteratorValue(Value):
         return False
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
-        return BoundBuiltin(self, name) if hasattr(self.python_type(), name) else t.missing_attribute(self, name)
+        return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "__next__":

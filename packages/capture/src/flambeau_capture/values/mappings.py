@@ -161,13 +161,9 @@ class DictValue(Value):
         return LiveIterator(self, "keys", t)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default or ConstantValue(None)
-        if hasattr(self.cls, name):
-            return BoundBuiltin(self, name)
-        return t.missing_attribute(self, name)
+        return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name not in self.methods or not hasattr(self.cls, name):
@@ -331,11 +327,7 @@ class DictView(Value):
         return any(t.same_or_equal(other, item) for other in self.elements(t))
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
-        if name == "mapping":
-            raise GraphBreak("unsupported-attribute", "mapping of a dict view")
-        return BoundBuiltin(self, name) if hasattr(self.python_type(), name) else t.missing_attribute(self, name)
+        return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "isdisjoint":

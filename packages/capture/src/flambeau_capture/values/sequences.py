@@ -80,11 +80,7 @@ class SequenceValue(Value):
         raise GraphBreak("unsupported-operation", f"{key.describe()} as the subscript of {self.describe()}")
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
-        if hasattr(self.cls, name):
-            return BoundBuiltin(self, name)
-        return t.missing_attribute(self, name)
+        return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name not in self.methods or not hasattr(self.cls, name):
@@ -199,6 +195,11 @@ class ListValue(SequenceValue):
         e.build("list", len(self.items))
         e.call(1)
         e.pop()
+
+    def get_attribute(self, t: Tracer, name: str) -> Value:
+        if name == "maxlen" and self.cls is collections.deque:
+            return ConstantValue(self.maxlen)
+        return super().get_attribute(t, name)
 
     def changed(self, t: Tracer) -> None:
         """Tell the heap before a change."""

@@ -92,9 +92,7 @@ class SetValue(Value):
         return LiveIterator(self, "keys", t)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
-        return BoundBuiltin(self, name) if hasattr(self.cls, name) else t.missing_attribute(self, name)
+        return t.native_attribute(self, name)
 
     def add(self, t: Tracer, item: Value) -> None:
         """`add`, also of a frozenset that is being made."""

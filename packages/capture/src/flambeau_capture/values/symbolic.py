@@ -46,13 +46,9 @@ class SymbolicValue(Value):
         return t.graph.decide(self.symbol)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
-        if name in ("real", "numerator"):
+        if name == "real" or (name == "numerator" and self.python_type() is int):
             return self
-        if hasattr(self.python_type(), name):
-            return BoundBuiltin(self, name)
-        return t.missing_attribute(self, name)
+        return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name in ("__int__", "__index__", "conjugate", "__trunc__") and self.python_type() is int:
