@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lifting import compile_function
 
 #: What leads to an input of three dimensions, with gradients of several layouts, in memory of their own or not.
@@ -40,6 +41,30 @@ def test_a_sum_of_three_gradients_lies_as_eagers(paths: tuple[str, ...]) -> None
     """One of which goes two ways itself, so that two look at its memory for a while."""
     for shape in SHAPES:
         _compare(lambda x: tuple(PATHS[path](x + x.cos()) for path in paths), torch.randn(shape))
+
+
+#: Whose backward has a kernel that lays the gradient out by itself.
+KERNELS = {
+    "mse": lambda x: F.mse_loss(x, ROWS.expand_as(x)),
+    "smooth l1": lambda x: F.smooth_l1_loss(ROWS.expand_as(x), x, reduction="sum"),
+    "huber": lambda x: F.huber_loss(x, ROWS.expand_as(x), reduction="none"),
+    "glu": lambda x: F.glu(x, 1),
+    "l1": lambda x: F.l1_loss(x, ROWS.expand_as(x)),
+    "cross entropy": lambda x: F.binary_cross_entropy_with_logits(x, ROWS.expand_as(x)),
+    "softmax": lambda x: x.softmax(1),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[1:]),
+    "gelu": F.gelu,
+    "max pool": lambda x: F.max_pool1d(x, 1),
+    "nearest": lambda x: F.interpolate(x, 8),
+}
+ROWS = torch.tensor([0.5, 2.0, -1.0]).view(3, 1, 1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_gradient_lies_as_the_kernel_lays_it(name: str, layout: str) -> None:
+    for shape in ((3, 2, 4), (3, 4, 1), (3, 2, 2)):
+        _compare(lambda x: (KERNELS[name](x),), LAYOUTS[layout](torch.randn(shape)).detach())
 
 
 def _compare(function, given: torch.Tensor) -> None:

@@ -24,7 +24,9 @@ _ROW_MAJOR = frozenset(
 _ALLOCATES_ROW_MAJOR = frozenset(
     {
         aten.pow.Scalar, aten.im2col.default, aten.upsample_nearest1d.default, aten.upsample_nearest1d.vec,
-        aten._upsample_nearest_exact1d.default, aten._upsample_nearest_exact1d.vec,
+        aten._upsample_nearest_exact1d.default, aten._upsample_nearest_exact1d.vec, aten.glu_backward.default,
+        aten.huber_loss_backward.default, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default,
+        aten.native_layer_norm_backward.default,
     }
 )  # fmt: skip
 
@@ -88,7 +90,11 @@ def corrected(op: Any, args: tuple[Any, ...], out: Any) -> Any:
 def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
     """The strides of the (first) result where they are not those of `out`; None where they are."""
     if op in _ROW_MAJOR or op in _ALLOCATES_ROW_MAJOR:
-        return None if out.is_contiguous() else _row_major(out.shape)
+        first = out if isinstance(out, torch.Tensor) else out[0]
+        if first is None:
+            return None
+        rows = _row_major([max(size, 1) if isinstance(size, int) else size for size in first.shape])
+        return None if list(map(hint, rows)) == list(map(hint, first.stride())) else rows
     if op in _SUGGESTED_FORMAT and args[0].device.type == "cpu" and args[0].dim() > 1:
         return _suggested(args[0], out[0])
     if op in _TRANSFORMS and len(args[1]) == 1 and args[0].device.type == "cpu" and torch.backends.mkl.is_available():
