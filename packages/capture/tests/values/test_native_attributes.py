@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import enum
 import functools
+import importlib
 import inspect
-import types
 
 import pytest
 import torch
@@ -41,8 +43,96 @@ MAKERS = {
     "partial": "functools.partial(max, 1)",
     "method of a list": "[1].append",
     "named tuple": "Point(1, 2)",
+    "list of a class": "Kinds.List([1])",
+    "tuple of a class": "Kinds.Tuple((1,))",
+    "dict of a class": "Kinds.Dict(a=1)",
+    "defaultdict of a class": "Kinds.Default(list)",
+    "deque of a class": "Kinds.Deque([1], 4)",
+    "set of a class": "Kinds.Set([1])",
+    "int of a class": "Kinds.Int(3)",
+    "str of a class": "Kinds.Str('ab')",
+    "partial of a class": "Kinds.Partial(max, 1)",
+    "counter": "collections.Counter('aab')",
+    "chain map": "collections.ChainMap({'a': 1})",
+    "exception": "KeyError('a')",
+    "os error": "OSError(2, 'no')",
+    "stop": "StopIteration(3)",
+    "exception of a class": "Kinds.Error('a', 2)",
+    "slotted": "Kinds.Slotted()",
+    "data class": "Kinds.Data(1)",
+    "enum": "Kinds.Colour.RED",
+    "flag": "Kinds.Bits.A",
+    "namespace": "types.SimpleNamespace(a=1)",
+    "function": "function",
+    "bound method": "Kinds.Data(1).method",
+    "builtin": "len",
+    "class": "Kinds.Data",
+    "native class": "list",
+    "module": "functools",
+    "dtype": "torch.float32",
+    "device": "torch.device('cpu')",
+    "size of a tensor": "torch.ones(2, 3).shape",
+    "generator": "(i for i in [1])",
+    "none": "None",
+    "ellipsis": "...",
+    "not implemented": "NotImplemented",
+    "code": "function.__code__",
+    "property": "Kinds.Data.double",
+    "range iterator": "iter(range(3))",
+    "count": "itertools.count(2)",
+    "bytearray": "bytearray(b'ab')",
+    "date": "datetime.date(2020, 1, 2)",
+    "fraction": "fractions.Fraction(1, 3)",
+    "pattern": "re.compile('a+')",
+    "match": "re.match('a', 'aa')",
+    "weak reference": "weakref.ref(Kinds.Data)",
+    "item getter": "operator.itemgetter(1)",
+    "format spec": "string.Template('$a')",
+    "path": "pathlib.PurePosixPath('/a/b.c')",
+}
+MODULES = {
+    name: importlib.import_module(name)
+    for name in ("datetime", "fractions", "itertools", "operator", "pathlib", "re", "string", "types", "weakref")
 }
 Point = collections.namedtuple("Point", ["x", "y"])
+
+
+def function(a: int, b: int = 2, *, c: int = 3) -> int:
+    """Words."""
+    return a + b + c
+
+
+class Kinds:
+    """Classes of programs, most of them over native ones."""
+
+    List, Dict, Default = (
+        type(base.__name__.title(), (base,), {"own": 1}) for base in (list, dict, collections.defaultdict)
+    )
+    Deque, Set, Tuple, Int, Str = (
+        type(base.__name__.title(), (base,), {"own": 1}) for base in (collections.deque, set, tuple, int, str)
+    )
+    Partial, Error = type("Partial", (functools.partial,), {}), type("Error", (ValueError,), {"own": 1})
+    Colour, Bits = enum.Enum("Colour", "RED BLUE"), enum.Flag("Bits", "A B")
+
+    class Slotted:
+        __slots__ = ("a", "b")
+
+        def __init__(self):
+            self.a = 1
+
+    @dataclasses.dataclass
+    class Data:
+        a: int
+        b: int = 2
+
+        def method(self):
+            return self.a
+
+        @property
+        def double(self):
+            return 2 * self.a
+
+
 SIMPLE = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict)
 #: Of the class alone, of other kinds of objects, and of none.
 MORE = (
@@ -69,7 +159,7 @@ def looked_at(value):
 def function_of(expression, name, given):
     """Reads one attribute of an object that is given, or made inside."""
     text = f"def f(x, value):\n    value = {'value' if given else expression}\n    there = hasattr(value, {name!r})\n    return x + 1, there, getattr(value, {name!r}, 'absent')\n"
-    scope = {"collections": collections, "functools": functools, "types": types, "torch": torch, "Point": Point}
+    scope = {**MODULES, **globals()}
     exec(text, scope)
     return scope["f"], eval(expression, scope)
 
@@ -85,9 +175,9 @@ def differs(kind, name, given):
 
 
 def names_of(kind):
-    """What such an object has, and what it has not."""
+    """What such an object has, and what it has not; whether somebody watches it is nothing that a program can rely on."""
     _, value = function_of(MAKERS[kind], "missing", True)
-    return sorted({*dir(value), *MORE})
+    return sorted({*dir(value), *MORE} - {"__weakref__"})
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["given", "made"])

@@ -33,6 +33,8 @@ _NATIVE_METHODS = (
     types.BuiltinFunctionType,
     types.ClassMethodDescriptorType,
 )
+_HEAP_TYPE = 1 << 9
+"""The flag of classes that a `class` statement makes."""
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
@@ -220,6 +222,8 @@ class Attributes(Operations):
             return MethodValue(self.wrap(found.__func__, Attribute(Attribute(Pinned(cls), name), "__func__")), value)
         if isinstance(found, staticmethod):
             return self.wrap(found.__func__, Attribute(Pinned(cls), name))
+        if isinstance(found, types.ClassMethodDescriptorType):
+            return BoundBuiltin(value, name)
         if isinstance(found, (property, functools.cached_property)) or inspect.ismemberdescriptor(found):
             return self.wrap_pinned(found)
         return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
@@ -337,7 +341,7 @@ class Attributes(Operations):
         if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
             return None
         if value.object is MISSING:
-            raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+            return self._field_of_a_new_object(value, name, found)
         home = value.source or Pinned(value.object)
         try:
             real = found.__get__(value.object, value.cls)
@@ -345,6 +349,14 @@ class Attributes(Operations):
             self.guards.empty(home, found)
             raise self.raised(error) from None
         return self.wrap(real, Attribute(home, name))
+
+    def _field_of_a_new_object(self, value: ObjectValue, name: str, found: Any) -> Value:
+        """A slot that nothing was stored in is empty; what a native class computes is asked of the native object inside."""
+        if inspect.ismemberdescriptor(found) and found.__objclass__.__flags__ & _HEAP_TYPE:
+            raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+        if value.storage is not None and issubclass(value.storage.python_type(), found.__objclass__):
+            return value.storage.get_attribute(self, name)  # type: ignore[arg-type]
+        raise GraphBreak("unsupported-attribute", f"{name!r} of {value.describe()}")
 
     def _module_attribute(self, value: ObjectValue, name: str, found: Any, *, hook: bool) -> Value:
         """The class attribute, else what `nn.Module.__getattr__` or the class's own finds."""
