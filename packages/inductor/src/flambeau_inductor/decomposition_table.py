@@ -45,7 +45,7 @@ DECOMPOSED = (
     "special_expit", "special_logit", "special_round", "mvlgamma", "trace", "vander", "take", "cumprod_backward", "count_nonzero",
     # Shapes, views and factories.
     "affine_grid_generator", "block_diag", "channel_shuffle", "col2im", "diag_embed", "diagonal_backward",
-    "diff", "eye", "hann_window", "im2col", "index_copy", "index_fill", "linspace", "logspace", "narrow_copy", "new_empty", "new_full",
+    "diff", "eye", "hann_window", "im2col", "linspace", "logspace", "narrow_copy", "new_empty", "new_full",
     "new_ones", "new_zeros", "norm", "ones", "ones_like", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
     "reflection_pad2d", "reflection_pad3d", "reflection_pad1d_backward", "reflection_pad2d_backward",
     "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d", "replication_pad3d", "rot90",

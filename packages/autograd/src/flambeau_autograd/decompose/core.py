@@ -33,7 +33,7 @@ CORE_NAMES: tuple[str, ...] = (
     "unfold_backward", "addcmul", "addcdiv", "addmv", "lerp", "rsub", "frac", "xlogy", "nan_to_num",
     "zeros", "ones", "zeros_like", "ones_like", "new_zeros", "new_ones", "new_full", "zero", "fill",
     "masked_fill", "std", "std_mean", "logsumexp", "norm", "linalg_vector_norm", "mv", "dot", "vdot",
-    "trace", "stack", "rot90", "roll", "unsqueeze_copy", "index_add", "index_copy", "index_select",
+    "trace", "stack", "rot90", "roll", "unsqueeze_copy",
     "upsample_nearest2d_backward", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
     "_unsafe_index", "_unsafe_index_put", "heaviside", "hypot", "special_entr",
     "special_log_ndtr", "special_xlog1py", "sinc", "triu", "tril", "_euclidean_dist", "trapezoid",

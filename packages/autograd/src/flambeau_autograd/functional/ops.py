@@ -99,7 +99,9 @@ _RAISING_NAMES = frozenset(
         "scatter_add", "scatter_reduce", "searchsorted", "segment_reduce", "take", "unravel_index",
     }
 )  # fmt: skip
-#: The same, for integers.
+#: They put elements into their first argument along one dimension, or take them from it.
+_INDEXED = frozenset({"index_add", "index_copy", "index_fill", "index_reduce", "index_select"})
+#: They raise for the values of integers.
 _DIVIDING_NAMES = frozenset({"div", "floor_divide", "fmod", "remainder"})
 
 
@@ -136,6 +138,11 @@ def raises(op: Any, on_integers: bool) -> bool:
         return False
     name = short_name(op)
     return name in _RAISING_NAMES or (on_integers and name in _DIVIDING_NAMES)
+
+
+def indexes_nothing(op: OpOverload, args: tuple[Any, ...]) -> bool:
+    """True for a call that puts elements into a tensor without any, or takes them: whether its kernel looks at the indices, formulas do not know."""
+    return short_name(op) in _INDEXED and any(isinstance(size, int) and size == 0 for size in args[0].shape)
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .layout import fill_order, hint
 from .opaque import record_opaque_write, tensors_in
-from .ops import Kind, is_random, kind_of, short_name, view_twin, write_plan
+from .ops import Kind, indexes_nothing, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import MOVES, collides, overlaps
 from .predictions import corrected, strides_of_kernel
 from .random import fills_in_memory_order
@@ -324,8 +324,8 @@ class Recorder(TorchDispatchMode):
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._adopt(args, kwargs)
-        if refused(func, args, kwargs):
-            # A formula knows nothing of types that the kernel refuses.
+        if refused(func, args, kwargs) or indexes_nothing(func, args):
+            # A formula knows nothing of types that the kernel refuses, and looks at indices where it does not.
             return self.record(func, args, kwargs)
         if func in self._open:
             # A decomposition that comes back to its own op (by a write through a view, say) has not made it simpler.

@@ -55,8 +55,10 @@ def runs_once(node: Node) -> bool:
 
 
 def is_late(node: Node) -> bool:
-    """True for what the backward does besides its gradients: a check, a draw or an unknown op that its formulas call."""
-    return node.op == "call_function" and bool(node.meta.get("backward")) and is_pinned(node)
+    """True for what the backward does besides its gradients: a check, a draw or an unknown op that its formulas call, one that raises."""
+    if node.op != "call_function" or not node.meta.get("backward"):
+        return False
+    return is_pinned(node) or "refused" in node.meta
 
 
 def feeds_strided(node: Node) -> bool:

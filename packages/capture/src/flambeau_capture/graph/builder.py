@@ -25,6 +25,7 @@ from ..interp.signals import GraphBreak
 from . import shapes
 from .fake_mode import new_fake_mode
 from .refusals import refused, writes_shared_elements
+from .trials import trial_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -138,7 +139,10 @@ class GraphBuilder:
             raise GraphBreak("operator-error", f"{_name(target)} writes to elements that share memory")
         if refused(kind, target, *fakes):
             raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
+        trial = trial_of(kind, target, *fakes)
         result = self.run(kind, target, *fakes)
+        if trial is not None and trial.refuses(result):
+            raise GraphBreak("operator-error", f"{_name(target)} refuses its operands")
         if _name(target).startswith("_foreach_") and _name(target).endswith("_"):
             torch.autograd.graph.increment_version(
                 fakes[0][0]

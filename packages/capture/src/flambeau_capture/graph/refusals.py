@@ -26,10 +26,11 @@ _EXTENT = 2
 _COMMON = frozenset({torch.float32, torch.float64})
 #: Parts of names of calls that are for whole numbers.
 _OF_WHOLE_NUMBERS = ("bitwise", "gcd", "lcm", "shift", "and_", "or_", "xor", "invert")
-_KNOWN = frozenset(
+KNOWN = frozenset(
     {
         *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-        *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.complex32, torch.complex64, torch.complex128),
     }
 )
 #: Parts of names of calls that are never made with made-up operands: kernels that read workspaces or need a device, and what is no computation.
@@ -69,12 +70,12 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     name = str(target if kind == "call_method" else getattr(target, "__name__", "")).lower()
     if len(kinds) == 1 and kinds <= _COMMON and not any(part in name for part in _OF_WHOLE_NUMBERS):
         return False
-    if not kinds or not kinds <= _KNOWN or not (kind == "call_method" or _is_of_torch(target)):
+    if not kinds or not kinds <= KNOWN:
         return False
     if name in _OF_ONE_TYPE:
         casts = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
         return not casts and len(kinds - {torch.bool}) > 1
-    if any(part in name for part in _NEVER):
+    if not is_asked(kind, target):
         return False
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     described = tuple(map(_describe, leaves))
@@ -88,6 +89,12 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     if answer is None:
         answer = _answers[key] = _ask(kind, target, spec, described)
     return answer
+
+
+def is_asked(kind: str, target: Any, *never: str) -> bool:
+    """Whether a call may be made with made-up operands: not one whose name has one of `never` in it, nor of `_NEVER`."""
+    name = str(target if kind == "call_method" else getattr(target, "__name__", "")).lower()
+    return (kind == "call_method" or _is_of_torch(target)) and not any(part in name for part in (*_NEVER, *never))
 
 
 def _dtypes(values: Iterable[Any]) -> Iterator[torch.dtype]:

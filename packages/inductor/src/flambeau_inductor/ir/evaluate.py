@@ -246,7 +246,7 @@ class _Grid:
             chosen = self.scalar(condition)
             with _MaskedBounds(self, chosen):
                 return torch.where(chosen, self.scalar(body), self.scalar(other))
-        if node.op == "check_bounds" and "mask" in self.memo:
+        if node.op == "check_bounds" and ("mask" in self.memo or self.numel == 0):
             return self.scalar(node.children[0])
         operands = [self.scalar(part) for part in node.children]
         return scalar_op(node.op).reference(*operands, dtype=node.dtype)

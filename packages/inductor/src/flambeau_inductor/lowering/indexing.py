@@ -5,12 +5,12 @@ In: a tensor and integer tensors. Out: lazy tensors whose index holds indirect s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ..expr import ONE, ZERO, Expr, hint
+from ..expr import ONE, UNBOUNDED, ZERO, Expr, Symbol, free_symbols, hint
 from ..ir import scalar as sc
 from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
@@ -18,16 +18,41 @@ from .builder import Builder
 from .registry import Decline, lowers
 from .values import Index, TensorValue, broadcast_index, broadcast_sizes
 
+#: Whether its indices are looked at, the library's kernel says.
+NO_ELEMENTS = "indices of a tensor without elements"
+
+
+def _reader(a: TensorValue, *dims: int) -> Callable[[Index], Scalar]:
+    """``a.at``, that checks the positions along ``dims`` also where they do not matter: in an expanded dimension, or one of one element."""
+    probes = [Symbol(f"probe{d}", 0, UNBOUNDED) for d in range(a.rank)]
+    read = a.at(tuple(probes))
+    met = {symbol for node in sc.walk(read) for e in sc.expressions(node) for symbol in free_symbols(e)}
+    unread = [d for d in dims if probes[d] not in met]
+    if not unread:
+        return a.at
+
+    def at(index: Index) -> Scalar:
+        value = a.at(index)
+        for d in unread:
+            checked = index[d].definition
+            if checked is not None:
+                inside = sc.op("ge", checked, sc.constant(0, torch.int64))
+                value = sc.masked(inside, value, sc.constant(0, value.dtype))
+        return value
+
+    return at
+
 
 @lowers("gather")
 def gather(g: Builder, a: TensorValue, dim: int, index: TensorValue, sparse_grad: bool = False) -> TensorValue:
     if a.rank == 0 or index.rank != a.rank:
         raise Decline("0-d")
     d = dim % a.rank
+    read = _reader(a, d)
 
     def at(i: Index) -> Scalar:
         position = sc.indirect(index.at(i), a.sizes[d], wrap=False)
-        return a.at((*i[:d], position, *i[d + 1 :]))
+        return read((*i[:d], position, *i[d + 1 :]))
 
     return g.lazy(index.sizes, a.dtype, a.device, at)
 
@@ -36,11 +61,14 @@ def gather(g: Builder, a: TensorValue, dim: int, index: TensorValue, sparse_grad
 def index_select(g: Builder, a: TensorValue, dim: int, index: TensorValue) -> TensorValue:
     if a.rank == 0 or index.rank != 1:
         raise Decline("0-d")
+    if ZERO in a.sizes:
+        raise Decline(NO_ELEMENTS)
     d = dim % a.rank
     sizes = (*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :])
+    read = _reader(a, d)
 
     def at(i: Index) -> Scalar:
-        return a.at((*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d], wrap=False), *i[d + 1 :]))
+        return read((*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d], wrap=False), *i[d + 1 :]))
 
     return g.lazy(sizes, a.dtype, a.device, at)
 
@@ -56,9 +84,12 @@ def embedding(
 ) -> TensorValue:
     if weight.rank != 2:
         raise Decline("weight is not 2-d")
+    if ZERO in weight.sizes:
+        raise Decline(NO_ELEMENTS)
+    read = _reader(weight, 0)
 
     def at(i: Index) -> Scalar:
-        return weight.at((sc.indirect(indices.at(i[:-1]), weight.sizes[0], wrap=False), i[-1]))
+        return read((sc.indirect(indices.at(i[:-1]), weight.sizes[0], wrap=False), i[-1]))
 
     return g.lazy((*indices.sizes, weight.sizes[1]), weight.dtype, weight.device, at)
 
@@ -72,6 +103,8 @@ class IndexPlan:
     def __init__(self, a: TensorValue, indices: Sequence[TensorValue | None]) -> None:
         if any(t is not None and t.dtype in (torch.bool, torch.uint8) for t in indices):
             raise Decline("boolean mask")
+        if ZERO in a.sizes:
+            raise Decline(NO_ELEMENTS)
         self.a = a
         self.indices = [*indices, *([None] * (a.rank - len(indices)))]
         self.indexed = [d for d, t in enumerate(self.indices) if t is not None]
@@ -101,7 +134,8 @@ class IndexPlan:
 @lowers("index.Tensor", "_unsafe_index.Tensor")
 def index(g: Builder, a: TensorValue, indices: Sequence[TensorValue | None]) -> TensorValue:
     plan = IndexPlan(a, indices)
-    result = g.lazy(plan.sizes, a.dtype, a.device, lambda i: a.at(plan.position(i)))
+    read = _reader(a, *plan.indexed)
+    result = g.lazy(plan.sizes, a.dtype, a.device, lambda i: read(plan.position(i)))
     result.strides = g.wanted_strides(g.out)
     return result
 

@@ -29,6 +29,8 @@ def cat(g: Builder, tensors: Sequence[TensorValue], dim: int = 0) -> TensorValue
     if len(sources) > _MOST_SOURCES:
         raise Decline("many operands")
     d = dim + rank if dim < 0 else dim
+    if d >= rank:
+        raise Decline("only legacy empty operands")
     dtype = promote(*tensors)
     out = g.out
     if dtype is not out.dtype:

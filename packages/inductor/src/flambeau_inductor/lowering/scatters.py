@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from ..expr import ZERO
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
 from .builder import Builder
-from .indexing import IndexPlan
+from .indexing import NO_ELEMENTS, IndexPlan
 from .registry import Decline, lowers
 from .values import HALF, Index, TensorValue, broadcast_index
 
@@ -59,15 +60,43 @@ def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: T
 def index_add(
     g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1
 ) -> TensorValue:
-    if a.rank == 0 or index.rank != 1 or source.rank != a.rank or alpha != 1:
+    if alpha != 1:
         raise Decline("form")
     _check_sum(a)
+    return _along(g, a, dim, index, source, "add")
+
+
+@lowers("index_copy")
+def index_copy(g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue) -> TensorValue:
+    return _along(g, a, dim, index, source, "set")
+
+
+def _along(g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue, mode: str) -> TensorValue:
+    if a.rank == 0 or index.rank != 1 or source.rank != a.rank:
+        raise Decline("form")
+    if ZERO in a.sizes:
+        raise Decline(NO_ELEMENTS)
     d = dim % a.rank
 
     def position(i: Index) -> Index:
         return (*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d], wrap=False), *i[d + 1 :])
 
-    return g.scatter(a, source.sizes, position, source.at, "add")
+    return g.scatter(a, source.sizes, position, source.at, mode)
+
+
+@lowers("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
+    if a.rank == 0 or index.rank != 1:
+        raise Decline("form")
+    if ZERO in a.sizes:
+        raise Decline(NO_ELEMENTS)
+    d = dim % a.rank
+    element = g.convert(value.at(()), a.dtype) if isinstance(value, TensorValue) else g.constant(value, a.dtype)
+
+    def position(i: Index) -> Index:
+        return (*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d]), *i[d + 1 :])
+
+    return g.scatter(a, (*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :]), position, lambda i: element, "set")
 
 
 @lowers("index_put", "_unsafe_index_put")
