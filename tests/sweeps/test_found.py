@@ -58,7 +58,8 @@ TENSORS = {
             b = a * 2
             with torch.no_grad():
                 u, e = b.t(), (a * 3).t()
-            return v, w, w[1:], u, b, e, a[1:].unsqueeze(0), u[0], v * 2
+                s, o = a[...], a.view(-1)[...]
+            return v, w, w[1:], u, b, e, a[1:].unsqueeze(0), u[0], v * 2, s, o
         """,
     "a formula that hands requires_grad on": """
         def f(a):

@@ -30,6 +30,7 @@ REFUSED = {
     "own first row": lambda: (x := MATRIX.flatten() * 1).add_(x[1]),
     "own elements": lambda: (x := MATRIX.flatten() * 1).put_(INDEX, x[1]),
     "own sums": lambda: (x := MATRIX[:, 0] * 1).scatter_add_(1, torch.zeros_like(x, dtype=torch.int64), x),
+    "itself, empty": lambda: (x := EMPTY * 1).index_put_((), x),
     "own shift": lambda: (x := MATRIX.flatten() * 1)[1:].mul_(x[:-1]),
     "too many": lambda: torch.zeros(3).masked_scatter_(torch.ones(3, 3) > 0, ONE),
 }

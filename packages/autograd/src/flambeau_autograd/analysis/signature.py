@@ -182,6 +182,9 @@ def _output(
             bases[value.cell] = analysis.add_result(root.tensor)
         index, chain = bases[value.cell], chain[len(root.chain) :]
     steps = tuple(_view_step(analysis, step) for step in chain)
+    if all(step.grad for step in steps) and out.requires_grad and out.grad_fn is None:
+        # The same elements, taken without gradients: no step of a chain, and a leaf for autograd.
+        steps = (*steps, ViewStep("aten.alias.default", (), (), None, False))
     return OutputSpec(kind, index, out.requires_grad, steps)
 
 

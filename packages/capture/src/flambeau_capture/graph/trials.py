@@ -25,6 +25,8 @@ _MOST_ELEMENTS = 1024
 _OF_COUNTS = ("repeat_interleave", "segment_reduce")
 _ERRORS = (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError)
 
+#: In place of a type: the operand is one that came before.
+_SAME = object()
 _answers: dict[Any, bool] = {}
 
 
@@ -64,10 +66,12 @@ class Trial:
 
     def _error(self, fill: Any) -> tuple[type, str] | None:
         storages: dict[int, torch.Tensor] = {}
-        leaves = [
-            _made(leaf, fill, storages) if isinstance(leaf, tuple) and leaf[0] is torch.Tensor else leaf[1]
-            for leaf in self._leaves
-        ]
+        leaves: list[Any] = []
+        for leaf in self._leaves:
+            if leaf[0] is _SAME:
+                leaves.append(leaves[leaf[1]])
+            else:
+                leaves.append(_made(leaf, fill, storages) if leaf[0] is torch.Tensor else leaf[1])
         args, kwargs = pytree.tree_unflatten(leaves, self._spec)
         try:
             getattr(args[0], self._target)(*args[1:], **kwargs) if self._kind == "call_method" else self._target(
@@ -88,7 +92,8 @@ def trial_of(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, A
     described: list[tuple[Any, ...]] = []
     groups: dict[int, int] = {}
     room = 0
-    for leaf in leaves:
+    places: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
         if not isinstance(leaf, torch.Tensor):
             if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 leaf = leaf.node.hint
@@ -98,6 +103,9 @@ def trial_of(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, A
                 return None
             # 1, 1.0 and True are equal, and different operands.
             described.append((type(leaf), leaf))
+            continue
+        if (first := places.setdefault(id(leaf), place)) != place:
+            described.append((_SAME, first))
             continue
         if leaf.layout is not torch.strided or leaf.device.type != "cpu" or leaf.dtype not in KNOWN:
             return None
