@@ -60,8 +60,10 @@ def difference(plain: Run, ours: Run, exact: bool, wide: Run | None = None, coar
     for number, (theirs, mine) in enumerate(zip(plain.entries, ours.entries, strict=False)):
         if (theirs.path, theirs.kind) != (mine.path, mine.kind):
             return _of_structure(theirs, mine, ours.entries[number:])
+        judge = wide.entries[number] if wide is not None and number < len(wide.entries) else None
+        if _hangs_on_rounding(theirs, judge):
+            continue
         if isinstance(theirs.value, Tensor):
-            judge = wide.entries[number] if wide is not None and number < len(wide.entries) else None
             problem = _of_values(theirs, mine.value, exact, judge, grown)
             if problem:
                 return Failure(_class_of_value(theirs.path), theirs.path, problem, _words(mine.value))
@@ -74,6 +76,18 @@ def difference(plain: Run, ours: Run, exact: bool, wide: Run | None = None, coar
     if longer:
         return Failure("wrong value", longer[0].path, f"{len(plain.entries)} facts", f"{len(ours.entries)} facts")
     return None
+
+
+def _hangs_on_rounding(theirs: Entry, judge: Entry | None) -> bool:
+    """Whether eager itself gives another size or other whole numbers in float64: how many values are unique, the bits of a logarithm."""
+    if judge is None or (theirs.path, theirs.kind) != (judge.path, judge.kind):
+        return False
+    if not isinstance(theirs.value, Tensor) or not isinstance(judge.value, Tensor):
+        return theirs.kind == "shape" and theirs.value != judge.value
+    if theirs.value.shape != judge.value.shape:
+        return True
+    whole = not (theirs.value.is_floating_point() or theirs.value.is_complex())
+    return whole and theirs.value.dtype is judge.value.dtype and not torch.equal(theirs.value, judge.value)
 
 
 def _same_but_for_names(theirs: str, mine: str) -> bool:
@@ -97,7 +111,11 @@ def silent(plain: Run, ours: Run) -> Failure | None:
 
 def needs_judge(failure: Failure | None, exact: bool) -> bool:
     """Whether float64 has to decide."""
-    return failure is not None and not exact and failure.kind in ("wrong value", "wrong gradient", "lost write")
+    return (
+        failure is not None
+        and not exact
+        and failure.kind in ("wrong value", "wrong shape", "wrong gradient", "lost write")
+    )
 
 
 def _of_structure(theirs: Entry, mine: Entry, after: list[Entry]) -> Failure:
