@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
-from ..values.base import MISSING, Value, type_name
+from ..values.base import HEAP_TYPE, MISSING, Value, type_name
 from ..values.builtins import BoundBuiltin, ClassValue, PythonModuleValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue
@@ -33,8 +33,6 @@ _NATIVE_METHODS = (
     types.BuiltinFunctionType,
     types.ClassMethodDescriptorType,
 )
-_HEAP_TYPE = 1 << 9
-"""The flag of classes that a `class` statement makes."""
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
@@ -222,7 +220,7 @@ class Attributes(Operations):
             return MethodValue(self.wrap(found.__func__, Attribute(Attribute(Pinned(cls), name), "__func__")), value)
         if isinstance(found, staticmethod):
             return self.wrap(found.__func__, Attribute(Pinned(cls), name))
-        if isinstance(found, types.ClassMethodDescriptorType):
+        if isinstance(found, types.ClassMethodDescriptorType) and where is object:  # a new object at every look
             return BoundBuiltin(value, name)
         if isinstance(found, (property, functools.cached_property)) or inspect.ismemberdescriptor(found):
             return self.wrap_pinned(found)
@@ -352,7 +350,7 @@ class Attributes(Operations):
 
     def _field_of_a_new_object(self, value: ObjectValue, name: str, found: Any) -> Value:
         """A slot that nothing was stored in is empty; what a native class computes is asked of the native object inside."""
-        if inspect.ismemberdescriptor(found) and found.__objclass__.__flags__ & _HEAP_TYPE:
+        if inspect.ismemberdescriptor(found) and found.__objclass__.__flags__ & HEAP_TYPE:
             raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
         if value.storage is not None and issubclass(value.storage.python_type(), found.__objclass__):
             return value.storage.get_attribute(self, name)  # type: ignore[arg-type]
@@ -465,6 +463,8 @@ class Attributes(Operations):
                 change(object.__new__(cls), name, *new)
             except AttributeError as error:
                 return self.raised(error)
+            except TypeError:  # a native class whose objects only it can make
+                pass
         return GraphBreak("unsupported-store", f"{name!r} of an object of {cls.__qualname__}, which has no __dict__")
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:

@@ -18,7 +18,7 @@ from ..graph.captured import CallFunction
 from ..hook import Region
 from ..lookaside import registry
 from ..sources.source import Attribute, CallResult, Item, Pinned
-from ..values.base import MISSING, Value
+from ..values.base import HEAP_TYPE, MISSING, Value, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments
@@ -275,11 +275,23 @@ class Calls(Attributes):
     def call_descriptor(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """An unbound native method: `list.append(x, 1)`, `dict.__setitem__(self, k, v)`."""
         owner, name = args[0], function.__name__
-        if isinstance(owner, ObjectValue) and owner.storage is not None and function.__objclass__ is not object:
+        if not issubclass(owner.python_type(), function.__objclass__):
+            wanted, got = type_name(function.__objclass__), type_name(owner.python_type())
+            if isinstance(function, types.WrapperDescriptorType):
+                raise self.raised(TypeError(f"descriptor {name!r} requires a {wanted!r} object but received a {got!r}"))
+            raise self.raised(
+                TypeError(f"descriptor {name!r} for {wanted!r} objects doesn't apply to a {got!r} object")
+            )
+        of_all = function.__objclass__ is object
+        if isinstance(owner, ObjectValue) and owner.storage is not None and not of_all:
             holder = owner if owner.storage.is_constant() else owner.storage
             return holder.call_method(self, name, args[1:], kwargs)  # type: ignore[arg-type]
-        if function.__objclass__ is object and isinstance(owner, ObjectValue):
+        if isinstance(owner, ObjectValue) and of_all and (owner.storage is None or name not in _OPERATOR_METHODS):
             return self.generic_method(owner, name, args[1:], kwargs)
+        has_own = mro_lookup(owner.python_type(), name)[0] is not function
+        inherits = isinstance(owner, TensorValue) or (isinstance(owner, ObjectValue) and owner.storage is None)
+        if (has_own and not inherits) or (of_all and isinstance(owner, ClassValue)):
+            raise GraphBreak("unsupported-call", f"{function!r} of {owner.describe()}, whose class has another one")
         return self.call_bound(owner, name, args[1:], kwargs)
 
     def call_bound(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -390,6 +402,8 @@ class Calls(Attributes):
                 raise GraphBreak("unsupported-call", "hash() of an object")
             case "__repr__" | "__str__":
                 raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
+            case "__format__" if self.class_lookup(owner.cls, name) is vars(object)[name]:
+                raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
             case _:
                 return None
         return ConstantValue(None)
@@ -492,6 +506,8 @@ class Calls(Attributes):
             if issubclass(cls, scalar):
                 return ObjectValue(cls, storage=self.fold(scalar, args, {}))
         native, where = self.class_member(cls, "__new__")
+        if not cls.__flags__ & HEAP_TYPE and cls is not object:
+            raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
         if (
             where is not object
             and not isinstance(getattr(native, "__func__", native), types.FunctionType)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.normalise import decode_normalised
-from ..values.base import NULL, Value
+from ..values.base import NULL, Value, objects_have
 from ..values.constants import ConstantValue
 from .registry import HANDLERS, Outcome
 from .signals import GraphBreak, TracedRaise
@@ -74,6 +74,20 @@ class Frame:
     def pop(self) -> Value:
         """Pop the top."""
         return self.stack.pop()
+
+    def pop_iterable(self) -> Value:
+        """Pop what is taken apart; where it cannot be, Python finds the words, which depend on who takes it."""
+        return self._pop_with("__iter__", "__getitem__")
+
+    def pop_mapping(self) -> Value:
+        """Pop what is given as `**`."""
+        return self._pop_with("keys")
+
+    def _pop_with(self, *names: str) -> Value:
+        value = self.pop()
+        if not any(objects_have(value.python_type(), name) for name in names):
+            raise GraphBreak("unsupported-operation", f"taking {value.describe()} apart")
+        return value
 
     def pop_many(self, count: int) -> list[Value]:
         """Pop `count` values, the deepest first."""

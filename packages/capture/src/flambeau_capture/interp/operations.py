@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..values.base import MISSING, Value
+from ..values.base import MISSING, Value, objects_have
 from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
 from ..values.iterators import ComputedIterator
@@ -487,12 +487,12 @@ class Operations(Folding):
         if isinstance(mapping, DictValue):
             yield from zip(mapping.keys(self), mapping.values(self), strict=True)  # type: ignore[arg-type]
             return
-        if isinstance(mapping, ObjectValue) and hasattr(mapping.cls, "keys"):
+        if isinstance(mapping, ObjectValue) and objects_have(mapping.cls, "keys"):
             for key in self.iterate_all(self.call(self.get_attribute(mapping, "keys"), [], {})):
                 yield key, self.get_item(mapping, key)
             return
         for pair in self.iterate_all(mapping):
-            parts = list(self.iterate_all(pair)) if hasattr(pair.python_type(), "__iter__") else []
+            parts = list(self.iterate_all(pair)) if objects_have(pair.python_type(), "__iter__") else []
             if len(parts) != 2:
                 raise GraphBreak("unsupported-operation", "a dict is made of something else than pairs")
             yield parts[0], parts[1]

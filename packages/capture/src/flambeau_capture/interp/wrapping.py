@@ -390,29 +390,35 @@ class Wrapping(TracerState):
             return False
         return True
 
-    def to_python(self, value: Value) -> Any:
-        """The real object of a value that is constant through and through. Raises NotConstant."""
+    def to_python(self, value: Value, within: tuple[Value, ...] = ()) -> Any:
+        """The real object of a value that is constant through and through. Raises NotConstant.
+
+        `within` are the containers that are being made of what is in them.
+        """
         value = self.realise(value)
         if value.is_constant():
             return value.constant()
         if isinstance(value, (RealValue, FunctionValue)):
             return value.real()
+        if any(value is outer for outer in within):
+            raise NotConstant(f"a {value.describe()} that contains itself")
+        within = (*within, value)
         if isinstance(value, TupleValue):
-            items = [self.to_python(item) for item in value.items]
+            items = [self.to_python(item, within) for item in value.items]
             if issubclass(value.cls, torch.Size) or hasattr(value.cls, "n_sequence_fields"):
                 # Classes with a constructor in C: `tuple.__new__` refuses them.
                 return value.cls(items)
             return tuple.__new__(value.cls, items) if value.cls is not tuple else tuple(items)
         if isinstance(value, ListValue):
-            items = [self.to_python(item) for item in value.items]
+            items = [self.to_python(item, within) for item in value.items]
             return collections.deque(items, value.maxlen) if value.cls is collections.deque else items
         if isinstance(value, DictValue) and value.cls in (dict, collections.OrderedDict):
             value.guard_all(self)  # type: ignore[arg-type]
-            return value.cls((self.to_python(k), self.to_python(v)) for k, v in value.items.values())
+            return value.cls((self.to_python(k, within), self.to_python(v, within)) for k, v in value.items.values())
         if isinstance(value, SetValue):
-            return value.cls(self.to_python(item) for item in value.ordered(self))  # type: ignore[arg-type]
+            return value.cls(self.to_python(item, within) for item in value.ordered(self))  # type: ignore[arg-type]
         if isinstance(value, SliceValue):
-            return slice(*(self.to_python(part) for part in value.parts))
+            return slice(*(self.to_python(part, within) for part in value.parts))
         if (
             isinstance(value, ObjectValue)
             and value.storage is not None
@@ -448,6 +454,8 @@ class Wrapping(TracerState):
             if value.object is not MISSING and _hashes_by_identity(value.object):
                 return value.object
             raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
+        if value.python_type().__hash__ is None:
+            raise self.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
         real = value.real()
         return value if real is MISSING else real
 

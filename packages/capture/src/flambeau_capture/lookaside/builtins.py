@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..interp.signals import GraphBreak, TracedRaise
-from ..values.base import MISSING, Value, type_name
+from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.iterators import ComputedIterator, GeneratorValue
@@ -480,7 +480,7 @@ def to_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def fill_dict(t: Tracer, made: DictValue, args: Args, kwargs: Kwargs) -> DictValue:
     """What the constructor of a dict adds."""
     for other in args:
-        if not isinstance(other, ObjectValue) and not hasattr(other.python_type(), "__iter__"):
+        if not isinstance(other, ObjectValue) and not objects_have(other.python_type(), "__iter__"):
             raise t.raised(TypeError(f"'{type_name(other.python_type())}' object is not iterable"))
         made.m_update(t, other)
     made.m_update(t, **kwargs)

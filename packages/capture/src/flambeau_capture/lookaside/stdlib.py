@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..interp.signals import GraphBreak, TracedRaise
-from ..values.base import MISSING, Value
+from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
@@ -127,7 +127,7 @@ def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(functools.reduce)
 def reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if not hasattr(args[1].python_type(), "__iter__") and not hasattr(args[1].python_type(), "__getitem__"):
+    if not any(objects_have(args[1].python_type(), name) for name in ("__iter__", "__getitem__")):
         raise GraphBreak("unsupported-call", "reduce() of something that is not iterable")
     items = t.iterate(args[1])
     total = args[2] if len(args) > 2 else items.next(t)

@@ -11,6 +11,7 @@ that may refer back to it. `fill` leaves the stack as it found it.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
@@ -139,11 +140,17 @@ class NullValue(Value):
 NULL = NullValue()
 
 
-_HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9
+
+
+def objects_have(cls: type, name: str) -> bool:
+    """Whether the class gives `name` to its objects; `hasattr` of a class finds what its metaclass gives to the class, too."""
+    return any(name in base.__dict__ for base in cls.__mro__)
 
 
 def type_name(cls: type) -> str:
-    """How CPython's messages name a class: those written in C carry their module."""
-    if cls.__flags__ & _HEAP_TYPE or cls.__module__ == "builtins":
+    """How CPython's messages name a class: those written in C carry their module, also when they look like Python's."""
+    of_python = cls.__flags__ & HEAP_TYPE and cls is not functools.partial
+    if of_python or cls.__module__ == "builtins":
         return cls.__name__
     return f"{cls.__module__}.{cls.__qualname__}"

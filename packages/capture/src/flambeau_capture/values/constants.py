@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..interp.signals import GraphBreak
-from .base import Value
+from .base import Value, objects_have
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ class ConstantValue(Value):
             return enter_or_leave_device(t, self.value, name)
         if name == "__iter__" and not args and not kwargs:
             return self.iterate(t)
-        if name == "join" and len(args) == 1 and hasattr(args[0].python_type(), "__iter__"):
+        if name == "join" and len(args) == 1 and objects_have(args[0].python_type(), "__iter__"):
             args = [t.sequence(list(t.iterate_all(args[0])), tuple)]
         return t.fold(method, args, kwargs)
 

@@ -183,7 +183,7 @@ class ClosureValue(Value):
             return made
         if name == "__type_params__" and hasattr(types.FunctionType, name):
             return ConstantValue(())
-        return t.missing_attribute(self, name)
+        return t.native_attribute(self, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if name == "__name__" and value.is_constant():

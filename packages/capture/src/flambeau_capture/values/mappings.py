@@ -11,7 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
-from .base import MISSING, Value
+from .base import MISSING, Value, objects_have
 from .constants import NONE, TRUE, ConstantValue
 from .tensor import TensorValue
 
@@ -166,7 +166,7 @@ class DictValue(Value):
         return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if name not in self.methods or not hasattr(self.cls, name):
+        if name not in self.methods or not objects_have(self.cls, name):
             return t.generic_method(self, name, args, kwargs)
         if name in _PLAIN_METHODS and self.cls is not collections.OrderedDict:
             return t.run_method(self, _PLAIN_METHODS, name, args, kwargs)

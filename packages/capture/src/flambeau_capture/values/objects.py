@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
 from ..sources.source import Attribute, CallResult
-from .base import MISSING, Value, type_name
+from .base import MISSING, Value, objects_have, type_name
 from .constants import ConstantValue
 from .mappings import DictValue
 
@@ -101,7 +101,7 @@ class ObjectValue(Value):
         method = self.special(t, name)
         if method is not None:
             return t.call(method, list(args), {})
-        if hasattr(self.cls, name) or name not in _LACKS:
+        if objects_have(self.cls, name) or name not in _LACKS:
             raise GraphBreak("unsupported-operation", f"{name} of {self.describe()}")
         raise t.raised(TypeError(_LACKS[name].format(type_name(self.cls))))
 
@@ -135,7 +135,7 @@ class ObjectValue(Value):
         if method is None and isinstance(self.storage, DictValue) and self.special(t, "__missing__") is not None:
             found = self.storage.lookup(t, key)
             return self._do(t, "__missing__", key) if found is None else found
-        if method is None and self.storage is not None:
+        if method is None and self.storage is not None and objects_have(self.cls, "__getitem__"):
             return self.storage.get_item(t, key)
         return self._do(t, "__getitem__", key)
 
@@ -154,8 +154,10 @@ class ObjectValue(Value):
     def contains(self, t: Tracer, item: Value) -> bool:
         if self.special(t, "__contains__") is not None:
             return t.truth(self._do(t, "__contains__", item))
-        if self.storage is not None:
+        if self.storage is not None and objects_have(self.cls, "__contains__"):
             return self.storage.contains(t, item)
+        if not objects_have(self.cls, "__iter__") and not objects_have(self.cls, "__getitem__"):
+            raise GraphBreak("unsupported-operation", f"membership in {self.describe()}")
         return any(t.same_or_equal(other, item) for other in t.iterate_all(self))
 
     def length(self, t: Tracer) -> Value:
@@ -170,20 +172,20 @@ class ObjectValue(Value):
             return t.truth(self.length(t))
         if self.storage is not None:
             return self.storage.truth(t)
-        if self.object is not MISSING and (hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__")):
+        if self.object is not MISSING and (objects_have(self.cls, "__bool__") or objects_have(self.cls, "__len__")):
             raise GraphBreak("unsupported-operation", f"the truth of {self.describe()}")
         return True
 
     def iterate(self, t: Tracer) -> Value:
         if self.special(t, "__iter__") is not None:
             return self._do(t, "__iter__")
-        if self.storage is not None and hasattr(self.cls, "__iter__"):
+        if self.storage is not None and objects_have(self.cls, "__iter__"):
             if self.storage.is_constant():
                 raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
             return self.storage.iterate(t)
         if self.special(t, "__getitem__") is not None:
             return t.iterate_by_index(self)
-        if self.object is not MISSING and hasattr(self.cls, "__iter__"):
+        if self.object is not MISSING and objects_have(self.cls, "__iter__"):
             raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
         raise t.raised(TypeError(f"'{type_name(self.cls)}' object is not iterable"))
 

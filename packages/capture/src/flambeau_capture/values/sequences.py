@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..interp.signals import GraphBreak, TracedRaise
-from .base import Value
+from .base import Value, objects_have
 from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class SequenceValue(Value):
         return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if name not in self.methods or not hasattr(self.cls, name):
+        if name not in self.methods or not objects_have(self.cls, name):
             return t.generic_method(self, name, args, kwargs)
         return t.run_method(self, self.methods, name, args, kwargs)
 
@@ -215,7 +215,9 @@ class ListValue(SequenceValue):
         index = self.place(t, key)
         new: Any = value
         if isinstance(index, slice):
-            if not hasattr(value.python_type(), "__iter__") and not hasattr(value.python_type(), "__getitem__"):
+            if not objects_have(value.python_type(), "__iter__") and not objects_have(
+                value.python_type(), "__getitem__"
+            ):
                 raise t.raised(TypeError("can only assign an iterable"))
             if index.step in (None, 1):
                 index = slice(*index.indices(len(self.items)))  # as it is now, whatever the elements' maker does to it

@@ -44,8 +44,8 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
     t = f.tracer
     kwargs = {}
     if i.arg & 1:
-        mapping = f.pop()
+        mapping = f.pop_mapping()
         kwargs = {t.to_python(key): value for key, value in t.mapping_items(mapping)}
-    args = list(t.iterate_all(f.pop()))
+    args = list(t.iterate_all(f.pop_iterable()))
     function = _pop_callable(f, args)
     f.push(t.call(function, args, kwargs))

@@ -72,8 +72,7 @@ def map_add(f: Frame, i: Instruction) -> None:
 
 @handles("LIST_EXTEND")
 def list_extend(f: Frame, i: Instruction) -> None:
-    items = f.pop()
-    new = list(f.tracer.iterate_all(items))
+    new = list(f.tracer.iterate_all(f.pop_iterable()))
     _changing(f, i, ListValue).items.extend(new)
 
 
@@ -85,7 +84,7 @@ def set_update(f: Frame, i: Instruction) -> None:
 
 @handles("DICT_UPDATE", "DICT_MERGE")
 def dict_update(f: Frame, i: Instruction) -> None:
-    items = f.pop()
+    items = f.pop_mapping()
     target = _changing(f, i, DictValue)
     for key, value in f.tracer.mapping_items(items):
         if i.name == "DICT_MERGE" and f.tracer.hashable(key) in target.items:
@@ -108,7 +107,7 @@ def list_to_tuple(f: Frame, i: Instruction) -> None:
 
 @handles("UNPACK_SEQUENCE")
 def unpack_sequence(f: Frame, i: Instruction) -> None:
-    items = list(f.tracer.iterate_all(f.pop(), limit=i.arg + 1))
+    items = list(f.tracer.iterate_all(f.pop_iterable(), limit=i.arg + 1))
     if len(items) != i.arg:
         text = (
             f"too many values to unpack (expected {i.arg})"
@@ -123,7 +122,7 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
 @handles("UNPACK_EX")
 def unpack_ex(f: Frame, i: Instruction) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
-    items = list(f.tracer.iterate_all(f.pop()))
+    items = list(f.tracer.iterate_all(f.pop_iterable()))
     if len(items) < before + after:
         raise f.tracer.raised(
             ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
