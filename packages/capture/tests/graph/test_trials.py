@@ -32,11 +32,15 @@ REFUSED = {
     "own sums": lambda: (x := MATRIX[:, 0] * 1).scatter_add_(1, torch.zeros_like(x, dtype=torch.int64), x),
     "itself, empty": lambda: (x := EMPTY * 1).index_put_((), x),
     "own shift": lambda: (x := MATRIX.flatten() * 1)[1:].mul_(x[:-1]),
+    "own first row, large": lambda: (x := torch.ones(64, 64))[1:].add_(x[0, 0]).add_(x[:-1]),
+    "own transpose, large": lambda: (x := torch.ones(64, 64)).copy_(x.t()),
+    "maximum of nothing in much": lambda: torch.ones(64, 64)[:0].max(),
     "too many": lambda: torch.zeros(3).masked_scatter_(torch.ones(3, 3) > 0, ONE),
 }
 PASSES = {
     "rows apart": lambda: (x := MATRIX.squeeze(1) * 1)[0].add_(x[1]),
     "columns apart": lambda: (x := MATRIX.squeeze(1) * 1)[:, ::2].mul_(x[:, 1::2]),
+    "columns apart, large": lambda: (x := torch.ones(64, 64))[:, ::2].mul_(x[:, 1::2]),
     "itself": lambda: (x := MATRIX * 1).mul_(x.view(2, 1, 4)),
     "nothing": lambda: EMPTY.sum() + F.pad(EMPTY, (1, 1)).numel(),
     "values decide": lambda: torch.linalg.inv(torch.eye(2)) @ torch.ones(3, 2)[torch.tensor([2, 1])],
@@ -87,6 +91,10 @@ def test_what_passes_is_one_graph(name):
     assert len(graphs) == 1
 
 
+def _slow(part):
+    return pytest.param(part, marks=pytest.mark.slow)
+
+
 def _refused_samples(ops):
     """(calls that were asked for, names of those that were refused though eager takes them)."""
     asked, wrong = 0, []
@@ -109,8 +117,8 @@ def _refused_samples(ops):
     return asked, wrong
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(p, marks=pytest.mark.slow) for p in range(1, 40))])
+@pytest.mark.parametrize("part", [slice(3, None, 300), *(_slow(slice(p, None, 40)) for p in range(40))], ids=str)
 def test_no_sample_of_the_database_is_refused(part):
-    asked, wrong = _refused_samples(op_db[part::40])
-    assert asked > 20
+    asked, wrong = _refused_samples(op_db[part])
+    assert asked > 10
     assert not wrong

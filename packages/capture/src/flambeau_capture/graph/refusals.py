@@ -105,10 +105,15 @@ def _dtypes(values: Iterable[Any]) -> Iterator[torch.dtype]:
             yield from _dtypes(value)
 
 
+def is_write(kind: str, target: Any) -> bool:
+    """Whether a call writes to its first operand, by its name."""
+    name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
+    return name in _WRITING_OPERATORS or (name.endswith("_") and not name.endswith("__"))
+
+
 def writes_shared_elements(kind: str, target: Any, args: Sequence[Any]) -> bool:
     """Whether a call writes to a tensor that shows one element several times: most of eager's kernels refuse it, fakes do not look."""
-    name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
-    if not (name in _WRITING_OPERATORS or (name.endswith("_") and not name.endswith("__"))):
+    if not is_write(kind, target):
         return False
     first = args[0] if args else None
     return isinstance(first, FakeTensor) and any(

@@ -2,12 +2,13 @@
 
 In: a call of torch with fakes, before it is made. Out: a `Trial`; asked once the result is known to be small, it makes the call for real with made-up
 tensors that lie as the fakes do, two in one storage where those are. Only small ones are tried: that costs less than the run on fakes,
-and empty tensors, numbers, and single elements are what kernels look at and fakes do not. A call counts as refused where it raises the same error whatever
+and empty tensors, numbers, and single elements are what kernels look at and fakes do not. A write that reads the memory it changes may be larger. A call counts as refused where it raises the same error whatever
 the elements are; one that raises for some of them (an index, a matrix without an inverse) is none of ours.
 """
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,11 +17,11 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .refusals import KNOWN, is_asked
+from .refusals import KNOWN, is_asked, is_write
 
-#: Of all memory that a trial takes, and of the elements of each operand and result.
-_MOST_BYTES = 4096
+#: Elements of an operand or result; of one in a write that reads the memory it changes.
 _MOST_ELEMENTS = 1024
+_MOST_ELEMENTS_SHARED = 1 << 20
 #: Parts of names of calls that want their whole numbers to add up.
 _OF_COUNTS = ("repeat_interleave", "segment_reduce")
 _ERRORS = (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError)
@@ -33,10 +34,10 @@ _answers: dict[Any, bool] = {}
 class Trial:
     """One call that can be made for real: `leaves` describes its operands, of which those with one number share a storage."""
 
-    __slots__ = ("_key", "_kind", "_leaves", "_spec", "_target")
+    __slots__ = ("_key", "_kind", "_leaves", "_most", "_spec", "_target")
 
-    def __init__(self, kind: str, target: Any, leaves: tuple[Any, ...], spec: Any) -> None:
-        self._kind, self._target, self._leaves, self._spec = kind, target, leaves, spec
+    def __init__(self, kind: str, target: Any, leaves: tuple[Any, ...], spec: Any, most: int) -> None:
+        self._kind, self._target, self._leaves, self._spec, self._most = kind, target, leaves, spec, most
         self._key = (target, spec, leaves, torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
 
     def refuses(self, result: Any) -> bool:
@@ -47,7 +48,7 @@ class Trial:
             return False
         if answer is None:
             parts = [part for part in pytree.tree_leaves(result) if isinstance(part, torch.Tensor)]
-            if not all(_count(part.shape) <= _MOST_ELEMENTS for part in parts):
+            if not all(_count(part.shape) <= self._most for part in parts):
                 return False
             answer = _answers[self._key] = self._fails()
         return answer
@@ -84,14 +85,14 @@ class Trial:
 
 def trial_of(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trial | None:
     """The trial of a call; None for one that is not small, or that cannot be made with made-up operands."""
-    if any(isinstance(value, torch.Tensor) and _count(value.shape) > _MOST_ELEMENTS for value in args):
+    most = _most_elements(kind, target, args, kwargs)
+    if any(isinstance(value, torch.Tensor) and _count(value.shape) > most for value in args):
         return None
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     if not any(isinstance(leaf, torch.Tensor) for leaf in leaves) or not is_asked(kind, target, *_OF_COUNTS):
         return None
     described: list[tuple[Any, ...]] = []
     groups: dict[int, int] = {}
-    room = 0
     places: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         if not isinstance(leaf, torch.Tensor):
@@ -113,33 +114,43 @@ def trial_of(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, A
             return None
         size, stride = _numbers(leaf.shape), _numbers(leaf.stride())
         offset, held = _hint(leaf.storage_offset()), _hint(leaf.untyped_storage().nbytes())
-        if size is None or stride is None or offset is None or held is None or _count(size) > _MOST_ELEMENTS:
+        if size is None or stride is None or offset is None or held is None or _count(size) > most:
             return None
-        storage = leaf.untyped_storage()._cdata
-        if storage not in groups:
-            groups[storage] = len(groups)
-            room += held
-        if room > _MOST_BYTES:
-            return None
-        described.append((torch.Tensor, leaf.dtype, size, stride, offset, groups[storage], held))
-    return Trial(kind, target, tuple(described), spec)
+        group = groups.setdefault(leaf.untyped_storage()._cdata, len(groups))
+        described.append((torch.Tensor, leaf.dtype, size, stride, offset, group, held))
+    return Trial(kind, target, tuple(described), spec, most)
+
+
+def _most_elements(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    stores = target is operator.setitem or target == "__setitem__"
+    if not (stores or is_write(kind, target)) and "out" not in kwargs:
+        return _MOST_ELEMENTS
+    storages = [
+        value.untyped_storage()._cdata for value in (*args, kwargs.get("out")) if isinstance(value, torch.Tensor)
+    ]
+    return _MOST_ELEMENTS if len(set(storages)) == len(storages) else _MOST_ELEMENTS_SHARED
 
 
 def _made(leaf: tuple[Any, ...], fill: Any, storages: dict[int, torch.Tensor]) -> torch.Tensor:
     _, dtype, size, stride, offset, group, held = leaf
     memory = storages.get(group)
     if memory is None:
-        memory = storages[group] = fill(held // dtype.itemsize, dtype)
-    return torch.empty(0, dtype=dtype).set_(memory.untyped_storage(), offset, size, stride)
+        # Pages of zeros that nobody touches cost nothing: the storage of a small operand may be large.
+        memory = storages[group] = torch.zeros(held, dtype=torch.uint8)
+    made = torch.empty(0, dtype=dtype).set_(memory.untyped_storage(), offset, size, stride)
+    if fill is not None:
+        own = made[tuple(slice(None) if step else slice(1) for step in stride)]
+        own.copy_(fill(own.numel(), dtype).view(own.shape))
+    return made
 
 
 def _mixed(count: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([0, 1, 1, 0, 1], dtype=dtype).repeat(count // 5 + 1)[:count].clone()
 
 
-#: What operands are filled with: (count, dtype) -> tensor.
+#: What operands are filled with: (count, dtype) -> tensor; None: zeros.
 _FILLS: tuple[Any, ...] = (
-    lambda count, dtype: torch.zeros(count, dtype=dtype),
+    None,
     lambda count, dtype: torch.ones(count, dtype=dtype),
     _mixed,
 )
