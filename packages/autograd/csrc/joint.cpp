@@ -60,14 +60,19 @@ void check_count(const JointObject* self, const Ref& values) {
   throw PythonError();
 }
 
-InputTrace trace_of(PyObject* value) {
-  InputTrace trace{c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>())};
+InputTrace trace_of(PyObject* value, bool repeats) {
+  InputTrace trace{weak(at::Tensor())};
   if (THPVariable_Check(value)) {
     const at::Tensor& tensor = THPVariable_Unpack(value);
     trace.is_tensor = true;
-    trace.tensor = tensor.getIntrusivePtr();
+    trace.tensor = weak(tensor);
     if (!tensor.is_inference()) trace.version = static_cast<int64_t>(tensor._version());
+    if (repeats) {
+      at::AutoDispatchBelowADInplaceOrView below;
+      trace.like = at::empty({0}, tensor.options());
+      trace.sizes = tensor.sizes().vec();
+      trace.strides = tensor.strides().vec();
+    }
   } else if (value == Py_None) {
     trace.is_none = true;
   } else {
@@ -95,6 +100,7 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
   for (const SavedPlace& saved : *self->saved) {
     PyObject* value = nullptr;
     switch (saved.place) {
+      case Place::written:
       case Place::input: value = args[saved.index]; break;
       case Place::output: value = PyTuple_GET_ITEM(results.get(), saved.index); break;
       case Place::extra: value = PySequence_Fast_GET_ITEM(items, self->results + saved.index); break;
@@ -114,18 +120,22 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
             tensor, torch::autograd::impl::version_counter(THPVariable_Unpack(other)));
       }
     }
-    node->save(tensor, tensor.grad_fn().get() == node);
+    node->save(tensor, tensor.grad_fn().get() == node, saved.checked);
   }
 }
 
 // Its version now, after the writes of the graph itself.
 void watch_values(const JointObject* self, JointNode* node, PyObject* const* args, const Ref& results) {
   for (const WatchedPlace& watched : *self->watched) {
-    PyObject* value = watched.place == Place::input ? args[watched.index] : PyTuple_GET_ITEM(results.get(), watched.index);
+    PyObject* value = watched.place == Place::output ? PyTuple_GET_ITEM(results.get(), watched.index) : args[watched.index];
     if (!THPVariable_Check(value)) raise(PyExc_TypeError, "a number was given where a tensor is saved");
     const at::Tensor& tensor = THPVariable_Unpack(value);
     // An inference tensor cannot be written before the backward; a counter of its own never changes.
-    node->watch(tensor.is_inference() ? c10::VariableVersion(0) : torch::autograd::impl::version_counter(tensor));
+    const bool counted = !tensor.is_inference();
+    c10::VariableVersion version = counted ? torch::autograd::impl::version_counter(tensor) : c10::VariableVersion(0);
+    const uint32_t expected = version.current_version() + (counted && watched.place == Place::written ? 1 : 0);
+    const bool kept = watched.kept && tensor.grad_fn() != nullptr;
+    node->watch({std::move(version), expected, weak(kept ? tensor : at::Tensor())});
   }
 }
 
@@ -135,7 +145,12 @@ torch::autograd::edge_list gradient_edges(JointObject* self, PyObject* const* ar
   edges.reserve(self->grad_inputs->size());
   for (int64_t index : *self->grad_inputs) {
     if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is differentiated");
-    edges.push_back(torch::autograd::impl::gradient_edge(THPVariable_Unpack(args[index])));
+    const at::Tensor& tensor = THPVariable_Unpack(args[index]);
+    edges.push_back(torch::autograd::impl::gradient_edge(tensor));
+    if ((*self->partial)[edges.size() - 1] && tensor.grad_fn() != nullptr && has_no_derivative(*edges.back().function)) {
+      auto [gate, owner] = make_node<Gate>(std::move(edges.back().function));
+      edges.back() = {owner, gate->add_input_metadata(tensor)};
+    }
   }
   return edges;
 }
@@ -165,8 +180,11 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
       Py_DECREF(value);
     }
   }
+  for (int64_t index : *self->grad_inputs) {
+    if (THPVariable_Unpack(args[index]).grad_fn() != nullptr) node->reach_deeper();
+  }
   node->expect(count, self->saved->size(), self->watched->size());
-  for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i]));
+  for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i], self->repeats));
   save_values(self, node, args, items.get(), results);
   watch_values(self, node, args, results);
   return results;
@@ -204,6 +222,7 @@ Place place_of(PyObject* name) {
   if (kind == "input") return Place::input;
   if (kind == "output") return Place::output;
   if (kind == "extra") return Place::extra;
+  if (kind == "written") return Place::written;
   raise(PyExc_ValueError, "unknown place of a saved value: " + kind);
 }
 
@@ -218,11 +237,11 @@ std::vector<SavedPlace> saved_places(PyObject* sequence) {
   std::vector<SavedPlace> places;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     PyObject *kind, *index, *shares;
-    int is_tensor;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOpO", &kind, &index, &is_tensor, &shares)) {
+    int is_tensor, checked_;
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOpOp", &kind, &index, &is_tensor, &shares, &checked_)) {
       throw PythonError();
     }
-    places.push_back({place_of(kind), integer(index), is_tensor != 0, integer(shares)});
+    places.push_back({place_of(kind), integer(index), is_tensor != 0, integer(shares), checked_ != 0});
   }
   return places;
 }
@@ -232,8 +251,9 @@ std::vector<WatchedPlace> watched_places(PyObject* sequence) {
   std::vector<WatchedPlace> places;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     PyObject *kind, *index, *reached;
-    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOO", &kind, &index, &reached)) throw PythonError();
-    places.push_back({place_of(kind), integer(index), integers(reached)});
+    int kept;
+    if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(items.get(), i), "OOOp", &kind, &index, &reached, &kept)) throw PythonError();
+    places.push_back({place_of(kind), integer(index), kept != 0, integers(reached)});
   }
   return places;
 }
@@ -263,13 +283,13 @@ void refer_differentiable(const JointObject* self, const std::vector<int64_t>& p
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
-        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *bumped, *twice;
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *once, *bumped, *twice;
         long long results, extras;
         static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
-                                      "grad_inputs", "reached_by", "saved", "watched", "bumped", "double", nullptr};
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOO", const_cast<char**>(names), &forward, &backward,
+                                      "grad_inputs", "reached_by", "saved", "watched", "once", "bumped", "double", nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOO", const_cast<char**>(names), &forward, &backward,
                                          &results, &extras, &differentiable, &orders, &grad_inputs, &reached_by,
-                                         &saved, &watched, &bumped, &twice)) {
+                                         &saved, &watched, &once, &bumped, &twice)) {
           throw PythonError();
         }
         Ref made = checked(type->tp_alloc(type, 0));
@@ -289,12 +309,14 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->bumped = new std::vector<int64_t>(integers(bumped));
         self->saved = new std::vector<SavedPlace>(saved_places(saved));
         self->watched = new std::vector<WatchedPlace>(watched_places(watched));
+        self->once = new std::vector<int64_t>(integers(once));
         self->tangent_orders = new std::vector<std::vector<int64_t>>(rows_of_integers(orders));
         self->reached_by = new std::vector<std::vector<int64_t>>(rows_of_integers(reached_by));
         for (int64_t index : *self->grad_inputs) refer(self, index);
         for (int64_t index : *self->bumped) refer(self, index);
         for (const SavedPlace& place : *self->saved) {
           if (place.place == Place::input) refer(self, place.index);
+          if (place.place == Place::written) raise(PyExc_ValueError, "a saved value is an input, a result or an extra");
           const int64_t limit = place.place == Place::output ? self->results : self->extras;
           if (place.place != Place::input && (place.index < 0 || place.index >= limit)) {
             raise(PyExc_ValueError, "a saved value is not among the results");
@@ -305,7 +327,7 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
           if (index < 0 || index >= self->results) raise(PyExc_ValueError, "a differentiable result does not exist");
         }
         for (const WatchedPlace& place : *self->watched) {
-          if (place.place == Place::input) refer(self, place.index);
+          if (place.place == Place::input || place.place == Place::written) refer(self, place.index);
           if (place.place == Place::extra || (place.place == Place::output && (place.index < 0 || place.index >= self->results))) {
             raise(PyExc_ValueError, "a watched value is neither an input nor a result");
           }
@@ -315,6 +337,11 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
           raise(PyExc_ValueError, "what decides each gradient is not known");
         }
         for (const auto& places : *self->reached_by) refer_differentiable(self, places);
+        refer_differentiable(self, *self->once);
+        self->partial = new std::vector<bool>();
+        for (const auto& places : *self->reached_by) self->partial->push_back(places.size() < self->differentiable->size());
+        self->repeats = self->once->size() < self->differentiable->size() &&
+                        std::any_of(self->saved->begin(), self->saved->end(), [](const SavedPlace& place) { return place.is_tensor; });
         if (self->tangent_orders->size() != self->differentiable->size()) {
           raise(PyExc_ValueError, "one tangent order is needed for each differentiable result");
         }
@@ -353,6 +380,8 @@ void joint_dealloc(PyObject* object) {
   delete self->reached_by;
   delete self->saved;
   delete self->watched;
+  delete self->once;
+  delete self->partial;
   delete self->bumped;
   type->tp_free(object);
   Py_DECREF(type);

@@ -7,19 +7,21 @@
 
 namespace flambeau {
 
-enum class Place { input, output, extra };
+enum class Place { input, output, extra, written };
 
 struct SavedPlace {
   Place place;
   int64_t index;
   bool is_tensor;
   int64_t shares;  // a result whose storage this value shares, or -1
+  bool checked;    // whether a write to it before the backward is an error for any gradient; if not, it is watched
 };
 
 // A value that eager's nodes save, whether the compiled backward needs it or not: a write to it before the backward is an error.
 struct WatchedPlace {
-  Place place;  // an input or an output
+  Place place;  // an input, one that the caller writes once more after the call, or an output
   int64_t index;
+  bool kept;  // eager's node holds the tensor itself, which must not be detached in place then
   std::vector<int64_t> reached;  // the places in differentiable whose gradients lead to a node that saves it
 };
 
@@ -42,7 +44,10 @@ struct JointObject {
   std::vector<std::vector<int64_t>>* reached_by;  // for each of grad_inputs the places in differentiable that it decides
   std::vector<SavedPlace>* saved;
   std::vector<WatchedPlace>* watched;
+  std::vector<int64_t>* once;  // the places in differentiable that lead to something that eager saves
   std::vector<int64_t>* bumped;
+  std::vector<bool>* partial;  // for each of grad_inputs: some differentiable result does not lead to it
+  bool repeats;                // a backward may come again, through results for which eager saves nothing, when what was saved is gone
 };
 
 PyTypeObject* make_joint_type(PyObject* module);

@@ -1,6 +1,8 @@
 #include "node.hpp"
 
 #include <pybind11/pybind11.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -25,6 +27,47 @@ std::string overwritten(const std::string& what, int64_t index, int64_t version,
   return "one of the variables needed for gradient computation has been modified by an inplace operation: " + what + " " +
          std::to_string(index) + " of a compiled graph is at version " + std::to_string(version) + "; expected version " +
          std::to_string(expected) + " instead.";
+}
+
+constexpr const char* detached =
+    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use out-of-place "
+    "`.detach()` instead";
+
+// Of the gradients that came in, which are there: eager gives none to an input that only decides others. Empty: all are.
+std::vector<bool> given_of(const variable_list& grads) {
+  std::vector<bool> given;
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i].defined()) continue;
+    if (given.empty()) given.assign(grads.size(), true);
+    given[i] = false;
+  }
+  return given;
+}
+
+bool any_given(const std::vector<int64_t>& places, const std::vector<bool>& given) {
+  return given.empty() ? !places.empty() : std::any_of(places.begin(), places.end(), [&](int64_t place) { return given[place]; });
+}
+
+bool is_nothing(const variable_list& grads) {
+  return std::none_of(grads.begin(), grads.end(), [](const at::Tensor& grad) { return grad.defined(); });
+}
+
+PyObject* wrapped(const at::Tensor& tensor) {
+  PyObject* value = tensor.defined() ? THPVariable_Wrap(tensor) : Py_NewRef(Py_None);
+  if (value == nullptr) throw PythonError();
+  return value;
+}
+
+Ref tuple_of(const variable_list& tensors) {
+  Ref items = checked(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
+  for (size_t i = 0; i < tensors.size(); ++i) PyTuple_SET_ITEM(items.get(), i, wrapped(tensors[i]));
+  return items;
+}
+
+Ref tuple_of(const std::vector<int64_t>& numbers) {
+  Ref items = checked(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (size_t i = 0; i < numbers.size(); ++i) PyTuple_SET_ITEM(items.get(), i, checked(PyLong_FromLongLong(numbers[i])).release());
+  return items;
 }
 
 at::Tensor in_order(const at::Tensor& grad, const std::vector<int64_t>& order) {
@@ -54,6 +97,17 @@ PyObject* from_number(const Number& number) {
   return PyFloat_FromDouble(std::get<double>(number));
 }
 
+bool has_no_derivative(const torch::autograd::Node& node) {
+  if (dynamic_cast<const torch::autograd::Error*>(&node) != nullptr) return true;
+  const std::string name = node.name();
+  return name.rfind("Unique", 0) == 0 || name.rfind("Geqrf", 0) == 0;
+}
+
+variable_list Gate::apply(variable_list&& grads) {
+  if (is_nothing(grads)) return {};
+  return (*behind_)(std::move(grads));
+}
+
 JointNode::JointNode(JointObject* joint) : joint_(joint) { Py_INCREF(joint_); }
 
 JointNode::~JointNode() {
@@ -63,40 +117,52 @@ JointNode::~JointNode() {
   }
 }
 
+void JointNode::let_go() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const std::vector<int64_t>& once = *joint_->once;
+  for (size_t i = 0; i < next_edges_.size(); ++i) {
+    const std::vector<int64_t>& places = (*joint_->reached_by)[i];
+    const bool needed = std::any_of(places.begin(), places.end(), [&](int64_t place) {
+      return std::find(once.begin(), once.end(), place) == once.end();
+    });
+    if (!needed) next_edges_[i] = torch::autograd::Edge();
+  }
+}
+
 void JointNode::release_variables() {
   std::lock_guard<std::mutex> lock(mutex_);
   for (auto& saved : tensors_) saved.reset_data();
   watched_.clear();
+  spent_ = true;
 }
 
 // Absent gradients become zeros; the others get the layout that the backward was compiled for.
-std::vector<bool> JointNode::settle(variable_list& grads) const {
-  std::vector<bool> given;
+void JointNode::settle(variable_list& grads) const {
   for (size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined()) {
-      if (given.empty()) given.assign(grads.size(), true);
-      given[i] = false;
-      grads[i] = input_metadata(i).zeros_like();
-    }
+    if (!grads[i].defined()) grads[i] = input_metadata(i).zeros_like();
     grads[i] = in_order(grads[i], (*joint_->tangent_orders)[i]);
   }
-  return given;
 }
 
 void JointNode::drop_undecided(variable_list& found, const std::vector<bool>& given) const {
   for (size_t i = 0; i < found.size() && !given.empty(); ++i) {
-    const std::vector<int64_t>& places = (*joint_->reached_by)[i];
-    if (std::none_of(places.begin(), places.end(), [&](int64_t place) { return given[place]; })) found[i] = at::Tensor();
+    if (!any_given((*joint_->reached_by)[i], given)) found[i] = at::Tensor();
   }
 }
 
 void JointNode::check_watched(const std::vector<bool>& given) const {
   for (size_t i = 0; i < watched_.size(); ++i) {
-    const auto& [version, expected] = watched_[i];
-    if (version.current_version() == expected) continue;
+    const auto& [version, expected, kept] = watched_[i];
     const WatchedPlace& watched = (*joint_->watched)[i];
-    if (!given.empty() && std::none_of(watched.reached.begin(), watched.reached.end(), [&](int64_t p) { return given[p]; })) continue;
-    TORCH_CHECK(false, overwritten(watched.place == Place::input ? "input" : "result", watched.index, version.current_version(), expected));
+    if (version.current_version() != expected && any_given(watched.reached, given)) {
+      const char* what = watched.place == Place::output ? "result" : "input";
+      TORCH_CHECK(false, overwritten(what, watched.index, version.current_version(), expected));
+    }
+    if (!watched.kept) continue;
+    auto alive = kept.lock();
+    if (alive.defined() && at::Tensor::wrap_tensor_impl(std::move(alive)).grad_fn() == nullptr) {
+      TORCH_CHECK(!any_given(watched.reached, given), detached);
+    }
   }
 }
 
@@ -123,12 +189,21 @@ variable_list JointNode::gradients(const Ref& found) const {
 
 variable_list JointNode::apply(variable_list&& grads) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const std::vector<bool> given = settle(grads);
+  if (is_nothing(grads)) return variable_list(joint_->grad_inputs->size());
+  const std::vector<bool> given = given_of(grads);
+  TORCH_CHECK(!spent_ || !any_given(*joint_->once, given), torch::autograd::ERR_BACKWARD_TWICE);
   check_watched(given);
+  const bool again = spent_ && !tensors_.empty();
+  if (!again) settle(grads);
   pybind11::gil_scoped_acquire gil;
   try {
+    if (again) return run_again(grads);
     variable_list found = at::GradMode::is_enabled() ? run_twice(grads) : run(grads);
     drop_undecided(found, given);
+    if (deep_ && !torch::autograd::get_current_graph_task_keep_graph()) {
+      // Not now: the engine is about to follow the edges.
+      torch::autograd::Engine::get_default_engine().queue_callback([self = getptr()] { static_cast<JointNode&>(*self).let_go(); });
+    }
     return found;
   } catch (const PythonError&) {
     throw_python_error();
@@ -179,13 +254,29 @@ variable_list JointNode::run_twice(const variable_list& grads) {
     if (value == nullptr) throw PythonError();
     PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), value);
   }
-  Ref tangents = checked(PyTuple_New(static_cast<Py_ssize_t>(grads.size())));
-  for (size_t i = 0; i < grads.size(); ++i) {
-    PyObject* value = THPVariable_Wrap(grads[i]);
-    if (value == nullptr) throw PythonError();
-    PyTuple_SET_ITEM(tangents.get(), static_cast<Py_ssize_t>(i), value);
-  }
+  Ref tangents = tuple_of(grads);
   return gradients(checked(PyObject_CallFunctionObjArgs(joint_->twice, inputs.get(), tangents.get(), nullptr)));
+}
+
+// What was saved is gone, and eager's backward would not have needed it: no value of an input decides these gradients.
+variable_list JointNode::run_again(const variable_list& grads) {
+  Ref inputs = checked(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const InputTrace& trace = inputs_[i];
+    Ref value;
+    if (trace.is_tensor) {
+      Ref like = Ref::steal(wrapped(trace.like));
+      Ref sizes = tuple_of(trace.sizes);
+      Ref strides = tuple_of(trace.strides);
+      value = checked(PyTuple_Pack(3, like.get(), sizes.get(), strides.get()));
+    } else {
+      value = checked(trace.is_none ? Py_NewRef(Py_None) : from_number(trace.number));
+    }
+    PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), value.release());
+  }
+  Ref tangents = tuple_of(grads);
+  Ref found = checked(PyObject_CallMethod(joint_->twice, "again", "OO", inputs.get(), tangents.get()));
+  return gradients(found);
 }
 
 }  // namespace flambeau

@@ -12,13 +12,42 @@ namespace flambeau {
 
 using Number = std::variant<bool, int64_t, double>;
 
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+inline WeakTensor weak(const at::Tensor& tensor) { return WeakTensor(tensor.getIntrusivePtr()); }
+
 // What a backward of the backward needs to know of one input of the forward, without keeping it alive.
 struct InputTrace {
-  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> tensor;
+  WeakTensor tensor;
   int64_t version = 0;
   Number number = false;
   bool is_tensor = false;
   bool is_none = false;
+  // For a graph that `repeats`: an empty tensor of its type and device, and its layout.
+  at::Tensor like{};
+  std::vector<int64_t> sizes{};
+  std::vector<int64_t> strides{};
+};
+
+// A value whose writes are counted: see `WatchedPlace`.
+struct Watch {
+  c10::VariableVersion version;
+  uint32_t expected;
+  WeakTensor kept;  // null unless the tensor must not be detached
+};
+
+// Whether a node of eager's raises as soon as the engine comes to it: the op has no derivative.
+bool has_no_derivative(const torch::autograd::Node& node);
+
+// Stands before such a node: eager comes there only from the results that the input decides, the engine from all results of a node.
+class Gate : public torch::autograd::Node {
+ public:
+  explicit Gate(NodePtr behind) : behind_(std::move(behind)) {}
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
+  std::string name() const override { return "FlambeauGate"; }
+
+ private:
+  NodePtr behind_;
 };
 
 class JointNode : public torch::autograd::Node {
@@ -29,12 +58,18 @@ class JointNode : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
   void release_variables() override;
+  // When the backward is over: the engine need not come again to an input that no further backward can lead to. Nodes behind it may raise.
+  void let_go();
   std::string name() const override { return "FlambeauBackward"; }
 
   // An inference tensor has no version to check, and autograd keeps none: its contents are kept. What is saved is the partition's
   // choice, eager may need something else.
-  void save(const at::Tensor& tensor, bool is_output) {
-    tensors_.emplace_back(tensor.is_inference() ? tensor.clone() : tensor, is_output);
+  void save(const at::Tensor& tensor, bool is_output, bool checked) {
+    if (tensor.is_inference()) {
+      tensors_.emplace_back(tensor.clone(), is_output);
+    } else {
+      tensors_.emplace_back(checked ? tensor : at::Tensor(tensor.variable_data()), is_output && checked);
+    }
   }
   void save(Number number) { numbers_.push_back(number); }
   // How many of each will come: one allocation each.
@@ -44,23 +79,27 @@ class JointNode : public torch::autograd::Node {
     watched_.reserve(watched);
   }
   // One for each of the joint function's watched places, in order.
-  void watch(const c10::VariableVersion& version) { watched_.emplace_back(version, version.current_version()); }
+  void watch(Watch watch) { watched_.push_back(std::move(watch)); }
+  // Some input has a history.
+  void reach_deeper() { deep_ = true; }
   void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }
 
  private:
-  // Of the gradients that came in, which are there: eager gives none to an input that only decides others. Empty: all are.
-  std::vector<bool> settle(torch::autograd::variable_list& grads) const;
+  void settle(torch::autograd::variable_list& grads) const;
   void check_watched(const std::vector<bool>& given) const;
   torch::autograd::variable_list run(torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
+  torch::autograd::variable_list run_again(const torch::autograd::variable_list& grads);
   void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;
   torch::autograd::variable_list gradients(const Ref& found) const;
 
   JointObject* joint_;
   std::vector<torch::autograd::SavedVariable> tensors_;
-  std::vector<std::pair<c10::VariableVersion, uint32_t>> watched_;
+  std::vector<Watch> watched_;
   std::vector<Number> numbers_;
   std::vector<InputTrace> inputs_;
+  bool deep_ = false;
+  bool spent_ = false;  // a backward went through, and what was saved is gone
 };
 
 Number to_number(PyObject* object);

@@ -26,7 +26,7 @@ from .partition.min_cut import min_cut
 from .partition.split import split
 from .passes.facts import alias_root, draws
 from .passes.runner import run_passes
-from .records import Prepared, SavedSpec, Signature, WatchedSpec
+from .records import Prepared, Signature
 from .wrappers.assemble import assemble
 
 Partitioner = Callable[[Joint, Config], set[Node]]
@@ -83,7 +83,8 @@ def prepare(
         grad_inputs=tuple(joint.grad_inputs),
         reached_by=tuple(joint.reached_by),
         saved=halves.saved,
-        watched=_watched(joint, halves.saved),
+        watched=halves.watched,
+        once=joint.once,
         double_backward=_double_backward(joint),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
     )
@@ -182,12 +183,6 @@ def _rewritten(joint: Joint, rewrite: Rewrite) -> None:
     joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
     joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
     joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
-
-
-def _watched(joint: Joint, saved: tuple[SavedSpec, ...]) -> tuple[WatchedSpec, ...]:
-    """What is not saved: that is checked when it is unpacked."""
-    kept = {(spec.kind, spec.index) for spec in saved}
-    return tuple(spec for spec in joint.watched if (spec.kind, spec.index) not in kept)
 
 
 def _joint_text(joint: Joint) -> str:

@@ -74,24 +74,28 @@ class SavedSpec:
     """A value kept for the backward. kind "input" / "output" / "extra": its place; `is_tensor` false for ints.
 
     `shares`: a returned forward output whose storage it shares, so that in-place writes to that one are noticed.
+    `checked` false: a write to it is an error for some gradients only, and it is watched for that.
     """
 
     kind: str
     index: int
     is_tensor: bool = True
     shares: int = -1
+    checked: bool = True
 
 
 @frozen
 class WatchedSpec:
     """An input or an output (`kind`, `index`) that eager's nodes save: the backward raises when it was written meanwhile.
 
-    `reached`: the places in `differentiable` whose gradients lead to such a node.
+    kind "written": an input whose contents after the write with mode "wrapper" are saved. `reached`: the places in `differentiable` whose
+    gradients lead to such a node. `kept`: the node holds the very tensor, and the backward raises when it was detached in place.
     """
 
     kind: str
     index: int
     reached: tuple[int, ...]
+    kept: bool = False
 
 
 @frozen
@@ -104,6 +108,7 @@ class Signature:
     `grad_inputs`: inputs that receive gradients, in the order of the backward's outputs.
     `reached_by`: for each of these the places in `differentiable` that it decides; with no gradient for any, it has none itself.
     `watched`: what eager saves and the compiled halves do not.
+    `once`: the places in `differentiable` through which eager's graph can be run back once: something that is freed then is saved behind.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
     `draws`: whether the forward draws random numbers from the CPU's generator.
@@ -120,6 +125,7 @@ class Signature:
     reached_by: tuple[tuple[int, ...], ...] = ()
     saved: tuple[SavedSpec, ...] = ()
     watched: tuple[WatchedSpec, ...] = ()
+    once: tuple[int, ...] = ()
     double_backward: str = ""
     draws: bool = False
 
@@ -144,8 +150,8 @@ class Signature:
         )
         data["mutations"] = tuple(MutationSpec(**m) for m in data["mutations"])
         data["saved"] = tuple(SavedSpec(**s) for s in data["saved"])
-        data["watched"] = tuple(WatchedSpec(w["kind"], w["index"], tuple(w["reached"])) for w in data["watched"])
-        for name in ("differentiable", "grad_inputs"):
+        data["watched"] = tuple(WatchedSpec(**{**w, "reached": tuple(w["reached"])}) for w in data["watched"])
+        for name in ("differentiable", "grad_inputs", "once"):
             data[name] = tuple(data[name])
         for name in ("tangent_orders", "reached_by"):
             data[name] = tuple(tuple(part) for part in data[name])

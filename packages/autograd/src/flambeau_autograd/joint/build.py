@@ -21,6 +21,7 @@ from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
 from ..records import WatchedSpec
 from .inputs import TracedInput, find_fake_mode, trace_inputs
+from .kept import kept_by_eager
 from .reach import Reach
 from .replay import Replay
 from .sums import Sums
@@ -44,6 +45,7 @@ class Joint:
     grads: list[Any] = field(factory=list)
     reached_by: list[tuple[int, ...]] = field(factory=list)
     watched: list[WatchedSpec] = field(factory=list)
+    once: tuple[int, ...] = ()
 
 
 def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Callable[..., Any]]) -> Joint:
@@ -98,9 +100,10 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
     no_autocast = torch._C._DisableAutocast()
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
         reach = Reach(outputs)
-        joint.watched = _watched(joint, recorder, reach, results)
+        kept = kept_by_eager(recorder, reach, traced, joint.analysis)
         with Sums(recorder, reach.nodes):
             grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
+    joint.watched, joint.once = list(kept.watched), kept.once
     for item, grad in zip(wanted, grads):
         if grad is not None:
             joint.reached_by.append(reach.outputs_of(item.leaf))
@@ -109,24 +112,6 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
     if not joint.grads:
         # The results have a history all the same, that of an operator whose other operands needed one.
         joint.reached_by, joint.grad_inputs, joint.grads = [()], [wanted[0].index], [None]
-
-
-def _watched(joint: Joint, recorder: Recorder, reach: Reach, results: list[Any]) -> list[WatchedSpec]:
-    """The inputs and results whose memory eager's nodes save."""
-    later = {m.index for m in joint.analysis.mutations if m.mode == "wrapper"}
-    places = {
-        recorder.value_of(r).cell: i for i, r in reversed(list(enumerate(results))) if isinstance(r, torch.Tensor)
-    }
-    found: dict[tuple[str, int], set[int]] = {}
-    for tensor, reached in reach.saved():
-        if not isinstance(tensor, FakeTensor):
-            continue  # a number that autograd keeps in a tensor of its own
-        cell = recorder.value_of(tensor).cell
-        if cell.input_index >= 0 and cell.input_index not in later:
-            found.setdefault(("input", cell.input_index), set()).update(reached)
-        elif cell.input_index < 0 and cell in places:
-            found.setdefault(("output", places[cell]), set()).update(reached)
-    return [WatchedSpec(kind, index, tuple(sorted(reached))) for (kind, index), reached in found.items()]
 
 
 @contextmanager

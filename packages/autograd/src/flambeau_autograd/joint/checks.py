@@ -1,7 +1,7 @@
 """Checks that torch makes on real tensors only: on fakes the same functions leave them out.
 
 In: a call of the captured graph, before it is made. Out: nothing; checks of values are recorded as asserts in front of it, with eager's
-words, and a call that eager refuses for its shapes, or does in shared memory, is left to eager. Found by running what raises in eager for
+words, and a call that eager refuses for its shapes, or does in shared memory, is left to eager, as is one of which eager refuses the gradient. Found by running what raises in eager for
 the values of a tensor: the other functions check inside an op, or by one.
 """
 
@@ -20,7 +20,8 @@ _SHARED = "a part of a tensor is replaced of which elements share memory"
 
 
 def _require(condition: Tensor, message: str) -> None:
-    torch.ops.aten._assert_async.msg(condition.all(), message)
+    with torch.no_grad():
+        torch.ops.aten._assert_async.msg(condition.all(), message)
 
 
 def _one_hot(tensor: Any, num_classes: Any = -1) -> None:
@@ -56,6 +57,20 @@ def _replaced_diagonal(input: Any, *args: Any, **kwargs: Any) -> None:
         raise UnsupportedGraph(_SHARED)
 
 
+def _huber_loss(input: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+    if input.dtype != target.dtype and _differentiates(input, target):
+        raise UnsupportedGraph("eager refuses the gradient of huber_loss for operands of two types")
+
+
+def _pixels(input: Any, *args: Any, **kwargs: Any) -> None:
+    if _differentiates(input) and any(isinstance(size, int) and size == 0 for size in input.shape):
+        raise UnsupportedGraph("eager refuses the gradient of a pixel shuffle of no elements")
+
+
+def _differentiates(*tensors: Any) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
 def _is_spread(tensor: Any) -> bool:
     """Whether a dimension repeats the same memory, as `expand` makes it."""
     return any(
@@ -75,6 +90,8 @@ CHECKS: dict[Any, Callable[..., None]] = {
     **dict.fromkeys((torch.slice_scatter, "slice_scatter", torch.select_scatter, "select_scatter"), _replaced_part),
     **dict.fromkeys((torch.as_strided_scatter, "as_strided_scatter"), _replaced_part),
     **dict.fromkeys((torch.diagonal_scatter, "diagonal_scatter"), _replaced_diagonal),
+    **dict.fromkeys((torch.nn.functional.huber_loss, torch._C._nn.huber_loss), _huber_loss),
+    **dict.fromkeys((torch.pixel_shuffle, torch.pixel_unshuffle), _pixels),
     **{key: _quantile("quantile") for key in (torch.quantile, "quantile")},
     **{key: _quantile("nanquantile") for key in (torch.nanquantile, "nanquantile")},
 }
@@ -84,5 +101,4 @@ def record_checks(target: Any, args: Any, kwargs: Any) -> None:
     """Record what eager would look at before it computes `target`."""
     check = CHECKS.get(target)
     if check is not None:
-        with torch.no_grad():
-            check(*args, **kwargs)
+        check(*args, **kwargs)

@@ -31,6 +31,7 @@ class TracedInput:
     history: Any = None
     storage: int = 0
     version: int = 0
+    is_parameter: bool = False
 
     @property
     def is_tensor(self) -> bool:
@@ -69,6 +70,7 @@ def trace_inputs(recorder: Recorder, inputs: list[Any], names: list[str]) -> lis
 
 
 def _trace_tensor(recorder: Recorder, index: int, node: Node, value: torch.Tensor) -> TracedInput:
+    is_parameter = isinstance(value, torch.nn.Parameter)
     if not isinstance(value, FakeTensor):
         value = recorder.fake_mode.from_tensor(value)
     if type(value) is not FakeTensor and not isinstance(value, torch.nn.Parameter):
@@ -84,4 +86,4 @@ def _trace_tensor(recorder: Recorder, index: int, node: Node, value: torch.Tenso
                 seen.copy_(leaf)
     node.meta["val"] = seen
     cell = recorder.bind_input(seen, node, index)
-    return TracedInput(index, node, seen, leaf, cell, seen.grad_fn, storage, version_of(seen))
+    return TracedInput(index, node, seen, leaf, cell, seen.grad_fn, storage, version_of(seen), is_parameter)

@@ -13,6 +13,9 @@ from typing import Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+#: The type of autograd's nodes for a write through a view of a tensor with a history.
+_WRITE_THROUGH_VIEW = "CopySlices"
+
 
 class Reach:
     """One pass over the graph, from the outputs to the leaves; a set of outputs is the bits of a number."""
@@ -44,12 +47,18 @@ class Reach:
         """The places of the outputs that lead to a leaf."""
         return self._places(self._masks.get(get_gradient_edge(leaf).node, 0))
 
-    def saved(self) -> Iterator[tuple[torch.Tensor, tuple[int, ...]]]:
-        """Each tensor that a node saves, and the places of the outputs that lead to the node. Before the graph is freed."""
+    def saved(self) -> Iterator[tuple[Any, tuple[int, ...]]]:
+        """Each tensor that a node saves, and the places of the outputs that lead to the node. Before the graph is freed.
+
+        None instead of a tensor for what the graph is freed of as well, so that a second backward raises there: a list of no tensors, a
+        tensor written since, the function behind a write through a view.
+        """
         for node in self.nodes:
             kind: Any = type(node)
+            places = self._places(self._masks[node])
+            if kind.__name__ == _WRITE_THROUGH_VIEW:
+                yield None, places
             for name in _saved_names(kind):
-                places = self._places(self._masks[node])
                 yield from ((tensor, places) for tensor in _unpacked(node, name))
 
     def _places(self, mask: int) -> tuple[int, ...]:
@@ -64,15 +73,19 @@ def _saved_names(kind: Any) -> tuple[str, ...]:
     return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
-def _unpacked(node: Any, name: str) -> Iterator[torch.Tensor]:
+def _unpacked(node: Any, name: str) -> Iterator[Any]:
     try:
         value = getattr(node, name)
     except RuntimeError:
         # Written since it was saved: differentiating raises for it, if it comes to that node.
+        yield None
         return
-    for item in value if isinstance(value, (list, tuple)) else (value,):
-        if isinstance(item, torch.Tensor):
-            yield item
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        if name != "saved_tensors":
+            yield None
+        yield from (item for item in value if isinstance(item, torch.Tensor))
 
 
 def _readers_first(ends: Sequence[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from ..config import Config
 from ..joint.build import Joint
 from ..passes.facts import alias_root, is_late, is_pinned, is_tensor, runs_once
 from .costs import is_free, is_fusible, saved_bytes
+from .exposed import exposed
 from .flow import min_cut_side
 from .split import dependents
 
@@ -69,8 +70,8 @@ def solve(problem: Problem, config: Config) -> set[Node]:
     heads: list[int] = []
     rooms: list[int] = []
     banned = _banned(problem, config)
-    results = {r for r in problem.joint.results if isinstance(r, Node)}
-    kept_alive = {t.node for t in problem.joint.inputs}
+    apart = exposed(problem.joint)
+    kept_alive = {r for r in problem.joint.results if isinstance(r, Node)} | {t.node for t in problem.joint.inputs}
 
     def arc(tail: int, head: int, room: int) -> None:
         tails.append(tail)
@@ -79,7 +80,7 @@ def solve(problem: Problem, config: Config) -> set[Node]:
 
     for node, i in places.items():
         weight = _weight(problem, node)
-        if weight < _INFINITE and (node in results or node in kept_alive):
+        if weight < _INFINITE and node in kept_alive and alias_root(node) not in apart:
             # The caller holds these anyway, at least for a while.
             weight = max(weight // 4, 1)
         arc(2 * i, 2 * i + 1, weight)

@@ -17,19 +17,21 @@ from torch.fx.node import map_arg
 from ..errors import InternalError
 from ..joint.build import Joint
 from ..passes.facts import alias_root, is_late, is_pinned, is_tensor
-from ..records import SavedSpec
+from ..records import SavedSpec, WatchedSpec
+from .exposed import exposed, is_checked, read_elsewhere, watched
 from .sizes import untold_sizes
 
 
 @frozen
 class Halves:
-    """The two graphs and the saved values in the backward's input order."""
+    """The two graphs, the saved values in the backward's input order, and what is watched besides."""
 
     forward: GraphModule
     backward: GraphModule | None
     saved: tuple[SavedSpec, ...]
     extras: int
     backward_inputs: list[Any]
+    watched: tuple[WatchedSpec, ...]
 
 
 def dependents(joint: Joint) -> set[Node]:
@@ -41,12 +43,12 @@ def dependents(joint: Joint) -> set[Node]:
     return reached
 
 
-def split(joint: Joint, saved: Iterable[Node]) -> Halves:
-    """Build both graphs. `saved` must cut every path from the inputs to the backward."""
+def split(joint: Joint, saved: Iterable[Node], apart: frozenset[Node] = frozenset()) -> Halves:
+    """Build both graphs. `saved` must cut every path from the inputs to the backward; of those in `apart` a copy is saved."""
     late = dependents(joint)
     order = {node: i for i, node in enumerate(joint.graph.nodes)}
     kept = sorted(set(saved), key=lambda n: order[n])
-    written = {joint.inputs[m.index].node for m in joint.analysis.mutations}
+    copied = {joint.inputs[m.index].node for m in joint.analysis.mutations} | exposed(joint) | apart
     places = {r: i for i, r in reversed(list(enumerate(joint.results))) if isinstance(r, Node)}
     inputs = {t.node: t.index for t in joint.inputs}
     specs: list[tuple[Node, SavedSpec]] = []
@@ -56,24 +58,31 @@ def split(joint: Joint, saved: Iterable[Node]) -> Halves:
         for node in kept:
             if is_tensor(node) != tensors:
                 continue
-            if node in inputs and node not in written:
-                specs.append((node, SavedSpec("input", inputs[node], tensors)))
-            elif node in places:
-                specs.append((node, SavedSpec("output", places[node], tensors)))
+            own = tensors and alias_root(node) in copied
+            if node in inputs and not own:
+                checked = is_checked(joint, "input", inputs[node])
+                specs.append((node, SavedSpec("input", inputs[node], tensors, checked=checked)))
+            elif node in places and not own:
+                checked = is_checked(joint, "output", places[node])
+                specs.append((node, SavedSpec("output", places[node], tensors, checked=checked)))
             else:
-                shares = roots.get(alias_root(node), -1) if tensors else -1
+                shares = roots.get(alias_root(node), -1) if tensors and not own else -1
                 specs.append((node, SavedSpec("extra", len(extra_nodes), tensors, shares)))
                 extra_nodes.append(node)
-    forward = _forward(joint, late, extra_nodes, written)
+    forward = _forward(joint, late, extra_nodes, copied)
     if not joint.grads:
-        return Halves(forward, None, (), 0, [])
+        return Halves(forward, None, (), 0, [], ())
     ordered = [s for s in specs if not s[1].is_tensor] + [s for s in specs if s[1].is_tensor]
     backward = _backward(joint, [n for n, _ in ordered])
     untold = set(untold_sizes(joint, backward, late)) - set(kept)
     if untold:
-        return split(joint, [*kept, *untold])
+        return split(joint, [*kept, *untold], apart)
+    saved_specs = tuple(s for _, s in ordered)
+    elsewhere = read_elsewhere(joint, backward, saved_specs)
+    if elsewhere:
+        return split(joint, kept, apart | {alias_root(ordered[place][0]) for place in elsewhere})
     values = [n.meta["val"] for n, _ in ordered] + [t.meta["val"] for t in joint.tangents]
-    return Halves(forward, backward, tuple(s for _, s in ordered), len(extra_nodes), values)
+    return Halves(forward, backward, saved_specs, len(extra_nodes), values, watched(joint, saved_specs))
 
 
 def _copy(graph: Graph, node: Node, env: dict[Node, Node]) -> Node:
@@ -85,7 +94,7 @@ def _copy(graph: Graph, node: Node, env: dict[Node, Node]) -> Node:
     return copy
 
 
-def _forward(joint: Joint, late: set[Node], extras: list[Node], written: set[Node]) -> GraphModule:
+def _forward(joint: Joint, late: set[Node], extras: list[Node], copied: set[Node]) -> GraphModule:
     leaving = [n for n in (*joint.results, *extras, *(v for _, v in joint.writes)) if isinstance(n, Node)]
     needed = set(leaving)
     for node in reversed(joint.graph.nodes):
@@ -104,7 +113,7 @@ def _forward(joint: Joint, late: set[Node], extras: list[Node], written: set[Nod
     saved = []
     for node in extras:
         out = env[node]
-        if node in written:
+        if alias_root(node) in copied:
             out = graph.call_function(torch.ops.aten.clone.default, (out,))
             out.meta.update(node.meta)
         saved.append(out)

@@ -50,8 +50,11 @@ def assemble(
             signature.tangent_orders if backward is not None else (),
             signature.grad_inputs if backward is not None else (),
             signature.reached_by if backward is not None else (),
-            tuple((s.kind, s.index, s.is_tensor, s.shares) for s in signature.saved) if backward is not None else (),
-            tuple((w.kind, w.index, w.reached) for w in signature.watched) if backward is not None else (),
+            tuple((s.kind, s.index, s.is_tensor, s.shares, s.checked) for s in signature.saved)
+            if backward is not None
+            else (),
+            tuple((w.kind, w.index, w.reached, w.kept) for w in signature.watched) if backward is not None else (),
+            signature.once if backward is not None else (),
             bumped,
             double,
         )

@@ -46,6 +46,10 @@ def under_autocast(state: AutocastState) -> Iterator[None]:
             torch.clear_autocast_cache()
 
 
+def _zeros(like: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+    return like.new_empty_strided(sizes, strides).zero_()
+
+
 class DoubleBackward:
     """Called by the node with the inputs of the forward and the tangents when grad mode is on in a backward."""
 
@@ -53,6 +57,34 @@ class DoubleBackward:
         self._signature = signature
         self._replay = replay
         self._autocast = autocast_state()
+
+    def again(self, inputs: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Gradients that no value of an input decides, when what the backward saved is gone. `inputs`: numbers, and for a tensor an empty one of
+        its type, its sizes and strides; `tangents`: None where no gradient came in.
+        """
+        signature = self._signature
+        if self._replay is None:
+            raise UnsupportedDoubleBackward("cannot run a backward twice: the captured graph was not kept")
+        written = {m.index for m in signature.mutations}
+        devices = {value[0].device for value in inputs if isinstance(value, tuple) and value[0].is_cuda}
+        with torch.random.fork_rng(sorted(devices, key=str)), torch.enable_grad(), under_autocast(self._autocast):
+            leaves = [_zeros(*value) if isinstance(value, tuple) else value for value in inputs]
+            for i in signature.grad_inputs:
+                leaves[i].requires_grad_()
+            fed = [leaf.clone() if i in written else leaf for i, leaf in enumerate(leaves)]
+            outputs = self._replay(*fed)
+        by_result = {o.index: outputs[i] for i, o in enumerate(signature.outputs) if o.kind == "graph"}
+        by_result.update({m.output: fed[m.index] for m in signature.mutations if m.mode == "wrapper"})
+        pairs = [(by_result.get(r), t) for r, t in zip(signature.differentiable, tangents) if t is not None]
+        if any(out is None for out, _ in pairs):
+            raise UnsupportedDoubleBackward("cannot run a backward twice: an output is rebuilt from another")
+        return torch.autograd.grad(
+            [out for out, _ in pairs],
+            [leaves[i] for i in signature.grad_inputs],
+            [t for _, t in pairs],
+            create_graph=torch.is_grad_enabled(),
+            allow_unused=True,
+        )
 
     def __call__(self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
         """Gradients of the signature's `grad_inputs`. Raises `UnsupportedDoubleBackward` with the reason."""

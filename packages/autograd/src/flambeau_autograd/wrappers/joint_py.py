@@ -1,16 +1,27 @@
 """The Python twin of the native joint function, on `torch.autograd.Function`.
 
 In: compiled forward and backward, plain signature data (see `Signature`). Out: a callable from inputs to the forward's
-results, differentiable. Used where the extension is missing, and as the oracle in tests.
+results, differentiable. Used where the extension is missing, and as the oracle in tests. One thing it cannot do: an input whose history has no
+derivative raises in the backward of every result, not only of those that the input decides.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+_OVERWRITTEN = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: {} {} of a compiled graph is "
+    "at version {}; expected version {} instead."
+)
+_DETACHED = (
+    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use "
+    "out-of-place `.detach()` instead"
+)
+_TWICE = "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed)."
 _KEEPS_VERSIONS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 """Its kernels count writes: those that the program makes are counted here (`bumped`)."""
 
@@ -28,16 +39,17 @@ class PyJointFunction:
         tangent_orders: tuple[tuple[int, ...], ...],
         grad_inputs: tuple[int, ...],
         reached_by: tuple[tuple[int, ...], ...],
-        saved: tuple[tuple[str, int, bool, int], ...],
-        watched: tuple[tuple[str, int, tuple[int, ...]], ...],
+        saved: tuple[tuple[str, int, bool, int, bool], ...],
+        watched: tuple[tuple[str, int, tuple[int, ...], bool], ...],
+        once: tuple[int, ...],
         bumped: tuple[int, ...],
-        double: Callable[..., Any] | None,
+        double: Any,
     ) -> None:
         self.forward, self.backward = forward, backward
         self.results, self.extras = results, extras
         self.differentiable, self.tangent_orders = differentiable, tangent_orders
         self.grad_inputs, self.saved, self.bumped, self.double = grad_inputs, saved, bumped, double
-        self.reached_by, self.watched = reached_by, watched
+        self.reached_by, self.watched, self.once = reached_by, watched, once
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
@@ -76,26 +88,31 @@ class _Joined(torch.autograd.Function):
         for i in joint.differentiable:
             if id(results[i]) in given:
                 results[i] = results[i].detach()
-        places = {"input": args, "output": results, "extra": values[joint.results :]}
-        kept = [places[kind][index] for kind, index, _, _ in joint.saved]
+        places = {"input": args, "written": args, "output": results, "extra": values[joint.results :]}
+        kept = [_saved(places[kind][index], checked) for kind, index, _, _, checked in joint.saved]
         ctx.set_materialize_grads(False)
+        ctx.spent, ctx.saves = False, any(is_tensor for _, _, is_tensor, _, _ in joint.saved)
         ctx.joint = joint
         ctx.like = [results[i].detach() for i in joint.differentiable]
         ctx.numbers = [v for v, s in zip(kept, joint.saved) if not s[2]]
         tensors = [v for v, s in zip(kept, joint.saved) if s[2]]
-        ctx.count = len(tensors)
         # A view has the version counter, and no other result keeps the memory of an input.
-        watched = [places[kind][index] for kind, index, _ in joint.watched]
-        ctx.watched = [None if t.is_inference() else (t.detach(), t._version) for t in watched]
+        watched = [(places[kind][index], kind == "written") for kind, index, _, _ in joint.watched]
+        ctx.watched = [None if t.is_inference() else (t.detach(), t._version + more) for t, more in watched]
+        ctx.detachable = [
+            weakref.ref(places[kind][index]) if whole and places[kind][index].grad_fn is not None else None
+            for kind, index, _, whole in joint.watched
+        ]
+        ctx.shapes = [(a.new_empty(0), a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in args]
         ctx.inputs = [None if isinstance(a, torch.Tensor) else a for a in args]
         ctx.input_places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-        kept_inputs = (args[i] for i in ctx.input_places if i not in joint.bumped)
+        ctx.fed = {i: (weakref.ref(args[i]), _version(args[i])) for i in ctx.input_places if i not in joint.bumped}
         # One that is written would not be as it was saved: only a second backward reads it, to write a copy.
         ctx.overwritten = {
             i: args[i].detach() for i in ctx.input_places if i in joint.bumped and not args[i].requires_grad
         }
         # An inference tensor has no version to check, and autograd keeps none: its contents are kept.
-        ctx.save_for_backward(*(t.clone() if t.is_inference() else t for t in (*tensors, *kept_inputs)))
+        ctx.save_for_backward(*(t.clone() if t.is_inference() else t for t in tensors))
         fixed = set(range(joint.results)) - set(joint.differentiable)
         ctx.mark_non_differentiable(*(results[i] for i in fixed if isinstance(results[i], torch.Tensor)))
         return tuple(results)
@@ -103,9 +120,16 @@ class _Joined(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         joint: PyJointFunction = ctx.joint
-        _check_watched(joint, ctx.watched, [grads[i] is not None for i in joint.differentiable])
-        tensors = ctx.saved_tensors
         given = [grads[i] for i in joint.differentiable]
+        if all(grad is None for grad in given):
+            return (None,) * (1 + len(ctx.inputs))
+        _check_watched(joint, ctx.watched, ctx.detachable, [grad is not None for grad in given])
+        tensors = ctx.saved_tensors if not ctx.spent else ()
+        if ctx.spent and any(given[place] is not None for place in joint.once):
+            raise RuntimeError(_TWICE)
+        if ctx.spent and ctx.saves:
+            again = dict(zip(joint.grad_inputs, joint.double.again(tuple(ctx.shapes), tuple(given))))
+            return (None, *(again.get(i) for i in range(len(ctx.inputs))))
         tangents = tuple(
             in_order(torch.zeros_like(like) if grad is None else grad, order)
             for grad, like, order in zip(given, ctx.like, joint.tangent_orders)
@@ -113,26 +137,47 @@ class _Joined(torch.autograd.Function):
         found: Any
         if torch.is_grad_enabled():
             inputs = list(ctx.inputs)
-            rest = iter(tensors[ctx.count :])
             for place in ctx.input_places:
-                inputs[place] = ctx.overwritten.get(place) if place in joint.bumped else next(rest)
+                inputs[place] = (
+                    ctx.overwritten.get(place) if place in joint.bumped else _unwritten(place, *ctx.fed[place])
+                )
             found = joint.double(tuple(inputs), tangents) if joint.double is not None else ()
         else:
             with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
-                found = call_either(joint.backward, (*ctx.numbers, *tensors[: ctx.count], *tangents))
+                found = call_either(joint.backward, (*ctx.numbers, *tensors, *tangents))
+        ctx.spent = ctx.spent or not torch._C._autograd._get_current_graph_task_keep_graph()
         decided = [any(given[place] is not None for place in places) for places in joint.reached_by]
         by_input = {i: grad for i, grad, known in zip(joint.grad_inputs, found, decided) if known}
         return (None, *(by_input.get(i) for i in range(len(ctx.inputs))))
 
 
-def _check_watched(joint: PyJointFunction, watched: list[Any], given: list[bool]) -> None:
-    for (kind, index, reached), kept in zip(joint.watched, watched):
-        if kept is not None and kept[0]._version != kept[1] and any(given[place] for place in reached):
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"{'input' if kind == 'input' else 'result'} {index} of a compiled graph is at version {kept[0]._version}; "
-                f"expected version {kept[1]} instead."
-            )
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _unwritten(place: int, held: Any, version: int) -> Any:
+    """What a backward of the backward starts from: an input, if it is still there as it was."""
+    tensor = held()
+    if tensor is not None and _version(tensor) != version:
+        raise RuntimeError(_OVERWRITTEN.format("input", place, tensor._version, version))
+    return tensor
+
+
+def _saved(value: Any, checked: bool) -> Any:
+    """A tensor whose writes are not counted is another one in the same memory."""
+    return value if checked or not isinstance(value, torch.Tensor) or value.is_inference() else value.data
+
+
+def _check_watched(joint: PyJointFunction, watched: list[Any], detachable: list[Any], given: list[bool]) -> None:
+    for (kind, index, reached, _), kept, held in zip(joint.watched, watched, detachable):
+        if not any(given[place] for place in reached):
+            continue
+        if kept is not None and kept[0]._version != kept[1]:
+            what = "result" if kind == "output" else "input"
+            raise RuntimeError(_OVERWRITTEN.format(what, index, kept[0]._version, kept[1]))
+        tensor = held() if held is not None else None
+        if tensor is not None and tensor.grad_fn is None:
+            raise RuntimeError(_DETACHED)
 
 
 def in_order(grad: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:

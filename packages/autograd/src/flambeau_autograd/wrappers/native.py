@@ -16,7 +16,7 @@ from .. import log
 from .joint_py import PyJointFunction
 
 #: What the extension's constructors take; `csrc/module.cpp` has the same number.
-INTERFACE = 3
+INTERFACE = 4
 
 
 @functools.cache

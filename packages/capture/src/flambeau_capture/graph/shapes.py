@@ -165,7 +165,7 @@ def fake_of(
 ) -> FakeTensor:
     """A fake tensor like `tensor`, whose dimensions in `dynamic_dims` (or `unbacked`) are fresh symbols.
 
-    It is a leaf where `tensor` is one, or a view of one: eager refuses writes to those.
+    It is a leaf where `tensor` is one, or a view of one: eager refuses writes to those. Where `tensor` is a parameter, it counts as one.
     """
     sizes: list[Any] = list(tensor.shape)
     strides: list[Any] = list(tensor.stride())
@@ -188,6 +188,8 @@ def fake_of(
             if _may_be_written(tensor):
                 with torch.enable_grad():
                     fake = _History.apply(fake)
+    if isinstance(tensor, torch.nn.Parameter):
+        fake._is_param = True  # what torch asks of a tensor that is no instance of the class
     return fake
 
 

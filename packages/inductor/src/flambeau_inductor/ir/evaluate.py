@@ -289,8 +289,9 @@ def _tensor_evaluate(e: Expr, values: dict[Expr, Any]) -> Any:
     if e.op == "mul":
         return math.prod(parts[1:], start=parts[0])
     table = {
-        "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
-        "mod": torch.remainder,
+        # A branch that is not chosen is evaluated all the same, and may divide by the size of an empty dimension.
+        "floordiv": lambda a, b: torch.div(a, torch.where(b == 0, 1, b), rounding_mode="floor"),
+        "mod": lambda a, b: torch.remainder(a, torch.where(b == 0, 1, b)),
         "min": torch.minimum,
         "max": torch.maximum,
         "eq": lambda a, b: (a == b).long(),

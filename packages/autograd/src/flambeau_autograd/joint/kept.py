@@ -1,0 +1,60 @@
+"""What eager's nodes save of memory that the caller may write before the backward.
+
+In: autograd's graph of the trace (`Reach`), the inputs, and what the results are. Out: `Kept`. The backward raises for a write where eager's
+would; the partition saves no memory of the caller's that eager does not save (`partition/exposed.py`).
+"""
+
+from __future__ import annotations
+
+import torch
+from attrs import define, field, frozen
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ..analysis.signature import Analysis
+from ..functional.recorder import Recorder
+from ..records import WatchedSpec
+from .inputs import TracedInput
+from .reach import Reach
+
+
+@frozen
+class Kept:
+    """See `Signature`; here `watched` has what the compiled graph saves as well."""
+
+    watched: tuple[WatchedSpec, ...]
+    once: tuple[int, ...]
+
+
+@define
+class _Place:
+    reached: set[int] = field(factory=set)
+    kept: bool = False
+
+
+def kept_by_eager(recorder: Recorder, reach: Reach, inputs: list[TracedInput], analysis: Analysis) -> Kept:
+    """Look at what each node saves. Before the graph is freed."""
+    results = analysis.results
+    rewritten = {m.index for m in analysis.mutations if m.mode == "wrapper"}
+    places = {
+        recorder.value_of(r).cell: i for i, r in reversed(list(enumerate(results))) if isinstance(r, torch.Tensor)
+    }
+    found: dict[tuple[str, int], _Place] = {}
+    once: set[int] = set()
+    for tensor, reached in reach.saved():
+        once.update(reached)
+        if not isinstance(tensor, FakeTensor):
+            continue  # nothing, or a number that autograd keeps in a tensor of its own
+        cell = recorder.value_of(tensor).cell
+        index = cell.input_index
+        if index >= 0:
+            place = found.setdefault(("written" if index in rewritten else "input", index), _Place())
+        elif cell in places:
+            place = found.setdefault(("output", places[cell]), _Place())
+        else:
+            continue
+        place.reached.update(reached)
+        own = inputs[index].seen if index >= 0 else results[places[cell]]
+        # A leaf stays one when it is detached.
+        place.kept = place.kept or (tensor is own and tensor.grad_fn is not None)
+    watched = tuple(WatchedSpec(*key, tuple(sorted(place.reached)), place.kept) for key, place in found.items())
+    return Kept(watched, tuple(sorted(once)))

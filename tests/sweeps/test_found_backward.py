@@ -1,0 +1,80 @@
+"""Programs that a sweep found whose backward raised where eager's does not, or did not where eager's does."""
+
+from __future__ import annotations
+
+import pytest
+
+from .examine import check
+
+_ONE_CALL = """
+def drive(compile, call, show, backward):
+    g = compile(f)
+    a = whole((4, 3)).requires_grad_()
+    r = call(g, a * 1, a)
+    backward(r)
+    show(a)
+"""
+
+_BUFFER = """
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.s = whole((7,))
+        self.w = parameter((7,), torch.float64, 7)
+
+    def forward(self, a):
+{body}
+
+def drive(compile, call, show, backward):
+    m = M()
+    g = compile(m)
+    a = whole((7,)).requires_grad_()
+    for _ in range(2):
+        r = call(g, a * 2)
+        backward(r)
+    show(a, m.w)
+"""
+
+ONE_CALL = {
+    "an input that is only computed from": "b = (a * 2).sin()\n    print(end='')\n    a.mul_(2)\n    return b",
+    "an index that only a shape decides": "b = a.scatter_add(0, torch.zeros_like(a, dtype=torch.int64), c)\n    a[a < 0] *= 1\n    return b",
+    "an operand that eager reshapes without a counter": "b = torch.kron(a, a)\n    a[a < 0] *= 1\n    return b",
+    "a saved result that was written into an input": "F.relu(a, inplace=True)\n    print(end='')\n    a.mul_(2)\n    return a",
+    "a saved result that is detached": "b = F.leaky_relu(a)\n    d = b ** 2\n    b.detach_()\n    return d",
+    "an input without a derivative": "u = c.unique()\n    b = a.float()\n    u.squeeze().neg_()\n    return b",
+}
+BUFFER = {
+    "nothing is saved behind a buffer": "        self.s -= self.w\n        return a.kthvalue(1)",
+    "another result's operand is gone": "        self.s.copy_(self.w)\n        return F.threshold(a, 1, 0)",
+}
+TWICE = {
+    "the buffer itself": "        self.s.copy_(self.w)\n        return self.s, self.w * a\n",
+    "a write through a view": "        self.s[...] -= self.w\n        return self.s.to(), None\n",
+}
+REFUSED = {
+    "huber_loss": "return F.huber_loss(a, c.detach().float())",
+    "pixel_shuffle": "return F.pixel_shuffle(a[:, :0].expand(4, 4, 0), 2)",
+}
+
+
+@pytest.mark.parametrize("name", ONE_CALL)
+def test_what_is_written_or_detached_before_the_backward(name: str) -> None:
+    check(f"def f(a, c):\n    {ONE_CALL[name]}\n{_ONE_CALL}", "aot_eager")
+
+
+@pytest.mark.parametrize("name", BUFFER)
+def test_the_history_of_a_buffer(name: str) -> None:
+    check(_BUFFER.format(body=BUFFER[name]), "aot_eager")
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_second_backward(name: str) -> None:
+    program = _BUFFER.format(body=TWICE[name]).replace(
+        "        backward(r)", "        backward(r[0])\n        backward(r[0])"
+    )
+    check(program, "aot_eager")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_gradient_that_eager_refuses(name: str) -> None:
+    check(f"def f(a, c):\n    {REFUSED[name]}\n{_ONE_CALL}", "aot_eager", refused=1)
