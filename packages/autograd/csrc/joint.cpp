@@ -283,13 +283,13 @@ void refer_differentiable(const JointObject* self, const std::vector<int64_t>& p
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
-        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *once, *bumped, *twice;
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *once, *bumped, *twice, *flagged;
         long long results, extras;
         static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
-                                      "grad_inputs", "reached_by", "saved", "watched", "once", "bumped", "double", nullptr};
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOO", const_cast<char**>(names), &forward, &backward,
+                                      "grad_inputs", "reached_by", "saved", "watched", "once", "bumped", "double", "flagged", nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOOO", const_cast<char**>(names), &forward, &backward,
                                          &results, &extras, &differentiable, &orders, &grad_inputs, &reached_by,
-                                         &saved, &watched, &once, &bumped, &twice)) {
+                                         &saved, &watched, &once, &bumped, &twice, &flagged)) {
           throw PythonError();
         }
         Ref made = checked(type->tp_alloc(type, 0));
@@ -312,6 +312,8 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->once = new std::vector<int64_t>(integers(once));
         self->tangent_orders = new std::vector<std::vector<int64_t>>(rows_of_integers(orders));
         self->reached_by = new std::vector<std::vector<int64_t>>(rows_of_integers(reached_by));
+        self->flagged = new std::vector<std::vector<int64_t>>(rows_of_integers(flagged));
+        self->flags = new std::vector<std::array<at::Tensor, 2>>(self->flagged->size());
         for (int64_t index : *self->grad_inputs) refer(self, index);
         for (int64_t index : *self->bumped) refer(self, index);
         for (const SavedPlace& place : *self->saved) {
@@ -337,6 +339,10 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
           raise(PyExc_ValueError, "what decides each gradient is not known");
         }
         for (const auto& places : *self->reached_by) refer_differentiable(self, places);
+        for (const auto& places : *self->flagged) {
+          refer_differentiable(self, places);
+          if (places.empty()) raise(PyExc_ValueError, "a flag is of no result");
+        }
         refer_differentiable(self, *self->once);
         self->partial = new std::vector<bool>();
         for (const auto& places : *self->reached_by) self->partial->push_back(places.size() < self->differentiable->size());
@@ -383,6 +389,8 @@ void joint_dealloc(PyObject* object) {
   delete self->once;
   delete self->partial;
   delete self->bumped;
+  delete self->flagged;
+  delete self->flags;
   type->tp_free(object);
   Py_DECREF(type);
 }
@@ -414,6 +422,16 @@ PyType_Spec joint_spec = {
 };
 
 }  // namespace
+
+const at::Tensor& flag_of(const JointObject* self, size_t row, bool given, const at::Device& device) {
+  at::Tensor& flag = (*self->flags)[row][given ? 1 : 0];
+  if (!flag.defined() || flag.device() != device) {
+    c10::InferenceMode ordinary(false);
+    BelowAutograd below(false);
+    flag = at::scalar_tensor(given, at::TensorOptions().dtype(at::kBool)).to(device);
+  }
+  return flag;
+}
 
 Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count, bool grad_mode) {
   BelowAutograd below(grad_mode);

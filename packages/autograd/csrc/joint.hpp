@@ -1,6 +1,7 @@
 // The joint function: a compiled forward and a compiled backward as one differentiable call.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "compat.hpp"
@@ -46,6 +47,9 @@ struct JointObject {
   std::vector<WatchedPlace>* watched;
   std::vector<int64_t>* once;  // the places in differentiable that lead to something that eager saves
   std::vector<int64_t>* bumped;
+  // Of each the backward is told whether any of these places in differentiable has a gradient: false and true, made when first needed.
+  std::vector<std::vector<int64_t>>* flagged;
+  std::vector<std::array<at::Tensor, 2>>* flags;
   std::vector<bool>* partial;  // for each of grad_inputs: some differentiable result does not lead to it
   bool repeats;                // a backward may come again, through results for which eager saves nothing, when what was saved is gone
 };
@@ -54,6 +58,9 @@ PyTypeObject* make_joint_type(PyObject* module);
 
 // Call `function` with `args`, in a list when it is boxed. The result is a tuple or a list.
 Ref call_compiled(PyObject* function, bool boxed, PyObject* const* args, size_t count, bool grad_mode);
+
+// The tensor that says whether the places of one row of `flagged` have a gradient, on the device of that. The GIL is held.
+const at::Tensor& flag_of(const JointObject* self, size_t row, bool given, const at::Device& device);
 
 // Call `take` with a list that it empties, so that it may free what it used last.
 Ref call_taking(PyObject* take, Ref&& list);

@@ -198,7 +198,7 @@ variable_list JointNode::apply(variable_list&& grads) {
   pybind11::gil_scoped_acquire gil;
   try {
     if (again) return run_again(grads);
-    variable_list found = at::GradMode::is_enabled() ? run_twice(grads) : run(grads);
+    variable_list found = at::GradMode::is_enabled() ? run_twice(grads) : run(grads, given);
     drop_undecided(found, given);
     if (deep_ && !torch::autograd::get_current_graph_task_keep_graph()) {
       // Not now: the engine is about to follow the edges.
@@ -210,9 +210,9 @@ variable_list JointNode::apply(variable_list&& grads) {
   }
 }
 
-variable_list JointNode::run(variable_list& grads) {
+variable_list JointNode::run(variable_list& grads, const std::vector<bool>& given) {
   const bool last = !torch::autograd::get_current_graph_task_keep_graph();
-  Ref list = checked(PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size())));
+  Ref list = checked(PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size() + joint_->flagged->size())));
   Py_ssize_t place = 0;
   auto add = [&](PyObject* value) {
     if (value == nullptr) throw PythonError();
@@ -221,6 +221,10 @@ variable_list JointNode::run(variable_list& grads) {
   for (const auto& number : numbers_) add(from_number(number));
   for (const auto& saved : tensors_) add(THPVariable_Wrap(saved.unpack(getptr())));
   for (const auto& grad : grads) add(THPVariable_Wrap(grad));
+  for (size_t row = 0; row < joint_->flagged->size(); ++row) {
+    const std::vector<int64_t>& places = (*joint_->flagged)[row];
+    add(THPVariable_Wrap(flag_of(joint_, row, any_given(places, given), grads[places[0]].device())));
+  }
   if (last && joint_->take != nullptr) {
     // Nobody asks for them again: the backward may free each as soon as it was used, as eager's nodes do one after the other.
     for (auto& saved : tensors_) saved.reset_data();

@@ -87,7 +87,7 @@ class JointNode : public torch::autograd::Node {
  private:
   void settle(torch::autograd::variable_list& grads) const;
   void check_watched(const std::vector<bool>& given) const;
-  torch::autograd::variable_list run(torch::autograd::variable_list& grads);
+  torch::autograd::variable_list run(torch::autograd::variable_list& grads, const std::vector<bool>& given);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_again(const torch::autograd::variable_list& grads);
   void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;

@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 import torch
-from lifting import compile_function
+from lifting import compile_function, fakes, lift_function
 from torch.utils import _pytree as pytree
 
+from flambeau_autograd import prepare
 from flambeau_autograd.config import Config
 
 
@@ -52,6 +53,44 @@ def test_gradients_are_there_where_eager_has_them(function, used, native):
             torch.testing.assert_close(ours, theirs)
     if used == (0,) and function is not lists:
         assert any(grad is None for grad in found[1])
+
+
+def infinite(a, b, c):
+    """Of zeros: what comes of no gradient is nan if it is computed from zeros."""
+    first = a.log() * b
+    second = (a * 2 + b).exp()
+    return first, second, torch.sqrt(a) + c + second
+
+
+def chained(a, b, c):
+    """A sum of three, where two come of the same result."""
+    root = (a * b).sqrt()
+    return root.sum(0), root.log() * root, a.reciprocal() * c + root
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("function", [infinite, chained])
+@pytest.mark.parametrize("used", [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)])
+def test_nothing_comes_of_a_result_without_a_gradient(function, used, native):
+    """As in eager; an absent gradient is no gradient of zeros."""
+    seed = [torch.tensor([0.0, 1.0, 0.0, 4.0]), torch.tensor([1.0, 0.0, -2.0, 3.0]), torch.ones(4)]
+    found = []
+    compiled = compile_function(function, [t.clone().requires_grad_() for t in seed], config=Config(native=native))
+    for run in (function, compiled):
+        inputs = [t.clone().requires_grad_() for t in seed]
+        outputs = run(*inputs)
+        tangents = [torch.ones_like(outputs[i]) for i in used]
+        found.append(torch.autograd.grad([outputs[i] for i in used], inputs, tangents, allow_unused=True))
+    for theirs, ours in zip(*found):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+def test_only_sums_of_what_comes_of_several_results_ask_for_flags():
+    x = torch.randn(4, requires_grad=True)
+    flags = []
+    for function in (lambda x: (x.sin() + x.cos() * x,), lambda x: (x.sin(), x.exp() + x)):
+        flags.append(prepare(lift_function(function, [x]), fakes([x])).signature.flagged)
+    assert [sorted(places) for places in flags] == [[], [(0,), (1,)]]
 
 
 @pytest.mark.parametrize("reduce", [torch.max, torch.min, torch.median, torch.amax, torch.nanmedian])

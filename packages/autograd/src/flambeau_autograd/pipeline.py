@@ -83,6 +83,7 @@ def prepare(
         grad_inputs=tuple(joint.grad_inputs),
         reached_by=tuple(joint.reached_by),
         saved=halves.saved,
+        flagged=tuple(joint.flagged) if joint.grads else (),
         watched=halves.watched,
         once=joint.once,
         double_backward=_double_backward(joint),

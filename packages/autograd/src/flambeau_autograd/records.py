@@ -110,6 +110,7 @@ class Signature:
     `watched`: what eager saves and the compiled halves do not.
     `once`: the places in `differentiable` through which eager's graph can be run back once: something that is freed then is saved behind.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
+    `flagged`: sets of places in `differentiable`; of each the backward is told, after the tangents, whether one of them has a gradient.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
     `draws`: whether the forward draws random numbers from the CPU's generator.
     """
@@ -126,6 +127,7 @@ class Signature:
     saved: tuple[SavedSpec, ...] = ()
     watched: tuple[WatchedSpec, ...] = ()
     once: tuple[int, ...] = ()
+    flagged: tuple[tuple[int, ...], ...] = ()
     double_backward: str = ""
     draws: bool = False
 
@@ -153,7 +155,7 @@ class Signature:
         data["watched"] = tuple(WatchedSpec(**{**w, "reached": tuple(w["reached"])}) for w in data["watched"])
         for name in ("differentiable", "grad_inputs", "once"):
             data[name] = tuple(data[name])
-        for name in ("tangent_orders", "reached_by"):
+        for name in ("tangent_orders", "reached_by", "flagged"):
             data[name] = tuple(tuple(part) for part in data[name])
         return cls(**data)
 

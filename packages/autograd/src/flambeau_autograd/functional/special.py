@@ -155,6 +155,7 @@ def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 @register(aten.add.Tensor)
 def total(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """In a backward, the engine's sum of two gradients may be made in the memory of the first."""
-    out = recorder.without_special(func, *args, **kwargs)
-    return out if recorder.sums is None or kwargs else recorder.sums.settle(*args, out)
+    """In a backward it may be the engine that adds."""
+    if recorder.sums is not None and not kwargs and recorder.sums.is_of_engine(args[1]):
+        return recorder.sums.add(func, *args)
+    return recorder.without_special(func, *args, **kwargs)

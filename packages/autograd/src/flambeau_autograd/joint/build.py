@@ -30,7 +30,7 @@ from .tangents import dense_like, dense_order
 
 @define(eq=False)
 class Joint:
-    """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents)."""
+    """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`."""
 
     graph: Graph
     constants: dict[str, torch.Tensor]
@@ -44,6 +44,7 @@ class Joint:
     grad_inputs: list[int] = field(factory=list)
     grads: list[Any] = field(factory=list)
     reached_by: list[tuple[int, ...]] = field(factory=list)
+    flagged: list[tuple[int, ...]] = field(factory=list)
     watched: list[WatchedSpec] = field(factory=list)
     once: tuple[int, ...] = ()
 
@@ -101,9 +102,11 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
         reach = Reach(outputs)
         kept = kept_by_eager(recorder, reach, traced, joint.analysis)
-        with Sums(recorder, reach.nodes):
+        with Sums(recorder, reach.nodes, joint.tangents) as sums:
             grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
     joint.watched, joint.once = list(kept.watched), kept.once
+    joint.flagged = list(sums.flags)
+    joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
     for item, grad in zip(wanted, grads):
         if grad is not None:
             joint.reached_by.append(reach.outputs_of(item.leaf))

@@ -1,7 +1,9 @@
-"""Which sums of gradients eager makes in place.
+"""The sums that the engine makes of gradients which reach one place.
 
-In: the nodes of the trace's autograd graph, before it is differentiated. Out: for a sum that the engine makes of two gradients that reach
-one place, whether eager adds the second to the memory of the first, whose layout the sum has then. Fakes are never added to in place.
+In: the nodes of the trace's autograd graph, before it is differentiated. Out: each such sum as eager makes it. Where the second gradient is
+added to the memory of the first, the sum lies as the first; fakes are never added to in place. Where the outputs that one side comes from
+have no gradient in a call, eager has no such side; the compiled backward, which computes it from zeros, leaves it out by a flag that it is
+given: nan may have come of the zeros.
 """
 
 from __future__ import annotations
@@ -13,27 +15,41 @@ from itertools import compress
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
+from torch.fx import Node
 
 from ..functional.layout import hint, is_dense
 from ..functional.recorder import Recorder
 from ..functional.values import Cell
 
+aten = torch.ops.aten
+
 
 class Sums:
-    """Follows the engine from node to node, as long as the context lasts. `held`: how many gradients wait, by the memory that they lie in."""
+    """Follows the engine from node to node, as long as the context lasts.
 
-    def __init__(self, recorder: Recorder, nodes: Iterable[Any]) -> None:
+    `flags`: sets of places among the tangents, with the placeholder that says whether one of them has a gradient.
+    """
+
+    def __init__(self, recorder: Recorder, nodes: Iterable[Any], tangents: list[Node]) -> None:
+        self.flags: dict[tuple[int, ...], torch.Tensor] = {}
         self._recorder = recorder
+        self._nodes = nodes
+        #: How many gradients wait, by the memory that they lie in.
         self._held: Counter[Cell] = Counter()
         self._arriving: tuple[Any, ...] = ()
-        self._nodes = nodes
+        #: The tangents that a node of the graph depends on, as the bits of a number.
+        self._masks = {node: 1 << place for place, node in enumerate(tangents)}
+        self._devices = [node.meta["val"].device for node in tangents]
+        self._last = tangents[-1]
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Sums:
         self._handles = [
             node.register_hook(partial(self._after, [child is not None for child, _ in node.next_functions]))
             for node in self._nodes
         ]
         self._recorder.sums = self
+        return self
 
     def __exit__(self, *error: Any) -> None:
         self._recorder.sums = None
@@ -49,12 +65,19 @@ class Sums:
     def _cells(self, grads: Iterable[Any]) -> list[Cell]:
         return [self._recorder.value_of(grad).cell for grad in grads if isinstance(grad, torch.Tensor)]
 
-    def settle(self, first: torch.Tensor, second: Any, total: torch.Tensor) -> torch.Tensor:
-        """`total` of two tensors, as the engine leaves it where it is the engine that adds."""
-        if not any(second is grad for grad in self._arriving):
-            return total
-        if list(map(hint, first.stride())) != list(map(hint, total.stride())) and self._is_ours(first):
-            total = self._recorder.with_strides(total, first.stride())
+    def is_of_engine(self, second: Any) -> bool:
+        """Whether the engine is adding this gradient to another that came before."""
+        return any(second is grad for grad in self._arriving)
+
+    def add(self, func: OpOverload, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        """The sum, recorded."""
+        plain: torch.Tensor = self._recorder.without_special(func, first, second)
+        one, other = self._mask(first), self._mask(second)
+        sides = self._where_given(first, one, other), self._where_given(second, other, one)
+        total = plain if sides[0] is first and sides[1] is second else self._recorder.without_special(func, *sides)
+        wanted = first if self._is_ours(first) else plain
+        if list(map(hint, wanted.stride())) != list(map(hint, total.stride())):
+            total = self._recorder.with_strides(total, wanted.stride())
         self._held.subtract(self._cells((first, second)))
         self._held.update(self._cells((total,)))
         return total
@@ -64,3 +87,31 @@ class Sums:
         value = self._recorder.value_of(grad)
         made = value.cell.base.op == "call_function" and bool(value.cell.base.meta.get("backward"))
         return made and not value.chain and self._held[value.cell] == 1 and is_dense(grad)
+
+    def _mask(self, grad: torch.Tensor) -> int:
+        node = self._last
+        while (node := node.next).op != "root":
+            mask = 0
+            for source in node.all_input_nodes:
+                mask |= self._masks.get(source, 0)
+            self._masks[node], self._last = mask, node
+        return self._masks.get(self._recorder.node_of(grad), 0)
+
+    def _where_given(self, grad: torch.Tensor, mask: int, other: int) -> torch.Tensor:
+        """`grad`, or zeros in a call where none of the tangents of `mask` has a gradient and one of `other` has."""
+        places = tuple(place for place in range(len(self._devices)) if mask >> place & 1)
+        if not places or not other & ~mask or self._devices[places[0]] != grad.device:
+            return grad
+        zero = self._recorder.call(aten.scalar_tensor.default, 0, dtype=grad.dtype, device=grad.device)
+        found: torch.Tensor = self._recorder.call(aten.where.self, self._flag(places), grad, zero)
+        return found
+
+    def _flag(self, places: tuple[int, ...]) -> torch.Tensor:
+        if places not in self.flags:
+            node = self._recorder.graph.placeholder(f"given_{len(self.flags)}")
+            with self._recorder.fake_mode, torch.no_grad():
+                flag = torch.empty((), dtype=torch.bool, device=self._devices[places[0]])
+            node.meta.update(val=flag, stack=(), backward=True)
+            self._recorder.bind_input(flag, node, -1)
+            self.flags[places] = flag
+        return self.flags[places]

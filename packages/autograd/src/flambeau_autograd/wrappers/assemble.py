@@ -57,6 +57,7 @@ def assemble(
             signature.once if backward is not None else (),
             bumped,
             double,
+            signature.flagged if backward is not None else (),
         )
     if signature.is_plain:
         return joined

@@ -44,12 +44,13 @@ class PyJointFunction:
         once: tuple[int, ...],
         bumped: tuple[int, ...],
         double: Any,
+        flagged: tuple[tuple[int, ...], ...],
     ) -> None:
         self.forward, self.backward = forward, backward
         self.results, self.extras = results, extras
         self.differentiable, self.tangent_orders = differentiable, tangent_orders
         self.grad_inputs, self.saved, self.bumped, self.double = grad_inputs, saved, bumped, double
-        self.reached_by, self.watched, self.once = reached_by, watched, once
+        self.reached_by, self.watched, self.once, self.flagged = reached_by, watched, once, flagged
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
@@ -144,7 +145,11 @@ class _Joined(torch.autograd.Function):
             found = joint.double(tuple(inputs), tangents) if joint.double is not None else ()
         else:
             with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
-                found = call_either(joint.backward, (*ctx.numbers, *tensors, *tangents))
+                flags = [
+                    torch.tensor(any(given[p] is not None for p in places), device=tangents[places[0]].device)
+                    for places in joint.flagged
+                ]
+                found = call_either(joint.backward, (*ctx.numbers, *tensors, *tangents, *flags))
         ctx.spent = ctx.spent or not torch._C._autograd._get_current_graph_task_keep_graph()
         decided = [any(given[place] is not None for place in places) for places in joint.reached_by]
         by_input = {i: grad for i, grad, known in zip(joint.grad_inputs, found, decided) if known}

@@ -16,7 +16,7 @@ from .. import log
 from .joint_py import PyJointFunction
 
 #: What the extension's constructors take; `csrc/module.cpp` has the same number.
-INTERFACE = 4
+INTERFACE = 5
 
 
 @functools.cache
