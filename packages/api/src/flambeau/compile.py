@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+import flambeau_autograd
 import flambeau_capture
 
 from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
@@ -30,6 +31,7 @@ from .targets import target_of
 from .torch_names import ARGUMENTS
 
 Function = Callable[..., Any]
+flambeau_capture.register_correction(flambeau_autograd.corrected)
 
 
 def compile(

@@ -18,6 +18,7 @@ from .errors import AutogradError, OptionError, UnsupportedDoubleBackward, Unsup
 if TYPE_CHECKING:
     from .backend import aot_autograd
     from .decompose.registry import core_table, merged
+    from .functional.predictions import corrected
     from .partition.min_cut import min_cut
     from .partition.simple import default as default_partition
     from .pipeline import compile_joint, prepare
@@ -39,6 +40,7 @@ __all__ = [
     "assemble",
     "compile_joint",
     "core_table",
+    "corrected",
     "default_partition",
     "merged",
     "min_cut",
@@ -53,6 +55,7 @@ _LOADED_LATER = {
     "assemble": (".wrappers.assemble", "assemble"),
     "compile_joint": (".pipeline", "compile_joint"),
     "core_table": (".decompose.registry", "core_table"),
+    "corrected": (".functional.predictions", "corrected"),
     "default_partition": (".partition.simple", "default"),
     "merged": (".decompose.registry", "merged"),
     "min_cut": (".partition.min_cut", "min_cut"),

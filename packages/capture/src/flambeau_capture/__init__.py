@@ -22,6 +22,7 @@ from .errors import (
     RecompileLimitError,
 )
 from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
+from .graph.fake_mode import register_correction
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled
 from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
@@ -56,6 +57,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "register_correction",
     "reset",
 ]
 

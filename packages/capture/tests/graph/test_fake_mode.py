@@ -61,7 +61,7 @@ def test_another_initialiser_means_the_ordinary_mode(monkeypatch: pytest.MonkeyP
     fake_mode._known_initialiser.cache_clear()
     monkeypatch.setattr(fake_mode, "_ATTRIBUTES", frozenset({"something_else"}))
     try:
-        assert type(fake_mode.new_fake_mode()) is FakeTensorMode
+        assert type(fake_mode.new_fake_mode()) is fake_mode.CorrectedFakeMode
     finally:
         fake_mode._known_initialiser.cache_clear()
 

@@ -1,207 +1,282 @@
 """Ops whose kernels answer otherwise than torch's fake tensors say.
 
-In: an op, its (fake) arguments and the predicted result. Out: what the library returns. Each entry was found by running
-the op; `tests/conformance/test_predictions.py` compares programs around them, not every op.
+In: an op, its (fake) arguments and the predicted result. Out: what the library returns. Which rule an op's strides follow is what its
+kernel in ATen does before it computes; `tests/conformance/test_layouts.py` compares every op that random programs are made of with eager, on
+many layouts. Sizes that are symbolic are taken for the numbers that they were made with.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from .layout import hint
+from .loops import (
+    Laid,
+    Shape,
+    in_suggested_format,
+    is_dense_in_order,
+    of_a_likeness,
+    of_a_loop,
+    of_a_view,
+    repeated,
+    row_major,
+)
 
 aten = torch.ops.aten
+#: Calls of other ops, each of which has its own rule.
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+#: The op, its arguments, a result as predicted and its place -> its strides; None where they are as predicted.
+Rule = Callable[[OpOverload, tuple[Any, ...], Any, int], Shape | None]
 
-#: They lay their result out row-major, whatever the argument's layout is.
-_ROW_MAJOR = frozenset(
-    {aten.poisson.default, aten.normal.Tensor_Tensor, aten.normal.float_Tensor, aten._standard_gamma.default}
-)
-
-
-#: The same, whatever a formula makes of the argument's layout: the kernel allocates its result before it looks.
-_ALLOCATES_ROW_MAJOR = frozenset(
-    {
-        aten.pow.Scalar, aten.im2col.default, aten.upsample_nearest1d.default, aten.upsample_nearest1d.vec,
-        aten._upsample_nearest_exact1d.default, aten._upsample_nearest_exact1d.vec, aten.glu_backward.default,
-        aten.huber_loss_backward.default, aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default,
-        aten.native_layer_norm_backward.default,
-    }
+#: Results are allocated like the first argument.
+_LIKE = (
+    "_prelu_kernel", "_to_copy", "_unsafe_index_put", "clone", "empty_like", "fill", "flip", "full_like", "hardtanh", "index_put", "nan_to_num",
+    "ones_like", "rand_like", "randint_like", "randn_like", "rrelu_with_noise_functional", "sort", "zeros_like",
 )  # fmt: skip
-
-#: Their results lie as a product of the first two arguments does, which fakes get right: they go by formulas of their own.
-_AS_A_PRODUCT = frozenset(
-    {aten.copysign.Tensor, aten.div.Tensor_mode, aten.floor_divide.default, aten.native_dropout_backward.default}
-)
-
-#: A result of no elements has the strides of the argument that it is like, whatever they are.
-_LIKE_EMPTY = frozenset(
-    {
-        aten.zeros_like.default, aten.ones_like.default, aten.full_like.default, aten.flip.default, aten.fill.Scalar, aten.fill.Tensor,
-        aten.hardtanh.default, aten.nan_to_num.default,
-    }
+#: The (first) result is row-major, whatever the arguments are.
+_ROW_MAJOR = (
+    "_log_softmax", "_softmax", "_standard_gamma", "_upsample_nearest_exact1d", "all", "amax", "amin", "any", "bernoulli", "diag_embed",
+    "glu_backward", "huber_loss_backward", "im2col", "index_add", "index_copy", "linalg_vector_norm", "log_sigmoid_forward", "logsumexp", "masked_fill", "masked_scatter", "mean",
+    "mse_loss_backward", "native_layer_norm", "native_layer_norm_backward", "normal.Tensor_Tensor", "normal.float_Tensor", "poisson", "pow.Scalar", "prod", "renorm", "rrelu_with_noise", "smooth_l1_loss_backward", "std", "sum", "tril", "triu",
+    "upsample_nearest1d", "var",
 )  # fmt: skip
-
-#: Loops over elements of several tensors that formulas in Python stand for: those lay their results out by orders of their own.
-_FORMULAS = frozenset(
-    {
-        aten.heaviside.default, aten.xlogy.Tensor, aten.special_xlog1py.default, aten.logaddexp.default, aten.logaddexp2.default,
-        aten.mse_loss.default,
-    }
+#: Loops over elements that are not tagged so.
+_LOOPS = ("complex", "native_dropout_backward", "rsub")
+#: They write into a copy of the first argument that keeps its gaps.
+_SCATTERS = ("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter")
+#: Numbers among their arguments are no operands of the loop.
+_APART = ("clamp", "clamp_max", "clamp_min", "lerp", "pow")
+#: Of complex numbers they give real ones, in a result that is allocated like the argument.
+_OF_COMPLEX = ("abs", "angle")
+_MASKS = (torch.bool, torch.uint8)
+_RESHAPED = ("_unsafe_view", "view")
+_BATCH_NORMS = (
+    "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
 )  # fmt: skip
-
-#: Tagged as loops over elements; they lay their results out by the rule for copies, which fakes follow.
-_COPIES = frozenset({aten.clone.default, aten._to_copy.default})
-
-#: Ops whose result lies as their arguments decide, where all sizes are known.
-_BY_ARGUMENTS = _AS_A_PRODUCT | _LIKE_EMPTY | {aten.diagonal_scatter.default}
-
-#: The result has the memory format that the argument suggests: row-major, or channels-last.
-_SUGGESTED_FORMAT = frozenset(
-    {
-        aten.native_batch_norm.default,
-        aten._native_batch_norm_legit.default,
-        aten._native_batch_norm_legit.no_stats,
-        aten._native_batch_norm_legit_functional.default,
-        aten._native_batch_norm_legit_no_training.default,
-    }
-)
-
 #: Transforms of one dimension: MKL's results lie with that dimension innermost, which not every torch's fakes know.
-_TRANSFORMS = frozenset({aten._fft_c2c.default, aten._fft_r2c.default})
-
+_TRANSFORMS = ("_fft_c2c", "_fft_r2c")
 #: The sum of bags of bfloat16 takes the fast path, which needs no index of bags; fakes know that of wider types only.
 _BAGS = frozenset({aten._embedding_bag.default, aten._embedding_bag_forward_only.default})
 
 
-def corrected(op: Any, args: tuple[Any, ...], out: Any) -> Any:
-    """`out`, or the fake that shows what the op's kernel really returns."""
+def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    """`out`, or the fakes that show what the op's kernel really returns."""
     if op in _BAGS and args[0].dtype is torch.bfloat16 and _sums_fast(*args):
-        return (out[0], torch.empty([0], dtype=out[1].dtype, device=out[1].device), *out[2:])
-    wanted = strides_of_kernel(op, args, out)
-    if wanted is None:
+        with out[1].fake_mode:
+            return (out[0], torch.empty([0], dtype=out[1].dtype, device=out[1].device), *out[2:])
+    rule = _rule_of(op) if isinstance(op, OpOverload) else None
+    if rule is None or kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
         return out
-    first = out if isinstance(out, torch.Tensor) else out[0]
-    laid = torch.empty_strided(first.shape, wanted, dtype=first.dtype, device=first.device)
-    return laid if first is out else type(out)((laid, *out[1:]))
+    if isinstance(out, torch.Tensor):
+        return _with_strides(out, args, rule(op, args, out, 0))
+    laid = [_with_strides(part, args, rule(op, args, part, place)) for place, part in enumerate(out)]
+    return out if all(map(operator.is_, laid, out)) else laid if isinstance(out, list) else tuple(laid)
 
 
-def strides_of_kernel(op: Any, args: tuple[Any, ...], out: Any) -> Any:
-    """The strides of the (first) result where they are not those of `out`; None where they are."""
-    if op in _ROW_MAJOR or op in _ALLOCATES_ROW_MAJOR:
-        first = out if isinstance(out, torch.Tensor) else out[0]
-        if first is None:
+def _with_strides(fake: Any, args: tuple[Any, ...], wanted: Shape | None) -> Any:
+    """`fake` with these strides, where it has others: in memory of its own, or in that of the first argument where it is a view of it."""
+    if wanted is None or wanted == tuple(map(hint, fake.stride())):
+        return fake
+    like = [arg.stride() for arg in args if isinstance(arg, torch.Tensor) and tuple(map(hint, arg.stride())) == wanted]
+    strides = like[0] if like else _in_symbols(fake.shape, wanted)
+    if strides is None:
+        return fake
+    with fake.fake_mode:
+        if isinstance(args[0], torch.Tensor) and args[0].untyped_storage()._cdata == fake.untyped_storage()._cdata:
+            return args[0].as_strided(fake.shape, strides, fake.storage_offset())
+        return torch.empty_strided(fake.shape, strides, dtype=fake.dtype, device=fake.device)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether every tensor in nested tuples, lists and dicts is row-major, sizes of one and of nothing included: no rule is in doubt then."""
+    if isinstance(value, torch.Tensor):
+        laid = _laid(value)
+        return laid is None or laid[1] == row_major(laid[0])
+    if isinstance(value, (list, tuple)):
+        return all(map(is_plain, value))
+    return not isinstance(value, dict) or all(map(is_plain, value.values()))
+
+
+def copies_keep_strides(value: Any) -> bool:
+    """Whether a copy of a tensor lies as the tensor does, as far as that is known in numbers."""
+    laid = _laid(value)
+    return laid is not None and of_a_likeness(laid) == laid[1]
+
+
+@functools.cache
+def _rule_of(op: OpOverload) -> Rule | None:
+    """By the name of the overload, by that of all overloads, by torch's tag."""
+    names = {_short(op), f"{_short(op)}.{op._overloadname}"}
+    shared = [value.alias_info for value in op._schema.returns if value.alias_info is not None]
+    if op.namespace != "aten" or not op._schema.returns or any(alias.is_write for alias in shared):
+        return None
+    found = next((rule for listed, rule in _RULES if not names.isdisjoint(listed)), None)
+    loop = torch.Tag.pointwise in op.tags or _short(op).startswith("_foreach_")
+    return found or (_of_a_loop if loop and not shared and not op.has_kernel_for_dispatch_key(_COMPOSITE) else None)
+
+
+def _short(op: OpOverload) -> str:
+    return str(op._schema.name).partition("::")[2]
+
+
+def _laid(tensor: Any) -> Laid | None:
+    """Sizes and strides in numbers; None where one is not known, or where there are none."""
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return None
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    if not all(type(n) is int for n in (*shape, *strides)):
+        shape, strides = tuple(map(hint, shape)), tuple(map(hint, strides))
+    return None if None in shape or None in strides else (shape, strides)
+
+
+def _in_symbols(shape: Sequence[Any], strides: Shape) -> tuple[Any, ...] | None:
+    """Strides as products of sizes where sizes are symbolic; None where they are not such products."""
+    if all(type(size) is int for size in shape):
+        return strides
+    found: list[Any] = [0] * len(shape)
+    running: Any = 1
+    # Once a size of zero is passed, the product is zero.
+    for dim in sorted(range(len(shape)), key=lambda d: (strides[d] == 0, strides[d], hint(shape[d]) or math.inf)):
+        if hint(running) != strides[dim]:
             return None
-        rows = _row_major([max(size, 1) if isinstance(size, int) else size for size in first.shape])
-        return None if list(map(hint, rows)) == list(map(hint, first.stride())) else rows
-    if op in _SUGGESTED_FORMAT and args[0].device.type == "cpu" and args[0].dim() > 1:
-        return _suggested(args[0], out[0])
-    if op in _TRANSFORMS and len(args[1]) == 1 and args[0].device.type == "cpu" and torch.backends.mkl.is_available():
-        return _of_a_transform(args[0], args[1][0] % args[0].dim(), out)
+        found[dim] = running
+        running = running * shape[dim]
+    return tuple(found)
+
+
+@functools.cache
+def _operands_of(op: OpOverload) -> tuple[tuple[int, ...], bool]:
+    """The places of the arguments that the loop goes over, in its order; whether a scalar among the arguments is a tensor to it."""
+    places = [n for n, argument in enumerate(op._schema.arguments) if "Tensor" in str(argument.type)]
+    if _short(op) == "rsub":
+        places.reverse()
+    return tuple(places), "scalar" in op._overloadname.lower() and _short(op) not in _APART
+
+
+def _of_a_loop(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """Over the tensors among the arguments; for ops on lists, over those in the same place of each."""
+    if _short(op) in _OF_COMPLEX and args[0].is_complex():
+        return _of_a_likeness(op, args, out, place)
+    places, repeats = _operands_of(op)
+    operands, result = [], _laid(out)
+    for argument in places:
+        value = args[argument] if argument < len(args) else None
+        value = value[place] if isinstance(value, (list, tuple)) else value
+        laid = _laid(value)
+        if laid is not None:
+            operands.append(laid)
+        elif isinstance(value, torch.Tensor):
+            return None
+        # A number in the place of a tensor is one without dimensions to the loop.
+        repeats = repeats or (laid is None and value is not None)
+    return of_a_loop(result[0], tuple(operands), not repeats) if result is not None and operands else None
+
+
+def _halved(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """A loop over both halves of the argument."""
+    laid, result = _laid(args[0]), _laid(out)
+    return None if laid is None or result is None else of_a_loop(result[0], ((result[0], laid[1]),) * 2, True)
+
+
+def _rolled(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """Two parts joined, one of them empty where nothing moves: that one suggests row-major."""
+    if 0 in out.shape:
+        return _of_a_likeness(op, args, out, place)
+    shifts, dims = args[1], args[2] if len(args) > 2 else ()
+    moves = dims and all(shift % out.shape[dim] for shift, dim in zip(shifts, dims))
+    return (_suggested if moves else _row_major)(op, args, out, place)
+
+
+def _of_a_likeness(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    laid = _laid(args[0])
+    return None if laid is None else of_a_likeness(laid)
+
+
+def _turned(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    laid, times, (first, second) = _laid(args[0]), *(*args[1:], *(1, (0, 1))[len(args) - 1 :])
+    if laid is None or times % 4 == 0:
+        return _row_major(op, args, out, place)
+    strides = list(of_a_likeness(laid))
+    if times % 2:
+        strides[first], strides[second] = strides[second], strides[first]
+    return tuple(strides)
+
+
+def _reshaped(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    laid, result = _laid(args[0]), _laid(out)
+    return None if laid is None or result is None or args[0].dtype != out.dtype else of_a_view(laid, result[0])
+
+
+def _indexed(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """A loop over the source, of which the indexed dimensions do not move, and the indices."""
+    source, result, indices = _laid(args[0]), _laid(out), list(args[1])
+    found = [laid for laid in map(_laid, indices) if laid is not None]
+    given = [index for index in indices if index is not None]
+    if source is None or result is None or len(found) < len(given) or any(index.dtype in _MASKS for index in given):
+        return None
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    kept = [dim for dim in range(len(source[0])) if dim not in dims]
+    rank = len(result[0]) - len(kept)
+    before = sum(dim < dims[0] for dim in kept) if dims[-1] - dims[0] == len(dims) - 1 else 0
+    sizes, strides = ([values[dim] for dim in kept] for values in source)
+    moved = (*sizes[:before], *result[0][before : before + rank], *sizes[before:])
+    shape = result[0][before : before + rank]
+    among = (1,) * before + shape + (1,) * (len(kept) - before)
+    loops = [(moved, (*strides[:before], *(0,) * rank, *strides[before:]))]
+    loops += [(among, of_a_view((shape, repeated(laid, shape)), among) or ()) for laid in found]
+    return of_a_loop(result[0], tuple(loops), True)
+
+
+def _of_a_scatter(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    laid = _laid(args[0])
+    if laid is None or any(size != 1 and step == 0 for size, step in zip(*laid)):
+        return None if laid is None else of_a_likeness(laid)
+    return laid[1]
+
+
+def _row_major(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    laid = _laid(out)
+    return None if laid is None or place else row_major(laid[0])
+
+
+def _suggested(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    laid = _laid(args[0])
+    return None if laid is None or place or args[0].device.type != "cpu" else in_suggested_format(laid)
+
+
+def _normalised(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """As the argument suggests, which is asked only where it is not row-major."""
+    laid = _laid(args[0])
+    if laid is None or args[0].dim() < 2 or is_dense_in_order(laid, range(len(laid[0]))[::-1]):
+        return None if args[0].device.type != "cpu" or args[0].dim() < 2 else _row_major(op, args, out, place)
+    return _suggested(op, args, out, place)
+
+
+def _of_a_transform(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    argument, dims = args[:2]
+    result, laid = _laid(out), _laid(argument)
     if (
-        op not in _BY_ARGUMENTS
-        and op not in _COPIES
-        and torch.Tag.pointwise in op.tags
-        and isinstance(out, torch.Tensor)
+        len(dims) != 1
+        or argument.device.type != "cpu"
+        or not torch.backends.mkl.is_available()
+        or not result
+        or not laid
     ):
-        return _of_a_loop(op, args, out)
-    if op not in _BY_ARGUMENTS or None in map(hint, (*out.shape, *out.stride())):
         return None
-    if op in _AS_A_PRODUCT:
-        wanted = (args[0] * args[1]).stride()
-    elif op is aten.diagonal_scatter.default:
-        spread = any(stride == 0 and size != 1 for size, stride in zip(args[0].shape, args[0].stride()))
-        wanted = _row_major(out.shape) if spread else args[0].stride()
-    else:
-        wanted = args[0].stride() if 0 in map(hint, out.shape) else out.stride()
-    return None if tuple(wanted) == tuple(out.stride()) else wanted
-
-
-def _of_a_loop(op: Any, args: tuple[Any, ...], out: torch.Tensor) -> Any:
-    """What eager's loops choose for dimensions of fewer than two elements, which fakes go by other rules for; None where they agree."""
-    shape, found = tuple(out.shape), tuple(out.stride())
-    operands = [value for argument, value in zip(op._schema.arguments, args) if str(argument.type) == "Tensor"]
-    tensors = [value for value in operands if isinstance(value, torch.Tensor)]
-    numbers = [n for t in (out, *tensors) for n in (*t.shape, *t.stride())]
-    if not tensors or not all(type(n) is int for n in numbers) or (op not in _FORMULAS and not {0, 1} & set(shape)):
-        return None
-    alike = all(isinstance(value, torch.Tensor) and value.shape == out.shape for value in operands)
-    if alike and (all(t.is_contiguous() for t in tensors) or all(t.stride() == tensors[0].stride() for t in tensors)):
-        if tensors[0].is_contiguous() or torch._prims_common.is_non_overlapping_and_dense_or_false(tensors[0]):
-            return None
-    order = _loop_order(shape, [_expanded(t, shape) for t in tensors])
-    wanted, running = _row_major([max(size, 1) for size in shape]), 1
-    for dim in order if order != sorted(order, reverse=True) else ():
-        wanted[dim] = running
-        running *= shape[dim]
-    settled = alike and op not in _FORMULAS and 0 not in shape
-    if settled and any(n != 1 and a != b for n, a, b in zip(shape, wanted, found)):
-        return None
-    return None if tuple(wanted) == found else wanted
-
-
-def _expanded(tensor: torch.Tensor, shape: tuple[int, ...]) -> list[int]:
-    """The strides of a tensor that is repeated to this shape."""
-    strides = [
-        0 if size == 1 != wanted else step
-        for size, step, wanted in zip(tensor.shape, tensor.stride(), shape[len(shape) - tensor.dim() :])
-    ]
-    return [0] * (len(shape) - tensor.dim()) + strides
-
-
-def _loop_order(shape: tuple[int, ...], strides: list[Any]) -> list[int]:
-    """Dimensions from the innermost loop to the outermost: by the first operand that tells two of them apart, as eager sorts them."""
-
-    def compared(inner: int, outer: int) -> int:
-        """1 where the two are the wrong way round, -1 where they are not, 0 where no operand says."""
-        for steps in strides:
-            if not steps[inner] or not steps[outer]:
-                continue
-            if steps[inner] != steps[outer]:
-                return 1 if steps[inner] > steps[outer] else -1
-            if shape[inner] > shape[outer]:
-                return 1
-        return 0
-
-    order = list(reversed(range(len(shape))))
-    for start in range(1, len(order)):
-        moved = start
-        for place in reversed(range(start)):
-            found = compared(order[place], order[moved])
-            if found < 0:
-                break
-            if found > 0:
-                order[place], order[moved] = order[moved], order[place]
-                moved = place
-    return order
-
-
-def _of_a_transform(argument: torch.Tensor, dim: int, out: torch.Tensor) -> Any:
-    if None in map(hint, (*out.shape, *argument.stride())):
-        return None
-    batch = sorted((d for d in range(out.dim()) if d != dim), key=lambda d: -argument.stride(d))
-    wanted, running = list(out.stride()), 1
+    dim = dims[0] % argument.dim()
+    batch = sorted((d for d in range(out.dim()) if d != dim), key=lambda d: -laid[1][d])
+    wanted, running = [0] * out.dim(), 1
     for d in (dim, *reversed(batch)):
         wanted[d] = running
-        running = running * out.shape[d]
-    return None if tuple(wanted) == tuple(out.stride()) else wanted
-
-
-def _suggested(argument: torch.Tensor, out: torch.Tensor) -> Any:
-    for rank, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if argument.dim() == rank and argument.is_contiguous(memory_format=form):
-            return None
-    return None if out.is_contiguous() else _row_major(out.shape)
-
-
-def _row_major(shape: Any) -> list[Any]:
-    strides: list[Any] = []
-    running: Any = 1
-    for size in reversed(shape):
-        strides.insert(0, running)
-        running = running * size
-    return strides
+        running = running * result[0][d]
+    return tuple(wanted)
 
 
 def _sums_fast(
@@ -210,3 +285,19 @@ def _sums_fast(
 ) -> bool:  # fmt: skip
     plain = weights is None or weights.stride(0) == 1
     return weight.device.type == "cpu" and mode == 0 and weight.stride(1) == 1 and padding < 0 and plain
+
+
+_RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
+    (_ROW_MAJOR, _row_major),
+    (_LIKE, _of_a_likeness),
+    (_SCATTERS, _of_a_scatter),
+    (_LOOPS, _of_a_loop),
+    (("roll",), _rolled),
+    (("rot90",), _turned),
+    (("_unsafe_index", "index"), _indexed),
+    (_RESHAPED, _reshaped),
+    (("native_group_norm",), _suggested),
+    (_BATCH_NORMS, _normalised),
+    (("glu",), _halved),
+    (_TRANSFORMS, _of_a_transform),
+)

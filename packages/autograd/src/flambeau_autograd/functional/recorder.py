@@ -24,7 +24,7 @@ from .layout import fill_order, hint
 from .opaque import record_opaque_write, tensors_in
 from .ops import Kind, indexes_nothing, is_random, kind_of, short_name, view_twin, write_plan
 from .overlap import MOVES, collides, overlaps
-from .predictions import corrected, strides_of_kernel
+from .predictions import corrected, is_plain
 from .random import fills_in_memory_order
 from .refusals import refused
 from .scatter import is_absolute, is_strided, scatter_back
@@ -230,7 +230,7 @@ class Recorder(TorchDispatchMode):
         """Run on fakes and write down a call whose results are new tensors."""
         args, kwargs = self._adopt(args, kwargs)
         with self.python_kernels():
-            out = corrected(func, args, func(*args, **kwargs))
+            out = corrected(func, args, kwargs, func(*args, **kwargs))
         node = self.add_node(func, self.operands(args), self.operands(kwargs), out)
         if refused(func, args, kwargs):
             node.meta["refused"] = True
@@ -320,7 +320,9 @@ class Recorder(TorchDispatchMode):
     def _composite(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
             out = func.decompose(*args, **kwargs)
-        return self.record(func, args, kwargs) if out is NotImplemented else self._laid_out_as_by(func, args, out)
+        if out is NotImplemented:
+            return self.record(func, args, kwargs)
+        return self._laid_out_as(out, corrected(func, args, kwargs, out))
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._adopt(args, kwargs)
@@ -343,20 +345,23 @@ class Recorder(TorchDispatchMode):
             self._open.discard(func)
         if out is NotImplemented:
             return self._kind_rules[kind_of(func)](func, args, kwargs)
-        out = self._laid_out_as_by(func, args, out)
+        if not is_plain((args, kwargs, out)):
+            with self.python_kernels():
+                out = self._laid_out_as(out, corrected(func, args, kwargs, func(*args, **kwargs)))
         if kind_of(func) is Kind.COMPOSITE or kind_of(func) is Kind.VIEW:
             return out
         cells = {self.value_of(t).cell for t in tensors_in((args, kwargs))}
         return self._separate(out, cells)
 
-    def _laid_out_as_by(self, func: Any, args: tuple[Any, ...], out: Any) -> Any:
-        """What a formula gave, copied where the op's kernel lays its (first) result out otherwise than the formula did."""
-        wanted = strides_of_kernel(func, args, out)
-        if wanted is None:
+    def _laid_out_as(self, out: Any, shown: Any) -> Any:
+        """What a formula gave, copied where the op's kernel lays a result out otherwise than the formula did."""
+        if isinstance(out, torch.Tensor):
+            differs = out.shape == shown.shape and out.stride() != shown.stride()
+            return self.with_strides(out, shown.stride()) if differs else out
+        if out is shown or not isinstance(out, (list, tuple)):
             return out
-        first = out if isinstance(out, torch.Tensor) else out[0]
-        copied = self.with_strides(first, wanted)
-        return copied if first is out else type(out)((copied, *out[1:]))
+        laid = map(self._laid_out_as, out, shown)
+        return list(laid) if isinstance(out, list) else tuple(laid)
 
     def _separate(self, out: Any, cells: set[Cell]) -> Any:
         """Autograd expects new tensors from an op: one that a decomposition passed through is copied, a view it took is none for others."""
@@ -506,9 +511,10 @@ class Recorder(TorchDispatchMode):
             current = self.tensor_at(node)
             for step, base in zip(reversed(chain), reversed(bases)):
                 current = scatter_back(self.call, step, base, current, cell.meta)
-            cell.base = self.node_of(current)
+            cell.base = self.node_of(self._laid_out_as(current, cell.meta))
         cell.version += 1
-        value.node, value.version = node, cell.version
+        if not value.chain or node.meta["val"].stride() == target.stride():
+            value.node, value.version = node, cell.version
 
     def _metadata_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target = args[0]

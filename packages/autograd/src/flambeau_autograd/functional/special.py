@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from ..errors import UnsupportedMutation
 from .foreach import RULES
+from .predictions import is_plain
 
 aten = torch.ops.aten
 SpecialRule = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -93,7 +94,7 @@ def rrelu_with_noise(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: di
     """It fills its second argument with the slopes that it draws; its functional twin returns them."""
     out, noise = recorder.call(aten.rrelu_with_noise_functional.default, *args, **kwargs)
     recorder.write(args[1], recorder.match_layout(args[1], noise))
-    return out if out.is_contiguous() else recorder.call(aten.clone.default, out, memory_format=torch.contiguous_format)
+    return out if is_plain(out) else recorder.call(aten.clone.default, out, memory_format=torch.contiguous_format)
 
 
 #: Whole numbers up to this power of two, and their sums with draws below it, are exact in the type.

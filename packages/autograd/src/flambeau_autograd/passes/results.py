@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from ..functional.predictions import copies_keep_strides
 from ..joint.build import Joint
-from .facts import alias_root, is_tensor
+from .facts import alias_root, is_tensor, is_view_node
 
 
 def separate_results(joint: Joint) -> int:
@@ -22,8 +23,7 @@ def separate_results(joint: Joint) -> int:
         if root not in taken and root.op not in ("placeholder", "get_attr"):
             taken.add(root)
             continue
-        with joint.graph.inserting_after(result):
-            joint.results[i] = _copied(joint, result)
+        joint.results[i] = _copied(joint, result)
         copies += 1
     return copies
 
@@ -45,13 +45,31 @@ def separate_gradients(joint: Joint, traced: list[Node | None]) -> int:
         if owner.setdefault(now, now if given else root) is root:
             continue
         if (grad, root) not in copies:
-            copies[grad, root] = _copied(joint, grad)
+            with joint.graph.inserting_after(grad):
+                copies[grad, root] = _clone(joint, grad)
             copies[grad, root].meta["backward"] = True
         joint.grads[i] = copies[grad, root]
     return len(copies)
 
 
 def _copied(joint: Joint, node: Node) -> Node:
-    copy: Any = joint.graph.call_function(torch.ops.aten.clone.default, (node,))
+    """A copy of the result; where that would have other strides, the same view of a copy of what it is a view of."""
+    views: list[Node] = []
+    source: Any = node
+    while is_view_node(source) and not copies_keep_strides(source.meta["val"]):
+        views.append(source)
+        source = source.args[0]
+    with joint.graph.inserting_before(node.next):
+        copy = _clone(joint, source)
+        for view in reversed(views):
+            copy = _like(view, joint.graph.call_function(view.target, (copy, *view.args[1:]), view.kwargs))
+    return copy
+
+
+def _clone(joint: Joint, node: Node) -> Node:
+    return _like(node, joint.graph.call_function(torch.ops.aten.clone.default, (node,)))
+
+
+def _like(node: Node, copy: Node) -> Node:
     copy.meta.update({k: v for k, v in node.meta.items() if k in ("val", "stack", "checkpoint", "backward")})
     return copy

@@ -17,6 +17,7 @@ import functools
 import importlib
 import sys
 import traceback
+from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -146,13 +147,38 @@ def _correct_fakes() -> None:
         register_op_impl(torch.ops.aten.linalg_vector_norm.default)(_norm_by_positions)
 
 
-class LeanFakeMode(FakeTensorMode):
-    """A `FakeTensorMode` without a shape environment, with torch's default settings."""
+#: What gives, for an op, its arguments and the fakes of its results, the fakes of what the kernel really returns.
+Correction = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], Any]
+_corrections: list[Correction] = []
+
+
+def register_correction(correct: Correction) -> None:
+    """From here on the results of every op on fakes of `new_fake_mode` are what `correct` says."""
+    if correct not in _corrections:
+        _corrections.append(correct)
+
+
+class CorrectedFakeMode(FakeTensorMode):
+    """A `FakeTensorMode` whose results are corrected by what is registered."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Tells torch not to wrap this class's dispatch."""
         return False
+
+    _dispatch: Any = _own_dispatch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The results of an op on fakes."""
+        kwargs = kwargs or {}
+        out = self._dispatch(func, types, args, kwargs)
+        for correct in _corrections:
+            out = correct(func, args, kwargs, out)
+        return out
+
+
+class LeanFakeMode(CorrectedFakeMode):
+    """A `FakeTensorMode` without a shape environment, with torch's default settings."""
 
     def __init__(self) -> None:
         super(FakeTensorMode, self).__init__()
@@ -175,14 +201,14 @@ class LeanFakeMode(FakeTensorMode):
         self.nt_tensor_id_initial_count = torch.nested._internal.nested_tensor._tensor_id_counter
         self.nt_tensor_id_counter = self.nt_tensor_id_initial_count
 
-    __torch_dispatch__ = getattr(_own_dispatch, "__wrapped__", _own_dispatch)
+    _dispatch = getattr(_own_dispatch, "__wrapped__", _own_dispatch)
 
 
 def new_fake_mode() -> FakeTensorMode:
     """A fresh mode; `shape_env` is None until the first symbolic size."""
     _correct_fakes()
     if COMPILER in sys.modules or not _known_initialiser():
-        return FakeTensorMode(allow_non_fake_inputs=False)
+        return CorrectedFakeMode(allow_non_fake_inputs=False)
     package, _, name = COMPILER.rpartition(".")
     vars(sys.modules[package]).setdefault(name, _Unloaded(COMPILER))
     _defer_exclusions()

@@ -116,7 +116,9 @@ def writes_shared_elements(kind: str, target: Any, args: Sequence[Any]) -> bool:
     if not is_write(kind, target):
         return False
     first = args[0] if args else None
-    return isinstance(first, FakeTensor) and any(
+    if not isinstance(first, FakeTensor) or any(isinstance(size, int) and size == 0 for size in first.shape):
+        return False
+    return any(
         isinstance(stride, int) and stride == 0 and size != 1 for size, stride in zip(first.shape, first.stride())
     )
 
