@@ -9,7 +9,9 @@ import torch
 from lifting import fakes, lift_function
 
 from flambeau_autograd import Config, default_partition, prepare
+from flambeau_autograd.errors import InternalError
 from flambeau_autograd.partition.flow import min_cut_side, min_cut_side_py
+from flambeau_autograd.partition.split import _emit
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -103,3 +105,31 @@ def test_a_rewrite_sees_both_halves_and_what_leaves_them_follows():
     given = {"input": x.detach(), "output": x.detach().sin()}
     saved = [given[value.kind] for value in prepared.signature.saved]
     assert torch.equal(prepared.backward(*saved, torch.ones(3))[0], x.sin())
+
+
+def test_several_results_of_one_op_are_not_computed_again():
+    """What the backward needs of a sort is saved, however cheap the ops around it are."""
+    for function in (
+        lambda x: torch.sort(x.exp())[0].sin(),
+        lambda x: x.exp().topk(3)[0].sin(),
+        lambda x: x.exp().max(0)[0].sin(),
+    ):
+        x = torch.randn(8, 8, requires_grad=True)
+        prepared = prepare(lift_function(function, [x]), fakes([x]))
+        names = " ".join(str(node.target) for node in prepared.backward.graph.nodes)
+        assert not any(name in names for name in ("aten.sort", "aten.topk", "aten.max"))
+
+
+def test_a_large_input_is_not_kept_for_a_few_of_its_elements():
+    """The caller may let go of it: a quarter of its bytes counts."""
+    x = torch.randn(1000, 100, requires_grad=True)
+    prepared = prepare(lift_function(lambda x: x[:1].sin().cos().sum(), [x]), fakes([x]))
+    assert prepared.signature.extras > 0 and all(s.kind == "extra" for s in prepared.signature.saved)
+
+
+def test_a_backward_that_needs_an_input_which_was_not_saved_is_our_fault():
+    """It is told where the graph is made."""
+    graph = torch.fx.Graph()
+    sine = graph.call_function(torch.ops.aten.sin.default, (graph.placeholder("x"),))
+    with pytest.raises(InternalError, match="input x, which was not saved"):
+        _emit(torch.fx.Graph(), sine, {})

@@ -88,6 +88,31 @@ def test_copies_that_nobody_can_tell_from_their_source_are_not_made():
     assert torch.ops.aten.sin.default in called and torch.ops.aten.clone.default not in called
 
 
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda y: y.view(3, 4), 0),
+        (lambda y: y.expand(3, 4), 0),
+        (lambda y: y[:], 0),
+        (lambda y: y.detach(), 0),
+        (lambda y: y.to(torch.float32), 0),
+        (lambda y: y.t().t(), 0),
+        (lambda y: y.transpose(0, 1).transpose(0, 1), 0),
+        (lambda y: y[None].transpose(0, 1).transpose(0, 2), 3),
+        (lambda y: y.view(4, 3), 1),
+        (lambda y: y[1:], 1),
+        (lambda y: torch.as_strided(y[1:].clone(), (2,), (1,), 0), 3),  # counts from the beginning of the copy
+    ],
+)
+def test_calls_that_change_nothing_are_left_out(function, left):
+    """And those that do stay."""
+    x = torch.randn(3, 4)
+    prepared = prepare(lift_function(lambda x: function(x.sin()).cos(), [x]), fakes([x]))
+    called = [node.target for node in prepared.forward.graph.nodes if node.op == "call_function"]
+    assert len(called) == 2 + left, called
+    torch.testing.assert_close(prepared.forward(x)[0], function(x.sin()).cos())
+
+
 def test_configuration_from_the_environment(monkeypatch):
     """Each field has its variable."""
     monkeypatch.setenv("FLAMBEAU_AUTOGRAD_MEMORY_BUDGET", "0.5")

@@ -82,3 +82,21 @@ def test_checkpoint_marks_its_nodes(check):
     (record,) = check(run)
     regions = [node.meta.get("checkpoint") for node in record.graph.graph.nodes if node.op.startswith("call")]
     assert regions == [1, 1, 1, 2, 2, 2, None]
+
+
+def test_a_checkpoint_with_contexts_of_its_own_breaks(broken):
+    """Nobody enters them in the graph."""
+    entered = []
+
+    class Counted:
+        def __enter__(self):
+            entered.append(1)
+
+        def __exit__(self, *error):
+            pass
+
+    def run(x):
+        return checkpoint(torch.sin, x, use_reentrant=False, context_fn=lambda: (Counted(), Counted())) + 1
+
+    assert broken(run, torch.ones(3, requires_grad=True)) == {"unsupported-call"}
+    assert entered

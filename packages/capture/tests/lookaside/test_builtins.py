@@ -84,6 +84,22 @@ def test_same_as_python(name, check):
     )
 
 
+@pytest.mark.parametrize(
+    "lists", [([1], [1, 2]), ([1, 2], [1]), ([1], [1], [1, 2]), ([1, 2], [1, 2], [1]), ([], [1]), ([1], [2])], ids=str
+)
+def test_a_strict_zip_tells_which_one_is_too_short(lists, check):
+    """Its error is caught, so that the graph goes on."""
+
+    def function(x):
+        try:
+            told = list(zip(*lists, strict=True))
+        except ValueError as error:
+            told = str(error)
+        return x + 1, told
+
+    check(function)
+
+
 def test_what_cannot_be_traced_breaks(broken):
     """Each for its reason."""
     assert broken(lambda x: print(end="") or x + 1) == {"input-output"}

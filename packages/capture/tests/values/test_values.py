@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import types
 
 import pytest
+import torch
+from both_ways import eager
+
+from flambeau_capture import Config, make_region
 
 
 @dataclasses.dataclass
@@ -275,3 +280,104 @@ def test_native_equality_is_not_identity(broken):
     """Objects of classes that compare in C are compared for real."""
     one, other = types.SimpleNamespace(a=1), types.SimpleNamespace(a=1)
     assert broken(lambda x: (one == other, one != other, x + 1)) == {"unsupported-operation"}
+
+
+def test_items_compare_without_hashes():
+    """As Python's do: what they hold may have none."""
+
+    def run(x):
+        first, second = {"a": [x]}.items(), {"a": [x], "b": 1}.items()
+        return x + 1, first == second, first <= second, first == {"a": [x]}.items(), first != second
+
+    assert make_region(run, eager)(torch.ones(1)) == run(torch.ones(1))
+
+
+def test_a_number_that_is_read_twice_is_one_input():
+    """The graph takes a changing number once."""
+    counts = []
+
+    def backend(graph, inputs):
+        counts.append(sum(node.op == "placeholder" for node in graph.graph.nodes))
+        return graph.forward
+
+    def run(x, numbers):
+        return x * numbers["n"] + numbers["n"]
+
+    region = make_region(run, backend, config=Config(dynamic=True))
+    for n in (5, 7):
+        assert torch.equal(region(torch.ones(3), {"n": n}), run(torch.ones(3), {"n": n}))
+    assert counts == [2]
+
+
+BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}  # fmt: skip
+REFLECTED = {symbol: f"__r{name}__" for symbol, name in BINARY.items()}
+REFLECTED |= {"<": "__gt__", "<=": "__ge__", ">": "__lt__", ">=": "__le__", "==": "__eq__", "!=": "__ne__"}
+
+
+class Right:
+    """Answers where it stands on the right."""
+
+
+for _name in REFLECTED.values():
+    setattr(Right, _name, lambda self, other, name=_name: (name, other))
+
+
+@pytest.mark.parametrize("symbol", REFLECTED)
+def test_the_right_operand_is_asked_where_the_left_has_no_answer(symbol, check):
+    """A number, a list, nothing and a class on the left; in one graph."""
+    scope = {"Right": Right, "Point": Point}
+    exec(
+        f"def run(x):\n    return x + 1, 3 {symbol} Right(), [1] {symbol} Right(), None {symbol} Right(), object {symbol} Right()",
+        scope,
+    )
+    check(scope["run"])
+
+
+def test_operands_that_do_not_compare_are_no_break(check):
+    """The error is the program's, caught in the graph."""
+
+    def run(x):
+        try:
+            return x + 1, [1] < 2
+        except TypeError as error:
+            return x + 2, str(error)
+
+    check(run)
+
+
+class Lazy:
+    """Computes something once."""
+
+    @functools.cached_property
+    def doubled(self):
+        return [2]
+
+
+def test_what_a_cached_property_computed_is_kept():
+    """The next look, compiled or not, finds the same object."""
+
+    def run(x, given):
+        return x + 1, given.doubled, given.doubled is given.doubled
+
+    given = Lazy()
+    found = make_region(run, eager)(torch.ones(1), given)
+    assert found[2] and vars(given) == {"doubled": [2]} and found[1] is given.doubled
+
+
+def test_containers_of_tensors_compare_item_by_item(check):
+    """What comes before the tensors may decide."""
+    check(lambda x: (x + 1, [1, x] == [2, x], [1, x] != [2, x], (1, x) != (1, x), [x, 1] == [x, 1], (1, x) < (2, x)))
+
+
+@pytest.mark.parametrize(
+    "call", ["(x,).__hash__(1)", "[x].__len__(1)", "{'a': x}.__getitem__()", "[x].__iter__(2)", "(x,).__contains__()"]
+)
+def test_special_methods_with_other_arguments(call):
+    """Python's own error."""
+    scope: dict = {}
+    exec(
+        f"def run(x):\n    try:\n        return x + 1, {call}\n    except TypeError as error:\n        return x + 1, str(error)",
+        scope,
+    )
+    found, wanted = (f(torch.ones(1))[1] for f in (make_region(scope["run"], eager), scope["run"]))
+    assert found == wanted and isinstance(found, str)
