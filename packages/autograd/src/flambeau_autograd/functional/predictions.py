@@ -95,10 +95,10 @@ def _with_strides(fake: Any, args: tuple[Any, ...], wanted: Shape | None) -> Any
 
 
 def is_plain(value: Any) -> bool:
-    """Whether every tensor in nested tuples, lists and dicts is row-major, sizes of one and of nothing included: no rule is in doubt then."""
+    """Whether every tensor in nested tuples, lists and dicts is row-major, sizes of one included: no rule is in doubt then, if it has elements."""
     if isinstance(value, torch.Tensor):
         laid = _laid(value)
-        return laid is None or laid[1] == row_major(laid[0])
+        return laid is None or (laid[1] == row_major(laid[0]) and 0 not in laid[0])
     if isinstance(value, (list, tuple)):
         return all(map(is_plain, value))
     return not isinstance(value, dict) or all(map(is_plain, value.values()))
