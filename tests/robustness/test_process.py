@@ -39,6 +39,7 @@ SNAPSHOT = """
             "random numbers": (random.getstate(), torch.get_rng_state().tolist()),
             "torch": (torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(), torch.get_num_threads(),
                       torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu")),
+            "stages": [n for n in sys.modules if n.startswith(("flambeau_autograd.functional", "flambeau_autograd.pipeline", "flambeau_inductor.lowering"))],
             "stand-ins": [n for n, m in sys.modules.items() if type(m).__name__ not in ("module", "NoneType") and n.startswith("torch._dynamo")],
         }
 
