@@ -5,10 +5,22 @@ from __future__ import annotations
 import torch
 from torch.utils import _pytree as pytree
 
+from flambeau_capture import make_region
+
 
 def eager(graph, inputs):
     """A backend that runs the graph as it is."""
     return graph.forward
+
+
+def recorded(function, graphs, **options):
+    """The function as a region that runs its graphs as they are, and keeps each in `graphs`."""
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    return make_region(function, backend=backend, **options)
 
 
 def outcome(function, *args):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from both_ways import assert_equal, outcome
-
-from flambeau_capture import make_region
+from both_ways import assert_equal, outcome, recorded
 
 ONES = torch.ones(2, 2)
 
@@ -47,14 +45,6 @@ PASSES = {
 }
 
 
-def region(function, graphs, **options):
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    return make_region(function, backend=backend, **options)
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_came_before_is_done(name):
     def program(x, seen):
@@ -62,7 +52,7 @@ def test_what_came_before_is_done(name):
         return REFUSED[name](x)
 
     graphs = []
-    captured = region(program, graphs)
+    captured = recorded(program, graphs)
     theirs, mine = torch.zeros(2), torch.zeros(2)
     for count in (1, 2):
         expected = outcome(program, ONES, theirs)
@@ -80,14 +70,14 @@ def test_the_program_catches_it(name):
         except (RuntimeError, NotImplementedError):
             return x + 5
 
-    assert_equal(region(program, [])(ONES), program(ONES))
+    assert_equal(recorded(program, [])(ONES), program(ONES))
 
 
 @pytest.mark.parametrize("name", PASSES)
 def test_what_passes_is_one_graph(name):
     """No break, and no random number drawn by asking."""
     graphs = []
-    captured = region(PASSES[name], graphs, fullgraph=True)
+    captured = recorded(PASSES[name], graphs, fullgraph=True)
     torch.manual_seed(3)
     expected = PASSES[name](ONES)
     torch.manual_seed(3)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from both_ways import assert_equal, outcome
+from both_ways import assert_equal, outcome, recorded
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-from flambeau_capture import make_region
 from flambeau_capture.graph.trials import trial_of
 
 EMPTY, ONE, MATRIX = torch.ones(0, 4), torch.ones(()), torch.ones(2, 1, 4)
@@ -49,14 +48,6 @@ PASSES = {
 }
 
 
-def region(function, graphs, **options):
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    return make_region(function, backend=backend, **options)
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_error_comes_from_its_place(name):
     """What came before it is done, the program can catch it, and an unread result does not hide it."""
@@ -75,7 +66,7 @@ def test_the_error_comes_from_its_place(name):
         graphs, theirs, mine = [], torch.zeros(2), torch.zeros(2)
         expected = outcome(program, theirs, caught)
         assert caught == (expected[0] != "raised")
-        assert_equal(outcome(region(program, graphs), mine, caught), expected)
+        assert_equal(outcome(recorded(program, graphs), mine, caught), expected)
         assert torch.equal(mine, theirs) and mine[0] == 1
         assert graphs, "the write was not captured"
 
@@ -83,7 +74,7 @@ def test_the_error_comes_from_its_place(name):
 @pytest.mark.parametrize("name", PASSES)
 def test_what_passes_is_one_graph(name):
     graphs = []
-    captured = region(lambda: PASSES[name](), graphs, fullgraph=True)
+    captured = recorded(lambda: PASSES[name](), graphs, fullgraph=True)
     torch.manual_seed(3)
     expected = PASSES[name]()
     torch.manual_seed(3)
