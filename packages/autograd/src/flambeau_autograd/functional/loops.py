@@ -91,7 +91,7 @@ def is_dense_in_order(laid: Laid, inner_first: Sequence[int]) -> bool:
 def in_suggested_format(laid: Laid) -> Shape:
     """Those of a new tensor in the memory format that this one suggests: channels-last or row-major."""
     shape, _strides = laid
-    order = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}.get(len(shape), ())
+    order = {4: _CHANNELS_LAST, 5: (1, 4, 3, 2, 0)}.get(len(shape), ())
     return _in_order(shape, order) if order and _ascends(laid, order) else row_major(shape)
 
 

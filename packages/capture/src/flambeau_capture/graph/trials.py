@@ -57,7 +57,7 @@ class Trial:
         numbers = torch.get_rng_state()
         try:
             with _disable_current_modes(), torch.no_grad(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+                warnings.simplefilter("ignore")  # the program's own call gives its warning
                 first = self._error(_FILLS[0])
                 if first is None or issubclass(first[0], torch.linalg.LinAlgError):
                     return False
