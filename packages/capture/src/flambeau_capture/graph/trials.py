@@ -161,8 +161,8 @@ def _hint(number: Any) -> int | None:
 
 
 def _numbers(sizes: Sequence[Any]) -> tuple[int, ...] | None:
-    numbers = tuple(map(_hint, sizes))
-    return None if None in numbers else numbers  # type: ignore[return-value]
+    known = tuple(number for size in sizes if (number := _hint(size)) is not None)
+    return known if len(known) == len(sizes) else None
 
 
 def _count(sizes: Sequence[Any]) -> int:
