@@ -76,14 +76,19 @@ class _Driver:
         self.observer.show(f"{where}: arguments", (args, kwargs))
         return result
 
-    def backward(self, result: Any, weight: int = 1) -> None:
-        """Gradients of whatever in a result can have some, from whole numbers."""
+    def backward(self, result: Any, weight: int = 1, part: int | None = None, *, again: bool = False) -> None:
+        """Gradients of whatever in a result can have some, or of its `part`-th tensor alone, from whole numbers.
+
+        The tensors that take part are counted round; `again` keeps what another backward needs.
+        """
         wanted = [t for t in pytree.tree_leaves(result) if isinstance(t, Tensor) and t.requires_grad]
         if not wanted:
             return
+        if part is not None:
+            wanted = [wanted[part % len(wanted)]]
         tangents = [_laid_as(t, (torch.arange(t.numel()).reshape(t.shape) % 3 + weight).to(t.dtype)) for t in wanted]
         try:
-            torch.autograd.backward(wanted, tangents)
+            torch.autograd.backward(wanted, tangents, retain_graph=again)
         except Exception as error:
             self.observer.error(f"backward {self.calls}", error)
             _let_go(error)

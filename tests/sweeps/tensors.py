@@ -233,6 +233,8 @@ def _driver(draw: _Draw, shapes: list[tuple[int, ...]], made: list[tuple[str, in
     dynamic = chance.choice([None, None, True, False])
     gradients = chance.choice(["none", "leaf", "inner", "inner"])
     changing = chance.random() < 0.45
+    # Drawn apart, so that what else a seed makes stays as it was.
+    parts = random.Random(f"losses of {draw.lines}")
     lines = [
         "def drive(compile, call, show, backward):",
         f"    g = compile({'f' if not draw.attributes else 'M()'}, dynamic={dynamic})",
@@ -252,8 +254,19 @@ def _driver(draw: _Draw, shapes: list[tuple[int, ...]], made: list[tuple[str, in
         arguments = _aliased(chance, arguments)
         lines.append(f"    r = call(g, {', '.join(arguments)})")
         if gradients != "none":
-            lines += ["    backward(r)", f"    show({', '.join(draw.inputs)})"]
+            lines += [*_backward(parts), f"    show({', '.join(draw.inputs)})"]
     return [*lines, "    show(m)"] if draw.attributes else lines
+
+
+def _backward(chance: random.Random) -> list[str]:
+    """Gradients of all results at once mostly, else of one alone, or of one after another."""
+    part = chance.randrange(4)
+    return {
+        0: [f"    backward(r, part={part})"],
+        1: [f"    backward(r, part={part})"],
+        2: [f"    backward(r, part={part}, again=True)", f"    backward(r, part={part + 1})"],
+        3: ["    backward(r, again=True)", "    backward(r)"],
+    }.get(chance.randrange(12), ["    backward(r)"])
 
 
 def _hooks(chance: random.Random) -> list[str]:
