@@ -47,7 +47,7 @@ class ConstantInput:
     tensor: torch.Tensor = field(eq=False, repr=False)
 
 
-#: A graph output: a window on a buffer, an integer expression, a scalar parameter's name, a Python constant, or None.
+#: A graph output: a window on a buffer, an integer expression, a scalar (floats, truth values), a parameter's name, a Python constant, or None.
 Output: TypeAlias = Ref | Expr | Any
 
 

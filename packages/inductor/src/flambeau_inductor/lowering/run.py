@@ -308,6 +308,8 @@ class _Lowering:
             if value.target is aten.copy_.default:
                 return Ref.whole(self.builder.buffers[value.args[0].name])
             return self._output_ref(value, found, val, overwritten)
+        if isinstance(found, Expr) and isinstance(value.meta.get("val"), torch.SymBool):
+            found = sc.index_value(found, torch.bool)  # expressions are integers, and Python gets a truth value
         if isinstance(found, Scalar):
             return found.args[0] if found.kind in ("parameter", "constant") else found
         if isinstance(found, tuple | list):

@@ -41,13 +41,14 @@ class Registers:
         return Scalar(self.scalars - 1)
 
     def number(self, value: Number) -> Operand:
-        """The operand worth a float that is computed outside tensors, in double precision as Python does."""
+        """The operand worth a float that is computed outside tensors, in double precision as Python does, or a truth value."""
         if value.kind == "constant":
             return value.args[0]
         if value.kind == "parameter":
             return self.parameters[value.args[0]]
         if value.kind == "index":
-            return self.operand(value.args[0])
+            operand = self.operand(value.args[0])
+            return self.compute("bool", operand) if value.dtype is torch.bool else operand
         if value.kind == "op":
             name, *operands = value.args
             if name == "to_dtype" and value.dtype is torch.float64:
