@@ -97,3 +97,27 @@ def test_the_run_without_us_leaves_the_modes_as_they_were():
 def test_inputs_without_a_gradient_are_nothing_wrong_either():
     graph = graph_of((torch.mul, 0, 1), inputs=2)
     assert error_without_us(graph, fakes([leaf(3), torch.ones(3)])) is None
+
+
+def test_what_torch_does_not_differentiate_is_no_fault_of_ours():
+    """Nor is it eager's before the backward: the graph is left to it."""
+
+    def copied(x):
+        y = torch.zeros(3)
+        torch._foreach_copy_([y], [x])
+        return y + 1
+
+    with pytest.raises(UnsupportedGraph, match="derivative for _foreach_copy_"):
+        compile_graph(graph_of((copied, 0)), [leaf(3)])
+
+
+def test_a_write_through_a_piece_of_an_expanded_tensor():
+    """Along a dimension without strides nothing can be told from where a piece begins."""
+
+    def written(x):
+        x.expand(2, 2).chunk(2)[0].select(1, 0).zero_()
+        return x * 1
+
+    x = torch.zeros(2)
+    with pytest.raises(UnsupportedGraph, match="share one memory location"):
+        compile_graph(graph_of((written, 0)), [x])

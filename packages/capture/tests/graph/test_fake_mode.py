@@ -6,12 +6,14 @@ import gc
 import subprocess
 import sys
 from types import FunctionType
+from typing import Any
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from flambeau_capture.graph import fake_mode, shapes
+from flambeau_capture.graph.shape_env import new_shape_env
 
 PROGRAM = """
 import sys
@@ -46,6 +48,22 @@ def test_a_norm_drops_its_dimensions() -> None:
         assert torch.linalg.vector_norm(x, 3, -1).shape == (2, 1)
         assert x.norm(dim=(-1, 1)).shape == (2,)
         assert torch.linalg.vector_norm(x, 3, -1, keepdim=True).shape == (2, 1, 1)
+    mode = fake_mode.new_fake_mode()
+    mode.shape_env, mode.static_shapes = new_shape_env(), False
+    with mode:
+        assert mode.from_tensor(torch.empty(5, 3, 1)).norm(dim=-1).dim() == 2
+
+
+@pytest.mark.parametrize("shrink", [torch.nn.functional.softshrink, torch.nn.functional.hardshrink])
+def test_every_size_has_a_derivative_where_small_elements_are_dropped(shrink: Any) -> None:
+    """Torch's own fakes of these take plain sizes only."""
+    mode = fake_mode.new_fake_mode()
+    mode.shape_env, mode.static_shapes = new_shape_env(), False
+    x = mode.from_tensor(torch.empty(5, 4).t().requires_grad_())
+    with mode:
+        (gradient,) = torch.autograd.grad(shrink(x).sum(), x)
+    assert gradient.stride() == x.stride()
+    assert isinstance(x.shape[0], torch.SymInt)
 
 
 def test_attributes_are_those_of_torch() -> None:

@@ -62,9 +62,7 @@ def _diagonal(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> 
 
 def _split(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
     dim = (step.args[1] if len(step.args) > 1 else step.kwargs.get("dim", 0)) % base.dim()
-    stride = base.stride(dim)
-    offset = new_offset(step) - step.source.storage_offset()
-    start = offset // stride if base.shape[dim] != 0 else 0
+    start = sum(part.shape[dim] for part in step.out[: step.item])
     return call(aten.slice_scatter.default, base, new, dim, start, start + new.shape[dim], 1)
 
 
@@ -102,11 +100,6 @@ def _conj(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
 
 def _neg_view(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
     return call(aten.neg.default, new)
-
-
-def new_offset(step: Step) -> Any:
-    """Storage offset of the step's result."""
-    return step.result.storage_offset()
 
 
 def _strided(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:

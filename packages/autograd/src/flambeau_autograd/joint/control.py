@@ -33,13 +33,14 @@ LIMITS_OF_FAKES = (
     GuardOnDataDependentSymNode,
 )
 
-#: What autograd says where the program wrote something that was saved. Fakes alone do not count the writes of list ops, the trace does.
-_WRITTEN_SINCE = "modified by an inplace operation"
+#: What autograd says where the program wrote something that was saved, or where an operator has no derivative: fakes alone tell neither of list
+#: ops, the trace does. And what torch says where it has no formula in Python for symbolic sizes.
+_WORDS = ("modified by an inplace operation", "derivative for", "does not support symbolic shapes")
 
 
 def is_torchs_own(error: Exception) -> bool:
     """Whether an error of the trace says by itself that it is eager's, or a limit of fakes."""
-    return isinstance(error, LIMITS_OF_FAKES) or _WRITTEN_SINCE in str(error)
+    return isinstance(error, LIMITS_OF_FAKES) or any(words in str(error) for words in _WORDS)
 
 
 class _Run(Interpreter):

@@ -140,11 +140,33 @@ def _norm_by_positions(
     return func(x, ord, [d % max(x.dim(), 1) for d in dim], *args, **kwargs)
 
 
+def _by_positions(formula: Any) -> Any:
+    """The same for the formula, which fakes with symbolic sizes run instead of the op."""
+
+    @functools.wraps(formula)
+    def norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return formula(x, ord, dim and [d % max(x.dim(), 1) for d in dim], *args, **kwargs)
+
+    return norm
+
+
+def _shrink_backward(
+    mode: FakeTensorMode, func: OpOverload, grad: torch.Tensor, x: torch.Tensor, lambd: Any
+) -> torch.Tensor:
+    """Torch's own take plain sizes only; they lay their results out as any function of both tensors does."""
+    with mode:
+        return grad * x
+
+
 @functools.cache
 def _correct_fakes() -> None:
     """Register, in torch and for the process, what its fakes say wrongly."""
+    register_op_impl(torch.ops.aten.softshrink_backward.default)(_shrink_backward)
+    register_op_impl(torch.ops.aten.hardshrink_backward.default)(_shrink_backward)
     if TorchVersion(torch.__version__) < "2.12":
-        register_op_impl(torch.ops.aten.linalg_vector_norm.default)(_norm_by_positions)
+        norm, table = torch.ops.aten.linalg_vector_norm.default, torch._decomp.decomposition_table
+        register_op_impl(norm)(_norm_by_positions)
+        table[norm] = _by_positions(table[norm])
 
 
 #: What gives, for an op, its arguments and the fakes of its results, the fakes of what the kernel really returns.

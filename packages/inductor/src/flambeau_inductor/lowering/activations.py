@@ -54,7 +54,7 @@ def leaky_relu(g: Builder, a: TensorValue, negative_slope: float = 0.01) -> Tens
     _require_floating(a)
 
     def rule(x: Scalar) -> Scalar:
-        return sc.op("where", sc.op("gt", x, _like(x, 0)), x, sc.op("mul", x, _like(x, negative_slope)))
+        return sc.op("where", sc.op("gt", x, _like(x, 0)), x, sc.op("mul", x, g.constant(negative_slope, x.dtype)))
 
     return elementwise(g, rule, a)
 
@@ -75,7 +75,8 @@ def softshrink(g: Builder, a: TensorValue, lambd: float = 0.5) -> TensorValue:
     _require_floating(a)
 
     def rule(x: Scalar) -> Scalar:
-        low, high = _like(x, -lambd), _like(x, lambd)
+        high = g.constant(lambd, x.dtype)
+        low = sc.op("neg", high)
         inner = sc.op("where", sc.op("isnan", x), x, _like(x, 0))
         below = sc.op("where", sc.op("lt", x, low), sc.op("add", x, high), inner)
         return sc.op("where", sc.op("gt", x, high), sc.op("sub", x, high), below)
@@ -96,6 +97,6 @@ def sigmoid_backward(g: Builder, grad: TensorValue, out: TensorValue) -> TensorV
 @lowers("threshold_backward")
 def threshold_backward(g: Builder, grad: TensorValue, a: TensorValue, threshold: Any) -> TensorValue:
     def rule(d: Scalar, x: Scalar) -> Scalar:
-        return sc.op("where", sc.op("le", x, _like(x, threshold)), _like(d, 0), d)
+        return sc.op("where", sc.op("le", x, g.constant(threshold, x.dtype)), _like(d, 0), d)
 
     return elementwise(g, rule, grad, a)

@@ -420,7 +420,9 @@ def _keeping(beyond: str) -> Callable[..., Scalar]:
 @lowers("hardtanh")
 def hardtanh(g: Builder, a: TensorValue, min_val: Number = -1.0, max_val: Number = 1.0) -> TensorValue:
     if not a.dtype.is_floating_point:
-        min_val, max_val = int(min_val), int(max_val)
+        if isinstance(min_val, Scalar) or isinstance(max_val, Scalar):
+            raise Decline("whole numbers between limits that are known at run time only")
+        min_val, max_val = (bound if isinstance(bound, Expr) else int(bound) for bound in (min_val, max_val))
     return clamp(g, a, min_val, max_val)
 
 
@@ -429,7 +431,8 @@ def logit(g: Builder, a: TensorValue, eps: float | None = None) -> TensorValue:
     def rule(x: Scalar) -> Scalar:
         one = sc.constant(1.0, x.dtype)
         if eps is not None:
-            low, high = sc.constant(eps, x.dtype), sc.op("sub", one, sc.constant(eps, x.dtype))
+            low = g.constant(eps, x.dtype)
+            high = sc.op("sub", one, low)
             x = sc.op("minimum", sc.op("maximum", x, low), high)
         return sc.op("log", sc.op("truediv", x, sc.op("sub", one, x)))
 
