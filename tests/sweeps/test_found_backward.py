@@ -57,6 +57,23 @@ REFUSED = {
 }
 
 
+DATA = {
+    "of an operand": "v = a * c\n    c.data = c.data * 2\n    return v",
+    "of an operand that a view shows": "v = c.squeeze().abs().sqrt()\n    c.data = c.data * 2\n    return v",
+    "of a mask's origin": "v = F.leaky_relu(c)\n    c.data = a.data\n    return v",
+    "without gradients": "v = a * c\n    with torch.no_grad():\n        c.data = c * 2\n    return v",
+    "in a loop": "for _ in range(2):\n        v = a * c\n        c.data = c * 2\n    return v",
+    "after another break": "v = a * c\n    print(end='')\n    c.data = c.data * 2\n    return v",
+    "of what was computed before a break": "v = a * c\n    print(end='')\n    w = v.sin()\n    v.data = v * 2\n    return w",
+    "first": "c.data = c.data * 2\n    return a * c",
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_other_data_for_a_tensor_that_eager_has_saved(name: str) -> None:
+    check(f"def f(a, c):\n    {DATA[name]}\n{_ONE_CALL}", "aot_eager")
+
+
 @pytest.mark.parametrize("name", ONE_CALL)
 def test_what_is_written_or_detached_before_the_backward(name: str) -> None:
     check(f"def f(a, c):\n    {ONE_CALL[name]}\n{_ONE_CALL}", "aot_eager")

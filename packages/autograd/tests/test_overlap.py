@@ -9,7 +9,7 @@ import torch
 from lifting import compile_function
 
 from flambeau_autograd import UnsupportedGraph
-from flambeau_autograd.functional.overlap import overlaps
+from flambeau_autograd.functional.overlap import lies_within, overlaps
 
 
 def places(view: torch.Tensor) -> set[int]:
@@ -20,7 +20,7 @@ def places(view: torch.Tensor) -> set[int]:
 
 def test_views_that_are_drawn() -> None:
     draw = random.Random(0)
-    memory, met = torch.empty(400), 0
+    memory, met, within = torch.empty(400), 0, 0
     for _ in range(1500):
         views = []
         for _ in range(2):
@@ -33,7 +33,12 @@ def test_views_that_are_drawn() -> None:
         expected = bool(places(views[0]) & places(views[1]))
         assert overlaps(*views) == expected, [(v.shape, v.stride(), v.storage_offset()) for v in views]
         met += expected
+        block = memory.as_strided((5, 2, 4), (8, 4, 1), 20)
+        expected = places(views[0]) <= places(block)
+        assert lies_within(views[0], block) == expected, (views[0].shape, views[0].stride())
+        within += expected
     assert 100 < met < 1400
+    assert 100 < within < 1400
 
 
 def test_parts_of_rows() -> None:
@@ -71,3 +76,36 @@ def test_replaced_parts_of_shared_memory(replaced, shared) -> None:
         return
     with pytest.raises(UnsupportedGraph, match="share memory"):
         compile_function(program, [x])
+
+
+def gaps() -> torch.Tensor:
+    """A square with other memory between its elements and behind them."""
+    return torch.arange(100.0).as_strided((3, 3), (12, 2))
+
+
+BESIDE = {
+    "between what was written": (lambda x: x.neg_().as_strided((2,), (1,)), gaps),
+    "between what was computed": (lambda x: x.diagonal_scatter(x[0]).as_strided((2,), (1,)), gaps),
+    "in the order of loops": (lambda x: x.t().add_(x), gaps),
+    "in the order of loops, a row": (lambda x: x.add_(x[1]), gaps),
+    "in other types": (lambda x: x.t().add_(x.view(torch.int32)), gaps),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_memory_that_a_functional_graph_has_not(name: str) -> None:
+    """What lies beside elements, and what a loop overwrites before it reads it, only eager knows."""
+    program, given = BESIDE[name]
+    with pytest.raises(UnsupportedGraph, match=r"memory (beside|that it overwrites)"):
+        compile_function(program, [given()])
+
+
+def test_strides_of_memory_that_is_there() -> None:
+    """An input that nothing writes is looked at as it lies; a dense result is all of its memory."""
+    for program in (
+        lambda x: x.as_strided((2, 4), (12, 1)) + 1,
+        lambda x: x.t().contiguous().as_strided((2, 4), (3, 1)).neg(),
+        lambda x: x[1:].add_(x[:2].clone()),
+    ):
+        (found,) = compile_function(program, [gaps()])(gaps())
+        assert torch.equal(found, program(gaps()))

@@ -91,5 +91,18 @@ def test_a_view_that_may_have_a_history_is_left_to_eager() -> None:
 
     given = torch.ones(4, 3)
     check_function(function, [given])
-    with pytest.raises(UnsupportedGraph, match="a view that may have a history"):
+    with pytest.raises(UnsupportedGraph, match="views that may have a history"):
         check_function(function, [given.requires_grad_()])
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_taken_before_and_after(view: str) -> None:
+    """Only a view that was taken before, and may have a history, leaves the graph to eager."""
+    for shape in SHAPES:
+        change, look = shape.format("a"), f"b = {view.format('a')}"
+        before, after = (
+            "\n".join(["a = x.roll(1)", *lines, "return a * 2, b * 3"]) for lines in ((look, change), (change, look))
+        )
+        assert compare(before, False) == "same"
+        assert "views that may have a history" in compare(before, True)
+        assert {compare(after, grad) for grad in (False, True)} == {"same"}

@@ -23,6 +23,7 @@ from . import hook, log
 from .aliasing import history_guards, object_guards, refuse_writes, tensor_guards
 from .collector import few_collections
 from .config import Config
+from .cut import computes, loops_around, place_to_cut, stores_data_later
 from .effects.describe import effects_text
 from .errors import BackendError, CaptureError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
@@ -91,7 +92,7 @@ class LoopBreaks(CannotCapture):
 
     def __init__(self, reason: GraphBreak, tracer: Tracer) -> None:
         super().__init__(reason)
-        self.heads = _loops_around(tracer) if _computes(tracer) else []
+        self.heads = loops_around(tracer) if computes(tracer) else []
 
 
 def capture_frame(
@@ -217,7 +218,10 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     refuse_fullgraph(broken, config)
     if info.code is hook.MODULE_CALL:
         raise CannotCapture(broken)
-    stop = _place_to_cut(tracer)
+    if stores_data_later(tracer) and tracer.graph.has_history():
+        # If it is a tensor's, what eager saved of that for the backward changes as well, what a graph saved before does not.
+        raise CannotCapture(broken, recursive=True)
+    stop = place_to_cut(tracer)
     if stop is None:
         raise LoopBreaks(broken, tracer)
     again = Tracer(info, config, dynamics, stop)
@@ -254,41 +258,6 @@ def _run(tracer: Tracer) -> Value | None:
         tracer.frame = tracer.root
         tracer.locate(broken)
         raise broken from error
-
-
-def _place_to_cut(tracer: Tracer) -> int | None:
-    """The step of the root frame at which it is cut, None for nowhere.
-
-    That is where the trace stopped, except for two places. Where a variable cannot be read, the rest of the frame could not read it
-    either. And inside a loop each round would call the resume function of the one before, until Python's stack is full: the frame is cut
-    where the outermost loop begins. What follows is a frame that begins with a loop: `LoopBreaks` says what becomes of it.
-    """
-    if tracer.root.instructions[tracer.root.index].name.startswith(("LOAD_FAST", "DELETE_FAST")):
-        return None
-    heads = _loops_around(tracer)
-    if not heads:
-        return max(tracer.root_steps, 1)
-    first = tracer.first_steps.get(heads[0])
-    if first is None or first == tracer.root_steps:
-        return None
-    return first
-
-
-def _computes(tracer: Tracer) -> bool:
-    """Whether the root frame itself computes: functions that it only calls are captured without it."""
-    return any(node.op != "placeholder" and len(node.meta.get("stack", ())) == 1 for node in tracer.graph.graph.nodes)
-
-
-def _loops_around(tracer: Tracer) -> list[int]:
-    """Where the loops begin that the root frame stopped in, the outermost first."""
-    index = tracer.root.index
-    return sorted(
-        {
-            jump.target
-            for at, jump in enumerate(tracer.root.instructions)
-            if jump.target is not None and jump.target <= index <= at and jump.target != at
-        }
-    )
 
 
 def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:

@@ -45,22 +45,35 @@ def folds_onto_itself(tensor: torch.Tensor) -> bool:
 
 
 def collides(target: torch.Tensor, source: torch.Tensor) -> bool:
-    """True when a write to `target` changes elements of `source` other than those in the same places.
+    """True when a write to `target` changes elements of `source` other than those in the same places, or may.
 
-    Both are views of one storage. Views of different strides that are not both dense, or of types of another width, are taken to
-    be apart, as eager takes them.
+    Both are views of one storage. Of views in different strides eager refuses dense ones that meet, and reads others in the order of
+    its loops.
     """
     if target.dtype.itemsize != source.dtype.itemsize:
-        return False
+        return overlaps(target, source)
     first, second = _numbers(target), _numbers(source)
     if first is None or second is None or any(size == 0 for _, size in (*first[0], *second[0])):
         return False
     (dims, start), (others, begin) = first, second
     if dims == others and tuple(map(hint, target.stride())) == tuple(map(hint, source.stride())):
         return start != begin and _reaches(begin - start, dims)
-    if not (_is_dense(dims) and _is_dense(others)):
+    if _is_dense(dims) and _is_dense(others):
+        return start <= begin + _extent(others) and begin <= start + _extent(dims)
+    return overlaps(target, source)
+
+
+def lies_within(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """True when every memory location of `view` is one of an element of `base`, which is dense, and not when that is not known."""
+    known, whole = _numbers(view), _numbers(base)
+    if known is None or whole is None:
         return False
-    return start <= begin + _extent(others) and begin <= start + _extent(dims)
+    (dims, start), (others, begin) = known, whole
+    if any(size == 0 for _, size in dims):
+        return True
+    width, room = view.dtype.itemsize, base.dtype.itemsize
+    ends = (start + _extent(dims) + 1) * width <= (begin + _extent(others) + 1) * room
+    return _is_dense(others) and begin * room <= start * width and ends
 
 
 def overlaps(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -23,7 +23,7 @@ from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
 from .layout import fill_order, hint
 from .opaque import record_opaque_write, tensors_in
 from .ops import Kind, indexes_nothing, is_random, kind_of, short_name, view_twin, write_plan
-from .overlap import MOVES, collides, overlaps
+from .overlap import MOVES, collides, lies_within, overlaps
 from .predictions import corrected, is_plain
 from .random import fills_in_memory_order
 from .refusals import refused
@@ -301,9 +301,14 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **kwargs)
         source = args[0]
         value = self.value_of(source)
-        if is_strided(func) and value.cell.version:
-            # What a write left as the contents need not lie in memory as the tensor does.
-            value.node, value.version = self._from_base(value, strided=True), value.cell.version
+        if is_strided(func) and (value.cell.version or value.cell.input_index < 0):
+            if not lies_within(out, value.cell.meta):
+                raise UnsupportedMutation(
+                    "a view in strides reads memory beside the elements of a tensor that the graph made"
+                )
+            if value.cell.version:
+                # What a write left as the contents need not lie in memory as the tensor does.
+                value.node, value.version = self._from_base(value, strided=True), value.cell.version
         node = self.add_node(func, self.operands(args), self.operands(kwargs), out)
         if isinstance(out, torch.Tensor):
             if out is source:
@@ -524,9 +529,9 @@ class Recorder(TorchDispatchMode):
         twin = view_twin(func)
         if twin is None:
             raise UnsupportedMutation(f"{func} has no functional twin")
-        if self.differentiates and target._is_view():
-            # Autograd replays the views that were taken of a tensor, and knows nothing of this one.
-            raise UnsupportedMutation(f"{func} changes the shape of a view that may have a history")
+        if self.differentiates and (target._is_view() or self._has_views(value.cell)):
+            # Autograd takes views again of what their base has become, and knows nothing of its former shape.
+            raise UnsupportedMutation(f"{func} changes the shape of a tensor with views that may have a history")
         before = self.node_of(target)
         with self.fake_mode, torch.no_grad():
             shown = target.detach()
@@ -539,6 +544,11 @@ class Recorder(TorchDispatchMode):
         func(*args, **kwargs)
         target._flambeau = self.value_of(view)
         return target
+
+    def _has_views(self, cell: Cell) -> bool:
+        """Whether autograd knows of views of the cell."""
+        shown = (tensor for node in self.graph.nodes for tensor in tensors_in(node.meta.get("val")))
+        return any(t._is_view() and hasattr(t, "_flambeau") and t._flambeau.cell is cell for t in shown)
 
     def _show_instead(self, tensor: torch.Tensor, shown: torch.Tensor) -> None:
         """Nodes and views that were recorded with `tensor` show `shown` from here on: its own shape is about to change."""

@@ -225,6 +225,12 @@ class GraphBuilder:
         self._describe(node, value)
         return node
 
+    def has_history(self) -> bool:
+        """Whether some result has a gradient, so that something may be saved for it."""
+        values = (node.meta.get("val") for node in self.graph.nodes if node.op != "placeholder")
+        parts = (part for value in values for part in (value if isinstance(value, (list, tuple)) else (value,)))
+        return any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts)
+
     def constant(self, tensor: torch.Tensor) -> tuple[torch.fx.Node, FakeTensor]:
         """A tensor that the trace keeps as a constant of the graph module."""
         name = f"_constant_{len(self.constants)}"

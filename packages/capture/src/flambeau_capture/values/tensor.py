@@ -123,12 +123,16 @@ class TensorValue(Value):
             raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} is set")
         if name in ("data", "grad") or hasattr(torch.Tensor, name):
             reason = GraphBreak("unsupported-store", f"storing {name!r} of a tensor")
-            if name == "data" and self.tensor is MISSING and self.fake.requires_grad:
+            if name == "data" and (self.fake.requires_grad if self.tensor is MISSING else self._may_be_saved(t)):
                 # What eager saved of it for the backward changes as well, what the graph saves does not: eager computes it all.
                 raise CannotCapture(reason, recursive=True)
             raise reason
         t.heap.store_attribute(self, name, value)
         self.attrs[name] = value
+
+    def _may_be_saved(self, t: Tracer) -> bool:
+        """Whether something was computed of this input, and something of the graph has a gradient."""
+        return self.node is not None and bool(self.node.users) and t.graph.has_history()
 
     def delete_attribute(self, t: Tracer, name: str) -> None:
         if self.attrs.get(name) is None and (name in self.attrs or name not in getattr(self.tensor, "__dict__", {})):
