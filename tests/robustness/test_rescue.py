@@ -57,6 +57,31 @@ def test_the_error_is_eagers_with_the_users_line(name: str, backend: str) -> Non
     assert len(compiled.trees(function.__code__)) == 1
 
 
+WRITTEN: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "before": lambda x, y, i: x.add_(1)[i],
+    "after": lambda x, y, i: x.add_(y[i].sum()),
+    "between": lambda x, y, i: (x.mul_(2), y[i], y.zero_())[1],
+    "through a view, drawn": lambda x, y, i: (x.t()[0].uniform_(), torch.rand(3)[i])[1],
+    "a step of a loop": lambda x, y, i: [x.add_(1) for _ in range(3)][-1].index_select(0, i),
+}
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_eager_wrote_before_its_error_is_written(name: str, gradient: bool) -> None:
+    """Where the program writes last, as it does without kernels of its own."""
+    found = []
+    for function in (WRITTEN[name], flambeau.compile(WRITTEN[name], backend="aot_eager")):
+        x, y = (X.clone().requires_grad_(gradient) * 1 for _ in range(2))
+        torch.manual_seed(7)
+        function(x, y, torch.tensor([1, 2]))
+        with pytest.raises(IndexError):
+            function(x, y, torch.tensor([1, 9]))
+        found.append((x, y, torch.rand(2)))
+    for expected, got in zip(*found, strict=True):
+        assert_same(got, expected)
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_repeated_call_draws_the_same_numbers(backend: str) -> None:
     """The generator is where eager leaves it: an error after a draw does not draw twice."""
@@ -159,8 +184,8 @@ def test_calls_that_succeed_never_come_near() -> None:
     asked: list[Any] = []
     made = stack.rescue
 
-    def counted(*args: Any) -> Any:
-        answer = made(*args)
+    def counted(*args: Any, **more: Any) -> Any:
+        answer = made(*args, **more)
         return lambda *given: asked.append(given) or answer(*given)
 
     with pytest.MonkeyPatch.context() as patch:

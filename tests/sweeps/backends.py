@@ -18,7 +18,7 @@ import flambeau_inductor as inductor
 from flambeau.backends import reads_fakes
 from flambeau.options import Options
 from flambeau.records import Recorder
-from flambeau.rescue import rescue
+from flambeau.rescue import rescue, writes_last
 from flambeau.stages import resolve_stages
 from flambeau_inductor.config import Config
 from flambeau_inductor.context import CompileContext
@@ -51,7 +51,9 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
         recorder.ran_in_eager(str(error))
         return gm.forward
     # As the facade's backends do, but that nothing is repeated in eager: of a graph that raises eager is asked for its error.
-    gm.meta["rescue"] = rescue(gm, prepared.signature, attrs.evolve(resolve_stages(Options()), suppress_errors=False))
+    stages = attrs.evolve(resolve_stages(Options()), suppress_errors=False)
+    in_order = not lowers and writes_last(prepared.forward.graph)
+    gm.meta["rescue"] = rescue(gm, prepared.signature, stages, in_order=in_order)
     return autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=True)
 
 

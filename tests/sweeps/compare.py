@@ -153,8 +153,8 @@ def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None, grown
         return _words(expected)
     if _same_bits(expected, mine):
         return ""
-    # Products of complex numbers round in eager too, by the order of their sums, and so do gradients that equal elements share.
-    if (exact and not expected.is_complex() and not _is_shared_out(theirs)) or not (
+    # Products of complex numbers round in eager too, by the order of their sums, and so do some gradients.
+    if (exact and not expected.is_complex() and not _is_rounded(theirs)) or not (
         expected.is_floating_point() or expected.is_complex()
     ):
         return _words(expected)
@@ -170,17 +170,25 @@ def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None, grown
         or not isinstance(judge.value, Tensor)
         or judge.value.shape != expected.shape
     ):
-        # Nothing to judge by: roundings that differ may have grown, a wrong value is seldom so near.
-        return "" if apart <= max(1000 * rounding * scale, grown) else _words(expected)
+        # Nothing to judge by: roundings that differ may have grown, a wrong value is seldom so near. Of 16 bits they would be all.
+        far = 0.0 if exact and expected.dtype.itemsize == 2 else max(1000 * rounding * scale, grown)
+        return "" if apart <= far else _words(expected)
     true = judge.value.to(wide)
     allowed = 4 * _error(expected.to(wide), true) + 8 * rounding * max(_largest(true), scale, 0.25)
     return "" if _error(mine.to(wide), true) <= allowed else f"{_words(expected)}, in float64 {_words(true)}"
 
 
-def _is_shared_out(entry: Entry) -> bool:
-    """Whether it is a gradient that was divided: by three, say, where three elements are the greatest."""
+def _is_rounded(entry: Entry) -> bool:
+    """Whether it is a gradient that was divided (by three, say, where three elements are the greatest), or one in 16 bits that has used them up:
+    an element has the last digit, or is beyond the whole numbers that all are there."""
     value: Tensor = entry.value
-    return ".grad" in entry.path and value.is_floating_point() and not _same_bits(value * 1024, (value * 1024).round())
+    if ".grad" not in entry.path or not value.is_floating_point():
+        return False
+    if value.dtype.itemsize > 2:
+        return not _same_bits(value * 1024, (value * 1024).round())
+    wide, digit = value.to(torch.float64), torch.finfo(value.dtype).eps
+    digits = wide.frexp().mantissa / digit
+    return not _same_bits(digits, digits.round()) or _largest(wide) >= 2 / digit
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:

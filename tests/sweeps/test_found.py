@@ -433,3 +433,20 @@ def test_data_that_eager_saved_is_replaced(backend: str, step: str) -> None:
         """,
         backend,
     )
+
+
+@BACKENDS
+def test_norms_of_complex_numbers_add_as_the_kernel_does(backend: str) -> None:
+    check(
+        """
+        def f(a, b):
+            return torch._foreach_norm([a, b], 1)
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for size in (4, 9, 33):
+                a = whole((size,), torch.complex64, 37, 'expand')
+                backward(call(g, a, whole((size, 3), torch.complex128).requires_grad_()))
+        """,
+        backend,
+    )

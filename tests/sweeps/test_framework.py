@@ -15,6 +15,7 @@ from . import run
 from .compare import difference
 from .examine import examine_text
 from .generators import GENERATORS
+from .observe import Entry
 from .shrink import shrink
 
 PROGRAM = """
@@ -165,3 +166,22 @@ def drive(compile, call, show, backward):
     assert all(torch.equal(a.double(), b) for a, b in zip(plain[:2], judge[:2], strict=True))
     torch.testing.assert_close(plain[2].double(), judge[2])
     assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize(
+    "value, other, is_compared",
+    [
+        (torch.tensor([20.0, 3.0]), 1.0, True),
+        (torch.tensor([20.0, 3.0], dtype=torch.bfloat16), 1.0, True),
+        (torch.tensor([306.0, 3.0], dtype=torch.bfloat16), 2.0, False),
+        (torch.tensor([20.0, 4 / 3], dtype=torch.bfloat16), 0.0625, False),
+        (torch.tensor([1030.5, 3.0], dtype=torch.float16), 1.0, True),
+        (torch.tensor([2051.0, 3.0], dtype=torch.float16), 2.0, False),
+        (torch.tensor([306.0, 3.0], dtype=torch.bfloat16), 300.0, True),
+    ],
+)
+def test_gradients_that_have_used_up_16_bits_are_compared_as_rounded(
+    value: torch.Tensor, other: float, is_compared: bool
+) -> None:
+    theirs, mine = (run.Run([Entry("shown after call 1[0].grad", "value", v)]) for v in (value, value + other))
+    assert (difference(theirs, mine, exact=True) is not None) == is_compared

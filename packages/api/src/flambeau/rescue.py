@@ -31,18 +31,29 @@ _NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError)
 """Nothing of the program's: trying again in eager would need at least as much."""
 
 
-def rescue(gm: fx.GraphModule, signature: autograd.Signature, stages: Stages) -> Callable[..., Any]:
+def rescue(
+    gm: fx.GraphModule, signature: autograd.Signature, stages: Stages, *, in_order: bool = False
+) -> Callable[..., Any]:
     """The function `(error, *inputs) -> results` for one compiled graph.
 
     A graph that writes to its inputs may have written to some before it failed: eager is then asked on copies, only for its error.
+    One that does so after everything else (`in_order`) has not: where eager raises too, it writes what it writes before that.
     """
     written = sorted({mutation.index for mutation in signature.mutations})
+    generator = torch.default_generator
 
     def answer(error: Exception, *inputs: Any) -> Any:
         if isinstance(error, _NOT_REPEATED):
             raise error
         given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
-        results = run_in_eager(gm, given)  # raises eager's own error
+        drawn = generator.get_state() if signature.draws else None
+        results, eagers = _results_or_error(gm, given)
+        if eagers is not None:
+            if written and in_order:
+                if drawn is not None:
+                    generator.set_state(drawn)
+                run_in_eager(gm, list(inputs))
+            raise eagers
         if isinstance(error, PredictionError) and _is_of_others(error) and not written and not stages.is_strict:
             _note_misprediction(error)
             return results
@@ -57,6 +68,12 @@ def rescue(gm: fx.GraphModule, signature: autograd.Signature, stages: Stages) ->
         return results
 
     return answer
+
+
+def writes_last(graph: fx.Graph) -> bool:
+    """Whether a forward that runs as it is written copies into its inputs after all that may raise."""
+    copies = [node.target is torch.ops.aten.copy_.default for node in graph.nodes if node.op == "call_function"]
+    return copies == sorted(copies)
 
 
 def from_the_same_numbers(compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,6 +114,13 @@ def mispredicted_operator(graph: fx.Graph) -> str | None:
     """An operator of an ATen graph that is known to return something else than its fake says."""
     names = (node.target._schema.name for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload))
     return next((name for name in names if name in _mispredicted), None)
+
+
+def _results_or_error(gm: fx.GraphModule, inputs: list[Any]) -> tuple[Any, Exception | None]:
+    try:
+        return run_in_eager(gm, inputs), None
+    except Exception as error:
+        return None, error
 
 
 def run_in_eager(gm: fx.GraphModule, inputs: list[Any]) -> Any:

@@ -38,7 +38,7 @@ from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
 from .options import Options
 from .records import ProgramRecord, Recorder
-from .rescue import REPORT, from_the_same_numbers, mispredicted_operator, rescue
+from .rescue import REPORT, from_the_same_numbers, mispredicted_operator, rescue, writes_last
 from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 
@@ -216,7 +216,8 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
     try:
         prepared = autograd.prepare(gm, inputs, config=stages.autograd)
         backward = None if prepared.backward is None else prepared.backward.forward
-        return _join(gm, prepared.signature, prepared.forward.forward, backward, stages, isolate=True)
+        last = writes_last(prepared.forward.graph)
+        return _join(gm, prepared.signature, prepared.forward.forward, backward, stages, isolate=True, in_order=last)
     except autograd.UnsupportedGraph as error:
         return refused(gm, error, Recorder(), is_strict=stages.is_strict)
     except Exception as error:
@@ -231,9 +232,10 @@ def _join(
     stages: Stages,
     *,
     isolate: bool = False,
+    in_order: bool = False,
 ) -> CompiledFn:
     """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
-    gm.meta["rescue"] = rescue(gm, signature, stages)
+    gm.meta["rescue"] = rescue(gm, signature, stages, in_order=in_order)
     joined = autograd.assemble(signature, forward, backward, replay=gm, config=stages.autograd, isolate=isolate)
     return from_the_same_numbers(joined) if signature.draws else joined
 

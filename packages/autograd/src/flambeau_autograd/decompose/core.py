@@ -88,8 +88,10 @@ def _linalg_vector_norm(
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
-) -> torch.Tensor:
-    """Torch's own (2.11) keeps a dimension of one element that is named from the back."""
+) -> Any:
+    """Torch's own (2.11) keeps a dimension of one element that is named from the back. Complex numbers are added in the kernel's order."""
+    if x.is_complex():
+        return NotImplemented
     dims = dim if dim is None else [d % max(x.ndim, 1) for d in dim]
     found: torch.Tensor = torch._decomp.decomposition_table[aten.linalg_vector_norm.default](
         x, ord, dims, keepdim, dtype=dtype
