@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from both_ways import assert_equal, outcome, recorded
 
+from flambeau_capture.graph.refusals import refused
+
 ONES = torch.ones(2, 2)
 
 
@@ -83,3 +85,14 @@ def test_what_passes_is_one_graph(name):
     torch.manual_seed(3)
     assert_equal(captured(ONES), expected)
     assert len(graphs) == 1
+
+
+def test_a_derivative_looks_at_types_too():
+    """A call ends the graph where its gradient is refused, and only where one is wanted."""
+    mask, x = ONES > 0, torch.ones(2, 2, requires_grad=True)
+    for operand, refuses in ((x, True), (ONES, False)):
+        assert refused("call_function", torch.logaddexp, (mask, operand), {}) is refuses
+    with torch.no_grad():
+        assert not refused("call_function", torch.logaddexp, (mask, x), {})
+    assert not refused("call_function", torch.maximum, (mask, x), {})
+    assert not refused("call_method", "add_", (x, mask), {})

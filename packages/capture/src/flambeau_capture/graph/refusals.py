@@ -1,9 +1,10 @@
 """Which calls eager refuses for the types of their operands, where a run on fakes lets them pass.
 
 In: a call of torch with fakes. Out: True where eager raises for the dtypes or numbers given. Kernels alone know (products of two types, integers in a
-function of floating-point numbers), so the call is made for real, once for each combination, with tensors of two elements a dimension. It counts only
-where the same call with float32, or with whole numbers, passes. A refused call ends the graph in front of it: it runs for real, its error comes out of the user's own line, and
-what was written before it is written. Without that, the compiled graph would raise, and nobody could tell what eager had done by then.
+function of floating-point numbers), so the call is made for real, once for each combination, with tensors of two elements a dimension; and differentiated,
+where an operand needs a gradient: a loss takes targets of a type that its derivative refuses. It counts only where the same call with float32, or with
+whole numbers, passes. A refused call ends the graph in front of it: it runs for real, its error comes out of the user's own line, or of its own
+node in the backward, and what was written before it is written. Without that, the compiled graph would raise, and nobody could tell what eager had done by then.
 So does a write to a tensor whose elements share memory.
 
 Autograd asks the same of the operators in a graph, which may come from elsewhere, for another end: a refused one stays a call of the library there. The two
@@ -134,7 +135,7 @@ def _describe(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         if leaf.layout is not torch.strided or leaf.device.type != "cpu":
             return None
-        return (torch.Tensor, leaf.dtype, leaf.dim())
+        return (torch.Tensor, leaf.dtype, leaf.dim(), leaf.requires_grad and torch.is_grad_enabled())
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Generator, torch.device)):
         return None
     # 1, 1.0 and True are equal, and different operands.
@@ -164,13 +165,29 @@ def _ask(kind: str, target: Any, spec: Any, described: tuple[Any, ...]) -> bool:
 def _passes(
     kind: str, target: Any, spec: Any, described: tuple[Any, ...], dtype_of: Callable[[int, torch.dtype], torch.dtype]
 ) -> bool:
-    leaves = [
-        torch.ones((_EXTENT,) * part[2], dtype=dtype_of(place, part[1])) if part[0] is torch.Tensor else part[1]
-        for place, part in enumerate(described)
-    ]
+    leaves: list[Any] = []
+    wanted: list[torch.Tensor] = []
+    for place, part in enumerate(described):
+        leaf = part[1]
+        if part[0] is torch.Tensor:
+            leaf = torch.ones((_EXTENT,) * part[2], dtype=dtype_of(place, part[1]))
+            if part[3] and (leaf.is_floating_point() or leaf.is_complex()):
+                wanted.append(leaf.requires_grad_())
+                # No leaf: it may be written.
+                with torch.enable_grad():
+                    leaf = leaf.clone()
+        leaves.append(leaf)
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     try:
-        getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
+        with torch.set_grad_enabled(bool(wanted)):
+            result = getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
+        _differentiate(result, wanted)
     except (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError):
         return False
     return True
+
+
+def _differentiate(result: Any, wanted: list[torch.Tensor]) -> None:
+    ends = [part for part in pytree.tree_leaves(result) if isinstance(part, torch.Tensor) and part.requires_grad]
+    if ends and wanted:
+        torch.autograd.grad(ends, wanted, [torch.ones_like(end) for end in ends], allow_unused=True)
