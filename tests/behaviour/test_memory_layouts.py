@@ -165,3 +165,14 @@ def test_results_lie_as_eagers_do(program: Callable[..., Any]) -> None:
     )
     assert ours == theirs
     comparison.assert_same(tensors, wanted)
+
+
+@pytest.mark.parametrize("symbol", ["<", "<=", "==", "!=", ">", ">="])
+def test_a_parameter_is_asked_first_by_a_comparison(symbol: str) -> None:
+    """Its class is under the other operand's, and the first operand's layout is the result's."""
+    names: dict[str, Any] = {}
+    exec(f"def program(x, w):\n    return x {symbol} w, w {symbol} x, 2 {symbol} w", names)
+    x, w = torch.arange(6.0).view(3, 2).t(), torch.nn.Parameter(torch.ones(2, 3).half())
+    found, wanted = flambeau.compile(names["program"], backend="aot_eager")(x, w), names["program"](x, w)
+    comparison.assert_same(found, wanted)
+    assert [part.stride() for part in found] == [part.stride() for part in wanted] == [(3, 1), (3, 1), (3, 1)]

@@ -61,13 +61,28 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def layouts(shape: tuple[int, ...]) -> dict[str, Tensor]:
+#: Types of `x` and `y`: a loop over operands of several types reads copies of some.
+TYPES = [
+    (torch.complex64, torch.float32), (torch.complex64, torch.complex64), (torch.int32, torch.bool), (torch.bool, torch.int32), (torch.uint8, torch.float16),
+    (torch.float32, torch.int64), (torch.bfloat16, torch.float64),
+]  # fmt: skip
+#: Steps that torch's fakes refuse for `x` of some types, so that they end the graph.
+BREAKS = {
+    "x << 1": (torch.bool,),
+    "torch.normal(x.new_zeros(3), 0.0)": (torch.complex64,),
+    "x.view(torch.int32)": (torch.bool, torch.uint8, torch.bfloat16, torch.complex64),
+    "torch.einsum('i...,i...->...', x, y)": tuple(x for x, y in TYPES if x is not y),
+    "torch.einsum('i...,i...->...', x, x)": (torch.bool,),
+}
+
+
+def layouts(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """Tensors of this shape."""
     rank = len(shape)
     odd = [size == 1 for size in shape]
 
     def filled(*sizes: int) -> Tensor:
-        return torch.arange(1.0, 1.0 + torch.Size(sizes).numel()).remainder(7).add(1).reshape(sizes)
+        return torch.arange(1.0, 1.0 + torch.Size(sizes).numel()).remainder(7).add(1).reshape(sizes).to(dtype)
 
     steps = filled(*shape).stride()
     made = {
@@ -163,6 +178,38 @@ def cases(shape: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor, list[str]]]:
             yield x, y, [step for step in first if re.search(r"\by\b", step)]
 
 
+def cases_of_types(
+    shape: tuple[int, ...], types: tuple[torch.dtype, torch.dtype]
+) -> Iterator[tuple[Tensor, Tensor, list[str]]]:
+    """`x` and `y` of these types, in each layout beside the next one and beside itself."""
+    steps = [step.replace("D", "-1") for step in STEPS if types[0] not in BREAKS.get(step, ())]
+    firsts, seconds = ([*layouts(shape, dtype).values()] for dtype in types)
+    for place, x in enumerate(firsts):
+        yield x, seconds[place], [step for step in steps if x.numel() or step not in OF_NO_ELEMENTS]
+        yield x, seconds[place - 1], [step for step in steps if re.search(r"\by\b", step)]
+
+
+@pytest.mark.parametrize("types", TYPES, ids=str)
+def test_a_slice_of_types(types: tuple[torch.dtype, torch.dtype]) -> None:
+    """What is made of two operands, in two dimensions."""
+    steps = [
+        "x + y",
+        "x * y",
+        "y * x",
+        "x > y",
+        "torch.where(x > y, x, y)",
+        "torch._foreach_mul([x, y], [y, x])[1]",
+        "torch.angle(x)",
+        "x.abs()",
+    ]
+    firsts, seconds = (layouts((3, 4), dtype) for dtype in types)
+    done = [
+        faults(firsts[a], seconds[b], steps, "aot_eager") for a, b in (("reversed", "repeated"), ("gaps", "reversed"))
+    ]
+    assert [fault for found, _ in done for fault in found] == []
+    assert sum(compared for _, compared in done) > 8
+
+
 @pytest.mark.parametrize(("place", "name"), list(enumerate(layouts((2, 1, 3, 1)))))
 def test_a_slice(place: int, name: str) -> None:
     """Every fifth step, on two shapes."""
@@ -182,6 +229,15 @@ def test_a_slice(place: int, name: str) -> None:
 def test_all_steps(shape: tuple[int, ...], backend: str) -> None:
     """Every step on every layout."""
     assert [fault for x, y, steps in cases(shape) for fault in faults(x, y, steps, backend)[0]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("types", TYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 4), (4, 3), (0, 3), (2, 1, 3), (2, 3, 4, 5)], ids=str)
+def test_all_types(shape: tuple[int, ...], types: tuple[torch.dtype, torch.dtype]) -> None:
+    """Every step on operands of other types."""
+    done = [faults(x, y, steps, "lowered")[0] for x, y, steps in cases_of_types(shape, types)]
+    assert [fault for found in done for fault in found] == []
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ class Observer:
         self.note(path, "requires_grad", value.requires_grad)
         self.note(path, "is_leaf", value.is_leaf)
         if value.layout is torch.strided and not value.is_quantized:
-            self.note(path, "strides", value.stride())
+            self.note(path, "strides", _promised_strides(path, value))
             # Where the first tensor seen of a memory begins in it says nothing.
             storage = value.untyped_storage()
             if storage._cdata not in self._memories:
@@ -123,6 +123,14 @@ class Observer:
             self._walk(f"{path}.grad", value.grad, depth + 1, seen)
         for name, part in vars(value).items():
             self._walk(f"{path}.{name}", part, depth + 1, seen)
+
+
+def _promised_strides(path: str, value: Tensor) -> tuple[int | None, ...]:
+    """The strides that a compiled run has to keep. A gradient's in a dimension of one element are not among them: they say nothing about memory,
+    the engine itself passes over them where it takes a gradient for `.grad`, and eager's come of whichever of several sums was first."""
+    if not path.endswith(".grad"):
+        return value.stride()
+    return tuple(None if size == 1 else step for size, step in zip(value.shape, value.stride(), strict=True))
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

@@ -83,6 +83,33 @@ def drive(compile, call, show, backward):
         assert found is not None and found.kind == "wrong gradient"
 
 
+def test_strides_of_gradients_in_dimensions_of_one_element_are_nobodys() -> None:
+    """Of a gradient, other strides are a fault where a dimension has two elements and none where it has one; of a result they always are."""
+    text = """
+def f(a):
+    return a * 2
+
+def drive(compile, call, show, backward):
+    a = torch.ones({shape}).requires_grad_()
+    a.grad = torch.zeros({shape}).as_strided({shape}, {strides})
+    {what}
+"""
+    shown, returned = "show(a)", "call(lambda: a.grad)"
+    for what, shape, strides, kind in (
+        (shown, (3, 1), (1, 7), None),
+        (shown, (1, 2, 1), (9, 1, 4), None),
+        (shown, (2, 2), (1, 2), "other strides"),
+        (shown, (2, 1, 2), (1, 4, 2), "other strides"),
+        (returned, (3, 1), (1, 7), "other strides"),
+    ):
+        plain, other = (
+            run.run_plain(text.format(shape=shape, strides=laid, what=what))
+            for laid in (torch.empty(shape).stride(), strides)
+        )
+        found = difference(plain, other, exact=True)
+        assert (found and found.kind) == kind, (shape, strides)
+
+
 @pytest.mark.parametrize(
     ("step", "decided"),
     [("a.softmax(0).view(torch.int32)", False), ("a.softmax(0).unique()", True), ("(a * 4).to(torch.int32)", True)],

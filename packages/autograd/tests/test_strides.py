@@ -31,6 +31,13 @@ CASES = {
     "sum with sizes of one": lambda turned, hollow: turned[:1] + turned[:, :1],
     "copy with sizes of one": lambda turned, hollow: turned[:, :1].clone(),
     "relu6": lambda turned, hollow: F.relu6(hollow),
+    "angle of complex numbers": lambda turned, hollow: torch.angle(torch.complex(turned, turned)),
+    "a mask that is converted": lambda turned, hollow: (turned[0, 0] > 3).expand(4, 3).t() * turned[0].int().t(),
+    "another type that is converted": lambda turned, hollow: turned[0, 0].double().expand(4, 3).t() > turned[0].t(),
+    "a number repeated": lambda turned, hollow: turned.sum().expand(4, 1),
+    "the bytes of the same type": lambda turned, hollow: (
+        turned[:1, :, :1].as_strided((1, 4), (1, 1)).view(torch.float32)
+    ),
 }
 
 

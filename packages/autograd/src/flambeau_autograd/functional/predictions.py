@@ -53,8 +53,10 @@ _LOOPS = ("complex", "native_dropout_backward", "rsub")
 _SCATTERS = ("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter")
 #: Numbers among their arguments are no operands of the loop.
 _APART = ("clamp", "clamp_max", "clamp_min", "lerp", "pow")
-#: Of complex numbers they give real ones, in a result that is allocated like the argument.
-_OF_COMPLEX = ("abs", "angle")
+#: Their first argument is a mask, which is not converted to the type of the others.
+_CHOOSING = ("where",)
+#: They compute in the type of their arguments, and give another.
+_OF_PARTS = ("complex", "polar")
 _MASKS = (torch.bool, torch.uint8)
 _RESHAPED = ("_unsafe_view", "view")
 _BATCH_NORMS = (
@@ -142,8 +144,10 @@ def _in_symbols(shape: Sequence[Any], strides: Shape) -> tuple[Any, ...] | None:
         return strides
     found: list[Any] = [0] * len(shape)
     running: Any = 1
-    # Once a size of zero is passed, the product is zero.
-    for dim in sorted(range(len(shape)), key=lambda d: (strides[d] == 0, strides[d], hint(shape[d]) or math.inf)):
+    # A size of zero is a number; from there on strides are zero, as they are where elements are repeated.
+    for dim in sorted(
+        filter(strides.__getitem__, range(len(shape))), key=lambda d: (strides[d], hint(shape[d]) or math.inf)
+    ):
         if hint(running) != strides[dim]:
             return None
         found[dim] = running
@@ -162,8 +166,6 @@ def _operands_of(op: OpOverload) -> tuple[tuple[int, ...], bool]:
 
 def _of_a_loop(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
     """Over the tensors among the arguments; for ops on lists, over those in the same place of each."""
-    if _short(op) in _OF_COMPLEX and args[0].is_complex():
-        return _of_a_likeness(op, args, out, place)
     places, repeats = _operands_of(op)
     operands, result = [], _laid(out)
     for argument in places:
@@ -171,12 +173,34 @@ def _of_a_loop(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> S
         value = value[place] if isinstance(value, (list, tuple)) else value
         laid = _laid(value)
         if laid is not None:
-            operands.append(laid)
+            operands.append((laid[0], of_a_likeness(laid)) if _converts(op, args, out, value, place) else laid)
         elif isinstance(value, torch.Tensor):
             return None
         # A number in the place of a tensor is one without dimensions to the loop.
         repeats = repeats or (laid is None and value is not None)
     return of_a_loop(result[0], tuple(operands), not repeats) if result is not None and operands else None
+
+
+def _converts(op: OpOverload, args: tuple[Any, ...], out: Any, value: torch.Tensor, place: int) -> bool:
+    """Whether a loop on the CPU reads a copy of this operand, in the type that it computes in; a copy has no gaps."""
+    if value.device.type != "cpu" or _short(op) in _OF_PARTS or (_short(op) in _CHOOSING and value is args[0]):
+        return False
+    if out.dtype is not torch.bool:
+        return value.dtype is not out.dtype
+    pair = [part[place] if isinstance(part, (list, tuple)) else part for part in args[:2]]
+    return len(pair) > 1 and value.dtype is not torch.result_type(*pair)
+
+
+def _of_magnitudes(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """Of complex numbers it gives real ones: a copy of those of a loop, or a result that is allocated like the argument."""
+    if not args[0].is_complex():
+        return _of_a_loop(op, args, out, place)
+    return (_row_major if _short(op) == "angle" else _of_a_likeness)(op, args, out, place)
+
+
+def _expanded(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """A tensor without dimensions stays in its place along all of them, those of one element too."""
+    return (0,) * out.dim() if not args[0].dim() else None
 
 
 def _halved(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
@@ -211,7 +235,9 @@ def _turned(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shap
 
 def _reshaped(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
     laid, result = _laid(args[0]), _laid(out)
-    return None if laid is None or result is None or args[0].dtype != out.dtype else of_a_view(laid, result[0])
+    if laid is None or result is None or args[0].dtype != out.dtype:
+        return None
+    return laid[1] if op is aten.view.dtype else of_a_view(laid, result[0])
 
 
 def _indexed(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
@@ -292,6 +318,8 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (_LIKE, _of_a_likeness),
     (_SCATTERS, _of_a_scatter),
     (_LOOPS, _of_a_loop),
+    (("abs", "angle"), _of_magnitudes),
+    (("expand",), _expanded),
     (("roll",), _rolled),
     (("rot90",), _turned),
     (("_unsafe_index", "index"), _indexed),

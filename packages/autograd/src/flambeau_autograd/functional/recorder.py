@@ -298,7 +298,7 @@ class Recorder(TorchDispatchMode):
 
     def _view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._adopt(args, kwargs)
-        out = func(*args, **kwargs)
+        out = corrected(func, args, kwargs, func(*args, **kwargs))
         source = args[0]
         value = self.value_of(source)
         if is_strided(func) and (value.cell.version or value.cell.input_index < 0):

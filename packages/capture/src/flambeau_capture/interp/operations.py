@@ -46,7 +46,8 @@ _SPECIAL = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "&": "and", "|": "or",
     "^": "xor", "<<": "lshift", ">>": "rshift", "<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge",
 }  # fmt: skip
-_REFLECTED = {"<": "gt", "<=": "ge", "==": "eq", "!=": "ne", ">": "lt", ">=": "le"}
+_TURNED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
+_REFLECTED = {symbol: _SPECIAL[turned] for symbol, turned in _TURNED.items()}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 _BY_INDEX: type = type(iter(type("Indexed", (), {"__getitem__": operator.getitem})()))
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
@@ -353,6 +354,9 @@ class Operations(Folding):
                 and not (other.is_constant() and isinstance(other.constant(), (int, float, complex)))
             ):
                 return ConstantValue(symbol == "!=")
+            if issubclass(right.python_type(), left.python_type()) and right.python_type() is not left.python_type():
+                # Python asks an operand of a subclass first, and strides of the result come of the first operand.
+                symbol, left, right = _TURNED[symbol], right, left
             return self.record("call_function", COMPARE[symbol], [left, right], {})
         given = (left, right)
         left, right = self._storage(left), self._storage(right)
