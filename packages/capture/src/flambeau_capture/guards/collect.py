@@ -144,15 +144,18 @@ class GuardCollector:
             self.add(spec.Contains(source, key, False, position=self._position()))
 
     def lacks_attribute(self, source: Source, name: str) -> None:
-        """An attribute that an object does not have; for objects whose `__dict__` is made on first use."""
-        if not self.is_trusted(source):
+        """An attribute that an object does not have, wherever it would be found."""
+        if not self._contents_hold_still(source):
             self.add(spec.HasAttribute(source, name, False, position=self._position()))
 
     def empty(self, source: Source, slot: Any) -> None:
         """A slot that nothing is stored in."""
         if not self.is_trusted(source):
-            told = f"nothing in the slot {slot.__name__!r}"
-            self.add(spec.PythonCheck(source, partial(_is_empty, slot), told, position=self._position()))
+            self.holds(source, partial(_is_empty, slot), f"nothing in the slot {slot.__name__!r}")
+
+    def holds(self, source: Source, predicate: Callable[[Any], bool], told: str) -> None:
+        """What a Python function says of the object, at every check."""
+        self.add(spec.PythonCheck(source, predicate, told, position=self._position()))
 
     def function(self, source: Source, function: types.FunctionType) -> None:
         """A function with the code that this one has now; tools that reload code give functions another."""

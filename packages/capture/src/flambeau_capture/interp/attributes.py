@@ -33,6 +33,7 @@ _NATIVE_METHODS = (
     types.BuiltinFunctionType,
     types.ClassMethodDescriptorType,
 )
+_FIELDS_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__dict__")
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
@@ -119,18 +120,22 @@ class Attributes(Operations):
             return self.sequence(
                 [self.cell_of(c, Item(Attribute(base, "__closure__"), i)) for i, c in enumerate(obj.__closure__)], tuple
             )
+        base = value.source or Pinned(obj)
         try:
             found = getattr(obj, name)
         except AttributeError as error:
+            self.guards.lacks_attribute(base, name)
             raise self.raised(error) from None
-        base = value.source or Pinned(obj)
         if isinstance(found, types.MethodWrapperType | types.BuiltinMethodType):
             # A new object at every look.
             if found.__self__ is obj:
                 return BoundBuiltin(value, name)
             if found.__self__ is type(obj):
                 return BoundBuiltin(self.wrap_pinned(type(obj)), name)
-        if name in ("__code__", "__globals__", "__name__", "__qualname__", "__module__", "__doc__", "__wrapped__"):
+        if name in (
+            "__code__",
+            "__globals__",
+        ):  # the first is guarded with the function itself, the other cannot be assigned
             return self.wrap_pinned(found)
         return self.wrap(found, Attribute(base, name))
 
@@ -143,6 +148,8 @@ class Attributes(Operations):
         try:
             found = getattr(obj, name)
         except AttributeError as error:
+            self.guards.lacks_attribute(Pinned(obj), name)
+            self.guards.binding(vars(obj), name)
             raise self.raised(error) from None
         if name not in vars(obj):
             return self.wrap(found, Attribute(Pinned(obj), name))
@@ -192,14 +199,10 @@ class Attributes(Operations):
         """`cls.name`."""
         cls = value.object
         meta = type(cls)
-        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            return ConstantValue(getattr(cls, name))
         if name == "__class__":
             return self.wrap_pinned(meta)
-        if name in ("__mro__", "__bases__"):
-            return self.sequence([self.wrap_pinned(base) for base in getattr(cls, name)], tuple)
-        if name == "__dict__":
-            return self.wrap(cls.__dict__, Attribute(Pinned(cls), "__dict__"))
+        if name in _FIELDS_OF_CLASSES:
+            return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
         found, where = self.class_member(cls, name)
         if name == "apply" and issubclass(cls, torch.autograd.Function) and where in torch.autograd.Function.__mro__:
             from ..lookaside.autograd import function_apply

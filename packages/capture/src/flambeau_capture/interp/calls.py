@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import re
 import types
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from ..values.tensor import TensorValue
 from .attributes import Attributes, mro_lookup
 from .frame import Frame
 from .operations import COMPARE
-from .signals import GraphBreak
+from .signals import GraphBreak, TracedRaise
 from .trust import is_pure_native, is_trusted_namespace
 
 if TYPE_CHECKING:
@@ -112,9 +113,10 @@ class Calls(Attributes):
             return ConstantValue(None)
         base = value.source or Pinned(function)
         stable = Pinned(function) if self.guards.is_trusted(base) or "<locals>" not in function.__qualname__ else base
-        defaults = [
-            self.wrap(d, Item(Attribute(stable, "__defaults__"), i)) for i, d in enumerate(function.__defaults__ or ())
-        ]
+        given = Attribute(stable, "__defaults__")
+        if function.__defaults__ and not self.guards.is_trusted(given):
+            self.guards.length(given, len(function.__defaults__))
+        defaults = [self.wrap(d, Item(given, i)) for i, d in enumerate(function.__defaults__ or ())]
         kwdefaults = {
             k: self.wrap(d, Item(Attribute(stable, "__kwdefaults__"), k))
             for k, d in (function.__kwdefaults__ or {}).items()
@@ -122,7 +124,12 @@ class Calls(Attributes):
         cells = [
             self.cell_of(c, Item(Attribute(stable, "__closure__"), i)) for i, c in enumerate(function.__closure__ or ())
         ]
-        bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__qualname__)  # type: ignore[arg-type]
+        try:
+            bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__qualname__)  # type: ignore[arg-type]
+        except TracedRaise:
+            for name in ("__defaults__", "__kwdefaults__"):  # more of them would do
+                self.wrap(getattr(function, name), Attribute(stable, name))
+            raise
         return self._with_origin(
             self.run_inlined(function.__code__, function.__globals__, bound, cells), value, args, kwargs
         )
@@ -230,9 +237,12 @@ class Calls(Attributes):
 
         One of constants that cannot be traced is asked for real: it answers the same to the same arguments, whenever it is asked.
         """
+        inner = getattr(function, "__wrapped__", None)
+        if not any(inner is held for held in gc.get_referents(function)):
+            raise GraphBreak("unsupported-call", "a cached function whose __wrapped__ was assigned")
         before, changes, mark = len(self.heap.calls), self.heap.size(), self.graph.mark()
         try:
-            result = self.call(self.wrap_pinned(function.__wrapped__), args, kwargs)
+            result = self.call(self.wrap_pinned(inner), args, kwargs)
         except GraphBreak as error:
             known = all(self.is_foldable(arg) for arg in (*args, *kwargs.values()))
             if not known or error.code == "input-output" or self.heap.size() != changes or self.graph.rewind(mark):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..values.base import MISSING, Value, objects_have
+from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
 from ..values.iterators import ComputedIterator
@@ -523,6 +524,9 @@ class Operations(Folding):
         function = functions[how]
         if isinstance(value, SymbolicValue):
             return ConstantValue(function(value.concrete(self)))  # type: ignore[arg-type]
+        if isinstance(value, ClassValue):
+            for name in ("__module__", "__qualname__"):  # guarded: what the text is made of can be assigned
+                self.get_attribute(value, name)
         if isinstance(value, ObjectValue):
             for name in (f"__{how}__", "__repr__"):
                 method = value.special(self, name)  # type: ignore[arg-type]
@@ -541,7 +545,7 @@ class Operations(Folding):
         """`format(value, spec)`."""
         if isinstance(value, SymbolicValue):
             value = ConstantValue(value.concrete(self))  # type: ignore[arg-type]
-        if isinstance(value, ObjectValue) and spec.is_constant() and spec.constant() == "":
+        if isinstance(value, (ObjectValue, ClassValue)) and spec.is_constant() and spec.constant() == "":
             return self.to_text(value, "str")
         return self.fold(format, [value, spec], {})
 

@@ -74,7 +74,7 @@ def is_trusted_module_name(name: Any) -> bool:
 def is_trusted_namespace(obj: Any) -> bool:
     """Whether the contents of a pinned object (a module, its globals, a class, a function) are assumed not to change."""
     if isinstance(obj, types.ModuleType):
-        return is_trusted_module_name(obj.__name__)
+        return is_trusted_module_name(getattr(obj, "__name__", None))
     if isinstance(obj, dict):
         return is_trusted_module_name(obj.get("__name__"))
     return is_trusted_module_name(getattr(obj, "__module__", None))

@@ -10,6 +10,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import itertools
 import logging
 import math
 import random
@@ -17,11 +18,14 @@ import reprlib
 import time
 import types
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..interp.signals import GraphBreak, TracedRaise
+from ..interp.trust import is_trusted_namespace
+from ..sources.source import Pinned
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
@@ -110,9 +114,24 @@ def signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if kwargs or not isinstance(target, FunctionValue):
         raise GraphBreak("unsupported-call", "inspect.signature of something that is no plain function")
     found = inspect.signature(target.function)
+    if not is_trusted_namespace(target.function):
+        t.guards.holds(
+            target.source or Pinned(target.function), partial(_has_signature, found), f"the signature {found}"
+        )
     if target is not args[0]:
         found = found.replace(parameters=list(found.parameters.values())[1:])
     return t.from_python(found)
+
+
+def _has_signature(expected: inspect.Signature, function: Any) -> bool:
+    """By the very objects: defaults may be tensors, which are not equal or different."""
+    found = inspect.signature(function)
+    pairs = itertools.zip_longest(expected.parameters.values(), found.parameters.values())
+    same = (
+        a and b and a.name == b.name and a.kind is b.kind and a.default is b.default and a.annotation is b.annotation
+        for a, b in pairs
+    )
+    return expected.return_annotation is found.return_annotation and all(same)
 
 
 @replaces(functools.partial)

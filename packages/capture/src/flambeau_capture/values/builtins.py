@@ -96,7 +96,7 @@ class PythonModuleValue(RealValue):
     __slots__ = ()
 
     def describe(self) -> str:
-        return f"module {self.object.__name__}"
+        return f"module {getattr(self.object, '__name__', '?')}"
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         return t.module_attribute(self, name)
