@@ -37,8 +37,8 @@ Rule = Callable[[OpOverload, tuple[Any, ...], Any, int], Shape | None]
 
 #: Results are allocated like the first argument.
 _LIKE = (
-    "_prelu_kernel", "_to_copy", "_unsafe_index_put", "clone", "empty_like", "fill", "flip", "full_like", "hardtanh", "index_put", "nan_to_num",
-    "ones_like", "rand_like", "randint_like", "randn_like", "rrelu_with_noise_functional", "sort", "zeros_like",
+    "_prelu_kernel", "_to_copy", "_unsafe_index_put", "clone", "empty_like", "fill", "flip", "full_like", "hardtanh", "index_fill", "index_put",
+    "nan_to_num", "ones_like", "rand_like", "randint_like", "randn_like", "rrelu_with_noise_functional", "sort", "zeros_like",
 )  # fmt: skip
 #: The (first) result is row-major, whatever the arguments are.
 _ROW_MAJOR = (
@@ -47,8 +47,8 @@ _ROW_MAJOR = (
     "mse_loss_backward", "native_layer_norm", "native_layer_norm_backward", "normal.Tensor_Tensor", "normal.float_Tensor", "poisson", "pow.Scalar", "prod", "renorm", "rrelu_with_noise", "smooth_l1_loss_backward", "std", "sum", "tril", "triu",
     "upsample_nearest1d", "var",
 )  # fmt: skip
-#: Loops over elements that are not tagged so.
-_LOOPS = ("complex", "native_dropout_backward", "rsub")
+#: Loops over elements that are not tagged so, in some torch.
+_LOOPS = ("_conj_physical", "complex", "leaky_relu", "native_dropout_backward", "rsub")
 #: They write into a copy of the first argument that keeps its gaps.
 _SCATTERS = ("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter")
 #: Numbers among their arguments are no operands of the loop.
