@@ -112,7 +112,12 @@ def drive(compile, call, show, backward):
 
 @pytest.mark.parametrize(
     ("step", "decided"),
-    [("a.softmax(0).view(torch.int32)", False), ("a.softmax(0).unique()", True), ("(a * 4).to(torch.int32)", True)],
+    [
+        ("a.softmax(0).view(torch.int32)", False),
+        ("a.softmax(0).unique()", True),
+        ("(a * 4).to(torch.int32)", True),
+        ("torch.nonzero((a * 0 + 0.1).double() - 0.1)", False),
+    ],
 )
 def test_whole_numbers_of_rounded_ones_are_compared_where_eager_is_sure(
     step: str, decided: bool, monkeypatch: pytest.MonkeyPatch
@@ -121,7 +126,9 @@ def test_whole_numbers_of_rounded_ones_are_compared_where_eager_is_sure(
     text = f"def f(a):\n    return {step}\ndef drive(compile, call, show, backward):\n    call(compile(f), whole((9,), torch.float32))\n"
 
     def wrong(function: Any, recorder: Any, **options: Any) -> Any:
-        return flambeau.compile(lambda a: function(a)[:-1] if "unique" in step else function(a) + 1, backend="eager")
+        changed = {"unique": lambda found: found[:-1], "nonzero": lambda found: torch.nonzero(found > 99)[:, :1]}
+        change = next((changed[name] for name in changed if name in step), lambda found: found + 1)
+        return flambeau.compile(lambda a: change(function(a)), backend="eager")
 
     monkeypatch.setattr(run, "compile_recorded", wrong)
     assert (examine_text(text, "eager", exact=False).failure is not None) == decided
