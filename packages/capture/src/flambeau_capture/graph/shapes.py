@@ -6,6 +6,7 @@ In: real tensors, marks a user put on them, what changed since the last compile.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -147,6 +148,47 @@ def number_input(builder: GraphBuilder, value: float, source: Source) -> tuple[A
     if not isinstance(number, (torch.SymInt, torch.SymFloat)):
         return None
     return number, builder.add_input(source, number, value, static=False, hint="n")
+
+
+LARGE = 2**62
+"""Programs and guards compute in 64 bits; larger integers are left to Python, with room for a sum of two."""
+_USUAL = 2**48
+"""A number of the caller's beyond this may leave the 64 bits in a product that is not watched."""
+
+
+def is_large(builder: GraphBuilder, number: torch.SymInt, base: Any, exponent: Any) -> bool:
+    """Whether an integer that grew is too large for a graph. One that is not and could be, in another call, is guarded to stay so.
+
+    `exponent` is what it was raised to or shifted by, None for a product.
+    """
+    if not number.node.has_hint():
+        return False
+    if abs(int(number.node.hint)) > LARGE:
+        return True
+    if isinstance(exponent, torch.SymInt):
+        # The shape environment solves no equations for exponents.
+        if isinstance(base, torch.SymInt):
+            return True
+        if abs(base) > 1:
+            builder.decide(exponent <= int(math.log(LARGE, abs(base)) + 1e-9))
+        return False
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+    sized = (TensorSize, TensorStride, TensorOffset)
+    usual = {
+        symbol: ValueRanges(-_USUAL, _USUAL)
+        for symbol in number.node.expr.free_symbols
+        if not isinstance(builder.symbol_sources.get(str(symbol)), sized)
+    }
+    if not usual:
+        return False  # of sizes alone: tensors have that many elements
+    sizes = {symbol: ValueRanges(0, 2**15) for symbol in number.node.expr.free_symbols - usual.keys()}
+    bounds = bound_sympy(number.node.expr, usual | sizes)
+    if bounds.upper > LARGE:
+        builder.decide(number <= LARGE)
+    if bounds.lower < -LARGE:
+        builder.decide(number >= -LARGE)
+    return False
 
 
 def _new_symbol(builder: GraphBuilder, env: Any, value: Any, source: Source, *, size: bool) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.shapes import is_large
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
@@ -60,6 +61,8 @@ _IN_PYTHON: dict[Any, Callable[..., Any]] = {
 """What Python calls for one of torch's functions of symbols."""
 _DECIDED_BY_PYTHON = frozenset((*COMPARE.values(), torch.sym_int, math.ceil, math.floor, math.trunc))
 """Of floats these depend on the last bit."""
+_GROWING = (operator.mul, operator.pow, operator.lshift)
+"""What may leave 64 bits at once; sums are made of these."""
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 
@@ -215,12 +218,20 @@ class Operations(Folding):
         if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for _, fake in pairs):
             # Rounding a float: the stages below hold integers in integer arithmetic only.
             return self.from_python(self.graph.specialise(result))
+        if function in _GROWING and isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
+            return self.fold(function, [self.from_python(self.concrete(value)) for value in values], {})
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             made = self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
             if isinstance(made, SymbolicValue):
                 made.formula = formulas.combined(_IN_PYTHON.get(function, function), values)
             return made
         return self.from_python(result)
+
+    def _is_large(self, function: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], result: torch.SymInt) -> bool:
+        (_, left), (_, right) = pairs
+        if function is operator.lshift:
+            return is_large(self.graph, result, 2, right if isinstance(right, torch.SymInt) else None)
+        return is_large(self.graph, result, left, right if function is operator.pow else None)
 
     def _decided(self, value: Value) -> Value:
         """The constant for a symbolic truth value whose inputs are known, by a guard."""

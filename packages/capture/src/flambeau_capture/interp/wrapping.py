@@ -119,6 +119,7 @@ class Wrapping(TracerState):
             not (changed or item or self.config.dynamic)
             or (kind is int and obj in _SMALL_INT and not item)
             or (kind is float and obj != obj)
+            or (kind is int and abs(obj) > shapes.LARGE)
         ):
             return None
         self.guards.type_is(source, kind)
