@@ -86,6 +86,8 @@ def gaps() -> torch.Tensor:
 BESIDE = {
     "between what was written": (lambda x: x.neg_().as_strided((2,), (1,)), gaps),
     "between what was computed": (lambda x: x.diagonal_scatter(x[0]).as_strided((2,), (1,)), gaps),
+    "copied": (lambda x: torch.as_strided_copy(x.neg_(), (2,), (1,)), gaps),
+    "replaced": (lambda x: x.neg_().as_strided_scatter(x[0, :2] * 2, (2,), (1,)), gaps),
     "in the order of loops": (lambda x: x.t().add_(x), gaps),
     "in the order of loops, a row": (lambda x: x.add_(x[1]), gaps),
     "in other types": (lambda x: x.t().add_(x.view(torch.int32)), gaps),
@@ -106,6 +108,9 @@ def test_strides_of_memory_that_is_there() -> None:
         lambda x: x.as_strided((2, 4), (12, 1)) + 1,
         lambda x: x.t().contiguous().as_strided((2, 4), (3, 1)).neg(),
         lambda x: x[1:].add_(x[:2].clone()),
+        lambda x: torch.as_strided_copy(x, (2, 4), (12, 1)),
+        lambda x: torch.as_strided_scatter(x, x[0, :2] * 2, (2,), (1,)),
+        lambda x: torch.as_strided_copy(torch.arange(6.0), (2,), (3,)) * x[0, 1],
     ):
         (found,) = compile_function(program, [gaps()])(gaps())
         assert torch.equal(found, program(gaps()))

@@ -106,3 +106,12 @@ def test_views_taken_before_and_after(view: str) -> None:
         assert compare(before, False) == "same"
         assert "views that may have a history" in compare(before, True)
         assert {compare(after, grad) for grad in (False, True)} == {"same"}
+
+
+@pytest.mark.parametrize("alias", ["a.detach()", "a.data"])
+def test_an_alias_without_a_history(alias: str) -> None:
+    """It keeps the shape; a write to it is one to the other, which has a history."""
+    for change in ("a.t_()", "b.unsqueeze_(0)"):
+        body = f"a = x * 2\nb = {alias}\n{change}\nb.mul_(2)\nreturn a, b"
+        assert compare(body, False) == "same"
+        assert "has a history of its own" in compare(body, True) or "b." in change

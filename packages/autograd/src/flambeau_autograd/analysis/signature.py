@@ -176,7 +176,7 @@ def _output(
     else:
         kind = "view_of_base"
         root = roots.get(value.cell, _Root(value.cell.meta))
-        if any(a is not b for a, b in zip(root.chain, chain[: len(root.chain)], strict=True)):
+        if chain[: len(root.chain)] != root.chain:
             raise UnsupportedGraph(f"output {position} shares its memory with another that has a history of its own")
         if value.cell not in bases:
             bases[value.cell] = analysis.add_result(root.tensor)

@@ -301,11 +301,8 @@ class Recorder(TorchDispatchMode):
         out = corrected(func, args, kwargs, func(*args, **kwargs))
         source = args[0]
         value = self.value_of(source)
-        if is_strided(func) and (value.cell.version or value.cell.input_index < 0):
-            if not lies_within(out, value.cell.meta):
-                raise UnsupportedMutation(
-                    "a view in strides reads memory beside the elements of a tensor that the graph made"
-                )
+        if is_strided(func):
+            self.refuse_beside(source, out)
             if value.cell.version:
                 # What a write left as the contents need not lie in memory as the tensor does.
                 value.node, value.version = self._from_base(value, strided=True), value.cell.version
@@ -431,6 +428,14 @@ class Recorder(TorchDispatchMode):
                 continue
             if collides(target, other):
                 raise UnsupportedMutation("a write reads memory that it overwrites")
+
+    def refuse_beside(self, source: torch.Tensor, view: torch.Tensor) -> None:
+        """Raise `UnsupportedMutation` when `view` looks beside the elements of memory that is not an input's as it came."""
+        cell = self.value_of(source).cell
+        if (cell.version or cell.input_index < 0) and not lies_within(view, cell.meta):
+            raise UnsupportedMutation(
+                "a view in strides reads memory beside the elements of a tensor that the graph made"
+            )
 
     def _refuse_moves(self, target: torch.Tensor, operands: Any) -> None:
         """Raise `UnsupportedMutation` when elements would be taken from the memory that they are put into, at other places."""

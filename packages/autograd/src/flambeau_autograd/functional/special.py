@@ -160,3 +160,19 @@ def total(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     if recorder.sums is not None and not kwargs and recorder.sums.is_of_engine(args[1]):
         return recorder.sums.add(func, *args)
     return recorder.without_special(func, *args, **kwargs)
+
+
+@register(aten.as_strided_copy.default)
+def strided_copy(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A copy of what a view in strides shows."""
+    args = recorder.adopt_tree(args)
+    recorder.refuse_beside(args[0], aten.as_strided.default(*args, **kwargs))
+    return recorder.without_special(func, *args, **kwargs)
+
+
+@register(aten.as_strided_scatter.default)
+def strided_scatter(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A copy of all the memory, in which a view in strides is overwritten."""
+    args = recorder.adopt_tree(args)
+    recorder.refuse_beside(args[0], aten.as_strided.default(args[0], *args[2:], **kwargs))
+    return recorder.without_special(func, *args, **kwargs)
