@@ -57,6 +57,26 @@ REFUSED = {
 }
 
 
+DETACHED = {
+    "an input": ("v = a.detach()\n    v.mul_(c)\n    return v", 1),
+    "an input and itself": ("v = a[0].detach()\n    v.copy_(c[0])\n    return v, a", 1),
+    "a window on an input": ("v = a.detach()[0]\n    v.mul_(c[0])\n    return v", 1),
+    "what was computed": ("d = c * 2\n    v = d.detach()\n    v.copy_(a)\n    return v, d[0]", 1),
+    "a window on what was computed": (
+        "d = c * 2\n    v = d[0].detach()\n    v.mul_(a[0])\n    return v, v[0], d[1]",
+        1,
+    ),
+    "alone": ("d = c * 2\n    v = d.detach()\n    v.copy_(a)\n    return v", 0),
+    "no view": ("v = c.detach()[0].data\n    print(end='')\n    v.detach_()\n    return v, a * c", 0),
+}
+
+
+@pytest.mark.parametrize("name", DETACHED)
+def test_a_detached_alias_has_a_history_of_its_own(name: str) -> None:
+    body, refused = DETACHED[name]
+    check(f"def f(a, c):\n    {body}\n{_ONE_CALL}", "aot_eager", refused=refused)
+
+
 DATA = {
     "of an operand": "v = a * c\n    c.data = c.data * 2\n    return v",
     "of an operand that a view shows": "v = c.squeeze().abs().sqrt()\n    c.data = c.data * 2\n    return v",

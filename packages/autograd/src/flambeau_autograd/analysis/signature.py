@@ -171,13 +171,14 @@ def _output(
         return OutputSpec("input", by_identity[id(out)].index, out.requires_grad)
     value = recorder.value_of(out)
     owner, chain = by_cell.get(value.cell), value.chain
+    root = _Root(owner.seen) if owner is not None else roots.get(value.cell, _Root(value.cell.meta))
+    is_apart = out.requires_grad and _base_of(out) is not _base_of(root.tensor)
+    if is_apart or chain[: len(root.chain)] != root.chain:
+        raise UnsupportedGraph(f"output {position} shares its memory with another that has a history of its own")
     if owner is not None:
         kind, index = "view_of_input", owner.index
     else:
         kind = "view_of_base"
-        root = roots.get(value.cell, _Root(value.cell.meta))
-        if chain[: len(root.chain)] != root.chain:
-            raise UnsupportedGraph(f"output {position} shares its memory with another that has a history of its own")
         if value.cell not in bases:
             bases[value.cell] = analysis.add_result(root.tensor)
         index, chain = bases[value.cell], chain[len(root.chain) :]
@@ -185,7 +186,15 @@ def _output(
     if all(step.grad for step in steps) and out.requires_grad and out.grad_fn is None:
         # The same elements, taken without gradients: no step of a chain, and a leaf for autograd.
         steps = (*steps, ViewStep("aten.alias.default", (), (), None, False))
+    if steps and not out.requires_grad and not out._is_view():
+        # Detached: to autograd no view, also where somebody asks it for gradients later.
+        steps = (*steps, ViewStep("aten.detach.default"))
     return OutputSpec(kind, index, out.requires_grad, steps)
+
+
+def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Whose history the tensor shares: a detached one that was written has its own."""
+    return tensor._base if tensor._is_view() else tensor
 
 
 def _view_step(analysis: Analysis, step: Step) -> ViewStep:
