@@ -41,6 +41,7 @@ ONE_CALL = {
     "an operand that eager reshapes without a counter": "b = torch.kron(a, a)\n    a[a < 0] *= 1\n    return b",
     "a saved result that was written into an input": "F.relu(a, inplace=True)\n    print(end='')\n    a.mul_(2)\n    return a",
     "a saved result that is detached": "b = F.leaky_relu(a)\n    d = b ** 2\n    b.detach_()\n    return d",
+    "a target of another type": "return F.huber_loss(a, c.detach().float())",
     "an input without a derivative": "u = c.unique()\n    b = a.float()\n    u.squeeze().neg_()\n    return b",
 }
 BUFFER = {
@@ -52,7 +53,6 @@ TWICE = {
     "a write through a view": "        self.s[...] -= self.w\n        return self.s.to(), None\n",
 }
 REFUSED = {
-    "huber_loss": "return F.huber_loss(a, c.detach().float())",
     "pixel_shuffle": "return F.pixel_shuffle(a[:, :0].expand(4, 4, 0), 2)",
 }
 
@@ -77,6 +77,12 @@ def test_a_detached_alias_has_a_history_of_its_own(name: str) -> None:
     check(f"def f(a, c):\n    {body}\n{_ONE_CALL}", "aot_eager", refused=refused)
 
 
+#: What eager refuses of views that go over a break.
+VIEWS = {
+    "detached": "F.max_pool1d(a, 2).detach_()",
+    "taken without gradients": "b = a.detach() * 2\n    with torch.no_grad():\n        d = b[1:]\n    print(end='')\n    d.copy_(a[1:])\n    return d",
+    "taken without gradients and left": "b = a.detach() * 2\n    with torch.no_grad():\n        d = b[1:]\n    print(end='')\n    return d + a[1:]",
+}
 DATA = {
     "of an operand": "v = a * c\n    c.data = c.data * 2\n    return v",
     "of an operand that a view shows": "v = c.squeeze().abs().sqrt()\n    c.data = c.data * 2\n    return v",
@@ -92,6 +98,33 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 def test_other_data_for_a_tensor_that_eager_has_saved(name: str) -> None:
     check(f"def f(a, c):\n    {DATA[name]}\n{_ONE_CALL}", "aot_eager")
+
+
+def test_a_member_of_a_list_without_a_gradient() -> None:
+    """Eager's engine comes to what is behind it all the same, and finds what was written."""
+    check(
+        """
+        def f(a, b):
+            a.addcmul_(b, b)
+            b.select(1, 0).copy_(1)
+            a.unsqueeze_(0)
+            return torch._foreach_norm([b, a], 1)[0]
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            a = whole((2, 1)).requires_grad_()
+            b = whole((2, 1)).requires_grad_()
+            r = call(g, a * 1, b * 1)
+            backward(r)
+        """,
+        "aot_eager",
+        refused=1,
+    )
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_is_one_behind_a_break(name: str) -> None:
+    check(f"def f(a, c):\n    {VIEWS[name]}\n{_ONE_CALL}", "aot_eager")
 
 
 @pytest.mark.parametrize("name", ONE_CALL)

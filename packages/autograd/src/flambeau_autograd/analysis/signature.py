@@ -96,7 +96,7 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
             sharing.setdefault(recorder.value_of(out).cell, {})[id(out)] = out
     roots: dict[Cell, _Root] = {}
     for cell, results in sharing.items():
-        if len(results) < 2 and not any(map(_is_of_several, results.values())):
+        if len(results) < 2 and not any(map(_is_guarded, results.values())):
             continue
         roots[cell] = _Root(cell.meta)
         if not cell.meta.requires_grad:
@@ -105,9 +105,18 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
     return roots
 
 
-def _is_of_several(out: torch.Tensor) -> bool:
-    """Whether an op gave autograd this view and others at once: writing to it is an error, as it is not for a tensor of its own."""
-    return out.requires_grad and out._is_view() and any(s.item is not None for s in out._flambeau.chain)
+def _is_guarded(out: torch.Tensor) -> bool:
+    """Whether writing to this view is an error, as it is not for a tensor of its own: an op gave it and others at once, or the program took it
+    without gradients, which it wants now."""
+    if not out._is_view():
+        return False
+    several = out.requires_grad and any(s.item is not None for s in out._flambeau.chain)
+    return several or (torch.is_grad_enabled() and _is_taken_without_gradients(out))
+
+
+def _is_taken_without_gradients(out: torch.Tensor) -> bool:
+    meta = torch._C._autograd
+    return out._is_view() and meta._get_creation_meta(out) == meta.CreationMeta.NO_GRAD_MODE
 
 
 def _first_known(recorder: Recorder, out: torch.Tensor) -> _Root | None:
@@ -200,7 +209,9 @@ def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
 def _view_step(analysis: Analysis, step: Step) -> ViewStep:
     kwargs = tuple(sorted((name, _frozen(analysis, value)) for name, value in step.kwargs.items()))
     try:
-        unseen = step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None
+        unseen = _is_taken_without_gradients(step.result) or (
+            step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None
+        )
     except RuntimeError as error:
         # One of several views that an op gave at once, whose memory was written since: eager raises where somebody asks for its history.
         raise UnsupportedGraph(f"an output has no history any more: {error}") from error

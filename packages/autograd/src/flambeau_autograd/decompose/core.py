@@ -42,6 +42,8 @@ CORE_NAMES: tuple[str, ...] = (
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
+    if not isinstance(source, torch.Tensor):
+        return aten.fill(target, source)  # a number, as modes are given one
     if target.shape == source.shape and target.stride() == source.stride() and target.device == source.device:
         return aten._to_copy(source, dtype=target.dtype) if target.dtype != source.dtype else aten.clone(source)
     return NotImplemented

@@ -108,10 +108,11 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
     for item, grad in zip(wanted, grads):
-        if grad is not None:
+        # Eager's engine comes to what an output leads to, gradient or not: what was written since it was saved is an error there.
+        if grad is not None or reach.leads_to(item.leaf):
             joint.reached_by.append(reach.outputs_of(item.leaf))
             joint.grad_inputs.append(item.index)
-            joint.grads.append(recorder.node_of(grad))
+            joint.grads.append(None if grad is None else recorder.node_of(grad))
     if not joint.grads:
         # The results have a history all the same, that of an operator whose other operands needed one.
         joint.reached_by, joint.grad_inputs, joint.grads = [()], [wanted[0].index], [None]

@@ -25,14 +25,17 @@ class Reach:
         self._count = len(outputs)
         self._masks: dict[Any, int] = {}
         self._results: dict[tuple[Any, int], int] = {}
+        #: From which outputs the engine comes to a node, with a gradient or without.
+        self._led: dict[Any, int] = {}
         for place, edge in enumerate(edges):
-            self._add(edge.node, edge.output_nr, 1 << place)
+            self._add(edge.node, edge.output_nr, 1 << place, 1 << place)
         self.nodes = _readers_first([edge.node for edge in edges])
         for node in self.nodes:
             for child, result, mask in self._decided_by(node):
-                self._add(child, result, mask)
+                self._add(child, result, mask, self._led[node])
 
-    def _add(self, node: Any, result: int, mask: int) -> None:
+    def _add(self, node: Any, result: int, mask: int, led: int) -> None:
+        self._led[node] = self._led.get(node, 0) | led
         self._masks[node] = self._masks.get(node, 0) | mask
         self._results[node, result] = self._results.get((node, result), 0) | mask
 
@@ -47,6 +50,10 @@ class Reach:
         """The places of the outputs that lead to a leaf."""
         return self._places(self._masks.get(get_gradient_edge(leaf).node, 0))
 
+    def leads_to(self, leaf: torch.Tensor) -> bool:
+        """Whether the engine comes to a leaf, with a gradient or without."""
+        return get_gradient_edge(leaf).node in self._led
+
     def saved(self) -> Iterator[tuple[Any, tuple[int, ...]]]:
         """Each tensor that a node saves, and the places of the outputs that lead to the node. Before the graph is freed.
 
@@ -55,7 +62,7 @@ class Reach:
         """
         for node in self.nodes:
             kind: Any = type(node)
-            places = self._places(self._masks[node])
+            places = self._places(self._led[node])
             if kind.__name__ == _WRITE_THROUGH_VIEW:
                 yield None, places
             for name in _saved_names(kind):

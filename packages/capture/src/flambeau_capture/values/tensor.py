@@ -141,6 +141,8 @@ class TensorValue(Value):
         self.attrs[name] = None
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if name == "detach_":
+            self._refuse_detached_view()
         if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
         if name in ("size", "stride"):
@@ -190,6 +192,11 @@ class TensorValue(Value):
         t.guards.constant(source, answer)
         # A write can end a tensor's being a leaf; nothing makes it one.
         return ConstantValue(answer and self.fake.is_leaf if name == "is_leaf" else answer)
+
+    def _refuse_detached_view(self) -> None:
+        """Eager refuses it. What a graph hands on to a break need not be a view any more: the whole frame runs in plain Python."""
+        if self.tensor is MISSING and self.fake._is_view():
+            raise CannotCapture(GraphBreak("autograd-call", f"detach_() of {self.describe()}, a view"), always=False)
 
     def _require_grad(self, wanted: Any) -> None:
         """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change."""
