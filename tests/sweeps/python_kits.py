@@ -281,7 +281,7 @@ half = functools.partial(only, b=2)
         ["shifted.calls", "kept(1)", "half"],
         T=["shifted({T})", "shifted({T}, by={I})", "with_rest({T})", "with_rest({T}, 1, {I}, scale=2, z={I})", "only({T}, {I})", "only({T}, b={I}, c={I})", "half({T})", "half({T}, c={I})", "{T} * slow({I})", "with_rest(*[{T}, 1], **{'scale': 2})",
            "functools.partial(with_rest, {T}, 1)(2, scale={I})", "{T} + kept({I})[0]"],
-        I=["slow({I})", "kind({I})", "kind({L})", "kind({S})", "shifted.calls", "len(kept({I}))", "slow.cache_info().maxsize", "only.__kwdefaults__['c']", "half.keywords['b']", "len(half.args)"],
+        I=["slow({I})", "kind({I})", "kind({L})", "kind({S})", "shifted.calls", "len(kept({I}))", "kept.cache_info().maxsize", "only.__kwdefaults__['c']", "half.keywords['b']", "len(half.args)"],
         S=["shifted.__name__", "shifted.__doc__ or ''", "shifted.__wrapped__.__name__", "only.__code__.co_name"],
         B=["kept(1) is kept(1)", "shifted.__wrapped__ is not None", "half.func is only"],
         do=["kept({I}).append({I})", "slow({I})", "shifted.calls = 0", "try:\n    only({I})\nexcept TypeError as e:\n    {l}.append(len(e.args))", "try:\n    only(a=1, b=2)\nexcept TypeError as e:\n    {l}.append(3)"],

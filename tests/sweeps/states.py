@@ -23,7 +23,7 @@ _FORMS = {
     "Bilinear": "{m}({t}, {t})",
     "LSTMCell": "{m}({t})[0]",
     "GRUCell": "{m}({t})",
-    "Embedding": "{t} + {m}({t}.long().abs().clamp(max=4)).mean(1)",
+    "Embedding": "{t} + {m}({t}.round().long().abs().clamp(max=4)).mean(1)",
     "MultiheadAttention": "{m}({t}, {t}, {t})[0]",
 }
 #: Further lines of `forward`.

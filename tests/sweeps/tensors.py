@@ -148,6 +148,7 @@ def _in_a_block(chance: random.Random, text: str, name: str, operands: Mapping[s
     """`name = text`, alone or inside something."""
     x = operands["x"]
     plain = f"{name} = {text}"
+    of_t = re.sub(rf"(?<![\w.]){re.escape(x)}(?!\w)", "t", text)
     return {
         0: f"with torch.no_grad():\n    {plain}",
         1: f"with torch.enable_grad():\n    {plain}",
@@ -157,7 +158,7 @@ def _in_a_block(chance: random.Random, text: str, name: str, operands: Mapping[s
         5: f"with torch.set_grad_enabled(not torch.is_grad_enabled()):\n    {plain}",
         6: f"{name} = [{text} for _ in range(2)][-1]",
         7: f"if {x}.numel() % 2 == 0 or {x}.dim() > 2:\n    {plain}\nelse:\n    {name} = {x}.clone()",
-        8: f"{name} = (lambda t: {re.sub(rf'{re.escape(x)}(?![0-9a-z_])', 't', text)})({x})",
+        8: f"{name} = (lambda t: {of_t})({x})",
     }.get(chance.randrange(90), plain)
 
 
