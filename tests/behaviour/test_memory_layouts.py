@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import flambeau
@@ -176,3 +177,18 @@ def test_a_parameter_is_asked_first_by_a_comparison(symbol: str) -> None:
     found, wanted = flambeau.compile(names["program"], backend="aot_eager")(x, w), names["program"](x, w)
     comparison.assert_same(found, wanted)
     assert [part.stride() for part in found] == [part.stride() for part in wanted] == [(3, 1), (3, 1), (3, 1)]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_dropout_of_nothing_is_its_argument(dynamic: bool) -> None:
+    """While it is traced too, where sizes are symbolic."""
+
+    def program(x: Tensor) -> Any:
+        kept, still = F.dropout(x, 0.5, training=False), torch.dropout(x, 0.0, True)
+        return kept + 1, kept is x, still is x, kept.stride()
+
+    found, wanted = (
+        run(every_other()) for run in (flambeau.compile(program, backend="aot_eager", dynamic=dynamic), program)
+    )
+    comparison.assert_same(found, wanted)
+    assert found[1:] == (True, True, (24, 2))

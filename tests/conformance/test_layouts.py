@@ -37,7 +37,7 @@ LEFT_OUT = (
     "as_strided((2,), (1,))",  # of memory that the fake's storage does not have: it ends the graph
 )
 #: Composite functions of torch that take another way for fakes than for real tensors: step -> backends of which the results are eager's all the same.
-OTHER_WAYS = {"one_hot": True, "max_pool1d": False, "dropout": True}
+OTHER_WAYS = {"one_hot": True, "max_pool1d": False}
 #: Steps whose kernels lay results of no elements out as no other loop does: they are row-major, ours have a stride of zero.
 OF_NO_ELEMENTS = ("F.hardswish(x)",)
 #: Graphs that no program is made of, with these reasons: eager runs them.

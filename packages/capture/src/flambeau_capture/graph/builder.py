@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _EXACT = 2**12
+_DROPS = (torch.dropout, torch.nn.functional.dropout)
+"""They give their argument back where nothing is dropped; the formula in Python gives a copy."""
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
 
 
@@ -190,7 +192,7 @@ class GraphBuilder:
         """The operation on fakes alone; failures become graph breaks."""
         try:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
-            keeps = self.shape_env is not None and not _rounds_sizes(target, args, kwargs)
+            keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
             with self.fake_mode, warnings.catch_warnings(), dispatcher:
                 warnings.simplefilter("ignore")
