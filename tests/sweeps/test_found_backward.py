@@ -148,3 +148,24 @@ def test_a_second_backward(name: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_gradient_that_eager_refuses(name: str) -> None:
     check(f"def f(a, c):\n    {REFUSED[name]}\n{_ONE_CALL}", "aot_eager", refused=1)
+
+
+def test_a_gradient_that_eager_cannot_add_to() -> None:
+    """Eager raises for what it has put into `.grad` itself: no fault, and the only error that compiled code need not raise."""
+    check(
+        """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = parameter((8,), torch.float64, 7)
+
+            def forward(self):
+                return self.w.norm().sgn()
+
+        def drive(compile, call, show, backward):
+            g = compile(M())
+            for _ in range(2):
+                backward(call(g))
+        """,
+        "aot_eager",
+    )
