@@ -219,3 +219,17 @@ def test_gradients_that_have_used_up_16_bits_are_compared_as_rounded(
 ) -> None:
     theirs, mine = (run.Run([Entry("shown after call 1[0].grad", "value", v)]) for v in (value, value + other))
     assert (difference(theirs, mine, exact=True) is not None) == is_compared
+
+
+def test_float64_judges_what_follows_an_error() -> None:
+    """A layer that refuses mixed types passes in float64, which has other facts then; the call behind it is judged all the same."""
+    text = """
+layer = nn.Sequential(nn.BatchNorm1d(4), nn.ReLU(), nn.GroupNorm(2, 4))
+
+def drive(compile, call, show, backward):
+    g = compile(lambda t: layer(t))
+    call(g, whole((3, 4)).double())
+    with torch.no_grad():
+        call(g, whole((2, 4), torch.float32, 5))
+"""
+    assert examine_text(text, "lowered", exact=False).failure is None
