@@ -96,3 +96,5 @@ def test_a_derivative_looks_at_types_too():
         assert not refused("call_function", torch.logaddexp, (mask, x), {})
     assert not refused("call_function", torch.maximum, (mask, x), {})
     assert not refused("call_method", "add_", (x, mask), {})
+    powers = torch.ones(2, dtype=torch.complex128, requires_grad=True)
+    assert not refused("call_function", torch.vander, (powers,), {})
