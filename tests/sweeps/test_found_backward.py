@@ -52,6 +52,11 @@ TWICE = {
     "the buffer itself": "        self.s.copy_(self.w)\n        return self.s, self.w * a\n",
     "a write through a view": "        self.s[...] -= self.w\n        return self.s.to(), None\n",
 }
+WHOLE = {
+    "read": "s[...]",
+    "computed from": "return s * 2",
+    "returned": "return s, a + 1",
+}
 REFUSED = {
     "pixel_shuffle": "return F.pixel_shuffle(a[:, :0].expand(4, 4, 0), 2)",
 }
@@ -143,6 +148,23 @@ def test_a_second_backward(name: str) -> None:
         "        backward(r)", "        backward(r[0])\n        backward(r[0])"
     )
     check(program, "aot_eager")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_that_a_write_gave_a_history(name: str) -> None:
+    check(
+        f"""
+        def f(s, a):
+            s.eq_(a)
+            {WHOLE[name]}
+
+        def drive(compile, call, show, backward):
+            s = whole((3,), torch.int64)
+            call(compile(f), s, whole((3,)).requires_grad_())
+            call(compile(f), s, whole((3,)))
+        """,
+        "aot_eager",
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -316,6 +316,9 @@ class Wrapping(TracerState):
             raise GraphBreak("unsupported-tensor", f"a {kind.__name__} with layout {obj.layout}")
         if torch._C._functorch.is_functorch_wrapped_tensor(obj):
             raise GraphBreak("unsupported-tensor", "a tensor of a function transform")
+        if obj.requires_grad and not (obj.is_floating_point() or obj.is_complex()):
+            # A write gave it a history (`mask.eq_(x)`), which torch allows nobody else to do.
+            raise GraphBreak("unsupported-tensor", "a tensor of whole numbers that requires grad")
         static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
         learn = self.break_at is None and not static
         changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not static else frozenset()
