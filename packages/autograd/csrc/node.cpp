@@ -194,11 +194,12 @@ variable_list JointNode::apply(variable_list&& grads) {
   TORCH_CHECK(!spent_ || !any_given(*joint_->once, given), torch::autograd::ERR_BACKWARD_TWICE);
   check_watched(given);
   const bool again = spent_ && !tensors_.empty();
-  if (!again) settle(grads);
+  const bool twice = at::GradMode::is_enabled();
+  if (!again && !twice) settle(grads);
   pybind11::gil_scoped_acquire gil;
   try {
     if (again) return run_again(grads);
-    variable_list found = at::GradMode::is_enabled() ? run_twice(grads) : run(grads, given);
+    variable_list found = twice ? run_twice(grads) : run(grads, given);
     drop_undecided(found, given);
     if (deep_ && !torch::autograd::get_current_graph_task_keep_graph()) {
       // Not now: the engine is about to follow the edges.

@@ -68,11 +68,17 @@ def chained(a, b, c):
     return root.sum(0), root.log() * root, a.reciprocal() * c + root
 
 
+def steps(a, b, c):
+    """Gradients of zeros, whatever comes in."""
+    return a.sgn() + b.floor(), a.sqrt() + b.ceil() + c, (b * 0).log().round() + c
+
+
 @pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("function", [infinite, chained])
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("function", [infinite, chained, steps])
 @pytest.mark.parametrize("used", [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)])
-def test_nothing_comes_of_a_result_without_a_gradient(function, used, native):
-    """As in eager; an absent gradient is no gradient of zeros."""
+def test_nothing_comes_of_a_result_without_a_gradient(function, used, again, native):
+    """As in eager; an absent gradient is no gradient of zeros. `again`: what comes may be differentiated."""
     seed = [torch.tensor([0.0, 1.0, 0.0, 4.0]), torch.tensor([1.0, 0.0, -2.0, 3.0]), torch.ones(4)]
     found = []
     compiled = compile_function(function, [t.clone().requires_grad_() for t in seed], config=Config(native=native))
@@ -80,7 +86,9 @@ def test_nothing_comes_of_a_result_without_a_gradient(function, used, native):
         inputs = [t.clone().requires_grad_() for t in seed]
         outputs = run(*inputs)
         tangents = [torch.ones_like(outputs[i]) for i in used]
-        found.append(torch.autograd.grad([outputs[i] for i in used], inputs, tangents, allow_unused=True))
+        found.append(
+            torch.autograd.grad([outputs[i] for i in used], inputs, tangents, allow_unused=True, create_graph=again)
+        )
     for theirs, ours in zip(*found):
         torch.testing.assert_close(ours, theirs, equal_nan=True)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import partial
+from functools import partial, reduce
 from itertools import compress
+from operator import or_
 from typing import Any
 
 import torch
@@ -23,6 +24,10 @@ from ..functional.recorder import Recorder
 from ..functional.values import Cell
 
 aten = torch.ops.aten
+
+
+def _tensors(grads: Iterable[Any]) -> list[torch.Tensor]:
+    return [grad for grad in grads if isinstance(grad, torch.Tensor)]
 
 
 class Sums:
@@ -38,7 +43,7 @@ class Sums:
         #: How many gradients wait, by the memory that they lie in.
         self._held: Counter[Cell] = Counter()
         self._arriving: tuple[Any, ...] = ()
-        #: The tangents that a node of the graph depends on, as the bits of a number.
+        #: The tangents that a node of the graph comes of, as the bits of a number.
         self._masks = {node: 1 << place for place, node in enumerate(tangents)}
         self._devices = [node.meta["val"].device for node in tangents]
         self._last = tangents[-1]
@@ -56,14 +61,27 @@ class Sums:
         for handle in self._handles:
             handle.remove()
 
-    def _after(self, leads: list[bool], found: Any, taken: Any) -> None:
-        """A node has made the gradients `found` of those that waited for it; `leads` says which of them go on."""
+    def _after(self, leads: list[bool], found: Any, taken: Any) -> tuple[Any, ...]:
+        """A node has made the gradients `found` of those that waited for it; `leads` says which of them go on. Returns them."""
+        if len(self._devices) > 1:
+            found = tuple(self._seen(grad) for grad in found)
         self._held.subtract(self._cells(taken))
         self._arriving = tuple(compress(found, leads))
         self._held.update(self._cells(self._arriving))
+        # Also zeros that no gradient decides come only where the node is given one.
+        decided = reduce(or_, map(self._mask, _tensors(taken)), 0)
+        for grad in _tensors(self._arriving):
+            self._masks[self._recorder.node_of(grad)] = self._mask(grad) | decided
+        return tuple(found)
+
+    def _seen(self, grad: Any) -> Any:
+        """Zeros without memory are added where nobody sees it: those with some instead."""
+        if not isinstance(grad, torch.Tensor) or not grad._is_zerotensor():
+            return grad
+        return self._recorder.call(aten.full.default, grad.shape, 0, dtype=grad.dtype, device=grad.device)
 
     def _cells(self, grads: Iterable[Any]) -> list[Cell]:
-        return [self._recorder.value_of(grad).cell for grad in grads if isinstance(grad, torch.Tensor)]
+        return [self._recorder.value_of(grad).cell for grad in _tensors(grads)]
 
     def is_of_engine(self, second: Any) -> bool:
         """Whether the engine is adding this gradient to another that came before."""

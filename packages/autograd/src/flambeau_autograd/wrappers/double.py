@@ -86,8 +86,9 @@ class DoubleBackward:
             allow_unused=True,
         )
 
-    def __call__(self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
-        """Gradients of the signature's `grad_inputs`. Raises `UnsupportedDoubleBackward` with the reason."""
+    def __call__(self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor | None, ...]) -> tuple[Any, ...]:
+        """Gradients of the signature's `grad_inputs`; `tangents`: None where no gradient came in. Raises `UnsupportedDoubleBackward` with
+        the reason."""
         signature = self._signature
         if signature.double_backward:
             raise UnsupportedDoubleBackward(f"cannot differentiate twice: {signature.double_backward}")
@@ -108,7 +109,7 @@ class DoubleBackward:
                     "cannot differentiate twice: an input of the forward was freed", "keep the inputs alive"
                 )
             by_result = {o.index: outputs[i] for i, o in enumerate(signature.outputs) if o.kind == "graph"}
-            pairs = [(by_result.get(r), t) for r, t in zip(signature.differentiable, tangents)]
+            pairs = [(by_result.get(r), t) for r, t in zip(signature.differentiable, tangents) if t is not None]
             if any(out is None for out, _ in pairs):
                 raise UnsupportedDoubleBackward("cannot differentiate twice: an output is rebuilt from another")
             return torch.autograd.grad(

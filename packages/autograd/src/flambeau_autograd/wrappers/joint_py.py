@@ -131,10 +131,6 @@ class _Joined(torch.autograd.Function):
         if ctx.spent and ctx.saves:
             again = dict(zip(joint.grad_inputs, joint.double.again(tuple(ctx.shapes), tuple(given))))
             return (None, *(again.get(i) for i in range(len(ctx.inputs))))
-        tangents = tuple(
-            in_order(torch.zeros_like(like) if grad is None else grad, order)
-            for grad, like, order in zip(given, ctx.like, joint.tangent_orders)
-        )
         found: Any
         if torch.is_grad_enabled():
             inputs = list(ctx.inputs)
@@ -142,8 +138,12 @@ class _Joined(torch.autograd.Function):
                 inputs[place] = (
                     ctx.overwritten.get(place) if place in joint.bumped else _unwritten(place, *ctx.fed[place])
                 )
-            found = joint.double(tuple(inputs), tangents) if joint.double is not None else ()
+            found = joint.double(tuple(inputs), tuple(given)) if joint.double is not None else ()
         else:
+            tangents = tuple(
+                in_order(torch.zeros_like(like) if grad is None else grad, order)
+                for grad, like, order in zip(given, ctx.like, joint.tangent_orders)
+            )
             with torch._C._AutoDispatchBelowAutograd(), torch._C._DisableAutocast():
                 flags = [
                     torch.tensor(any(given[p] is not None for p in places), device=tangents[places[0]].device)
