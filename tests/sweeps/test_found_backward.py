@@ -134,12 +134,14 @@ def test_a_view_is_one_behind_a_break(name: str) -> None:
 
 @pytest.mark.parametrize("name", ONE_CALL)
 def test_what_is_written_or_detached_before_the_backward(name: str) -> None:
-    check(f"def f(a, c):\n    {ONE_CALL[name]}\n{_ONE_CALL}", "aot_eager")
+    entangled = name == "an input without a derivative"
+    check(f"def f(a, c):\n    {ONE_CALL[name]}\n{_ONE_CALL}", "aot_eager", refused=entangled)
 
 
 @pytest.mark.parametrize("name", BUFFER)
 def test_the_history_of_a_buffer(name: str) -> None:
-    check(_BUFFER.format(body=BUFFER[name]), "aot_eager")
+    """From the second call on it has one, on which the result does not depend."""
+    check(_BUFFER.format(body=BUFFER[name]), "aot_eager", refused=1)
 
 
 @pytest.mark.parametrize("name", TWICE)
@@ -147,7 +149,7 @@ def test_a_second_backward(name: str) -> None:
     program = _BUFFER.format(body=TWICE[name]).replace(
         "        backward(r)", "        backward(r[0])\n        backward(r[0])"
     )
-    check(program, "aot_eager")
+    check(program, "aot_eager", refused=name == "the buffer itself")
 
 
 @pytest.mark.parametrize("name", WHOLE)

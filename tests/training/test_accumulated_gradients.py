@@ -5,7 +5,6 @@ Eager itself adds up wrongly here where two of its gradients are views of one, s
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -26,7 +25,7 @@ WAYS = {
 
 
 class Sum(nn.Module):
-    def __init__(self, ways: tuple[str, ...]) -> None:
+    def __init__(self, ways: list[str]) -> None:
         super().__init__()
         self.ways = [WAYS[way][1] for way in ways]
         self.parts = nn.ParameterList(torch.randn(WAYS[way][0]) for way in ways)
@@ -40,9 +39,8 @@ class Sum(nn.Module):
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_what_is_added_twice_is_twice_the_gradient(backend: str) -> None:
     x = torch.randn(3, 4)
-    for ways in itertools.permutations(WAYS, 2):
-        torch.manual_seed(0)
-        model = Sum((*ways, ways[0]))
+    for ways in ([*WAYS, *WAYS], [*reversed(WAYS)], ["flat", "turned"], ["flat", "itself", "flat"]):
+        model = Sum(ways)
         parameters = list(model.parameters())
         once = torch.autograd.grad(model(x).sum(), parameters)
         compiled = flambeau.compile(model, backend=backend)

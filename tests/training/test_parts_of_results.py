@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -33,3 +35,51 @@ def test_a_part_of_the_results_has_gradients(backend: str, dynamic: bool) -> Non
         for theirs, ours in zip(*found, strict=True):
             torch.testing.assert_close(ours, theirs, equal_nan=True)
             assert ours.isfinite().all() or 2 in used
+
+
+def fake_and_real(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return (x.exp() * x).sum(), (y.sin() * y).sum()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_losses_that_have_nothing_in_common_follow_each_other(backend: str) -> None:
+    """Nothing of the graph is kept by hand."""
+    compiled = flambeau.compile(fake_and_real, backend=backend)
+    for order in ((0, 1), (1, 0)):
+        x, y = torch.randn(3).requires_grad_(), torch.randn(3).requires_grad_()
+        expected = torch.autograd.grad(fake_and_real(x, y), [x, y])
+        losses = compiled(x, y)
+        for place in order:
+            losses[place].backward()
+        torch.testing.assert_close([x.grad, y.grad], list(expected))
+        with pytest.raises(RuntimeError, match="a second time"):
+            losses[order[0]].backward()
+
+
+class State(torch.nn.Module):
+    def __init__(self, write: Callable[[Tensor, Tensor], Any]) -> None:
+        super().__init__()
+        self.write = write
+        self.state = torch.zeros(3)
+        self.w = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.write(self.state, self.w)
+        return x * x
+
+
+@pytest.mark.falls_back("an input with a history is written, and a result does not depend on it")
+@pytest.mark.parametrize("write", [Tensor.copy_, Tensor.add_, lambda state, w: state[:1].mul_(w[:1])])
+def test_a_history_behind_a_state_is_none_of_the_results(write: Callable[[Tensor, Tensor], Any]) -> None:
+    """From call to call it grows, and what the results of earlier calls came from is freed."""
+    found = []
+    for wrap in (lambda m: m, lambda m: flambeau.compile(m, backend="aot_eager")):
+        model = State(write)
+        run = wrap(model)
+        x = torch.arange(3.0).requires_grad_()
+        for _ in range(3):
+            run(x * 2).sum().backward()
+        run(x * 1)
+        model.state.sum().backward()
+        found.append([x.grad, model.w.grad, model.state.detach()])
+    torch.testing.assert_close(found[1], found[0])

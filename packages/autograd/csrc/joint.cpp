@@ -283,13 +283,13 @@ void refer_differentiable(const JointObject* self, const std::vector<int64_t>& p
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
-        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *once, *bumped, *twice, *flagged;
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *frees, *bumped, *twice, *flagged;
         long long results, extras;
         static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
-                                      "grad_inputs", "reached_by", "saved", "watched", "once", "bumped", "double", "flagged", nullptr};
+                                      "grad_inputs", "reached_by", "saved", "watched", "frees", "bumped", "double", "flagged", nullptr};
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOOO", const_cast<char**>(names), &forward, &backward,
                                          &results, &extras, &differentiable, &orders, &grad_inputs, &reached_by,
-                                         &saved, &watched, &once, &bumped, &twice, &flagged)) {
+                                         &saved, &watched, &frees, &bumped, &twice, &flagged)) {
           throw PythonError();
         }
         Ref made = checked(type->tp_alloc(type, 0));
@@ -309,7 +309,7 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->bumped = new std::vector<int64_t>(integers(bumped));
         self->saved = new std::vector<SavedPlace>(saved_places(saved));
         self->watched = new std::vector<WatchedPlace>(watched_places(watched));
-        self->once = new std::vector<int64_t>(integers(once));
+        self->frees = new std::vector<std::vector<int64_t>>(rows_of_integers(frees));
         self->tangent_orders = new std::vector<std::vector<int64_t>>(rows_of_integers(orders));
         self->reached_by = new std::vector<std::vector<int64_t>>(rows_of_integers(reached_by));
         self->flagged = new std::vector<std::vector<int64_t>>(rows_of_integers(flagged));
@@ -343,10 +343,11 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
           refer_differentiable(self, places);
           if (places.empty()) raise(PyExc_ValueError, "a flag is of no result");
         }
-        refer_differentiable(self, *self->once);
+        for (const auto& places : *self->frees) refer_differentiable(self, places);
+        if (self->frees->size() != self->differentiable->size()) raise(PyExc_ValueError, "what each backward frees is not known");
         self->partial = new std::vector<bool>();
         for (const auto& places : *self->reached_by) self->partial->push_back(places.size() < self->differentiable->size());
-        self->repeats = self->once->size() < self->differentiable->size() &&
+        self->repeats = std::any_of(self->frees->begin(), self->frees->end(), [](const auto& places) { return places.empty(); }) &&
                         std::any_of(self->saved->begin(), self->saved->end(), [](const SavedPlace& place) { return place.is_tensor; });
         if (self->tangent_orders->size() != self->differentiable->size()) {
           raise(PyExc_ValueError, "one tangent order is needed for each differentiable result");
@@ -386,7 +387,7 @@ void joint_dealloc(PyObject* object) {
   delete self->reached_by;
   delete self->saved;
   delete self->watched;
-  delete self->once;
+  delete self->frees;
   delete self->partial;
   delete self->bumped;
   delete self->flagged;

@@ -45,7 +45,7 @@ struct JointObject {
   std::vector<std::vector<int64_t>>* reached_by;  // for each of grad_inputs the places in differentiable that it decides
   std::vector<SavedPlace>* saved;
   std::vector<WatchedPlace>* watched;
-  std::vector<int64_t>* once;  // the places in differentiable that lead to something that eager saves
+  std::vector<std::vector<int64_t>>* frees;  // for each of differentiable the places that no backward can come through after its own
   std::vector<int64_t>* bumped;
   // Of each the backward is told whether any of these places in differentiable has a gradient: false and true, made when first needed.
   std::vector<std::vector<int64_t>>* flagged;

@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -33,19 +34,15 @@ constexpr const char* detached =
     "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use out-of-place "
     "`.detach()` instead";
 
-// Of the gradients that came in, which are there: eager gives none to an input that only decides others. Empty: all are.
+// Of the gradients that came in, which are there: eager gives none to an input that only decides others.
 std::vector<bool> given_of(const variable_list& grads) {
-  std::vector<bool> given;
-  for (size_t i = 0; i < grads.size(); ++i) {
-    if (grads[i].defined()) continue;
-    if (given.empty()) given.assign(grads.size(), true);
-    given[i] = false;
-  }
+  std::vector<bool> given(grads.size());
+  for (size_t i = 0; i < grads.size(); ++i) given[i] = grads[i].defined();
   return given;
 }
 
 bool any_given(const std::vector<int64_t>& places, const std::vector<bool>& given) {
-  return given.empty() ? !places.empty() : std::any_of(places.begin(), places.end(), [&](int64_t place) { return given[place]; });
+  return std::any_of(places.begin(), places.end(), [&](int64_t place) { return given[place]; });
 }
 
 bool is_nothing(const variable_list& grads) {
@@ -119,21 +116,44 @@ JointNode::~JointNode() {
 
 void JointNode::let_go() {
   std::lock_guard<std::mutex> lock(mutex_);
-  const std::vector<int64_t>& once = *joint_->once;
   for (size_t i = 0; i < next_edges_.size(); ++i) {
     const std::vector<int64_t>& places = (*joint_->reached_by)[i];
-    const bool needed = std::any_of(places.begin(), places.end(), [&](int64_t place) {
-      return std::find(once.begin(), once.end(), place) == once.end();
-    });
-    if (!needed) next_edges_[i] = torch::autograd::Edge();
+    if (std::all_of(places.begin(), places.end(), [&](int64_t place) { return freed_[place]; })) next_edges_[i] = torch::autograd::Edge();
   }
 }
 
 void JointNode::release_variables() {
   std::lock_guard<std::mutex> lock(mutex_);
+  // The engine comes here without gradients too, on its way from results that have nothing to do with these.
+  if (ending_.empty()) return;
+  freed_ = freed_after(ending_);
+  ending_.clear();
+  if (!is_all(freed_)) return;
   for (auto& saved : tensors_) saved.reset_data();
   watched_.clear();
   spent_ = true;
+}
+
+std::vector<bool> JointNode::freed_after(const std::vector<bool>& given) const {
+  std::vector<bool> freed = freed_.empty() ? std::vector<bool>(joint_->frees->size()) : freed_;
+  for (size_t i = 0; i < given.size(); ++i) {
+    for (int64_t place : (*joint_->frees)[i]) freed[place] = freed[place] || given[i];
+  }
+  // The engine goes on without gradients to the histories of the other inputs, and frees them.
+  for (size_t i = 0; deep_ && i < next_edges_.size(); ++i) {
+    const auto* next = next_edges_[i].function.get();
+    const std::vector<int64_t>& places = (*joint_->reached_by)[i];
+    if (next == nullptr || dynamic_cast<const torch::autograd::AccumulateGrad*>(next) != nullptr || any_given(places, given)) continue;
+    for (int64_t place : places) freed[place] = freed[place] || !(*joint_->frees)[place].empty();
+  }
+  return freed;
+}
+
+bool JointNode::is_all(const std::vector<bool>& freed) const {
+  for (size_t i = 0; i < freed.size(); ++i) {
+    if (!freed[i] && !(*joint_->frees)[i].empty()) return false;
+  }
+  return true;
 }
 
 // Absent gradients become zeros; the others get the layout that the backward was compiled for.
@@ -145,7 +165,7 @@ void JointNode::settle(variable_list& grads) const {
 }
 
 void JointNode::drop_undecided(variable_list& found, const std::vector<bool>& given) const {
-  for (size_t i = 0; i < found.size() && !given.empty(); ++i) {
+  for (size_t i = 0; i < found.size(); ++i) {
     if (!any_given((*joint_->reached_by)[i], given)) found[i] = at::Tensor();
   }
 }
@@ -191,8 +211,12 @@ variable_list JointNode::apply(variable_list&& grads) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (is_nothing(grads)) return variable_list(joint_->grad_inputs->size());
   const std::vector<bool> given = given_of(grads);
-  TORCH_CHECK(!spent_ || !any_given(*joint_->once, given), torch::autograd::ERR_BACKWARD_TWICE);
+  for (size_t i = 0; i < freed_.size(); ++i) TORCH_CHECK(!freed_[i] || !given[i], torch::autograd::ERR_BACKWARD_TWICE);
   check_watched(given);
+  if (!torch::autograd::get_current_graph_task_keep_graph()) {
+    ending_.resize(given.size());
+    for (size_t i = 0; i < given.size(); ++i) ending_[i] = ending_[i] || given[i];
+  }
   const bool again = spent_ && !tensors_.empty();
   const bool twice = at::GradMode::is_enabled();
   if (!again && !twice) settle(grads);
@@ -212,7 +236,7 @@ variable_list JointNode::apply(variable_list&& grads) {
 }
 
 variable_list JointNode::run(variable_list& grads, const std::vector<bool>& given) {
-  const bool last = !torch::autograd::get_current_graph_task_keep_graph();
+  const bool last = !torch::autograd::get_current_graph_task_keep_graph() && is_all(freed_after(ending_));
   Ref list = checked(PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size() + joint_->flagged->size())));
   Py_ssize_t place = 0;
   auto add = [&](PyObject* value) {

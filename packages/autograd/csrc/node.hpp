@@ -86,6 +86,9 @@ class JointNode : public torch::autograd::Node {
 
  private:
   void settle(torch::autograd::variable_list& grads) const;
+  // The places that are freed when a backward with these gradients is done, and whether that leaves nothing to free.
+  std::vector<bool> freed_after(const std::vector<bool>& given) const;
+  bool is_all(const std::vector<bool>& freed) const;
   void check_watched(const std::vector<bool>& given) const;
   torch::autograd::variable_list run(torch::autograd::variable_list& grads, const std::vector<bool>& given);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
@@ -99,7 +102,9 @@ class JointNode : public torch::autograd::Node {
   std::vector<Number> numbers_;
   std::vector<InputTrace> inputs_;
   bool deep_ = false;
-  bool spent_ = false;  // a backward went through, and what was saved is gone
+  std::vector<bool> ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
+  std::vector<bool> freed_;   // those through which none can come any more
+  bool spent_ = false;        // so all that eager would have saved is freed, and what was saved is gone
 };
 
 Number to_number(PyObject* object);

@@ -17,9 +17,13 @@ class JointFunction:
         differentiable: tuple[int, ...],
         tangent_orders: tuple[tuple[int, ...], ...],
         grad_inputs: tuple[int, ...],
-        saved: tuple[tuple[str, int, bool, int], ...],
+        reached_by: tuple[tuple[int, ...], ...],
+        saved: tuple[tuple[str, int, bool, int, bool], ...],
+        watched: tuple[tuple[str, int, tuple[int, ...], bool], ...],
+        frees: tuple[tuple[int, ...], ...],
         bumped: tuple[int, ...],
-        double: Callable[..., Any] | None,
+        double: Any,
+        flagged: tuple[tuple[int, ...], ...],
     ) -> None: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
 

@@ -85,7 +85,7 @@ def prepare(
         saved=halves.saved,
         flagged=tuple(joint.flagged) if joint.grads else (),
         watched=halves.watched,
-        once=joint.once,
+        frees=tuple(joint.frees) if joint.grads else (),
         double_backward=_double_backward(joint),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
     )

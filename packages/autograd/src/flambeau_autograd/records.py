@@ -108,7 +108,8 @@ class Signature:
     `grad_inputs`: inputs that receive gradients, in the order of the backward's outputs.
     `reached_by`: for each of these the places in `differentiable` that it decides; with no gradient for any, it has none itself.
     `watched`: what eager saves and the compiled halves do not.
-    `once`: the places in `differentiable` through which eager's graph can be run back once: something that is freed then is saved behind.
+    `frees`: for each differentiable result the places in `differentiable` that no backward can come through when its own is done: something
+    that is freed then is saved behind both. Not its own place where eager saves nothing behind it.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `flagged`: sets of places in `differentiable`; of each the backward is told, after the tangents, whether one of them has a gradient.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
@@ -126,7 +127,7 @@ class Signature:
     reached_by: tuple[tuple[int, ...], ...] = ()
     saved: tuple[SavedSpec, ...] = ()
     watched: tuple[WatchedSpec, ...] = ()
-    once: tuple[int, ...] = ()
+    frees: tuple[tuple[int, ...], ...] = ()
     flagged: tuple[tuple[int, ...], ...] = ()
     double_backward: str = ""
     draws: bool = False
@@ -153,9 +154,9 @@ class Signature:
         data["mutations"] = tuple(MutationSpec(**m) for m in data["mutations"])
         data["saved"] = tuple(SavedSpec(**s) for s in data["saved"])
         data["watched"] = tuple(WatchedSpec(**{**w, "reached": tuple(w["reached"])}) for w in data["watched"])
-        for name in ("differentiable", "grad_inputs", "once"):
+        for name in ("differentiable", "grad_inputs"):
             data[name] = tuple(data[name])
-        for name in ("tangent_orders", "reached_by", "flagged"):
+        for name in ("tangent_orders", "reached_by", "frees", "flagged"):
             data[name] = tuple(tuple(part) for part in data[name])
         return cls(**data)
 

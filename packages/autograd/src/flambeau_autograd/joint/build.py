@@ -46,7 +46,7 @@ class Joint:
     reached_by: list[tuple[int, ...]] = field(factory=list)
     flagged: list[tuple[int, ...]] = field(factory=list)
     watched: list[WatchedSpec] = field(factory=list)
-    once: tuple[int, ...] = ()
+    frees: list[tuple[int, ...]] = field(factory=list)
 
 
 def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Callable[..., Any]]) -> Joint:
@@ -104,7 +104,8 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
         kept = kept_by_eager(recorder, reach, traced, joint.analysis)
         with Sums(recorder, reach.nodes, joint.tangents) as sums:
             grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
-    joint.watched, joint.once = list(kept.watched), kept.once
+    _refuse_entangled(reach, traced, joint)
+    joint.watched, joint.frees = list(kept.watched), list(kept.frees)
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
     for item, grad in zip(wanted, grads):
@@ -116,6 +117,19 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
     if not joint.grads:
         # The results have a history all the same, that of an operator whose other operands needed one.
         joint.reached_by, joint.grad_inputs, joint.grads = [()], [wanted[0].index], [None]
+
+
+def _refuse_entangled(reach: Reach, traced: list[TracedInput], joint: Joint) -> None:
+    """A history that grows from call to call, behind a tensor that each writes, is reached by every backward through the one node of a call.
+
+    Eager comes to it only from what depends on it, and may have freed what lies behind.
+    """
+    written = {m.output: traced[m.index] for m in joint.analysis.mutations if m.mode == "wrapper"}
+    shown = {place for place, result in enumerate(joint.differentiable) if result not in written}
+    for item in written.values():
+        places = reach.outputs_of(item.leaf) if item.history is not None else ()
+        if places and not shown <= set(places):
+            raise UnsupportedGraph("an input with a history is written, and a result does not depend on it")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ class Kept:
     """See `Signature`; here `watched` has what the compiled graph saves as well."""
 
     watched: tuple[WatchedSpec, ...]
-    once: tuple[int, ...]
+    frees: tuple[tuple[int, ...], ...]
 
 
 @define
@@ -39,9 +39,10 @@ def kept_by_eager(recorder: Recorder, reach: Reach, inputs: list[TracedInput], a
         recorder.value_of(r).cell: i for i, r in reversed(list(enumerate(results))) if isinstance(r, torch.Tensor)
     }
     found: dict[tuple[str, int], _Place] = {}
-    once: set[int] = set()
+    frees: list[set[int]] = [set() for _ in reach.ends]
     for tensor, reached in reach.saved():
-        once.update(reached)
+        for end in reached:
+            frees[end].update(reached)
         if not isinstance(tensor, FakeTensor):
             continue  # nothing, or a number that autograd keeps in a tensor of its own
         cell = recorder.value_of(tensor).cell
@@ -57,4 +58,4 @@ def kept_by_eager(recorder: Recorder, reach: Reach, inputs: list[TracedInput], a
         # A leaf stays one when it is detached.
         place.kept = place.kept or (tensor is own and tensor.grad_fn is not None)
     watched = tuple(WatchedSpec(*key, tuple(sorted(place.reached)), place.kept) for key, place in found.items())
-    return Kept(watched, tuple(sorted(once)))
+    return Kept(watched, tuple(tuple(sorted(places)) for places in frees))

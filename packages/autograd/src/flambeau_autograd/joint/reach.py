@@ -22,7 +22,7 @@ class Reach:
 
     def __init__(self, outputs: Sequence[torch.Tensor]) -> None:
         edges = [get_gradient_edge(out) for out in outputs]
-        self._count = len(outputs)
+        self.ends = range(len(outputs))
         self._masks: dict[Any, int] = {}
         self._results: dict[tuple[Any, int], int] = {}
         #: From which outputs the engine comes to a node, with a gradient or without.
@@ -69,7 +69,7 @@ class Reach:
                 yield from ((tensor, places) for tensor in _unpacked(node, name))
 
     def _places(self, mask: int) -> tuple[int, ...]:
-        return tuple(place for place in range(self._count) if mask >> place & 1)
+        return tuple(place for place in self.ends if mask >> place & 1)
 
 
 @functools.cache

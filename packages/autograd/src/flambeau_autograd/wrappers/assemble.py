@@ -54,7 +54,7 @@ def assemble(
             if backward is not None
             else (),
             tuple((w.kind, w.index, w.reached, w.kept) for w in signature.watched) if backward is not None else (),
-            signature.once if backward is not None else (),
+            signature.frees if backward is not None else (),
             bumped,
             double,
             signature.flagged if backward is not None else (),

@@ -41,7 +41,7 @@ class PyJointFunction:
         reached_by: tuple[tuple[int, ...], ...],
         saved: tuple[tuple[str, int, bool, int, bool], ...],
         watched: tuple[tuple[str, int, tuple[int, ...], bool], ...],
-        once: tuple[int, ...],
+        frees: tuple[tuple[int, ...], ...],
         bumped: tuple[int, ...],
         double: Any,
         flagged: tuple[tuple[int, ...], ...],
@@ -50,7 +50,7 @@ class PyJointFunction:
         self.results, self.extras = results, extras
         self.differentiable, self.tangent_orders = differentiable, tangent_orders
         self.grad_inputs, self.saved, self.bumped, self.double = grad_inputs, saved, bumped, double
-        self.reached_by, self.watched, self.once, self.flagged = reached_by, watched, once, flagged
+        self.reached_by, self.watched, self.frees, self.flagged = reached_by, watched, frees, flagged
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
@@ -92,7 +92,8 @@ class _Joined(torch.autograd.Function):
         places = {"input": args, "written": args, "output": results, "extra": values[joint.results :]}
         kept = [_saved(places[kind][index], checked) for kind, index, _, _, checked in joint.saved]
         ctx.set_materialize_grads(False)
-        ctx.spent, ctx.saves = False, any(is_tensor for _, _, is_tensor, _, _ in joint.saved)
+        ctx.spent, ctx.freed, ctx.kept = False, set(), None
+        ctx.saves = any(is_tensor for _, _, is_tensor, _, _ in joint.saved)
         ctx.joint = joint
         ctx.like = [results[i].detach() for i in joint.differentiable]
         ctx.numbers = [v for v, s in zip(kept, joint.saved) if not s[2]]
@@ -125,9 +126,9 @@ class _Joined(torch.autograd.Function):
         if all(grad is None for grad in given):
             return (None,) * (1 + len(ctx.inputs))
         _check_watched(joint, ctx.watched, ctx.detachable, [grad is not None for grad in given])
-        tensors = ctx.saved_tensors if not ctx.spent else ()
-        if ctx.spent and any(given[place] is not None for place in joint.once):
+        if any(given[place] is not None for place in ctx.freed):
             raise RuntimeError(_TWICE)
+        tensors = ctx.kept or (ctx.saved_tensors if not ctx.spent else ())
         if ctx.spent and ctx.saves:
             again = dict(zip(joint.grad_inputs, joint.double.again(tuple(ctx.shapes), tuple(given))))
             return (None, *(again.get(i) for i in range(len(ctx.inputs))))
@@ -150,7 +151,11 @@ class _Joined(torch.autograd.Function):
                     for places in joint.flagged
                 ]
                 found = call_either(joint.backward, (*ctx.numbers, *tensors, *tangents, *flags))
-        ctx.spent = ctx.spent or not torch._C._autograd._get_current_graph_task_keep_graph()
+        if not torch._C._autograd._get_current_graph_task_keep_graph():
+            ctx.freed.update(*(row for row, grad in zip(joint.frees, given) if grad is not None))
+            ctx.spent = all(not row or place in ctx.freed for place, row in enumerate(joint.frees))
+            # The engine lets go of what was saved, and a backward of other results may still come.
+            ctx.kept = None if ctx.spent else tensors
         decided = [any(given[place] is not None for place in places) for places in joint.reached_by]
         by_input = {i: grad for i, grad, known in zip(joint.grad_inputs, found, decided) if known}
         return (None, *(by_input.get(i) for i in range(len(ctx.inputs))))
