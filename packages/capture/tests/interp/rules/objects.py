@@ -514,3 +514,20 @@ def cached_with_effects():
         return x + double(n) + double(n) + double(n + 1), list(log)
 
     return f, [(x, 1), (x, 1), (x, 2), (x, 5)]
+
+
+@p
+def containers_that_differ_before_a_tensor():
+    def f(x, n):
+        a, b = [n, x], [n + 1, x]
+        return x + 1, a != b, a == b, a < b, a >= b, (n, x) != (n + 1, x), {1: a} != {1: b}, a != [n, x]
+
+    return f, [(x, 1), (x, 2), (x, 3)]
+
+
+@p
+def hash_with_an_argument():
+    def f(x):
+        return x + 1, (1, x).__hash__(3)
+
+    return f, [(x,), (x,)]
