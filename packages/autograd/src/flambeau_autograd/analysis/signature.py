@@ -209,9 +209,9 @@ def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
 def _view_step(analysis: Analysis, step: Step) -> ViewStep:
     kwargs = tuple(sorted((name, _frozen(analysis, value)) for name, value in step.kwargs.items()))
     try:
-        unseen = _is_taken_without_gradients(step.result) or (
-            step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None
-        )
+        # A view of such a view counts as one, however it was taken.
+        taken = _is_taken_without_gradients(step.result) and not _is_taken_without_gradients(step.source)
+        unseen = taken or (step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None)
     except RuntimeError as error:
         # One of several views that an op gave at once, whose memory was written since: eager raises where somebody asks for its history.
         raise UnsupportedGraph(f"an output has no history any more: {error}") from error
