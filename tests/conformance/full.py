@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from attrs import asdict
 
-from .exceptions import KNOWN, NOT_RUN, reason
+from .exceptions import KNOWN, KNOWN_ON_CUDA, NOT_RUN, reason
 from .judge import Finding, judge
 from .programs import DATABASES, Case, cases
 
@@ -130,12 +130,12 @@ def main() -> int:
     wanted = chosen(arguments)
     for case in wanted:
         if case.identity in done:
-            bad += _count(case, done[case.identity], totals)
+            bad += _count(case, done[case.identity], totals, arguments.device)
     for case, found in run_apart([case for case in wanted if case.identity not in done], arguments):
         if arguments.results is not None:
             with arguments.results.open("a") as file:
                 file.write(json.dumps({"case": case.identity, "findings": found}) + "\n")
-        bad += _count(case, found, totals)
+        bad += _count(case, found, totals, arguments.device)
         if time.monotonic() - started > arguments.seconds:
             break
     for name, count in sorted(totals.items()):
@@ -143,8 +143,8 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _count(case: Case, findings: list[dict[str, Any]], totals: Counter[str]) -> int:
-    known = reason(KNOWN, case.identity)
+def _count(case: Case, findings: list[dict[str, Any]], totals: Counter[str], device: str) -> int:
+    known = reason(KNOWN_ON_CUDA | KNOWN if device == "cuda" else KNOWN, case.identity)
     faults = [finding for finding in findings if finding["fault"]]
     totals[f"{case.database}: programs"] += len(findings)
     totals[f"{case.database}: faults"] += len(faults)
