@@ -85,6 +85,7 @@ def gaps() -> torch.Tensor:
 
 BESIDE = {
     "between what was written": (lambda x: x.neg_().as_strided((2,), (1,)), gaps),
+    "between what was written, taken before": (lambda x: (x.as_strided((2,), (1,)), x.neg_())[0] + 1, gaps),
     "between what was computed": (lambda x: x.diagonal_scatter(x[0]).as_strided((2,), (1,)), gaps),
     "copied": (lambda x: torch.as_strided_copy(x.neg_(), (2,), (1,)), gaps),
     "replaced": (lambda x: x.neg_().as_strided_scatter(x[0, :2] * 2, (2,), (1,)), gaps),

@@ -1,5 +1,6 @@
 """The decomposition table and the target set."""
 
+import pytest
 import torch
 
 from flambeau_inductor import decompositions
@@ -37,9 +38,10 @@ def test_the_target_set_is_written_down():
     assert isinstance(torch.ops.aten.mm.default, torch._ops.OpOverload)
 
 
-def test_bytes_are_interpolated_by_the_kernel():
+@pytest.mark.parametrize("name", ["upsample_bilinear2d", "upsample_bicubic2d"])
+def test_bytes_are_interpolated_by_the_kernel(name):
     """Its weights are integers; the formula is for floats alone."""
-    formula = decompositions()[torch.ops.aten.upsample_bicubic2d.default]
+    formula = decompositions()[getattr(torch.ops.aten, name).default]
     image = torch.randn(1, 1, 4, 4)
     assert formula(image, [6, 6], False).shape == (1, 1, 6, 6)
     assert formula(image.to(torch.uint8), [6, 6], False) is NotImplemented

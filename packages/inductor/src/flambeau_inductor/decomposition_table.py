@@ -64,6 +64,10 @@ DECOMPOSED = (
 )  # fmt: skip
 
 
+#: Their kernels take images of uint8 with integer weights.
+_WEIGHTED_BYTES = ("upsample_bilinear2d", "upsample_bicubic2d")
+
+
 def _but_bytes(formula: Callable[..., Any]) -> Callable[..., Any]:
     """A formula that leaves uint8 to the kernel, which computes with integer weights."""
 
@@ -92,7 +96,7 @@ def _table() -> dict[OpOverload, Callable[..., Any] | None]:
         for op in overloads_of(name):
             if op in decomposition_table:
                 formula = decomposition_table[op]
-                table[op] = _but_bytes(formula) if name == "upsample_bicubic2d" else formula
+                table[op] = _but_bytes(formula) if name in _WEIGHTED_BYTES else formula
     for op in lowered_ops():
         table[op] = None
     for name in LIBRARY:

@@ -145,6 +145,10 @@ class Recorder(TorchDispatchMode):
                 )
         self._refuse_unknown_start(value)
         for step in value.chain:
+            if is_strided(step.op) and not lies_within(step.out, cell.meta):
+                raise UnsupportedMutation(
+                    "a view in strides reads memory beside the elements of a tensor that was written"
+                )
             node = self._replay(step, node)
         return node
 
