@@ -100,6 +100,18 @@ def test_a_repeated_call_draws_the_same_numbers(backend: str) -> None:
         torch.testing.assert_close(got, expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_write_that_autograd_refuses_draws_nothing(backend: str) -> None:
+    """The operand is one of several views that one function gave, and such a view is not to be written."""
+    found = []
+    for function in (lambda x: x.random_(3), flambeau.compile(lambda x: x.random_(3), backend=backend)):
+        torch.manual_seed(7)
+        with pytest.raises(RuntimeError, match="returns multiple views"):
+            function((X.clone().requires_grad_() * 1).chunk(2)[0])
+        found.append(torch.rand(2))
+    assert torch.equal(*found)
+
+
 def failing(monkeypatch: pytest.MonkeyPatch, error: type[BaseException] = ZeroDivisionError) -> list[int]:
     """Every program that is loaded raises; how often is counted."""
     calls: list[int] = []

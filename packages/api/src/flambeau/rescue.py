@@ -58,6 +58,8 @@ def rescue(
             _note_misprediction(error)
             return results
         if written or stages.is_strict or not stages.suppress_errors:
+            if drawn is not None:
+                generator.set_state(drawn)  # what was drawn for copies is nobody's
             error.add_note(f"eager runs this graph without an error. {REPORT}")
             raise error
         warnings.warn(
