@@ -145,10 +145,8 @@ class Recorder(TorchDispatchMode):
                 )
         self._refuse_unknown_start(value)
         for step in value.chain:
-            if is_strided(step.op) and not lies_within(step.out, cell.meta):
-                raise UnsupportedMutation(
-                    "a view in strides reads memory beside the elements of a tensor that was written"
-                )
+            if is_strided(step.op):
+                self.refuse_beside(step.source, step.out)
             node = self._replay(step, node)
         return node
 
@@ -438,7 +436,7 @@ class Recorder(TorchDispatchMode):
         cell = self.value_of(source).cell
         if (cell.version or cell.input_index < 0) and not lies_within(view, cell.meta):
             raise UnsupportedMutation(
-                "a view in strides reads memory beside the elements of a tensor that the graph made"
+                "a view in strides reads memory beside the elements of a tensor that the graph made or wrote"
             )
 
     def _refuse_moves(self, target: torch.Tensor, operands: Any) -> None:
