@@ -54,6 +54,7 @@ def _outcome(function: Function, x: Tensor, y: Tensor) -> Any:
     return "", x.grad, y.grad
 
 
+# Losses warn of targets of another shape, which are among those tried.
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in _QUICK else pytest.mark.slow) for n in _FUNCTIONS])
 def test_the_backward_raises_where_eagers_does(name: str) -> None:

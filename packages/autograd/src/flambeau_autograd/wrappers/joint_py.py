@@ -1,8 +1,9 @@
 """The Python twin of the native joint function, on `torch.autograd.Function`.
 
 In: compiled forward and backward, plain signature data (see `Signature`). Out: a callable from inputs to the forward's
-results, differentiable. Used where the extension is missing, and as the oracle in tests. One thing it cannot do: an input whose history has no
-derivative raises in the backward of every result, not only of those that the input decides.
+results, differentiable. Used where the extension is missing, and as the oracle in tests. Two things it cannot do: an input whose history has no
+derivative raises in the backward of every result, not only of those that the input decides; and where the engine comes without gradients to
+histories of inputs, what it frees there is not known here.
 """
 
 from __future__ import annotations

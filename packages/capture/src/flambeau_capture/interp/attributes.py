@@ -132,10 +132,8 @@ class Attributes(Operations):
                 return BoundBuiltin(value, name)
             if found.__self__ is type(obj):
                 return BoundBuiltin(self.wrap_pinned(type(obj)), name)
-        if name in (
-            "__code__",
-            "__globals__",
-        ):  # the first is guarded with the function itself, the other cannot be assigned
+        # The code is guarded with the function itself, and the globals cannot be assigned.
+        if name in ("__code__", "__globals__"):
             return self.wrap_pinned(found)
         return self.wrap(found, Attribute(base, name))
 

@@ -238,6 +238,7 @@ class Calls(Attributes):
         One of constants that cannot be traced is asked for real: it answers the same to the same arguments, whenever it is asked.
         """
         inner = getattr(function, "__wrapped__", None)
+        # An attribute like any other: what the cache calls is only known to be among what it holds.
         if not any(inner is held for held in gc.get_referents(function)):
             raise GraphBreak("unsupported-call", "a cached function whose __wrapped__ was assigned")
         before, changes, mark = len(self.heap.calls), self.heap.size(), self.graph.mark()
