@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,28 @@ def test_the_error_is_eagers_with_the_users_line(name: str, backend: str) -> Non
         assert str(caught.value) == str(expected.value)
         assert any(__file__ in note for note in caught.value.__notes__)
     assert len(compiled.trees(function.__code__)) == 1
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_the_modes_are_left_as_eager_leaves_them(backend: str, is_written: bool) -> None:
+    """Eager, which is asked for its error, is inside of `no_grad` and autocast when it raises."""
+
+    def program(x: Tensor, i: Tensor) -> Tensor:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            if is_written:
+                x.mul_(2)
+            return x.gather(0, i) @ x.t()
+
+    compiled = flambeau.compile(program, backend=backend)
+    for i in (torch.zeros(3, 4, dtype=torch.int64), torch.full((1, 4), 7), torch.full((1, 4), 7)):
+        for function in (program, compiled):
+            with contextlib.suppress(RuntimeError):
+                function(X.clone(), i)
+            assert torch.is_grad_enabled()
+            assert not torch.is_autocast_enabled("cpu")
+            assert torch.autocast_increment_nesting() == 1
+            torch.autocast_decrement_nesting()
 
 
 WRITTEN: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 import flambeau_autograd as autograd
+from flambeau_capture import left_as_before
 from flambeau_runtime import PredictionError
 
 from .stages import Stages
@@ -41,18 +43,19 @@ def rescue(
     """
     written = sorted({mutation.index for mutation in signature.mutations})
     generator = torch.default_generator
+    run = left_as_before(partial(run_in_eager, gm))
 
     def answer(error: Exception, *inputs: Any) -> Any:
         if isinstance(error, _NOT_REPEATED):
             raise error
         given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
         drawn = generator.get_state() if signature.draws else None
-        results, eagers = _results_or_error(gm, given)
+        results, eagers = _results_or_error(run, given)
         if eagers is not None:
             if written and in_order:
                 if drawn is not None:
                     generator.set_state(drawn)
-                run_in_eager(gm, list(inputs))
+                run(list(inputs))
             raise eagers
         if isinstance(error, PredictionError) and _is_of_others(error) and not written and not stages.is_strict:
             _note_misprediction(error)
@@ -118,9 +121,9 @@ def mispredicted_operator(graph: fx.Graph) -> str | None:
     return next((name for name in names if name in _mispredicted), None)
 
 
-def _results_or_error(gm: fx.GraphModule, inputs: list[Any]) -> tuple[Any, Exception | None]:
+def _results_or_error(run: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Exception | None]:
     try:
-        return run_in_eager(gm, inputs), None
+        return run(inputs), None
     except Exception as error:
         return None, error
 

@@ -26,6 +26,7 @@ from .graph.fake_mode import register_correction
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled
 from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
+from .modes import left_as_before
 from .pipeline import capture_frame, make_region
 from .record import BreakRecord, CompileRecord
 
@@ -52,6 +53,7 @@ __all__ = [
     "disable",
     "graph_break",
     "is_capturing",
+    "left_as_before",
     "make_region",
     "mark_dynamic",
     "mark_static",
