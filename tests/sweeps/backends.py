@@ -18,7 +18,7 @@ import flambeau_inductor as inductor
 from flambeau.backends import reads_fakes
 from flambeau.options import Options
 from flambeau.records import Recorder
-from flambeau.rescue import rescue, writes_last
+from flambeau.rescue import from_the_same_numbers, rescue, writes_last
 from flambeau.stages import resolve_stages
 from flambeau_inductor.config import Config
 from flambeau_inductor.context import CompileContext
@@ -54,7 +54,8 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
     stages = attrs.evolve(resolve_stages(Options()), suppress_errors=False)
     in_order = not lowers and writes_last(prepared.forward.graph)
     gm.meta["rescue"] = rescue(gm, prepared.signature, stages, in_order=in_order)
-    return autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=True)
+    joined = autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=True)
+    return from_the_same_numbers(joined) if prepared.signature.draws else joined
 
 
 def _as_it_is(gm: fx.GraphModule, inputs: list[Any]) -> Compiled:

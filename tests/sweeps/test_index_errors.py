@@ -63,3 +63,29 @@ def test_indices_are_looked_at_as_in_eager(backend: str, part: int) -> None:
         assert verdict.failure is None and not verdict.broken, f"{verdict}\nbackend={backend!r}\n{source}"
         graphs += verdict.graphs
     assert graphs > 8
+
+
+#: What asks an indexed tensor for its sizes only, directly or at the end of a row of calls.
+_ASKED_FOR_SIZES = (
+    "v.fill_(2)",
+    "torch.zeros_like(v)",
+    "v.new_ones(3)",
+    "v.copy_(x[0, 0])",
+    "(v * 2).transpose(0, -1).zero_()",
+    "v.shape[0] + x",
+    "torch.full_like(v, 2) + v.sum() * 0",
+)
+_INDEXED = ("F.embedding(i, x)", "x[i]", "x.gather(0, i[:, None])", "torch.ones_like(i) // (i - 5)")
+
+
+@pytest.mark.parametrize("asked", _ASKED_FOR_SIZES)
+def test_what_nobody_reads_is_computed_for_its_error(asked: str) -> None:
+    for made in _INDEXED:
+        source = (
+            f"def f(i, x):\n    v = {made}\n    return {asked}\n\n"
+            "def drive(compile, call, show, backward):\n"
+            "    g = compile(f)\n    call(g, torch.tensor([0, 1]), whole((3, 2)))\n"
+            "    call(g, torch.tensor([0, 5]), whole((3, 2)))\n"
+        )
+        verdict = examine_text(source, "lowered")
+        assert verdict.failure is None and not verdict.broken and verdict.graphs == 1, f"{verdict}\n{source}"

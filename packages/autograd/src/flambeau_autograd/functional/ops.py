@@ -101,6 +101,13 @@ _RAISING_NAMES = frozenset(
 )  # fmt: skip
 #: They put elements into their first argument along one dimension, or take them from it.
 _INDEXED = frozenset({"index_add", "index_copy", "index_fill", "index_reduce", "index_select"})
+#: Of their first argument they ask what it looks like, not what it holds.
+_SHAPED_BY_FIRST = frozenset(
+    {
+        "copy", "empty_like", "fill", "full_like", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "ones_like",
+        "rand_like", "randint_like", "randn_like", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride", "zero", "zeros_like",
+    }
+)  # fmt: skip
 #: They raise for the values of integers.
 _DIVIDING_NAMES = frozenset({"div", "floor_divide", "fmod", "remainder"})
 
@@ -138,6 +145,12 @@ def raises(op: Any, on_integers: bool) -> bool:
         return False
     name = short_name(op)
     return name in _RAISING_NAMES or (on_integers and name in _DIVIDING_NAMES)
+
+
+@functools.cache
+def is_shaped_by_first(op: Any) -> bool:
+    """True when the op of torch reads nothing that its first argument holds."""
+    return isinstance(op, OpOverload) and op.namespace == "aten" and short_name(op) in _SHAPED_BY_FIRST
 
 
 def indexes_nothing(op: OpOverload, args: tuple[Any, ...]) -> bool:

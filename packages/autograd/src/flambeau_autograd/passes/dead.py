@@ -1,6 +1,7 @@
 """Dead code: nodes that nobody reads go, except those that draw random numbers, write or check.
 
-A call of the program that may raise for values is a check then: it stays, with `checks` in its meta, and the backend runs it as a library call.
+A call of the program that may raise for values is a check where nobody reads what it computes, or where that is only asked for its sizes: it
+stays, with `checks` in its meta, and the backend runs it as a library call.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 
 from torch.fx import Node
 
+from ..functional.ops import is_shaped_by_first
 from ..joint.build import Joint
 from .facts import is_pinned, may_raise
 
@@ -16,16 +18,27 @@ from .facts import is_pinned, may_raise
 def remove_dead(joint: Joint) -> int:
     """Erase unread nodes from the back to the front; returns how many."""
     kept = kept_nodes(joint)
+    read: set[Node] = set()
     removed = 0
     for node in reversed(joint.graph.nodes):
-        if node.users or node in kept or is_pinned(node):
-            continue
-        if may_raise(node):
+        if node not in kept and not is_pinned(node) and not any(_reads(user, node, read) for user in node.users):
+            if not may_raise(node):
+                if not node.users:
+                    joint.graph.erase_node(node)
+                    removed += 1
+                continue
             node.meta["checks"] = True
-        else:
-            joint.graph.erase_node(node)
-            removed += 1
+        read.add(node)
     return removed
+
+
+def _reads(user: Node, node: Node, read: set[Node]) -> bool:
+    """Whether what `node` holds, not only its sizes, goes into something that is read."""
+    if user not in read:
+        return False
+    if not is_shaped_by_first(user.target):
+        return True
+    return node in user.args[1:] or node in user.kwargs.values()
 
 
 def kept_nodes(joint: Joint) -> set[Node]:
