@@ -91,9 +91,10 @@ def _results(name: str, first: int, options: argparse.Namespace, until: float) -
     while seed < last and time.monotonic() < until:
         wanted = {"sweep": name, "seeds": list(range(seed, min(seed + _BATCH, last))), "backend": options.backend}
         wanted |= {"shrink": options.shrink, "limit": options.limit}
-        command = [options.python, "-m", "tests.sweeps.worker", json.dumps(wanted)]
         running = None
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        with subprocess.Popen(
+            _command(options, wanted), stdout=subprocess.PIPE, text=True, errors="replace"
+        ) as process:
             assert process.stdout is not None
             watch = threading.Timer(max(until - time.monotonic(), 1) + 2 * options.limit, process.kill)
             watch.start()
@@ -109,13 +110,22 @@ def _results(name: str, first: int, options: argparse.Namespace, until: float) -
                         process.kill()
             watch.cancel()
         if running is not None and time.monotonic() < until:
-            yield {
-                "seed": running,
-                "failure": {"kind": "crash", "path": "", "plain": "", "ours": f"exit status {process.returncode}"},
-            }
+            yield {"seed": running, **_crash({**wanted, "seeds": [running]}, process.returncode, options)}
             seed = running + 1
         elif process.returncode and running is None and time.monotonic() < until:
             raise RuntimeError(f"the sweep's process ended with status {process.returncode}")
+
+
+def _command(options: argparse.Namespace, wanted: dict[str, Any]) -> list[str]:
+    return [options.python, "-m", "tests.sweeps.worker", json.dumps(wanted)]
+
+
+def _crash(wanted: dict[str, Any], status: int, options: argparse.Namespace) -> dict[str, Any]:
+    """What a process that died says of its program: it is a broken one if the plain run, alone in a process, dies of the same."""
+    alone = subprocess.run(_command(options, {**wanted, "plain": True}), stdout=subprocess.DEVNULL, check=False)
+    if alone.returncode == status:
+        return {"broken": f"eager dies: exit status {status}"}
+    return {"failure": {"kind": "crash", "path": "", "plain": "", "ours": f"exit status {status}"}}
 
 
 if __name__ == "__main__":

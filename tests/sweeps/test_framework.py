@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ import torch
 
 import flambeau
 
+from . import __main__ as sweeps
 from . import run
 from .compare import difference
 from .examine import examine_text
@@ -219,6 +223,19 @@ def test_gradients_that_have_used_up_16_bits_are_compared_as_rounded(
 ) -> None:
     theirs, mine = (run.Run([Entry("shown after call 1[0].grad", "value", v)]) for v in (value, value + other))
     assert (difference(theirs, mine, exact=True) is not None) == is_compared
+
+
+@pytest.mark.parametrize("died_of, told", [(-9, "broken"), (-11, "failure")])
+def test_a_crash_is_eagers_where_the_plain_run_dies_of_the_same(
+    died_of: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter here is a script that dies of signal 9, whatever it is asked; the process of the sweep died of another or of the same."""
+    asked, dies = tmp_path / "asked", tmp_path / "dies"
+    dies.write_text(f'#!/bin/sh\necho "$3" > {asked}\nkill -9 $$\n')
+    dies.chmod(0o755)
+    result = sweeps._crash({"seeds": [7]}, died_of, argparse.Namespace(python=str(dies)))
+    assert list(result) == [told] and str(died_of) in str(result)
+    assert json.loads(asked.read_text()) == {"seeds": [7], "plain": True}
 
 
 def test_float64_judges_what_follows_an_error() -> None:

@@ -19,10 +19,11 @@ from attrs import asdict
 from .examine import examine
 from .generators import GENERATORS
 from .report import as_test, shrunk
+from .run import run_plain
 
 
 def main(arguments: str) -> None:
-    """Work on the seeds named in a JSON text: `{"sweep", "seeds", "backend", "shrink", "seconds"}`."""
+    """Work on the seeds named in a JSON text: `{"sweep", "seeds", "backend", "shrink", "limit"}`; with `"plain"` nothing is compiled."""
     wanted: dict[str, Any] = json.loads(arguments)
     os.environ.setdefault("FLAMBEAU_SUPPRESS_ERRORS", "0")
     faulthandler.enable()
@@ -49,6 +50,8 @@ def main(arguments: str) -> None:
 
 def _one(generator: Any, seed: int, wanted: dict[str, Any]) -> dict[str, Any]:
     program = generator(seed, wanted["backend"])
+    if wanted.get("plain"):
+        return {"broken": run_plain(program.source).broken}
     verdict = examine(program)
     result: dict[str, Any] = {"backend": program.backend, "graphs": verdict.graphs, "breaks": verdict.breaks}
     result |= {"eager": verdict.eager, "broken": verdict.broken}

@@ -1,4 +1,5 @@
 // The module: method table, slots, version; nothing else.
+#include "devices.hpp"
 #include "frame_hook.hpp"
 #include "module_call.hpp"
 #include "region.hpp"
@@ -37,12 +38,17 @@ PyObject* set_module_call(PyObject*, PyObject* args) {
   return Py_NewRef(Py_None);
 }
 
+PyObject* keep_guard(PyObject*, PyObject*) {
+  return boundary([&] { return keep_cuda_guard(), Py_NewRef(Py_None); }, static_cast<PyObject*>(nullptr));
+}
+
 PyMethodDef methods[] = {
     {"hook_installed", hook_installed, METH_NOARGS, "Whether the frame hook is installed now."},
     {"active_region", active_region, METH_NOARGS, "The region that runs on this thread, or None."},
     {"set_suspended", set_suspended, METH_O, "While True, calls of regions on this thread are plain calls; returns the old value."},
     {"set_module_call", set_module_call, METH_VARARGS,
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},
+    {"keep_cuda_guard", keep_guard, METH_NOARGS, "Fakes of CUDA tensors in a process without a CUDA device: what stands for its guard stays for good."},
     {"same_constant", same_constant_of, METH_VARARGS, "Exact equality of constants, as guards mean it."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -40,6 +40,34 @@ with mode:
 print("ok")
 """
 
+THREADS = """
+import threading
+import torch
+from flambeau_capture.graph.fake_mode import new_fake_mode
+
+def enter():
+    with new_fake_mode():
+        torch.ones(2)
+
+thread = threading.Thread(target=enter)
+thread.start()
+thread.join()
+reused = [bytes(n) for n in range(24) for _ in range(3000)]
+del reused
+for _ in range(20):
+    enter()
+print("ok")
+"""
+
+
+@pytest.mark.skipif(
+    not torch.cuda._is_compiled() or torch.cuda.is_available(), reason="torch swaps no guard of CUDA devices"
+)
+def test_the_thread_of_the_first_mode_may_end() -> None:
+    """In a fresh process: what torch keeps for that thread alone is not what later modes use."""
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=100)
+    assert done.stdout.strip() == "ok", done.stderr
+
 
 def test_a_norm_drops_its_dimensions() -> None:
     """Some torch keeps those of one element that are named from the back."""

@@ -35,6 +35,8 @@ from torch._subclasses.fake_impls import register_op_impl
 from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
 from torch.torch_version import TorchVersion
 
+from ..native import _C
+
 #: What `FakeTensorMode.__init__` sets in torch 2.11 to 2.15; a test compares the values too.
 _ATTRIBUTES = frozenset(
     (
@@ -229,12 +231,21 @@ class LeanFakeMode(CorrectedFakeMode):
 def new_fake_mode() -> FakeTensorMode:
     """A fresh mode; `shape_env` is None until the first symbolic size."""
     _correct_fakes()
+    _keep_cuda_guard()
     if COMPILER in sys.modules or not _known_initialiser():
         return CorrectedFakeMode(allow_non_fake_inputs=False)
     package, _, name = COMPILER.rpartition(".")
     vars(sys.modules[package]).setdefault(name, _Unloaded(COMPILER))
     _defer_exclusions()
     return LeanFakeMode()
+
+
+@functools.cache
+def _keep_cuda_guard() -> None:
+    """Where torch is built for CUDA and sees no device, its fake modes free a guard that is still used, once the thread that entered the first
+    of them ends; a guard that stays is put there before that."""
+    if torch.cuda._is_compiled() and not torch.cuda.is_available():
+        _C.keep_cuda_guard()
 
 
 @functools.cache
