@@ -69,9 +69,7 @@ InputTrace trace_of(PyObject* value, bool repeats) {
     if (!tensor.is_inference()) trace.version = static_cast<int64_t>(tensor._version());
     if (repeats) {
       at::AutoDispatchBelowADInplaceOrView below;
-      trace.like = at::empty({0}, tensor.options());
-      trace.sizes = tensor.sizes().vec();
-      trace.strides = tensor.strides().vec();
+      trace.likeness.reset(new Likeness{at::empty({0}, tensor.options()), tensor.sizes().vec(), tensor.strides().vec()});
     }
   } else if (value == Py_None) {
     trace.is_none = true;
@@ -83,7 +81,8 @@ InputTrace trace_of(PyObject* value, bool repeats) {
 
 // A result that is one of the inputs, or another result, gets an identity of its own before it gets a history.
 at::Tensor own_identity(const at::Tensor& tensor, PyObject* const* args, size_t count, const Ref& results, int64_t before) {
-  bool shared = tensor.grad_fn() != nullptr || tensor.requires_grad();
+  // Most results are new: without any state of autograd's, which is quickly seen.
+  bool shared = tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr && (tensor.grad_fn() != nullptr || tensor.requires_grad());
   for (size_t i = 0; i < count && !shared; ++i) {
     shared = THPVariable_Check(args[i]) && THPVariable_Unpack(args[i]).is_same(tensor);
   }
@@ -120,7 +119,8 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
             tensor, torch::autograd::impl::version_counter(THPVariable_Unpack(other)));
       }
     }
-    node->save(tensor, tensor.grad_fn().get() == node, saved.checked);
+    const bool is_output = saved.place != Place::input && tensor.grad_fn().get() == node;
+    node->save(tensor, is_output, saved.checked);
   }
 }
 
@@ -139,27 +139,41 @@ void watch_values(const JointObject* self, JointNode* node, PyObject* const* arg
   }
 }
 
-// Taken before the forward runs: a view that it writes to gets another history, that of its base.
-torch::autograd::edge_list gradient_edges(JointObject* self, PyObject* const* args) {
+// Where the gradients go, and whether one goes to an input that has a history.
+struct GradientEdges {
   torch::autograd::edge_list edges;
+  bool deep = false;
+};
+
+// Taken before the forward runs: a view that it writes to gets another history, that of its base.
+GradientEdges gradient_edges(JointObject* self, PyObject* const* args) {
+  GradientEdges found;
+  torch::autograd::edge_list& edges = found.edges;
   edges.reserve(self->grad_inputs->size());
   for (int64_t index : *self->grad_inputs) {
     if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is differentiated");
     const at::Tensor& tensor = THPVariable_Unpack(args[index]);
-    edges.push_back(torch::autograd::impl::gradient_edge(tensor));
-    if ((*self->partial)[edges.size() - 1] && tensor.grad_fn() != nullptr && has_no_derivative(*edges.back().function)) {
+    const auto& history = tensor.grad_fn();
+    if (history == nullptr) {
+      edges.emplace_back(torch::autograd::impl::grad_accumulator(tensor), 0);
+      continue;
+    }
+    found.deep = true;
+    edges.emplace_back(history, tensor.output_nr());
+    if ((*self->partial)[edges.size() - 1] && has_no_derivative(*history)) {
       auto [gate, owner] = make_node<Gate>(std::move(edges.back().function));
       edges.back() = {owner, gate->add_input_metadata(tensor)};
     }
   }
-  return edges;
+  return found;
 }
 
 Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, const Ref& values,
-                        torch::autograd::edge_list edges) {
+                        GradientEdges&& gradients) {
   Ref items = checked(PySequence_Fast(values.get(), "the compiled forward must return a tuple"));
   auto [node, owner] = make_node<JointNode>(self);
-  node->set_next_edges(std::move(edges));
+  node->set_next_edges(std::move(gradients.edges));
+  if (gradients.deep) node->reach_deeper();
   Ref results = checked(PyTuple_New(self->results));
   for (int64_t i = 0; i < self->results; ++i) {
     PyTuple_SET_ITEM(results.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(items.get(), i)));
@@ -180,9 +194,6 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
       Py_DECREF(value);
     }
   }
-  for (int64_t index : *self->grad_inputs) {
-    if (THPVariable_Unpack(args[index]).grad_fn() != nullptr) node->reach_deeper();
-  }
   node->expect(count, self->saved->size(), self->watched->size());
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i], self->repeats));
   save_values(self, node, args, items.get(), results);
@@ -201,8 +212,8 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
           if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is written");
         }
         const bool differentiable = self->backward != Py_None && needs_grad(self, args);
-        torch::autograd::edge_list edges;
-        if (differentiable) edges = gradient_edges(self, args);
+        GradientEdges gradients;
+        if (differentiable) gradients = gradient_edges(self, args);
         Ref values = call_compiled(self->forward, self->forward_boxed, args, count, differentiable);
         check_count(self, values);
         for (int64_t index : *self->bumped) {
@@ -210,7 +221,7 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
           if (!tensor.is_inference()) torch::autograd::impl::bump_version(tensor);
         }
         if (!differentiable) return first_results(self, values).release();
-        return differentiable_call(self, args, count, values, std::move(edges)).release();
+        return differentiable_call(self, args, count, values, std::move(gradients)).release();
       },
       nullptr);
 }

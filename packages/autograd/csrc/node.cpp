@@ -294,9 +294,9 @@ variable_list JointNode::run_again(const variable_list& grads) {
     const InputTrace& trace = inputs_[i];
     Ref value;
     if (trace.is_tensor) {
-      Ref like = Ref::steal(wrapped(trace.like));
-      Ref sizes = tuple_of(trace.sizes);
-      Ref strides = tuple_of(trace.strides);
+      Ref like = Ref::steal(wrapped(trace.likeness->like));
+      Ref sizes = tuple_of(trace.likeness->sizes);
+      Ref strides = tuple_of(trace.likeness->strides);
       value = checked(PyTuple_Pack(3, like.get(), sizes.get(), strides.get()));
     } else {
       value = checked(trace.is_none ? Py_NewRef(Py_None) : from_number(trace.number));

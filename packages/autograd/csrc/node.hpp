@@ -1,6 +1,9 @@
 // The autograd node behind the results of a joint function.
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,17 +19,21 @@ using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensor
 
 inline WeakTensor weak(const at::Tensor& tensor) { return WeakTensor(tensor.getIntrusivePtr()); }
 
-// What a backward of the backward needs to know of one input of the forward, without keeping it alive.
+// An empty tensor of a tensor's type and device, and its layout.
+struct Likeness {
+  at::Tensor like;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+};
+
+// What a backward of the backward needs to know of one input of the forward, without keeping it alive. Every call makes one for each input.
 struct InputTrace {
   WeakTensor tensor;
   int64_t version = 0;
   Number number = false;
   bool is_tensor = false;
   bool is_none = false;
-  // For a graph that `repeats`: an empty tensor of its type and device, and its layout.
-  at::Tensor like{};
-  std::vector<int64_t> sizes{};
-  std::vector<int64_t> strides{};
+  std::unique_ptr<Likeness> likeness{};  // for a graph that `repeats`
 };
 
 // A value whose writes are counted: see `WatchedPlace`.
@@ -97,10 +104,10 @@ class JointNode : public torch::autograd::Node {
   torch::autograd::variable_list gradients(const Ref& found) const;
 
   JointObject* joint_;
-  std::vector<torch::autograd::SavedVariable> tensors_;
+  c10::SmallVector<torch::autograd::SavedVariable, 2> tensors_;
   std::vector<Watch> watched_;
   std::vector<Number> numbers_;
-  std::vector<InputTrace> inputs_;
+  c10::SmallVector<InputTrace, 4> inputs_;
   bool deep_ = false;
   std::vector<bool> ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
   std::vector<bool> freed_;   // those through which none can come any more
