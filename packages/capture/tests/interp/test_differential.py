@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attrs import evolve
 from both_ways import assert_equal, eager, outcome
 
 import flambeau_capture
+from flambeau_capture.bytecode.normalise import decode_normalised
+from flambeau_capture.interp import frame
 
 from . import programs
 
@@ -177,3 +180,18 @@ def test_marked_dimension_is_symbolic_at_once():
         flambeau_capture.mark_dynamic(x, 0)
         region(x)
     assert len(records) == 1
+
+
+@pytest.mark.parametrize("value", [0, 2, [], [1], "", None])
+def test_a_truth_that_no_jump_asks_for(value, monkeypatch):
+    """`TO_BOOL` by itself: compilers emit it before jumps alone, where it is part of them; here it stands for another operator."""
+
+    def with_truth(code):
+        return tuple(evolve(i, name="TO_BOOL") if i.name == "UNARY_NEGATIVE" else i for i in decode_normalised(code))
+
+    monkeypatch.setattr(frame, "decode_normalised", with_truth)
+    records = []
+    region = flambeau_capture.make_region(lambda x, n: (x * 2, -n), eager, observer=records.append)
+    for _ in range(2):
+        assert_equal(region(torch.ones(2), value), (torch.full((2,), 2.0), bool(value)))
+    assert records

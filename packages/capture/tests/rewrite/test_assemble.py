@@ -52,6 +52,12 @@ def returning(value, *effects, graph=None, inputs=(), outputs=()):
     return FrameResult(graph, tuple(inputs), tuple(outputs), tuple(effects), Return(value))
 
 
+def _kinds(kind):
+    for sub in kind.__subclasses__():
+        yield sub
+        yield from _kinds(sub)
+
+
 def test_every_source_is_loaded():
     """What each kind of source loads is what resolving it gives."""
     made = []
@@ -81,7 +87,10 @@ def test_every_source_is_loaded():
         s.Builtin("len"),
         s.Pinned(table),
         s.CellContents(s.Pinned((lambda: table).__closure__[0])),
+        s.StoredItem(b, "second"),
+        s.Computed(s.Item(s.Item(b, "second"), 0), lambda number: -number, "-b['second'][0]"),
     ]
+    assert {type(step) for x in sources for step in s.steps(x)} == set(_kinds(s.Source)) - {s.Step}
     arguments = {"a": (thing, tensor), "b": table, "cell": cell}
     got = run(f, returning(Fresh(*(Sourced(x) for x in sources))), *arguments.values())
     wanted = [s.resolve(x, arguments, globals()) for x in sources]
@@ -268,6 +277,21 @@ def test_generators_are_refused():
 
     with pytest.raises(CannotResume, match="generators"):
         assemble(frame_of(f), returning(Constant(1)), None)
+
+
+def test_a_stack_that_its_handler_does_not_expect_is_refused():
+    """The handler goes on with the iterator of the loop, which a frame at the break has not got."""
+
+    def f(items):
+        for _ in items:
+            try:
+                print()
+            except ValueError:
+                pass
+
+    exit_ = break_at(f, "LOAD_GLOBAL", [], {})
+    with pytest.raises(CannotResume, match="what the handler expects"):
+        assemble(frame_of(f), after(f, exit_), None)
 
 
 def test_code_objects_stay_hashable():
