@@ -8,7 +8,6 @@ many layouts. Sizes that are symbolic are taken for the numbers that they were m
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -48,7 +47,7 @@ _ROW_MAJOR = (
     "upsample_nearest1d", "var",
 )  # fmt: skip
 #: Loops over elements that are not tagged so, in some torch.
-_LOOPS = ("_conj_physical", "complex", "leaky_relu", "native_dropout_backward", "rsub")
+_LOOPS = ("_conj_physical", "complex", "hardswish", "hardswish_backward", "leaky_relu", "native_dropout_backward", "rsub")
 #: They write into a copy of the first argument that keeps its gaps.
 _SCATTERS = ("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter")
 #: Numbers among their arguments are no operands of the loop.
@@ -144,14 +143,12 @@ def _in_symbols(shape: Sequence[Any], strides: Shape) -> tuple[Any, ...] | None:
         return strides
     found: list[Any] = [0] * len(shape)
     running: Any = 1
-    # A size of zero is a number; from there on strides are zero, as they are where elements are repeated.
-    for dim in sorted(
-        filter(strides.__getitem__, range(len(shape))), key=lambda d: (strides[d], hint(shape[d]) or math.inf)
-    ):
+    # A size of zero is a number, and counts as one; where it does not, strides are zero from there on.
+    for dim in sorted(filter(strides.__getitem__, range(len(shape))), key=lambda d: (strides[d], hint(shape[d]) or 1)):
         if hint(running) != strides[dim]:
             return None
         found[dim] = running
-        running = running * shape[dim]
+        running = running * (shape[dim] if hint(shape[dim]) else 1)
     return tuple(found)
 
 
