@@ -215,6 +215,18 @@ def test_a_slice(place: int, name: str) -> None:
     assert sum(compared for _, compared in done) > 20
 
 
+@pytest.mark.parametrize("shape", [(4, 0), (2, 0, 3)], ids=str)
+def test_no_elements_where_sizes_change(shape: tuple[int, ...]) -> None:
+    """A size of zero stays a number beside the symbolic ones; what is row-major counts it as one."""
+    steps = [
+        "F.hardswish(x)", "x.log_softmax(1)", "x.softmax(0)", "x.index_copy(0, torch.tensor([0]), x[-1:])", "x.sum(0, keepdim=True)", "x + 1",
+        "x.tril()", "x.masked_fill(x > 0, 1)", "x.clone()",
+    ]  # fmt: skip
+    done = [faults(x, x, steps, "lowered", dynamic=True) for x in layouts(shape).values()]
+    assert [fault for found, _ in done for fault in found] == []
+    assert sum(compared for _, compared in done) > 60
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "lowered"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -450,3 +450,18 @@ def test_norms_of_complex_numbers_add_as_the_kernel_does(backend: str) -> None:
         """,
         backend,
     )
+
+
+def test_put_into_a_copy_of_one_element_keeps_its_stride() -> None:
+    """Its fake was dense."""
+    check(
+        """
+        def f(a, c):
+            return c.put(torch.tensor(0), c.flatten()).conj()
+
+        def drive(compile, call, show, backward):
+            g = compile(f, dynamic=True)
+            call(g, 85, whole((1,), torch.float64, 66, 'gaps'))
+        """,
+        "lowered",
+    )

@@ -37,7 +37,7 @@ Rule = Callable[[OpOverload, tuple[Any, ...], Any, int], Shape | None]
 #: Results are allocated like the first argument.
 _LIKE = (
     "_prelu_kernel", "_to_copy", "_unsafe_index_put", "clone", "empty_like", "fill", "flip", "full_like", "hardtanh", "index_fill", "index_put",
-    "nan_to_num", "ones_like", "rand_like", "randint_like", "randn_like", "rrelu_with_noise_functional", "sort", "zeros_like",
+    "nan_to_num", "ones_like", "put", "rand_like", "randint_like", "randn_like", "rrelu_with_noise_functional", "sort", "zeros_like",
 )  # fmt: skip
 #: The (first) result is row-major, whatever the arguments are.
 _ROW_MAJOR = (
@@ -47,7 +47,15 @@ _ROW_MAJOR = (
     "upsample_nearest1d", "var",
 )  # fmt: skip
 #: Loops over elements that are not tagged so, in some torch.
-_LOOPS = ("_conj_physical", "complex", "hardswish", "hardswish_backward", "leaky_relu", "native_dropout_backward", "rsub")
+_LOOPS = (
+    "_conj_physical",
+    "complex",
+    "hardswish",
+    "hardswish_backward",
+    "leaky_relu",
+    "native_dropout_backward",
+    "rsub",
+)
 #: They write into a copy of the first argument that keeps its gaps.
 _SCATTERS = ("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter")
 #: Numbers among their arguments are no operands of the loop.
