@@ -124,14 +124,66 @@ def test_a_repeated_call_draws_the_same_numbers(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_a_write_that_autograd_refuses_draws_nothing(backend: str) -> None:
-    """The operand is one of several views that one function gave, and such a view is not to be written."""
+@pytest.mark.parametrize("write", [lambda x: x.random_(3), lambda x: torch.nn.functional.dropout(x, 0.5, True, True)])
+def test_a_write_that_autograd_refuses_draws_what_eager_draws(backend: str, write: Callable[[Tensor], Tensor]) -> None:
+    """The operand is one of several views that one function gave, and such a view is not to be written: some calls draw before they find out."""
     found = []
-    for function in (lambda x: x.random_(3), flambeau.compile(lambda x: x.random_(3), backend=backend)):
+    for function in (write, flambeau.compile(write, backend=backend)):
         torch.manual_seed(7)
-        with pytest.raises(RuntimeError, match="returns multiple views"):
+        with pytest.raises(RuntimeError, match=r"Output 0 of Split.*returns multiple views") as caught:
             function((X.clone().requires_grad_() * 1).chunk(2)[0])
+        assert "please report" not in "".join(getattr(caught.value, "__notes__", ()))
         found.append(torch.rand(2))
+    assert torch.equal(*found)
+
+
+def _handled(x: Tensor, y: Tensor, i: Tensor, write: Callable[[Tensor], Any]) -> tuple[Tensor, Tensor]:
+    write(x)
+    drawn = torch.rand(3)
+    try:
+        v = y[i]
+        y.add_(1)
+    except IndexError:
+        v = y * 3
+    return v, (x.mul_(2) + y) * drawn[:, None]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor", "eager"])
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("write", [lambda x: None, lambda x: x.add_(1), lambda x: x.t()[1:].uniform_()])
+def test_a_handler_sees_what_a_graph_that_writes_raises(
+    backend: str, history: bool, write: Callable[[Tensor], Any]
+) -> None:
+    """The frame starts anew in plain Python: what the graph had written and drawn is taken back. A graph that is refused is left to it at once."""
+    found = []
+    compiled = flambeau.compile(_handled, backend=backend)
+    for function in (_handled, compiled):
+        torch.manual_seed(7)
+        for index in (2, 9):
+            x, y = (X.clone().requires_grad_(history) for _ in range(2))
+            results = function(x * 1, y * 1, torch.tensor([1, index]), write)
+            if history:
+                (results[0].sum() + (results[1] ** 2).sum()).backward()
+            found.append((*results, x.grad, y.grad, torch.rand(2)))
+    for expected, got in zip(found[0] + found[1], found[2] + found[3], strict=True):
+        assert_same(got, expected)
+    assert len(compiled.trees(_handled.__code__)) == 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor", "eager"])
+def test_a_frame_that_starts_anew_draws_once(backend: str) -> None:
+    def function(x: Tensor) -> Tensor:
+        drawn = torch.rand(2)
+        try:
+            x[torch.tensor([9])]
+        except IndexError:
+            pass
+        return drawn
+
+    found = []
+    for call in (function, flambeau.compile(function, backend=backend)):
+        torch.manual_seed(7)
+        found.append(torch.cat([call(X), torch.rand(1)]))
     assert torch.equal(*found)
 
 

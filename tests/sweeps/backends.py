@@ -18,7 +18,7 @@ import flambeau_inductor as inductor
 from flambeau.backends import reads_fakes
 from flambeau.options import Options
 from flambeau.records import Recorder
-from flambeau.rescue import from_the_same_numbers, rescue, writes_last
+from flambeau.rescue import as_if_not_called, in_eager, rescue, writes_last
 from flambeau.stages import resolve_stages
 from flambeau_inductor.config import Config
 from flambeau_inductor.context import CompileContext
@@ -49,13 +49,14 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
         backward = None if prepared.backward is None else compiler(prepared.backward, prepared.backward_inputs)
     except (autograd.UnsupportedGraph, inductor.UnsupportedGraphError) as error:
         recorder.ran_in_eager(str(error))
-        return gm.forward
+        return in_eager(gm)
     # As the facade's backends do, but that nothing is repeated in eager: of a graph that raises eager is asked for its error.
     stages = attrs.evolve(resolve_stages(Options()), suppress_errors=False)
     in_order = not lowers and writes_last(prepared.forward.graph)
-    gm.meta["rescue"] = rescue(gm, prepared.signature, stages, in_order=in_order)
     joined = autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=True)
-    return from_the_same_numbers(joined) if prepared.signature.draws else joined
+    joined = as_if_not_called(gm, prepared.signature, joined, in_order=in_order)
+    gm.meta["rescue"] = rescue(gm, prepared.signature, stages, in_order=in_order)
+    return joined
 
 
 def _as_it_is(gm: fx.GraphModule, inputs: list[Any]) -> Compiled:

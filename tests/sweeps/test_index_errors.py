@@ -74,8 +74,15 @@ _ASKED_FOR_SIZES = (
     "(v * 2).transpose(0, -1).zero_()",
     "v.shape[0] + x",
     "torch.full_like(v, 2) + v.sum() * 0",
+    "v",
 )
-_INDEXED = ("F.embedding(i, x)", "x[i]", "x.gather(0, i[:, None])", "torch.ones_like(i) // (i - 5)")
+_INDEXED = (
+    "torch.zeros_like(x)[i]",
+    "F.embedding(i, x)",
+    "x[i]",
+    "x.gather(0, i[:, None])",
+    "torch.ones_like(i) // (i - 5)",
+)
 
 
 @pytest.mark.parametrize("asked", _ASKED_FOR_SIZES)

@@ -33,6 +33,10 @@ _NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError)
 """Nothing of the program's: trying again in eager would need at least as much."""
 
 
+class StartAnew(Exception):
+    """Says to the frame that its graph has done nothing."""
+
+
 def rescue(
     gm: fx.GraphModule, signature: autograd.Signature, stages: Stages, *, in_order: bool = False
 ) -> Callable[..., Any]:
@@ -40,9 +44,11 @@ def rescue(
 
     A graph that writes to its inputs may have written to some before it failed: eager is then asked on copies, only for its error.
     One that does so after everything else (`in_order`) has not: where eager raises too, it writes what it writes before that.
+    Where plain Python runs the frame again (`starts_anew`), nothing is written and nothing drawn.
     """
     written = sorted({mutation.index for mutation in signature.mutations})
     generator = torch.default_generator
+    anew = gm.meta.get("starts_anew", False)
     run = left_as_before(partial(run_in_eager, gm))
 
     def answer(error: Exception, *inputs: Any) -> Any:
@@ -52,27 +58,86 @@ def rescue(
         drawn = generator.get_state() if signature.draws else None
         results, eagers = _results_or_error(run, given)
         if eagers is not None:
-            if written and in_order:
-                if drawn is not None:
-                    generator.set_state(drawn)
+            writes = written and in_order and not anew
+            if drawn is not None and (writes or anew):
+                generator.set_state(drawn)
+            if writes:
                 run(list(inputs))
-            raise eagers
+            raise _in_words_of_the_program(eagers, error)
         if isinstance(error, PredictionError) and _is_of_others(error) and not written and not stages.is_strict:
             _note_misprediction(error)
             return results
-        if written or stages.is_strict or not stages.suppress_errors:
-            if drawn is not None:
-                generator.set_state(drawn)  # what was drawn for copies is nobody's
-            error.add_note(f"eager runs this graph without an error. {REPORT}")
-            raise error
-        warnings.warn(
-            f"a compiled graph failed and is repeated in eager: {type(error).__name__}: {error}\n  {REPORT}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return results
+        warned = stages.suppress_errors and not stages.is_strict and (anew or not written)
+        if warned:
+            warnings.warn(
+                f"a compiled graph failed and is repeated in eager: {type(error).__name__}: {error}\n  {REPORT}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        if warned and not written:
+            return results
+        if drawn is not None:
+            generator.set_state(drawn)  # what was drawn for copies is nobody's
+        error.add_note(f"eager runs this graph without an error. {REPORT}")
+        raise error
 
     return answer
+
+
+def as_if_not_called(
+    gm: fx.GraphModule, signature: autograd.Signature, compiled: Callable[..., Any], *, in_order: bool
+) -> Callable[..., Any]:
+    """`compiled`, where plain Python runs a frame again whose graph raised: it leaves what it is given, and the generator, as before.
+
+    Before each call what it may write to is copied. `meta["starts_anew"]` promises capture, which asked by `may_start_anew`, that it is so.
+    """
+    if signature.draws:
+        compiled = from_the_same_numbers(compiled)
+    if not gm.meta.get("may_start_anew"):
+        return compiled
+    written = sorted({mutation.index for mutation in signature.mutations})
+    given = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    gm.meta["starts_anew"] = all(_can_be_restored(given[place]) for place in written)
+    if in_order or not written or not gm.meta["starts_anew"]:
+        return compiled
+
+    def call(*inputs: Any) -> Any:
+        memory = [_memory(inputs[place]) for place in written]
+        before = [window.clone() for window in memory]
+        try:
+            return compiled(*inputs)
+        except BaseException:
+            for window, content in zip(memory, before, strict=True):
+                window.copy_(content)
+            raise
+
+    return call
+
+
+def in_eager(gm: fx.GraphModule) -> Callable[..., Any]:
+    """The graph as it was captured, for a frame that nothing else is compiled of.
+
+    Where a handler of the program covers it, the frame is left to plain Python rather than the graph to eager: eager's writes stay when it raises.
+    """
+    if gm.meta.get("may_start_anew"):
+        gm.meta["starts_anew"] = True
+        return _start_anew
+    return from_the_same_numbers(gm.forward) if gm.meta.get("starts_anew") else gm.forward
+
+
+def _start_anew(*inputs: Any) -> Any:
+    raise StartAnew("plain Python runs this frame")
+
+
+def _can_be_restored(value: Any) -> bool:
+    """Of a GPU's memory it is not known when it is written."""
+    return value.device.type == "cpu" and value.layout is torch.strided
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """What a tensor spans, each element once; no write through it counts as one to the tensor."""
+    spans = (max(size - 1, 0) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data.as_strided((1 + sum(spans) if tensor.numel() else 0,), (1,))
 
 
 def writes_last(graph: fx.Graph) -> bool:
@@ -128,6 +193,16 @@ def _results_or_error(run: Callable[..., Any], inputs: list[Any]) -> tuple[Any, 
         return None, error
 
 
+def _in_words_of_the_program(eagers: Exception, error: Exception) -> Exception:
+    """Eager's error; that a view may not be written names the function that made the view, and only the program was given the view itself."""
+    words, own = str(eagers).partition(" is a view")[2], str(error).partition(" is a view")[2]
+    if not words or words != own or type(eagers) is not type(error):
+        return eagers
+    for note in getattr(eagers, "__notes__", ()):
+        error.add_note(note)
+    return error
+
+
 def run_in_eager(gm: fx.GraphModule, inputs: list[Any]) -> Any:
     """Run a captured graph operation by operation; an error gets the line of the program as a note."""
     values: dict[fx.Node, Any] = {}
@@ -174,8 +249,10 @@ def _copy(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
     if value.requires_grad and value._is_view() and value._base is not None:
-        # What autograd says of a write to a view depends on its base.
-        return value._view_func_unsafe(_copy(value._base))
+        # What autograd says of a write to a view depends on its base, and on what made it.
+        copy = value._view_func_unsafe(_copy(value._base))
+        torch._C._autograd._set_creation_meta(copy, torch._C._autograd._get_creation_meta(value))
+        return copy
     if not value.is_leaf:
         with torch.enable_grad():
             return value.clone()

@@ -38,7 +38,7 @@ from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
 from .options import Options
 from .records import ProgramRecord, Recorder
-from .rescue import REPORT, from_the_same_numbers, mispredicted_operator, rescue, writes_last
+from .rescue import REPORT, as_if_not_called, in_eager, mispredicted_operator, rescue, writes_last
 from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 
@@ -123,7 +123,7 @@ def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, stages: Sta
         RuntimeWarning,
         stacklevel=3,
     )
-    return gm.forward
+    return in_eager(gm)
 
 
 def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_strict: bool) -> CompiledFn:
@@ -137,7 +137,7 @@ def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_stri
         ) from error
     recorder.ran_in_eager(str(error))
     logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
-    return gm.forward
+    return in_eager(gm)
 
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:
@@ -235,9 +235,10 @@ def _join(
     in_order: bool = False,
 ) -> CompiledFn:
     """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
-    gm.meta["rescue"] = rescue(gm, signature, stages, in_order=in_order)
     joined = autograd.assemble(signature, forward, backward, replay=gm, config=stages.autograd, isolate=isolate)
-    return from_the_same_numbers(joined) if signature.draws else joined
+    joined = as_if_not_called(gm, signature, joined, in_order=in_order)
+    gm.meta["rescue"] = rescue(gm, signature, stages, in_order=in_order)
+    return joined
 
 
 def mark_static(gm: fx.GraphModule, prepared: autograd.Prepared) -> None:

@@ -121,7 +121,10 @@ def capture_frame(
         traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
         _report(observer, _record(info, traced, None, started, skipped="no tensor operation"))
         return RunCode(info.code, traced.guards, tuple(traced.tracer.keep_alive))
-    compiled = None if result.graph is None else _call_backend(backend, traced)
+    compiled = None
+    if result.graph is not None:
+        compiled = _call_backend(backend, traced)
+        result = evolve(result, caught=result.graph.meta.get("starts_anew", False))
     # Only now: a backend may assume more about sizes than tracing did.
     try:
         _refuse_open_sizes(info, traced.tracer)
@@ -292,6 +295,10 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         *object_guards(tracer),
         *history_guards(tracer, broken),
     )
+    written = any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference())
+    caught = (tracer.caught or bool(effects)) and not written
+    if graph is not None:
+        graph.meta.update(starts_anew=caught, may_start_anew=tracer.caught and written)
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),
@@ -299,8 +306,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         effects,
         exit,
         tuple(tracer.graph.input_values),
-        (tracer.caught or bool(effects))
-        and not any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference()),
+        caught,
         wants_grad,
     )
     return Traced(tracer, result, guards, broken)

@@ -144,6 +144,7 @@ class FrameResult:
     exit: Return | Break
     example_inputs: tuple[Any, ...] = field(default=())
     caught: bool = False
-    """Whether an exception of the graph may belong to a handler of the program, or comes after effects: the frame is run in plain Python then."""
+    """Whether an exception of the graph may belong to a handler of the program, or comes after effects: the frame is run in plain Python then.
+    Not where the graph may have written by then; see `starts_anew` in its meta."""
     wants_grad: bool = False
     """Whether the graph is called with gradients enabled, in a frame that runs without."""

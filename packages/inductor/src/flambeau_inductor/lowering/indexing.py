@@ -37,7 +37,9 @@ def _reader(a: TensorValue, *dims: int) -> Callable[[Index], Scalar]:
             checked = index[d].definition
             if checked is not None:
                 inside = sc.op("ge", checked, sc.constant(0, torch.int64))
-                value = sc.masked(inside, value, sc.constant(0, value.dtype))
+                zero = sc.constant(0, value.dtype)
+                # Another value than what is read: a choice between equal ones would go, and the check with it.
+                value = sc.masked(inside, value, sc.constant(1, value.dtype) if value is zero else zero)
         return value
 
     return at
