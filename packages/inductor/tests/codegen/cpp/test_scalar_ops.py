@@ -105,6 +105,23 @@ def test_ops_match_their_reference(dtype: torch.dtype, arity: int) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", [t for t in DTYPES if not t.is_floating_point and t is not torch.bool], ids=str)
+def test_divisions_never_trap(dtype: torch.dtype) -> None:
+    """The lowest number over -1 wraps, and a zero divisor is told, in vectors and in what is left of them."""
+    lowest = torch.full((37,), torch.iinfo(dtype).min, dtype=dtype)
+    quotients, remainders = ["floordiv", "truncdiv"], ["remainder", "fmod"]
+    if dtype.is_signed:
+        for result in _run(quotients, dtype, [lowest, torch.full_like(lowest, -1)]):
+            assert torch.equal(result, lowest)
+        for result in _run(remainders, dtype, [lowest, torch.full_like(lowest, -1)]):
+            assert not result.any()
+    for at in (0, 36):
+        divisors = torch.ones_like(lowest)
+        divisors[at] = 0
+        with pytest.raises(IndexError, match="integer division or modulo by zero"):
+            _run(quotients + remainders, dtype, [lowest, divisors])
+
+
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 def test_half_types_round_to_nearest_even(half: torch.dtype) -> None:
     """Every bit pattern of a half type survives a round trip, and float32 values round as eager rounds them."""
