@@ -227,6 +227,21 @@ def test_no_elements_where_sizes_change(shape: tuple[int, ...]) -> None:
     assert sum(compared for _, compared in done) > 60
 
 
+@pytest.mark.parametrize(
+    ("step", "x"),
+    [
+        ("(x ** True, x ** False)", torch.tensor([True, False])),
+        ("F.scaled_dot_product_attention(x, x, x)", torch.ones(1, 2, 4, 8, dtype=torch.float64, requires_grad=True)),
+    ],
+)
+def test_types_are_foretold(step: str, x: Tensor, recwarn: pytest.WarningsRecorder) -> None:
+    """A library call that returns another type than was foretold is repeated in eager, with a warning."""
+    names: dict[str, Any] = {"F": F}
+    exec(f"def program(x):\n    return {step}", names)
+    torch.testing.assert_close(compile_recorded(names["program"], Recorder())(x), names["program"](x))
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "lowered"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -73,6 +73,7 @@ _BATCH_NORMS = (
 _TRANSFORMS = ("_fft_c2c", "_fft_r2c")
 #: The sum of bags of bfloat16 takes the fast path, which needs no index of bags; fakes know that of wider types only.
 _BAGS = frozenset({aten._embedding_bag.default, aten._embedding_bag_forward_only.default})
+_ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
@@ -80,6 +81,10 @@ def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
     if op in _BAGS and args[0].dtype is torch.bfloat16 and _sums_fast(*args):
         with out[1].fake_mode:
             return (out[0], torch.empty([0], dtype=out[1].dtype, device=out[1].device), *out[2:])
+    if op is _ATTENTION and args[0].dtype is torch.float64:
+        out = (out[0], _of_type(out[1], torch.float64), *out[2:])  # sums of a double are doubles, not floats
+    if op is aten.pow.Tensor_Scalar and args[0].dtype is torch.bool and isinstance(args[1], (bool, torch.SymBool)):
+        out = _of_type(out, torch.bool)
     rule = _rule_of(op) if isinstance(op, OpOverload) else None
     if rule is None or kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
         return out
@@ -87,6 +92,14 @@ def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
         return _with_strides(out, args, rule(op, args, out, 0))
     laid = [_with_strides(part, args, rule(op, args, part, place)) for place, part in enumerate(out)]
     return out if all(map(operator.is_, laid, out)) else laid if isinstance(out, list) else tuple(laid)
+
+
+def _of_type(fake: Any, dtype: torch.dtype) -> Any:
+    """`fake` in another type, in its strides."""
+    if fake.dtype is dtype:
+        return fake
+    with fake.fake_mode:
+        return torch.empty_strided(fake.shape, fake.stride(), dtype=dtype, device=fake.device)
 
 
 def _with_strides(fake: Any, args: tuple[Any, ...], wanted: Shape | None) -> Any:
