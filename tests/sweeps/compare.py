@@ -1,7 +1,7 @@
 """Hold a compiled run against the plain one: the first difference, and which class of fault it is.
 
-In: two runs. Out: None, or a `Failure`. Inexact programs are also run in float64: a compiled value may be as far from that as a few times
-eager's own.
+In: two runs. Out: None, or a `Failure`. Inexact programs are also run in float64, then with other roundings: a compiled value may be as far from these as a few
+times eager's own.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Failure:
 
 
 def difference(plain: Run, ours: Run, exact: bool, wide: Run | None = None, coarse: bool = False) -> Failure | None:
-    """The first difference; `wide` is the plain run in float64, `coarse` says that the program computes in 16 bits somewhere."""
+    """The first difference; `wide` is the plain run in float64 or with other roundings, `coarse` says that the program computes in 16 bits somewhere."""
     grown = 0.0 if exact else _GROWN[coarse] * _largest_of(plain)
     of_other_sizes = ""
     for number, (theirs, mine) in enumerate(zip(plain.entries, ours.entries, strict=False)):

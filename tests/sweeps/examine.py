@@ -12,7 +12,7 @@ from attrs import frozen
 
 from .compare import Failure, difference, needs_judge, silent
 from .program import Program
-from .run import run_compiled, run_plain, run_widened
+from .run import run_compiled, run_nudged, run_plain, run_widened
 
 #: The narrower formats, as they stand in a text, and what stands there in the run that judges.
 _WIDER = (
@@ -24,6 +24,9 @@ _WIDER = (
 _COARSE = re.compile(r"autocast|bfloat16|float16|half")
 #: Such programs draw other numbers in float64, or ask for the type: nothing can be said by it.
 _DRAWS = re.compile(r"dropout|Dropout|RReLU|bernoulli|rand|default_dtype|finfo|\.eps")
+
+#: How often a program whose values float64 does not excuse is run with other roundings.
+_NUDGED = 8
 
 
 @frozen
@@ -58,6 +61,9 @@ def examine_text(source: str, backend: str, exact: bool = True) -> Verdict:
     failure = difference(plain, ours, exact, coarse=coarse) or silent(plain, ours)
     if needs_judge(failure, exact) and not _DRAWS.search(source):
         failure = difference(plain, ours, exact, run_widened(widened(source)), coarse)
+    for seed in range(_NUDGED):
+        if needs_judge(failure, exact):
+            failure = difference(plain, ours, exact, run_nudged(source, seed), coarse)
     return Verdict(failure, ours.graphs, ours.breaks, ours.eager)
 
 

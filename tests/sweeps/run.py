@@ -28,6 +28,7 @@ from flambeau.records import Recorder
 
 from .backends import backend_of
 from .names import NAMES
+from .nudge import Nudging
 from .observe import Entry, Observer
 
 FILE = "<sweep program>"
@@ -122,6 +123,12 @@ def run_plain(source: str) -> Run:
     driver = _Driver(_uncompiled)
     broken = _drive(source, driver, lambda: None)
     return Run(driver.observer.entries, broken=broken)
+
+
+def run_nudged(source: str, seed: int) -> Run:
+    """What eager does where each rounding goes another way."""
+    with Nudging(seed):
+        return run_plain(source)
 
 
 def run_widened(source: str) -> Run:
