@@ -1,4 +1,4 @@
-"""Sums at computed positions, with many on one place: in kernels of their own, no further from the exact sums than eager's by much."""
+"""Sums at computed positions, with many on one place: in kernels of their own, no further from the exact sums than so many additions may round."""
 
 from __future__ import annotations
 
@@ -38,15 +38,18 @@ def gradient_of_a_lookup(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("function", [add_rows, put_rows, add_in_place])
-def test_as_near_as_eager(function: Callable[..., Tensor], dtype: torch.dtype) -> None:
+def test_as_near_as_additions_in_any_order(function: Callable[..., Tensor], dtype: torch.dtype) -> None:
     """Sizes that change, a row of odd length among them."""
     compiled = flambeau.compile(function)
     for count, width in ((300, 64), (500, 64), (41, 33)):
         x, values = (torch.randn(n, width, device="cuda", dtype=dtype) for n in (20, count))
         rows = torch.randint(0, 20, (count,), device="cuda")
         exact = function(x.double(), rows, values.double())
-        errors = [float((call(x, rows, values).double() - exact).abs().max()) for call in (compiled, function)]
-        assert errors[0] <= 2 * errors[1] + 1e-5
+        size = function(x.abs().double(), rows, values.abs().double())
+        # Atomics add in an order of their own; each addition rounds a partial sum, which is no larger than the sum of sizes.
+        additions = rows.bincount(minlength=20)[:, None] + 1
+        bound = additions * torch.finfo(dtype).eps / 2 * size
+        assert ((compiled(x, rows, values).double() - exact).abs() <= bound).all()
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
