@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -16,10 +16,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as shape_functions
 
-_NAMESPACE: dict[str, Any] = {
-    **{name: value for name, value in vars(shape_functions).items() if inspect.isclass(value)},
-    **{name: getattr(sympy, name) for name in ("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not")},
-}
+#: torch's functions of sizes, which are read before sympy's of the same name.
+_FUNCTIONS: dict[str, Any] = {name: value for name, value in vars(shape_functions).items() if inspect.isclass(value)}
 
 
 def shape_env_of(inputs: Sequence[Any]) -> ShapeEnv | None:
@@ -42,13 +40,27 @@ def shape_guards(inputs: Sequence[Any]) -> list[str]:
     known = set().union(*(value.node.expr.free_symbols for value in _symbolic(inputs)))
     deferred = itertools.chain.from_iterable(env.deferred_runtime_asserts.values())
     about_inputs = [asserted for asserted in deferred if asserted.expr.free_symbols <= known]
-    return [str(guard.expr) for guard in (*env.guards, *about_inputs)]
+    return [written(guard.expr) for guard in (*env.guards, *about_inputs)]
 
 
 def _symbolic(inputs: Sequence[Any]) -> Iterator[torch.SymInt | torch.SymFloat | torch.SymBool]:
     for value in inputs:
         sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
         yield from (size for size in sizes if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool))
+
+
+def written(expression: sympy.Basic) -> str:
+    """The text of an expression of sizes, for `read`.
+
+    Not `str`, which writes a floor division as Python does: what sympy reads then is the floor of a quotient, whose bounds torch cannot tell.
+    """
+    return str(sympy.srepr(expression))
+
+
+def read(text: str, symbols: Mapping[str, sympy.Symbol]) -> sympy.Basic:
+    """The expression that was written, about these symbols by name; one that is not among them is another symbol."""
+    names = {**_FUNCTIONS, "Symbol": lambda name, **_: symbols.get(name, sympy.Symbol(name))}
+    return sympy.sympify(text, locals=names)
 
 
 def replay_guards(guards: Sequence[str], inputs: Sequence[Any]) -> bool:
@@ -62,7 +74,7 @@ def replay_guards(guards: Sequence[str], inputs: Sequence[Any]) -> bool:
         return not guards
     symbols = {str(symbol): symbol for symbol in env.var_to_range}
     for text in guards:
-        expression = sympy.sympify(text, locals={**_NAMESPACE, **symbols})
+        expression = read(text, symbols)
         if not all(str(symbol) in symbols for symbol in expression.free_symbols):
             return False
         if not env.guard_or_defer_runtime_assert(expression, "assumed when the graph was compiled"):
