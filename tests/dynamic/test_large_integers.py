@@ -19,6 +19,11 @@ def _loop(t, n):
     return -t, total
 
 
+def _sum(t, n):
+    total = sum(v * n for v in (n, n, n, n))
+    return -t, total * total, total + n
+
+
 PROGRAMS = {
     "power returned": lambda t, n: (-t, n * n * n * n * n),
     "power in a tensor": lambda t, n: -t + n * n * n * n * n,
@@ -28,6 +33,8 @@ PROGRAMS = {
     "branch": _branch,
     "with a size": lambda t, n: (-t, (t.shape[0] * n) * n * n, n / 3, float(n)),
     "loop": _loop,
+    "sums of products": lambda t, n: (-t, (n * n + n) + (n * n - 1) + 2 * n * n),
+    "powers of sums": _sum,
 }
 VALUES = (
     (2, 3, 10**5, 10**3, 7),

@@ -191,6 +191,18 @@ def is_large(builder: GraphBuilder, number: torch.SymInt, base: Any, exponent: A
     return False
 
 
+def is_large_sum(builder: GraphBuilder, number: torch.SymInt) -> bool:
+    """The same for what grows by its parts alone: usual numbers leave 64 bits only in sums of their products."""
+    terms = (
+        (number.node.expr.args if number.node.expr.is_Add else (number.node.expr,)) if number.node.has_hint() else ()
+    )
+    if all(
+        len(term.free_symbols) < 2 and not term.is_Pow and not any(part.is_Pow for part in term.args) for term in terms
+    ):
+        return bool(terms) and abs(int(number.node.hint)) > LARGE
+    return is_large(builder, number, None, None)
+
+
 def _new_symbol(builder: GraphBuilder, env: Any, value: Any, source: Source, *, size: bool) -> tuple[Any, Any]:
     from torch.fx.experimental.symbolic_shapes import DimDynamic
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..graph.shapes import is_large
+from ..graph.shapes import is_large, is_large_sum
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
@@ -62,7 +62,7 @@ _IN_PYTHON: dict[Any, Callable[..., Any]] = {
 _DECIDED_BY_PYTHON = frozenset((*COMPARE.values(), torch.sym_int, math.ceil, math.floor, math.trunc))
 """Of floats these depend on the last bit."""
 _GROWING = (operator.mul, operator.pow, operator.lshift)
-"""What may leave 64 bits at once; sums are made of these."""
+"""What may leave 64 bits at once."""
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 
@@ -218,7 +218,7 @@ class Operations(Folding):
         if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for _, fake in pairs):
             # Rounding a float: the stages below hold integers in integer arithmetic only.
             return self.from_python(self.graph.specialise(result))
-        if function in _GROWING and isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
+        if isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
             return self.fold(function, [self.from_python(self.concrete(value)) for value in values], {})
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             made = self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
@@ -228,6 +228,8 @@ class Operations(Folding):
         return self.from_python(result)
 
     def _is_large(self, function: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], result: torch.SymInt) -> bool:
+        if function not in _GROWING:
+            return is_large_sum(self.graph, result)
         (_, left), (_, right) = pairs
         if function is operator.lshift:
             return is_large(self.graph, result, 2, right if isinstance(right, torch.SymInt) else None)
