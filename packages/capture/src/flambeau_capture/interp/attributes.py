@@ -238,7 +238,7 @@ class Attributes(Operations):
             return self.wrap(found.__func__, Attribute(home, name))
         if isinstance(found, property):
             if found.fget is None:
-                raise self.raised(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
+                raise self.raised(_property_error(property.__get__, found, cls))
             return self.call(self.wrap_pinned(found.fget), [value], {})
         if isinstance(found, functools.cached_property):
             made = self.call(self.wrap_pinned(found.func), [value], {})
@@ -435,7 +435,7 @@ class Attributes(Operations):
         found, _ = self.class_member(value.cls, name)
         if isinstance(found, property):
             if found.fset is None:
-                raise self.raised(AttributeError(f"property '{name}' of '{value.cls.__name__}' object has no setter"))
+                raise self.raised(_property_error(property.__set__, found, value.cls, None))
             self.call(self.wrap_pinned(found.fset), [value, new], {})
             return
         if (
@@ -501,6 +501,16 @@ class Attributes(Operations):
     def generic_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """See `Calls`."""
         raise NotImplementedError
+
+
+def _property_error(access: Callable[..., Any], found: property, cls: type, *given: Any) -> Exception:
+    """What Python says of a property that cannot be read or set. Which name it says, if any, depends on how the property was made."""
+    stand_in = type(cls.__name__, (), {"__qualname__": cls.__qualname__})()
+    try:
+        access(found, stand_in, *given)
+    except AttributeError as error:
+        return error.with_traceback(None)
+    raise AssertionError("a property without the function was accessed")
 
 
 def is_plain_builtin(obj: Any, name: str) -> bool:

@@ -531,3 +531,36 @@ def hash_with_an_argument():
         return x + 1, (1, x).__hash__(3)
 
     return f, [(x,), (x,)]
+
+
+@p
+def properties_without_functions():
+    class Named:
+        unset = property()
+
+        @property
+        def read(self):
+            return 1
+
+    class Added:
+        pass
+
+    Added.unset = property()
+    Added.read = property(lambda self: 1)
+    Added.borrowed = Named.read
+
+    def f(x):
+        told = []
+        for obj in (Named(), Added()):
+            for name in ("unset", "read", "borrowed"):
+                try:
+                    told.append(getattr(obj, name))
+                except AttributeError as error:
+                    told.append(str(error))
+                try:
+                    setattr(obj, name, 2)
+                except AttributeError as error:
+                    told.append(str(error))
+        return x + len(told), told
+
+    return f, [(x,)]
