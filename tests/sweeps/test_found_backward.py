@@ -41,6 +41,7 @@ ONE_CALL = {
     "an operand that eager reshapes without a counter": "b = torch.kron(a, a)\n    a[a < 0] *= 1\n    return b",
     "a saved result that was written into an input": "F.relu(a, inplace=True)\n    print(end='')\n    a.mul_(2)\n    return a",
     "a saved result that is detached": "b = F.leaky_relu(a)\n    d = b ** 2\n    b.detach_()\n    return d",
+    "an operand of a list op": "b = torch._foreach_mul([a, c], [c, a])[1]\n    print(end='')\n    a.unsqueeze_(0)\n    return b",
     "a target of another type": "return F.huber_loss(a, c.detach().float())",
     "an input without a derivative": "u = c.unique()\n    b = a.float()\n    u.squeeze().neg_()\n    return b",
 }
@@ -58,6 +59,8 @@ WHOLE = {
     "returned": "return s, a + 1",
 }
 REFUSED = {
+    "behind a view without grad mode": "with torch.no_grad():\n        v = c.view(-1)\n    return torch.vander(v[:3])",
+    "behind a view without grad mode, of what was written": "with torch.no_grad():\n        v = c[1:]\n    b = v.amax()\n    b.mul_(2)\n    return b",
     "pixel_shuffle": "return F.pixel_shuffle(a[:, :0].expand(4, 4, 0), 2)",
 }
 

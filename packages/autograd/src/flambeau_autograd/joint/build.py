@@ -60,7 +60,8 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
         traced = trace_inputs(recorder, inputs, names)
         recorder.differentiates = any(t.is_tensor and t.leaf.requires_grad for t in traced)
         with mode, recorder:
-            outputs = Replay(recorder).run(gm, [t.seen for t in traced])
+            replay = Replay(recorder)
+            outputs = replay.run(gm, [t.seen for t in traced])
         recorder.stack, recorder.checkpoint = (), None
         if not isinstance(outputs, (list, tuple)):
             raise UnsupportedGraph("the graph must return a tuple")
@@ -73,12 +74,15 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
             item = traced[mutation.index]
             if mutation.mode != "wrapper":
                 joint.writes.append((item.node, recorder.node_of(item.seen)))
-        _backward(joint, recorder, traced, analysis.results)
+        _backward(joint, recorder, traced, replay.saved_by_lists)
     _detach_values(joint.graph)
     return joint
 
 
-def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], results: list[Any]) -> None:
+def _backward(
+    joint: Joint, recorder: Recorder, traced: list[TracedInput], saved_by_lists: dict[Any, list[torch.Tensor]]
+) -> None:
+    results = joint.analysis.results
     wanted = [t for t in traced if t.is_tensor and t.leaf.requires_grad]
     joint.differentiable = [i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad]
     if not wanted or not joint.differentiable:
@@ -100,10 +104,12 @@ def _backward(joint: Joint, recorder: Recorder, traced: list[TracedInput], resul
     # Backward formulas run in the dtypes that the forward chose.
     no_autocast = torch._C._DisableAutocast()
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
-        reach = Reach(outputs)
+        reach = Reach(outputs, saved_by_lists)
         kept = kept_by_eager(recorder, reach, traced, joint.analysis)
         with Sums(recorder, reach.nodes, joint.tangents) as sums:
             grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
+    if reach.raises_beside([t.leaf for t in wanted]):
+        raise UnsupportedGraph("eager's backward raises on its way to a tensor that is no input")
     _refuse_entangled(reach, traced, joint)
     joint.watched, joint.frees = list(kept.watched), list(kept.frees)
     joint.flagged = list(sums.flags)

@@ -1,7 +1,7 @@
 """What autograd's graph of the trace tells: which outputs an input decides, and what eager's nodes save.
 
-In: differentiable outputs. Out: a `Reach`. Eager gives an input no gradient where none of the outputs that it decides has one, and raises in the
-backward when something that a node saved was written meanwhile, whatever the compiled backward saves.
+In: differentiable outputs, and what nodes of list ops save. Out: a `Reach`. Eager gives an input no gradient where none of the outputs that it
+decides has one, and raises in the backward when something that a node saved was written meanwhile, whatever the compiled backward saves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from .lists import is_list_node
+
 #: The type of autograd's nodes for a write through a view of a tensor with a history.
 _WRITE_THROUGH_VIEW = "CopySlices"
 
@@ -20,7 +22,8 @@ _WRITE_THROUGH_VIEW = "CopySlices"
 class Reach:
     """One pass over the graph, from the outputs to the leaves; a set of outputs is the bits of a number."""
 
-    def __init__(self, outputs: Sequence[torch.Tensor]) -> None:
+    def __init__(self, outputs: Sequence[torch.Tensor], saved_by_lists: dict[Any, list[torch.Tensor]]) -> None:
+        self._saved_by_lists = saved_by_lists
         edges = [get_gradient_edge(out) for out in outputs]
         self.ends = range(len(outputs))
         self._masks: dict[Any, int] = {}
@@ -41,7 +44,7 @@ class Reach:
 
     def _decided_by(self, node: Any) -> Iterator[tuple[Any, int, int]]:
         """What the node leads to, and the outputs that decide each: a member of a list by the result in its place."""
-        length = len(node._input_metadata) if node.name().startswith("Foreach") else 0
+        length = len(node._input_metadata) if is_list_node(node) else 0
         for place, (child, result) in enumerate(node.next_functions):
             if child is not None:
                 yield child, result, self._results.get((node, place % length), 0) if length else self._masks[node]
@@ -65,8 +68,24 @@ class Reach:
             places = self._places(self._led[node])
             if kind.__name__ == _WRITE_THROUGH_VIEW:
                 yield None, places
+            for tensor in self._saved_by_lists.get(node, ()):
+                yield tensor, places
             for name in _saved_names(kind):
                 yield from ((tensor, places) for tensor in _unpacked(node, name))
+
+    def raises_beside(self, leaves: Sequence[torch.Tensor]) -> bool:
+        """Whether something was written that a node had saved which leads to none of the leaves: eager's engine runs that node too.
+
+        Such a history starts at a view taken without grad mode. To be asked when the other nodes have run.
+        """
+        leading = {get_gradient_edge(leaf).node for leaf in leaves}
+        for node in reversed(self.nodes):
+            kind: Any = type(node)
+            if any(child in leading for child, _ in node.next_functions):
+                leading.add(node)
+            elif node not in leading and any(_is_overwritten(node, name) for name in _saved_names(kind)):
+                return True
+        return False
 
     def _places(self, mask: int) -> tuple[int, ...]:
         return tuple(place for place in self.ends if mask >> place & 1)
@@ -78,6 +97,14 @@ def _saved_names(kind: Any) -> tuple[str, ...]:
     if issubclass(kind, torch.autograd.function.BackwardCFunction):
         return ("saved_tensors",)
     return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def _is_overwritten(node: Any, name: str) -> bool:
+    try:
+        getattr(node, name)
+    except RuntimeError:
+        return True
+    return False
 
 
 def _unpacked(node: Any, name: str) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from torch.fx.node import map_arg
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
 from .checks import record_checks
+from .lists import saved_by_list_op
 
 _PRODUCTS: Final = (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
 #: Functions whose C++ reads the sizes of its operands as plain numbers (products only before torch 2.13), so that symbolic ones become
@@ -31,6 +32,8 @@ class Replay:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        #: Of the nodes of list ops in autograd's graph.
+        self.saved_by_lists: dict[Any, list[torch.Tensor]] = {}
         self._regions = 0
 
     def run(self, gm: GraphModule, inputs: list[Any]) -> Any:
@@ -94,6 +97,8 @@ class Replay:
         if isinstance(target, torch._ops.HigherOrderOperator):
             return self._higher_order(target, args, kwargs, autocast_depth)
         result = target(*args, **kwargs)
+        if (listed := saved_by_list_op(target, args, kwargs, result)) is not None:
+            self.saved_by_lists[listed[0]] = listed[1]
         if target is torch.nn.functional.one_hot:
             # Eager fills new memory; on fakes the function compares, and its result lies as the argument does.
             return result.contiguous()
