@@ -18,7 +18,7 @@ from .defaults import Settings
 from .errors import BackendLookupError, DuplicateBackend, NotHereYet, UnknownName
 from .options import Options
 from .records import Recorder
-from .rescue import in_eager
+from .rescue import as_captured
 from .torch_names import BACKENDS
 
 CompiledFn = Callable[..., Any]
@@ -114,7 +114,7 @@ def reads_fakes(backend: BackendT) -> BackendT:
 @reads_fakes
 def eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
     """Runs the captured graph with torch's own ops: tests capture alone."""
-    return in_eager(gm)
+    return as_captured(gm)
 
 
 @register_backend(name="noop", tags=("debug",))

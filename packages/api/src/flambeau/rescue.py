@@ -89,11 +89,12 @@ def as_if_not_called(
 ) -> Callable[..., Any]:
     """`compiled`, where plain Python runs a frame again whose graph raised: it leaves what it is given, and the generator, as before.
 
-    Before each call what it may write to is copied. `meta["starts_anew"]` promises capture, which asked by `may_start_anew`, that it is so.
+    Before each call what it may write to is copied, unless nothing in the graph raises for values: then there is nothing for a handler.
+    `meta["starts_anew"]` promises capture, which asked by `may_start_anew`, that it is so.
     """
     if signature.draws:
         compiled = from_the_same_numbers(compiled)
-    if not gm.meta.get("may_start_anew"):
+    if not gm.meta.get("may_start_anew") or not signature.raises:
         return compiled
     written = sorted({mutation.index for mutation in signature.mutations})
     given = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
@@ -114,15 +115,20 @@ def as_if_not_called(
     return call
 
 
+def as_captured(gm: fx.GraphModule) -> Callable[..., Any]:
+    """The graph run by torch's own ops; where plain Python runs its frame again, numbers are drawn once."""
+    return from_the_same_numbers(gm.forward) if gm.meta.get("starts_anew") else gm.forward
+
+
 def in_eager(gm: fx.GraphModule) -> Callable[..., Any]:
-    """The graph as it was captured, for a frame that nothing else is compiled of.
+    """The same, of a graph that could not be compiled, for a frame that nothing else is compiled of.
 
     Where a handler of the program covers it, the frame is left to plain Python rather than the graph to eager: eager's writes stay when it raises.
     """
     if gm.meta.get("may_start_anew"):
         gm.meta["starts_anew"] = True
         return _start_anew
-    return from_the_same_numbers(gm.forward) if gm.meta.get("starts_anew") else gm.forward
+    return as_captured(gm)
 
 
 def _start_anew(*inputs: Any) -> Any:

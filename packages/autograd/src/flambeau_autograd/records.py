@@ -114,6 +114,7 @@ class Signature:
     `flagged`: sets of places in `differentiable`; of each the backward is told, after the tangents, whether one of them has a gradient.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
     `draws`: whether the forward draws random numbers from the CPU's generator.
+    `raises`: whether the forward may raise for the values of what it is given.
     """
 
     inputs: int
@@ -131,6 +132,7 @@ class Signature:
     flagged: tuple[tuple[int, ...], ...] = ()
     double_backward: str = ""
     draws: bool = False
+    raises: bool = False
 
     @property
     def is_plain(self) -> bool:
