@@ -24,7 +24,7 @@ from .joint.build import Joint, build_joint
 from .joint.control import error_without_us, is_torchs_own
 from .partition.min_cut import min_cut
 from .partition.split import split
-from .passes.facts import alias_root, draws, is_pinned, may_raise
+from .passes.facts import alias_root, draws, may_fail
 from .passes.runner import run_passes
 from .records import Prepared, Signature
 from .wrappers.assemble import assemble
@@ -88,11 +88,7 @@ def prepare(
         frees=tuple(joint.frees) if joint.grads else (),
         double_backward=_double_backward(joint),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
-        raises=any(
-            may_raise(node) or (is_pinned(node) and not draws(node))
-            for node in halves.forward.graph.nodes
-            if node.op == "call_function"
-        ),
+        raises=any(map(may_fail, halves.forward.graph.nodes)),
     )
     if config.log_passes:
         log.logger.info(

@@ -9,7 +9,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
-from ..functional.ops import is_impure, is_random, is_view, raises, short_name
+from ..functional.ops import is_foreign, is_impure, is_random, is_view, raises, short_name, writes
 
 #: Ops that take strides and an offset in the storage of their argument.
 _STRIDED = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
@@ -45,6 +45,14 @@ def may_raise(node: Node) -> bool:
     value = node.meta.get("val")
     integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
     return raises(node.target, integers)
+
+
+def may_fail(node: Node) -> bool:
+    """True for what may raise when the graph runs: the same, a check, and what is not known."""
+    if node.op != "call_function":
+        return False
+    known_write = isinstance(node.target, OpOverload) and writes(node.target) and not is_foreign(node.target)
+    return may_raise(node) or "checks" in node.meta or (is_impure(node.target) and not known_write)
 
 
 def runs_once(node: Node) -> bool:
