@@ -456,3 +456,13 @@ def _is_global(make: Maker) -> bool:
     """Whether the state is the process's, so that it is changed once for both."""
     names = ("module_globals", "default_dtype", "global_module_hooks", "autocast_around")
     return make.__name__ in names
+
+
+def test_a_device_context_is_known_by_its_device() -> None:
+    """`with torch.device(...)` makes another mode each time; what counts is where it puts tensors."""
+    records: list[Any] = []
+    region = flambeau_capture.make_region(lambda x: torch.ones(3) * x.dim(), run_as_it_is, observer=records.append)
+    for device, compiled in (("cpu", 1), ("cpu", 1), ("meta", 2), ("cpu", 2), ("meta", 2)):
+        with torch.device(device):
+            assert region(torch.zeros(2, 2)).device.type == device
+        assert len(records) == compiled

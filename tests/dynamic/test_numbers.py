@@ -125,3 +125,9 @@ def test_an_attribute_that_changes() -> None:
         x = torch.randn(2, 3)
         torch.testing.assert_close(counted.compiled(x), model(x))
     assert counted.graphs <= 2
+
+
+@pytest.mark.falls_back("power with exponent")
+def test_a_negative_base_to_the_power_of_a_number() -> None:
+    """Printed code binds the minus of a constant less tightly than the power."""
+    assert compilations(lambda x, n: x * (-2) ** n, [(torch.randn(3), n) for n in (2, 3, 4, 5)]) <= 2

@@ -31,3 +31,21 @@ def test_tensor_programs(function, args):
     for _ in range(3):
         torch.manual_seed(0)
         assert outcome(region, args, plain) == expected
+
+
+def test_an_attribute_that_is_deleted_and_set_again_comes_last():
+    """As in Python, where the dictionary of an object remembers in which order names came."""
+
+    class Holder:
+        def __init__(self):
+            self.first, self.second = 1, 2
+
+    def renew(x, holder):
+        del holder.first
+        holder.first = 5
+        return x + holder.first
+
+    for function in (renew, make_region(renew, eager)):
+        holder = Holder()
+        assert function(torch.zeros(2), holder).tolist() == [5, 5]
+        assert list(vars(holder).items()) == [("second", 2), ("first", 5)]

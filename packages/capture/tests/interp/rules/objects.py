@@ -564,3 +564,69 @@ def properties_without_functions():
         return x + len(told), told
 
     return f, [(x,)]
+
+
+@p
+def ends_of_an_ordered_dict():
+    def f(x):
+        d = collections.OrderedDict(a=1, b=2, c=3)
+        d.move_to_end("a")
+        first = list(d.items())
+        d.move_to_end("c", last=False)
+        return x + d["c"], first, list(d.items()), len(d)
+
+    return f, [(x,)]
+
+
+@p
+def objects_that_lack():
+    class Bare:
+        pass
+
+    def f(x):
+        told = []
+        for ask in (len, lambda b: b[0], lambda b: b.__setitem__(0, 1)):
+            try:
+                ask(Bare())
+            except (TypeError, AttributeError) as error:
+                told.append(str(error))
+        return x + len(told), told
+
+    return f, [(x,)]
+
+
+@p
+def cached_properties_of_an_argument():
+    class Square:
+        def __init__(self):
+            self.side = 3
+
+        @functools.cached_property
+        def area(self):
+            return self.side**2
+
+    one = Square()
+
+    def f(x):
+        return x + one.area, sorted(vars(one))
+
+    return f, [(x,), (x,), lambda: one.__dict__.pop("area") and (x,)]
+
+
+@p
+def ordered_objects():
+    class Ordered:
+        def __init__(self, key):
+            self.key = key
+
+        def __lt__(self, other):
+            return ("lt", self.key, other.key)
+
+        def __le__(self, other):
+            return ("le", self.key, other.key)
+
+    def f(x):
+        a, b = Ordered(1), Ordered(2)
+        return x + 1, [a < b, a <= b, a > b, a >= b]
+
+    return f, [(x,)]
