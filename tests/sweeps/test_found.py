@@ -465,3 +465,24 @@ def test_put_into_a_copy_of_one_element_keeps_its_stride() -> None:
         """,
         "lowered",
     )
+
+
+@BACKENDS
+def test_an_alias_has_the_strides_of_its_argument(backend: str) -> None:
+    """Those of one element too, which `view` computes anew."""
+    check(
+        """
+        def f(a):
+            return a[...], (a * 2)[...]
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for history in (False, True):
+                a = whole((5, 2), torch.float32, 52, 'expand').requires_grad_(history)
+                r = call(g, a[:1])
+                if history:
+                    backward(r)
+                    show(a)
+        """,
+        backend,
+    )

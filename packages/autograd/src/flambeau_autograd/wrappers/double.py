@@ -99,7 +99,7 @@ class DoubleBackward:
             fed = []
             for i, value in enumerate(inputs):
                 if isinstance(value, torch.Tensor):
-                    value = value.clone() if i in written else value.view_as(value)
+                    value = value.clone() if i in written else value[...]
                 fed.append(value)
             with under_autocast(self._autocast):
                 outputs = self._replay(*fed)

@@ -56,7 +56,7 @@ def _maker(spec: OutputSpec) -> Callable[[Any, Any, list[Any]], Any]:
         if not spec.requires_grad and (base.requires_grad or not steps):
             base = base.detach()
         elif not steps:
-            base = base.view_as(base)
+            base = base[...]  # not `view`, which computes strides anew
         for step in steps:
             base = step(base, results)
         return base
