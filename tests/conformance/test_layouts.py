@@ -215,6 +215,28 @@ def test_a_slice(place: int, name: str) -> None:
     assert sum(compared for _, compared in done) > 20
 
 
+#: What a kernel stores, then what a library makes of that: its results copy strides, in dimensions of one element too.
+STORED = ["x * 2", "x.mT + 1", "x.flip(0)", "x.sum(0, keepdim=True)", "(x + y).unsqueeze(0)", "torch.cat([x, x])"]
+CALLS = [
+    "v.sort(0)[0]",
+    "v.argsort()",
+    "v.cummax(-1)[0]",
+    "F.pixel_shuffle(v.expand(4, *v.shape), 1)",
+    "v.put(torch.tensor([0]), x[0, :1, 0])",
+]
+
+
+@pytest.mark.parametrize("name", ["row-major", "swapped", "ends swapped", "odd"])
+def test_library_calls_see_the_strides_of_one_element(name: str) -> None:
+    """Kernels lay their results out as eager does, dimensions of one element included."""
+    shape = (1, 3, 1)
+    x = layouts(shape)[name]
+    steps = [call.replace("v", f"({stored})") for stored in STORED for call in CALLS]
+    found, compared = faults(x, torch.ones(shape), steps, "inductor")
+    assert found == []
+    assert compared > 25
+
+
 @pytest.mark.parametrize("shape", [(4, 0), (2, 0, 3)], ids=str)
 def test_no_elements_where_sizes_change(shape: tuple[int, ...]) -> None:
     """A size of zero stays a number beside the symbolic ones; what is row-major counts it as one."""

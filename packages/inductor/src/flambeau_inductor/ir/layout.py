@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..expr import ONE, ZERO, Expr, as_expr, known_eq, maximum
 
@@ -124,6 +124,12 @@ class Ref:
         """All of ``buffer``, as it lies."""
         layout = buffer.layout
         return cls(buffer.name, layout.sizes, layout.strides, ZERO, layout.dtype, layout.device)
+
+    def seen_with(self, strides: Sequence[Expr]) -> Ref:
+        """The same elements; where a stride addresses nothing (a dimension of one element, no elements at all), that of ``strides``."""
+        nothing = ZERO in self.sizes
+        pairs = zip(self.sizes, self.strides, strides, strict=True)
+        return evolve(self, strides=tuple(want if nothing or n is ONE else have for n, have, want in pairs))
 
     def layout(self) -> Layout:
         """The window as a layout relative to the buffer's first element."""

@@ -399,7 +399,10 @@ class Builder:
     # Layouts.
 
     def wanted_strides(self, val: torch.Tensor) -> Sizes | None:
-        """The strides of a fake tensor as dense strides in the same order; None where row-major is it or it is not dense."""
+        """The strides of a fake tensor, those of dimensions of one element included; None where it is not dense.
+
+        A buffer has them exactly: they cost nothing there, and library calls and callers see them.
+        """
         strides, sizes = self.exprs(val.stride()), self.exprs(val.shape)
         if any(size is ZERO for size in sizes):
             return None
@@ -408,9 +411,7 @@ class Builder:
         def agrees(dense: Sizes) -> bool:
             return all(a is b or n is ONE for a, b, n in zip(dense, strides, sizes, strict=True))
 
-        if agrees(contiguous_strides(sizes)) or not agrees(strides_in_order(sizes, order)):
-            return None
-        return strides
+        return strides if agrees(contiguous_strides(sizes)) or agrees(strides_in_order(sizes, order)) else None
 
     def note_symbols(self, *found: Expr) -> None:
         """These symbols have values from here on."""

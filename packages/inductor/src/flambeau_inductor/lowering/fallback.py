@@ -1,8 +1,7 @@
 """Everything without a rule: a call of the op's own kernel.
 
-In: an FX node and its lowered arguments. Out: an ``Extern`` operation and realised values. Layouts an op insists on are met here:
-an operand is handed over with the strides its fake tensor has where it is a lazy value, so that the library sees what eager
-would have given it.
+In: an FX node and its lowered arguments. Out: an ``Extern`` operation and realised values. An operand is handed over with the strides its
+fake tensor has, dimensions of one element included: a library's result may copy those of its arguments, so that it sees what eager gives it.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
     if schema.is_mutable:
         raise UnsupportedGraphError(f"{op} writes to its arguments; graphs are functional here")
     val = node.meta.get("val")
-    given = [_operand(g, value) for value in args]
-    named = {key: _operand(g, value) for key, value in kwargs.items()}
+    given = [_operand(g, *pair) for pair in zip(args, node.args, strict=True)]
+    named = {key: _operand(g, value, node.kwargs[key]) for key, value in kwargs.items()}
     if any(r.alias_info is not None for r in schema.returns):
         # The result shares memory with an argument: take a copy at once, so that nobody has to know.
         return _copy_of_alias(g, op, given, named, val, reason)
@@ -77,10 +76,14 @@ def _dense(val: torch.Tensor) -> bool:
     return True
 
 
-def _operand(g: Builder, value: Any) -> Any:
+def _operand(g: Builder, value: Any, source: Any) -> Any:
+    """``value`` in memory, as the argument ``source`` of the node lies in eager."""
     if isinstance(value, TensorValue):
-        g.ref(value)
-        return value
+        val = source.meta.get("val") if isinstance(source, fx.Node) else None
+        ref = g.ref(value)
+        if not isinstance(val, torch.Tensor) or val.layout is not torch.strided or val.dim() != len(ref.sizes):
+            return value
+        return TensorValue.of_ref(ref.seen_with(g.exprs(val.stride())))
     if isinstance(value, tuple | list):
-        return [_operand(g, part) for part in value]
+        return [_operand(g, *pair) for pair in zip(value, source, strict=True)]
     return value

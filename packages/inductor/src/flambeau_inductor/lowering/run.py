@@ -321,7 +321,7 @@ class _Lowering:
         ref = b.ref(value)
         if isinstance(val, torch.Tensor) and ZERO in ref.sizes:
             # There is nothing to lay out; users see the strides all the same.
-            return Ref(ref.buffer, ref.sizes, b.exprs(val.stride()), ref.offset, ref.dtype, ref.device)
+            return ref.seen_with(b.exprs(val.stride()))
         if ref.buffer in overwritten and node.op != "placeholder":
             # The input's memory is about to change, and this output is a value from before.
             ref = b.realise(value, value.strides or _strides_of(b, val))
@@ -330,8 +330,7 @@ class _Lowering:
         strides = b.exprs(val.stride())
         if not _same_strides(ref, strides):
             ref = b.copy(value, strides)
-        # A dimension of size one has a stride too, and users can see it.
-        return Ref(ref.buffer, ref.sizes, strides, ref.offset, ref.dtype, ref.device)
+        return ref.seen_with(strides)
 
     def _write_back(self, outputs: Sequence[Any]) -> dict[str, str]:
         """Emit the trailing ``copy_``s; returns the new name of each overwritten input."""
