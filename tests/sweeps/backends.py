@@ -22,7 +22,11 @@ from flambeau.rescue import as_if_not_called, in_eager, rescue, writes_last
 from flambeau.stages import resolve_stages
 from flambeau_inductor.config import Config
 from flambeau_inductor.context import CompileContext
+from flambeau_inductor.effects import may_fail
+from flambeau_inductor.effects import writes_last as steps_write_last
 from flambeau_inductor.ir.evaluate import run_graph
+from flambeau_inductor.ir.graph import Graph, TensorInput
+from flambeau_inductor.ir.loops import written
 from flambeau_inductor.lowering.run import lower_graph
 from flambeau_inductor.passes.order import PASSES
 from flambeau_inductor.passes.runner import run_passes
@@ -52,9 +56,9 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
         return in_eager(gm)
     # As the facade's backends do, but that nothing is repeated in eager: of a graph that raises eager is asked for its error.
     stages = attrs.evolve(resolve_stages(Options()), suppress_errors=False)
-    in_order = not lowers and writes_last(prepared.forward.graph)
+    in_order = forward.in_order if lowers else writes_last(prepared.forward.graph)
     joined = autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=True)
-    joined = as_if_not_called(gm, prepared.signature, joined, in_order=in_order)
+    joined = as_if_not_called(gm, prepared.signature, joined, in_order=in_order and not lowers)
     gm.meta["rescue"] = rescue(gm, prepared.signature, stages, in_order=in_order)
     return joined
 
@@ -63,7 +67,22 @@ def _as_it_is(gm: fx.GraphModule, inputs: list[Any]) -> Compiled:
     return gm.forward
 
 
-def _interpreted(gm: fx.GraphModule, inputs: list[Any]) -> Compiled:
+@attrs.frozen
+class _Interpreted:
+    """A lowered graph as a callable; `in_order`: it writes to its inputs after all that may raise."""
+
+    graph: Graph
+
+    @property
+    def in_order(self) -> bool:
+        steps = (({buffer.name for buffer in written(op)}, may_fail(op)) for op in self.graph.operations)
+        inputs = {given.buffer.name for given in self.graph.inputs if isinstance(given, TensorInput)}
+        return steps_write_last(steps, self.graph.buffers, inputs)
+
+    def __call__(self, *args: Any) -> Any:
+        return run_graph(self.graph, args)
+
+
+def _interpreted(gm: fx.GraphModule, inputs: list[Any]) -> _Interpreted:
     context = CompileContext(Config.from_environment())
-    lowered = lower_graph(run_passes(gm, PASSES, context), inputs, context)
-    return lambda *args: run_graph(lowered, args)
+    return _Interpreted(lower_graph(run_passes(gm, PASSES, context), inputs, context))

@@ -58,7 +58,7 @@ def rescue(
         drawn = generator.get_state() if signature.draws else None
         results, eagers = _results_or_error(run, given)
         if eagers is not None:
-            writes = written and in_order and not anew
+            writes = written and in_order and not anew and not isinstance(error, PredictionError)
             if drawn is not None and (writes or anew):
                 generator.set_state(drawn)
             if writes:

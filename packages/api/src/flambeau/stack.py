@@ -236,7 +236,8 @@ def _join(
 ) -> CompiledFn:
     """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
     joined = autograd.assemble(signature, forward, backward, replay=gm, config=stages.autograd, isolate=isolate)
-    joined = as_if_not_called(gm, signature, joined, in_order=in_order)
+    # A program may also raise for what a library returns, after anything.
+    joined = as_if_not_called(gm, signature, joined, in_order=in_order and isolate)
     gm.meta["rescue"] = rescue(gm, signature, stages, in_order=in_order)
     return joined
 
@@ -325,7 +326,8 @@ def _assemble(
             logger.debug("library", artifact="kernel_code", name=library.name, source=library.source)
         loaded.append(_load(artifact, tensors, kind, options, stages, recorder, store))
     backward = loaded[1] if len(loaded) > 1 else None
-    return _join(gm, compiled.signature, loaded[0], backward, stages)
+    in_order = bool(compiled.forward.meta.get("writes_last"))
+    return _join(gm, compiled.signature, loaded[0], backward, stages, in_order=in_order)
 
 
 def _load(

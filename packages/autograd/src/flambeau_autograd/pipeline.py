@@ -72,6 +72,11 @@ def prepare(
     with _ours("cutting the graph in two"):
         halves = split(joint, saved)
     analysis = joint.analysis
+    failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
+    for node in failing:
+        # The backend writes to inputs after it; of a GPU nobody knows when it raises.
+        if _is_on_cpu(node):
+            node.meta["raises"] = True
     signature = Signature(
         inputs=len(joint.inputs),
         results=len(joint.results),
@@ -88,7 +93,7 @@ def prepare(
         frees=tuple(joint.frees) if joint.grads else (),
         double_backward=_double_backward(joint),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
-        raises=any(map(may_fail, halves.forward.graph.nodes)),
+        raises=bool(failing),
     )
     if config.log_passes:
         log.logger.info(

@@ -8,17 +8,24 @@ custom ones) nothing is known, so they stay. The package that traces keeps by th
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
-from .ir.loops import Assert, Extern, Operation
+from .ir.layout import Buffer
+from .ir.loops import Assert, Extern, Loop, Operation, Reduction
+from .ir.scalar import Scalar, walk
+from .ir.verify import scalars_of
 
 #: Namespaces of torch whose ops do what their schemas say.
 _COMPUTING_NAMESPACES = frozenset(
     {"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"}
 )
+
+
+_DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
 
 
 @functools.cache
@@ -37,8 +44,50 @@ def has_effect(op: Any) -> bool:
 
 
 def checks(operation: Operation) -> bool:
-    """True for what may raise and does nothing else: an input must not be overwritten before."""
+    """True for what has to run although nobody reads its results, since it may raise."""
     if isinstance(operation, Extern):
         schema = operation.op._schema
         return operation.checks or (not schema.returns and not schema.is_mutable)
-    return isinstance(operation, Assert)
+    return isinstance(operation, Assert) or (isinstance(operation, Reduction) and operation.checks)
+
+
+def divides(*values: Scalar) -> bool:
+    """True where integers are divided by what may be zero."""
+    return any(
+        node.op in _DIVISIONS
+        and not node.dtype.is_floating_point
+        and not (node.children[1].kind == "constant" and node.children[1].args[0])
+        for node in walk(*values)
+    )
+
+
+def may_fail(operation: Operation) -> bool:
+    """True for what may raise for the values it is given: an input must not be overwritten before.
+
+    Loops that read or write at computed positions do not count: in a graph for which it matters, checks come first
+    (``lowering/positions.py``).
+    """
+    if not isinstance(operation, Loop) or checks(operation):
+        return checks(operation)
+    return operation.out.layout.device.type == "cpu" and divides(*scalars_of(operation))
+
+
+def writes_last(steps: Iterable[tuple[Iterable[str], bool]], buffers: Mapping[str, Buffer], inputs: Set[str]) -> bool:
+    """Whether nothing is written to ``inputs`` before the last step that may raise; each step by what it writes, and whether it may.
+
+    Not so of memory of a GPU, of which nobody knows when it is written.
+    """
+    written = False
+    for names, fails in steps:
+        roots = [_root(buffers[name], buffers) for name in names]
+        targets = [root for root in roots if root.name in inputs]
+        written |= bool(targets)
+        if (written and fails) or any(root.layout.device.type != "cpu" for root in targets):
+            return False
+    return True
+
+
+def _root(buffer: Buffer, buffers: Mapping[str, Buffer]) -> Buffer:
+    while buffer.in_place:
+        buffer = buffers[buffer.storage]
+    return buffer

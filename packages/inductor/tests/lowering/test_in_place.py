@@ -11,7 +11,7 @@ from torch import Tensor
 from tracing import lowered, traced
 
 from flambeau_inductor.context import CompileContext
-from flambeau_inductor.ir.loops import Extern, Pointwise, Scatter
+from flambeau_inductor.ir.loops import Extern, Pointwise, Reduction, Scatter
 from flambeau_inductor.lowering.run import lower_graph
 
 ROWS = torch.tensor([0, 2, 2])
@@ -38,8 +38,10 @@ def puts(x: Tensor, rows: Tensor, values: Tensor) -> None:
 
 @pytest.mark.parametrize("function", [adds, puts])
 def test_nothing_is_copied(function: Callable[..., Any]) -> None:
-    """One scatter, over the input."""
-    (found,) = operations(function)
+    """One scatter, over the input, after a look at where it goes."""
+    check, found = operations(function)
+    assert isinstance(check, Reduction)
+    assert check.checks
     assert isinstance(found, Scatter)
     assert found.out.in_place
 

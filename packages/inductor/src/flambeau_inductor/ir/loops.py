@@ -52,7 +52,8 @@ class Reduction:
 
     The accumulator has the dtype of ``value`` (lowering widens it to what eager accumulates in). ``argmax``/``argmin``
     give the row-major position inside ``reduce_axes`` as int64. ``any``/``all`` take and give bool. An empty reduction
-    gives the identity of its kind (lowering refuses those that have none).
+    gives the identity of its kind (lowering refuses those that have none). ``checks``: nobody reads the result, the
+    value is evaluated for the errors that it may report.
     """
 
     out: Buffer
@@ -61,6 +62,7 @@ class Reduction:
     kind: str
     value: Scalar
     origins: tuple[str, ...] = ()
+    checks: bool = False
 
 
 @frozen
@@ -110,7 +112,7 @@ class Extern:
     the results define: ``(symbol, output position, dimension)``, or dimension None for a scalar result; a string in the
     symbol's place names an integer parameter that loop bodies read. ``reason`` says why this is a library call.
     ``keeps`` is the position of a result that is a workspace for the op's gradient: of whatever size the kernel likes,
-    and only there when the call runs in grad mode. ``checks``: nobody reads what it returns, it is called for what it may raise.
+    and only there when the call runs in grad mode. ``checks``: it is called although nobody reads what it returns, since it may raise.
     """
 
     op: Any

@@ -25,20 +25,21 @@ class Assumptions:
     """Those of one graph that are not checked yet."""
 
     def __init__(self) -> None:
-        self._given: frozenset[str] = frozenset()
+        #: The names of symbols that come from outside.
+        self.given: frozenset[str] = frozenset()
         self._count = 0
         self._checked: set[Any] = set()
 
     def leave_to_caller(self, g: Builder) -> None:
         """What is known by now comes from outside; to be called after every input."""
-        self._given, self._count = frozenset(g.known_symbols), len(g.known_symbols)
+        self.given, self._count = frozenset(g.known_symbols), len(g.known_symbols)
 
     def check(self, g: Builder) -> None:
         """Append the checks that became possible; to be called after every operation."""
         if len(g.known_symbols) == self._count:
             return
         self._count = len(g.known_symbols)
-        for condition, message in _conditions(g.symbols.shape_env, g.known_symbols - self._given):
+        for condition, message in _conditions(g.symbols.shape_env, g.known_symbols - self.given):
             names = {str(symbol) for symbol in condition.free_symbols}
             if condition in self._checked or not names <= g.known_symbols:
                 continue

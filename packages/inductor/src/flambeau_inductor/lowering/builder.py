@@ -20,7 +20,7 @@ from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, m
 from ..ir.scalar import Scalar
 from ..ops.table import scalar_op
 from .registry import Decline
-from .values import HALF, LOOP_TYPES, Index, TensorValue, broadcast_index, canonical_index, compute_dtype
+from .values import HALF, LOOP_TYPES, Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
 
 
 class Builder:
@@ -32,6 +32,8 @@ class Builder:
         self.operations: list[Operation] = []
         self.buffers: dict[str, Buffer] = {}
         self.node: fx.Node | None = None
+        #: What the rule that runs says of positions; see ``positions.py``.
+        self.positions: list[Positions] = []
         self.known_symbols: set[str] = set()
         self._count = 0
 
@@ -294,6 +296,11 @@ class Builder:
             window=window,
         )
 
+    def looks_at(self, index: TensorValue, limit: Expr, *, wrap: bool = True, sizes: Sizes | None = None) -> None:
+        """Note that every element of ``index`` (at the points of ``sizes``) has to be a position below ``limit``."""
+        if self.node is None or not self.node.meta.get("backward"):
+            self.positions.append(Positions(index, index.sizes if sizes is None else sizes, limit, wrap, self.origins))
+
     def scan(self, value: TensorValue, dim: int, kind: str, dtype: torch.dtype, compute: torch.dtype) -> TensorValue:
         """An inclusive scan along ``dim``."""
         body = self.convert(value.body(), compute)
@@ -338,7 +345,6 @@ class Builder:
         reason: str,
         changed: tuple[Buffer, ...] = (),
         keeps: int | None = None,
-        checks: bool = False,
     ) -> Any:
         """Call ``op`` on realised tensors; ``val`` is the fake result (tensor, sequence of them, or a symbolic scalar)."""
         self.context.note_library_call(str(op), reason)
@@ -347,6 +353,7 @@ class Builder:
         results = list(val) if isinstance(val, tuple | list) else [val] if op._schema.returns else []
         outs = tuple(self._out_buffer(item) for item in results)
         binds = self._binds(results)
+        checks = self.node is not None and not {"checks", "raises"}.isdisjoint(self.node.meta)
         self.operations.append(Extern(op, given, named, outs, changed, binds, reason, self.origins, keeps, checks))
         values = [None if out is None else TensorValue.of_ref(Ref.whole(out)) for out in outs]
         for n, item in enumerate(results):

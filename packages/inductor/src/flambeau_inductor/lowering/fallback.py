@@ -47,7 +47,7 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
         return _copy_of_alias(g, op, given, named, val, reason)
     kept = _WORKSPACES.get(schema.name)
     read = any(user.args[1] == kept for user in node.users if user.target is operator.getitem)
-    return g.library(op, given, named, val, reason, keeps=kept if read else None, checks="checks" in node.meta)
+    return g.library(op, given, named, val, reason, keeps=kept if read else None)
 
 
 def _copy_of_alias(g: Builder, op: Any, args: list[Any], kwargs: dict[str, Any], val: Any, reason: str) -> Any:

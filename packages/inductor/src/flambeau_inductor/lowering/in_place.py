@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from attrs import evolve
 
-from ..effects import checks
+from ..effects import may_fail
 from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Extern, Operation, Pointwise, Scatter, written
 from ..ir.verify import reads_of
@@ -58,7 +58,7 @@ def write_in_place(b: Builder, target: str, ref: Ref, outputs: Sequence[Any]) ->
         return False
     at = makers[0]
     maker = b.operations[at]
-    if any(checks(operation) for operation in b.operations[at + 1 :]):
+    if any(may_fail(operation) for operation in b.operations[at + 1 :]):
         return False
     if isinstance(maker, Extern) and not maker.changed:
         twin = _TWINS.get(maker.op)

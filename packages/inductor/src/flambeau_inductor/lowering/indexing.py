@@ -5,12 +5,12 @@ In: a tensor and integer tensors. Out: lazy tensors whose index holds indirect s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ..expr import ONE, UNBOUNDED, ZERO, Expr, Symbol, free_symbols, hint
+from ..expr import ONE, ZERO, Expr, hint
 from ..ir import scalar as sc
 from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
@@ -22,39 +22,16 @@ from .values import Index, TensorValue, broadcast_index, broadcast_sizes
 NO_ELEMENTS = "indices of a tensor without elements"
 
 
-def _reader(a: TensorValue, *dims: int) -> Callable[[Index], Scalar]:
-    """``a.at``, that checks the positions along ``dims`` also where they do not matter: in an expanded dimension, or one of one element."""
-    probes = [Symbol(f"probe{d}", 0, UNBOUNDED) for d in range(a.rank)]
-    read = a.at(tuple(probes))
-    met = {symbol for node in sc.walk(read) for e in sc.expressions(node) for symbol in free_symbols(e)}
-    unread = [d for d in dims if probes[d] not in met]
-    if not unread:
-        return a.at
-
-    def at(index: Index) -> Scalar:
-        value = a.at(index)
-        for d in unread:
-            checked = index[d].definition
-            if checked is not None:
-                inside = sc.op("ge", checked, sc.constant(0, torch.int64))
-                zero = sc.constant(0, value.dtype)
-                # Another value than what is read: a choice between equal ones would go, and the check with it.
-                value = sc.masked(inside, value, sc.constant(1, value.dtype) if value is zero else zero)
-        return value
-
-    return at
-
-
 @lowers("gather")
 def gather(g: Builder, a: TensorValue, dim: int, index: TensorValue, sparse_grad: bool = False) -> TensorValue:
     if a.rank == 0 or index.rank != a.rank:
         raise Decline("0-d")
     d = dim % a.rank
-    read = _reader(a, d)
+    g.looks_at(index, a.sizes[d], wrap=False)
 
     def at(i: Index) -> Scalar:
         position = sc.indirect(index.at(i), a.sizes[d], wrap=False)
-        return read((*i[:d], position, *i[d + 1 :]))
+        return a.at((*i[:d], position, *i[d + 1 :]))
 
     return g.lazy(index.sizes, a.dtype, a.device, at)
 
@@ -67,10 +44,10 @@ def index_select(g: Builder, a: TensorValue, dim: int, index: TensorValue) -> Te
         raise Decline(NO_ELEMENTS)
     d = dim % a.rank
     sizes = (*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :])
-    read = _reader(a, d)
+    g.looks_at(index, a.sizes[d], wrap=False)
 
     def at(i: Index) -> Scalar:
-        return read((*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d], wrap=False), *i[d + 1 :]))
+        return a.at((*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d], wrap=False), *i[d + 1 :]))
 
     return g.lazy(sizes, a.dtype, a.device, at)
 
@@ -88,10 +65,10 @@ def embedding(
         raise Decline("weight is not 2-d")
     if ZERO in weight.sizes:
         raise Decline(NO_ELEMENTS)
-    read = _reader(weight, 0)
+    g.looks_at(indices, weight.sizes[0], wrap=False)
 
     def at(i: Index) -> Scalar:
-        return read((sc.indirect(indices.at(i[:-1]), weight.sizes[0], wrap=False), i[-1]))
+        return weight.at((sc.indirect(indices.at(i[:-1]), weight.sizes[0], wrap=False), i[-1]))
 
     return g.lazy((*indices.sizes, weight.sizes[1]), weight.dtype, weight.device, at)
 
@@ -119,6 +96,14 @@ class IndexPlan:
         plain = [a.sizes[d] for d in range(a.rank) if d not in self.indexed]
         self.sizes: Sizes = (*plain[: self.before], *self.shape, *plain[self.before :])
 
+    def note(self, g: Builder) -> None:
+        """Every position that is looked at is checked, but those of an op that promises to be called with good ones."""
+        if "_unsafe" in str(g.node and g.node.target):
+            return
+        for d, t in enumerate(self.indices):
+            if t is not None:
+                g.looks_at(t, self.a.sizes[d], sizes=self.shape)
+
     def position(self, i: Index) -> Index:
         """The element of the indexed tensor that result element ``i`` is."""
         inner = i[self.before : self.before + len(self.shape)]
@@ -136,8 +121,8 @@ class IndexPlan:
 @lowers("index.Tensor", "_unsafe_index.Tensor")
 def index(g: Builder, a: TensorValue, indices: Sequence[TensorValue | None]) -> TensorValue:
     plan = IndexPlan(a, indices)
-    read = _reader(a, *plan.indexed)
-    result = g.lazy(plan.sizes, a.dtype, a.device, lambda i: read(plan.position(i)))
+    plan.note(g)
+    result = g.lazy(plan.sizes, a.dtype, a.device, lambda i: a.at(plan.position(i)))
     result.strides = g.wanted_strides(g.out)
     return result
 

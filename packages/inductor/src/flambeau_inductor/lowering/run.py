@@ -33,6 +33,7 @@ from .builder import Builder
 from .fallback import call_library, is_workspace
 from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
+from .positions import Checks
 from .registry import Decline, rule_for
 from .target import is_library
 from .values import LOOP_TYPES, TensorValue, broadcast_index, canonical_index
@@ -78,6 +79,7 @@ class _Lowering:
         self.builder = Builder(context, SymbolTable())
         self.host_scalars = HostScalars(self.builder)
         self.assumptions = Assumptions()
+        self.checks = Checks(self.builder, first=_writes_on_cpu(gm))
         self.values: dict[fx.Node, Any] = {}
         self.inputs: list[Input] = []
         self.constants: list[ConstantInput] = []
@@ -97,6 +99,8 @@ class _Lowering:
         self.builder.node = None
         outputs = self._finish()
         operations = _live(self.builder.operations, outputs, self.builder.buffers)
+        if self.checks.keep(operations):
+            operations = _live(self.builder.operations, outputs, self.builder.buffers)
         stacks = {n.name: _stack_text(n) for n in nodes if n.op == "call_function"}
         return Graph(
             tuple(self.inputs),
@@ -240,6 +244,7 @@ class _Lowering:
                     if not _has_sizes(result, val):
                         reason = "its kernel would have other sizes than eager's result"
                     elif self._is_window(result, mark) if view else self._allowed(result, mark):
+                        self.checks.settle(mark, self.assumptions.given)
                         return self._own(target, args, result)
                     else:
                         reason = reason or "kernels are switched off"
@@ -250,6 +255,7 @@ class _Lowering:
                 except Exception as error:
                     raise LoweringError(f"{target}: {type(error).__name__}: {error}") from error
                 del self.builder.operations[mark:]
+                self.builder.positions.clear()
         return call_library(self.builder, node, target, args, kwargs, reason)
 
     def _own(self, target: Any, args: list[Any], result: Any) -> Any:
@@ -397,6 +403,13 @@ def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> b
     )
 
 
+def _writes_on_cpu(gm: fx.GraphModule) -> bool:
+    """Whether the graph writes to inputs in memory that the caller finds as it was where the graph raises."""
+    copies = gm.graph.find_nodes(op="call_function", target=aten.copy_.default)
+    targets = [node.args[0].meta["val"] for node in copies if node.args[0].op == "placeholder"]
+    return any(target.device.type == "cpu" for target in targets)
+
+
 def _is_view(op: torch._ops.OpOverload) -> bool:
     return op is aten._unsafe_view.default or any(value.alias_info is not None for value in op._schema.returns)
 
@@ -482,7 +495,7 @@ def _root(buffer: Buffer, buffers: dict[str, Buffer]) -> str:
 
 def _has_effect(operation: Operation) -> bool:
     if not isinstance(operation, Extern):
-        return False
+        return effects.checks(operation)
     return bool(operation.binds) or operation.checks or effects.has_effect(operation.op)
 
 

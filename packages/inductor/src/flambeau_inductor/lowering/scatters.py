@@ -24,11 +24,12 @@ def _place(a: TensorValue, dim: int, index: TensorValue, i: Index) -> Index:
     return (*i[:d], sc.indirect(index.at(i), a.sizes[d], wrap=False), *i[d + 1 :])
 
 
-def _check(a: TensorValue, index: TensorValue, mode: str) -> None:
+def _check(g: Builder, a: TensorValue, dim: int, index: TensorValue, mode: str) -> None:
     if a.rank == 0 or index.rank != a.rank:
         raise Decline("0-d")
     if mode != "set":
         _check_sum(a)
+    g.looks_at(index, a.sizes[dim % a.rank], wrap=False)
 
 
 def _check_sum(a: TensorValue) -> None:
@@ -39,20 +40,20 @@ def _check_sum(a: TensorValue) -> None:
 
 @lowers("scatter.src")
 def scatter_src(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
-    _check(a, index, "set")
+    _check(g, a, dim, index, "set")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "set")
 
 
 @lowers("scatter.value")
 def scatter_value(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
-    _check(a, index, "set")
+    _check(g, a, dim, index, "set")
     element = g.constant(value, a.dtype)
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), lambda i: element, "set")
 
 
 @lowers("scatter_add")
 def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
-    _check(a, index, "add")
+    _check(g, a, dim, index, "add")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "add")
 
 
@@ -77,6 +78,7 @@ def _along(g: Builder, a: TensorValue, dim: int, index: TensorValue, source: Ten
     if ZERO in a.sizes:
         raise Decline(NO_ELEMENTS)
     d = dim % a.rank
+    g.looks_at(index, a.sizes[d], wrap=False)
 
     def position(i: Index) -> Index:
         return (*i[:d], sc.indirect(index.at((i[d],)), a.sizes[d], wrap=False), *i[d + 1 :])
@@ -91,6 +93,7 @@ def index_fill(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: 
     if ZERO in a.sizes:
         raise Decline(NO_ELEMENTS)
     d = dim % a.rank
+    g.looks_at(index, a.sizes[d])
     element = g.convert(value.at(()), a.dtype) if isinstance(value, TensorValue) else g.constant(value, a.dtype)
 
     def position(i: Index) -> Index:
@@ -108,6 +111,7 @@ def index_put(
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool and not accumulate:
         return _masked_put(g, a, indices[0], values)
     plan = IndexPlan(a, indices)
+    plan.note(g)
 
     def value(i: Index) -> Scalar:
         return values.at(broadcast_index(values.sizes, plan.sizes, i))

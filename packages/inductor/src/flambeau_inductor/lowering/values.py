@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from attrs import frozen
 
 from ..expr import ONE, ZERO, Expr, known_eq
 from ..ir import scalar as sc
@@ -112,6 +113,24 @@ class TensorValue:
     def rank(self) -> int:
         """The number of dimensions."""
         return len(self.sizes)
+
+
+@frozen(eq=False)
+class Positions:
+    """Positions that a rule looks at: ``index`` at every point of ``sizes``, each of which has to lie below ``limit``; ``wrap``: from
+    the end where it is negative."""
+
+    index: TensorValue
+    sizes: Sizes
+    limit: Expr
+    wrap: bool
+    origins: tuple[str, ...]
+
+    def at(self, point: Index) -> Scalar | None:
+        """The checked position at one point; None where it is certain."""
+        value = self.index.at(broadcast_index(self.index.sizes, self.sizes, point))
+        checked = sc.indirect(value, self.limit, wrap=self.wrap).definition
+        return checked if checked is not None and checked.op == "check_bounds" else None
 
 
 def canonical_index(sizes: Sequence[Expr]) -> Index:

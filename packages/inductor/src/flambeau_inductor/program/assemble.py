@@ -14,16 +14,18 @@ from flambeau_runtime.artifact import Library
 from ..codegen import cpp, triton
 from ..codegen.kernel import GeneratedKernel
 from ..codegen.triton.combine import generate_combined
-from ..ir.graph import Graph
+from ..effects import divides, may_fail, writes_last
+from ..ir.graph import Graph, TensorInput
 from ..ir.kernel import Combined, KernelBody
 from ..ir.text import kernel_text, operation_text
 from ..log import KERNEL_BODIES, Text, logger
-from ..schedule import schedule
+from ..schedule import Step, schedule
 from ..schedule.combine import combine, target_of
 from ..schedule.merge import MOST_BUFFERS, MOST_LOOPS
+from ..schedule.nest import values
 from ..schedule.plan import Schedule
 from .build import BuiltProgram, build
-from .memory import share_memory
+from .memory import share_memory, step_writes
 
 _TARGETS = {"cpp": cpp, "triton": triton}
 
@@ -45,6 +47,7 @@ def assemble(
     ``reuse=False`` hands no dead buffer's memory on to a later one, ``in_place=False`` lets no kernel write over what it reads;
     with both, every result has memory of its own. A fused kernel touches at most ``most_buffers`` buffers and does the work of at
     most ``most_loops`` loops. ``size_asserts=False`` trusts library calls to return what was predicted.
+    The artifact's ``meta["writes_last"]`` says that no step that may raise for values comes after the first write to an input.
     Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express.
     """
     plan = schedule(graph, fuse=fuse, most_buffers=most_buffers, most_loops=most_loops)
@@ -65,7 +68,21 @@ def assemble(
         libraries.append(Library(f"kernels_{target}", target, unit.translation_unit(generated), unit.FLAGS))
         for body, kernel in zip(bodies, generated, strict=True):
             kernels[body.name] = (len(libraries) - 1, kernel)
-    return build(graph, plan, kernels, libraries, meta, reuse=reuse, size_asserts=size_asserts)
+    told = {**(meta or {}), "writes_last": _writes_last(graph, plan)}
+    return build(graph, plan, kernels, libraries, told, reuse=reuse, size_asserts=size_asserts)
+
+
+def _writes_last(graph: Graph, plan: Schedule) -> bool:
+    steps = ((step_writes(step), _may_fail(step)) for step in plan.steps)
+    return writes_last(steps, plan.buffers, {i.buffer.name for i in graph.inputs if isinstance(i, TensorInput)})
+
+
+def _may_fail(step: Step) -> bool:
+    if isinstance(step, Combined):
+        return any(map(_may_fail, step.bodies))
+    if isinstance(step, KernelBody):
+        return divides(*(value for statement in step.statements for value in values(statement)))
+    return may_fail(step)
 
 
 def _plan_text(plan: Schedule) -> str:

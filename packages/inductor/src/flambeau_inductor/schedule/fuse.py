@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from attrs import define, field, frozen
 
 from .. import expr as ex
-from ..effects import checks, draws
+from ..effects import checks, draws, may_fail
 from ..ir.layout import Buffer
 from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, refs, written
 from ..ir.scalar import Scalar, walk
@@ -27,7 +27,8 @@ NEIGHBOURS = 6
 
 @define(eq=False)
 class Group:
-    """A kernel in the making (``nest``) or a single other operation; ``ancestors`` are group numbers as bits."""
+    """A kernel in the making (``nest``) or a single other operation; ``ancestors`` are group numbers as bits. ``checks``: nobody reads
+    what it computes, it is there for what it may raise. ``fails``: it may raise. ``overwrites``: it writes over what was there before."""
 
     number: int
     nest: Nest | None
@@ -37,6 +38,9 @@ class Group:
     reads: set[str] = field(factory=set)
     writes: set[str] = field(factory=set)
     parents: int = 0
+    checks: bool = False
+    fails: bool = False
+    overwrites: bool = False
 
 
 @frozen
@@ -77,7 +81,8 @@ class Fuser:
         self.readers: dict[str, list[Group]] = {}
         self.symbols: dict[ex.Expr | str, Group] = {}
         self.last_draw: Group | None = None
-        self.checks = 0
+        #: The groups that may raise, as bits.
+        self.failing = 0
         self.storage_users: dict[str, list[Group]] = {}
         self.notes: list[Note] = []
 
@@ -85,7 +90,7 @@ class Fuser:
         """Fuse, then order the groups so that each comes after what it needs, as early as program order says."""
         for position, operation in enumerate(self.operations):
             if isinstance(operation, Pointwise | Reduction | Scan | Scatter):
-                self._add_loop(position, make_nest(position, operation))
+                self._add_loop(position, make_nest(position, operation), operation)
             else:
                 self._add_single(position, operation)
         logger.debug(FUSION, artifact="fusion", text=Text(self._text))
@@ -107,8 +112,7 @@ class Fuser:
         group.reads = operation_reads(operation)
         group.writes = {out.name for out in written(operation)}
         needs = self._needs(group.reads, group.writes, _symbols_of(operation))
-        if checks(operation):
-            self.checks |= 1 << group.number
+        self._note_effects(group, may_fail(operation), False)
         if isinstance(operation, Extern) and draws(operation.op):
             # Draws advance one generator: they keep the order of the program.
             needs |= 0 if self.last_draw is None else 1 << self.last_draw.number
@@ -123,24 +127,37 @@ class Fuser:
             if operation.symbol is not None:
                 self.symbols[operation.symbol] = group
 
-    def _add_loop(self, position: int, nest: Nest) -> None:
+    def _add_loop(self, position: int, nest: Nest, operation: Operation) -> None:
         reads, writes = set(read_indices(nest)), set(stores(nest))
+        fails, overwrites = may_fail(operation), any(self.buffers[name].in_place for name in writes)
         needs = self._needs(reads, writes, _nest_symbols(nest))
-        candidates = self._candidates(reads)
+        candidates = [] if checks(operation) else self._candidates(reads)
         for candidate in candidates:
+            if candidate.checks or (fails and candidate.overwrites) or (overwrites and candidate.fails):
+                self.notes.append(
+                    Note(position, "is refused by", candidate.number, "what may raise comes before writes")
+                )
+                continue
             joined = self._joined(candidate, nest, needs)
             if isinstance(joined, str):
                 self.notes.append(Note(position, "is refused by", candidate.number, joined))
                 continue
             self._join(candidate, joined, reads, writes, needs)
+            self._note_effects(candidate, fails, overwrites)
             self.notes.append(Note(position, "joins", candidate.number))
             return
-        group = Group(len(self.groups), nest, None, 0, position, reads, writes)
+        group = Group(len(self.groups), nest, None, 0, position, reads, writes, checks=checks(operation))
+        self._note_effects(group, fails, overwrites)
         why = (
             "" if candidates else "it reads nothing that a loop before it touches" if self.enabled else "fusion is off"
         )
         self.notes.append(Note(position, "starts", group.number, why))
         self._insert(group, needs)
+
+    def _note_effects(self, group: Group, fails: bool, overwrites: bool) -> None:
+        group.fails |= fails
+        group.overwrites |= overwrites
+        self.failing |= group.fails << group.number
 
     def _joined(self, group: Group, nest: Nest, needs: int) -> Nest | str:
         """The nest of ``group`` with ``nest`` at its end, or why that is not done."""
@@ -182,7 +199,7 @@ class Fuser:
         for name in writes:
             if self.buffers[name].in_place:
                 # An input keeps its contents where a check fails: eager, which comes to it first, finds them.
-                needs |= self.checks
+                needs |= self.failing
                 for group in self.storage_users.get(self.buffers[name].storage, ()):
                     needs |= 1 << group.number
         for symbol in symbols:

@@ -75,6 +75,7 @@ def _split_all(graph: Graph) -> tuple[list[Operation], dict[str, Buffer]]:
 def _needed_outside(graph: Graph, groups: Sequence[Group], buffers: Mapping[str, Buffer]) -> dict[int, set[str]]:
     """For each kernel, the buffers that something else reads."""
     leaving = {output.buffer for output in graph.outputs if isinstance(output, Ref)}
+    leaving |= {name for group in groups if group.checks for name in group.writes}
     users: dict[str, set[int]] = {}
     for group in groups:
         reads = set(read_indices(group.nest)) if group.nest is not None else operation_reads(group.operation)  # type: ignore[arg-type]
