@@ -41,7 +41,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--shrink", type=float, default=20.0, help="seconds for making one failure small; 0: leave it as it is"
     )
-    parser.add_argument("--limit", type=int, default=60, help="seconds for one program")
+    parser.add_argument("--limit", type=int, default=60, help="seconds of the processor for one program")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the programs")
     parser.add_argument("--out", type=Path, default=None, help="a file that gets one line of JSON for each failure")
     parser.add_argument("--quiet", action="store_true", help="no tests, only the table")
@@ -86,34 +86,46 @@ def _tell(result: dict[str, Any], options: argparse.Namespace) -> None:
 
 
 def _results(name: str, first: int, options: argparse.Namespace, until: float) -> Iterator[dict[str, Any]]:
-    """The verdicts of seeds in order; a process that dies gives `crash` for the seed it was at, and another goes on."""
+    """The verdicts of seeds in order; a process that dies gives `crash` for the seed it was at, or what it had found, and another goes on.
+
+    What runs when the time is over is waited for.
+    """
     seed, last = first, first + options.count
     while seed < last and time.monotonic() < until:
         wanted = {"sweep": name, "seeds": list(range(seed, min(seed + _BATCH, last))), "backend": options.backend}
         wanted |= {"shrink": options.shrink, "limit": options.limit}
-        running = None
+        running = found = None
         with subprocess.Popen(
             _command(options, wanted), stdout=subprocess.PIPE, text=True, errors="replace"
         ) as process:
-            assert process.stdout is not None
-            watch = threading.Timer(max(until - time.monotonic(), 1) + 2 * options.limit, process.kill)
-            watch.start()
-            for line in process.stdout:
-                if not line.startswith("{"):
-                    continue
-                told = json.loads(line)
-                running = told.get("starts", running)
+            for told in _told(process, options):
+                running, found = told.get("starts", running), told if "found" in told else found
                 if "ends" in told:
-                    seed, running = told["ends"] + 1, None
+                    seed, running, found = told["ends"] + 1, None, None
                     yield {**told, "seed": told["ends"]}
                     if time.monotonic() > until:
                         process.kill()
-            watch.cancel()
-        if running is not None and time.monotonic() < until:
-            yield {"seed": running, **_crash({**wanted, "seeds": [running]}, process.returncode, options)}
+                        break
+        if running is not None:
+            crash = found or _crash({**wanted, "seeds": [running]}, process.returncode, options)
+            yield {**crash, "seed": running}
             seed = running + 1
-        elif process.returncode and running is None and time.monotonic() < until:
+        elif process.returncode and time.monotonic() < until:
             raise RuntimeError(f"the sweep's process ended with status {process.returncode}")
+
+
+def _told(process: subprocess.Popen[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What a process says, until it ends. One that says nothing for longer than it gives any program hangs, outside of Python, and is killed."""
+    assert process.stdout is not None
+    while True:
+        watch = threading.Timer(12 * (options.limit + options.shrink), process.kill)
+        watch.start()
+        line = process.stdout.readline()
+        watch.cancel()
+        if not line:
+            return
+        if line.startswith("{"):
+            yield json.loads(line)
 
 
 def _command(options: argparse.Namespace, wanted: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ import contextlib
 import io
 import random
 import sys
+import threading
 import traceback
 import types
 import warnings
@@ -193,7 +194,7 @@ def _drive(source: str, driver: _Driver, reset: Callable[[], None]) -> str:
     vars(module).update(NAMES, reset=reset)
     sys.modules[_MODULE] = module
     printed = io.StringIO()
-    broken = ""
+    broken, before = "", set(threading.enumerate())
     with _same_surroundings(), contextlib.redirect_stdout(printed), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -201,6 +202,9 @@ def _drive(source: str, driver: _Driver, reset: Callable[[], None]) -> str:
             module.drive(driver.compile, driver.call, driver.show, driver.backward)
         except Exception as error:
             broken = f"{type(error).__name__}: {error}"
+        for thread in set(threading.enumerate()) - before:
+            if thread.name.startswith("Thread-"):  # those of a pool have other names
+                thread.join()  # it would go on in the next run
         _show_surroundings(driver.observer)
     driver.observer.note("broken", "broken", broken)
     driver.observer.note("printed", "printed", printed.getvalue())

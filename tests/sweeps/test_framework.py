@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ import torch
 import flambeau
 
 from . import __main__ as sweeps
-from . import run
+from . import run, worker
 from .compare import difference
 from .examine import examine_text
 from .generators import GENERATORS
 from .observe import Entry
+from .program import Program
 from .shrink import shrink
 
 PROGRAM = """
@@ -250,3 +252,55 @@ def drive(compile, call, show, backward):
         call(g, whole((2, 4), torch.float32, 5))
 """
     assert examine_text(text, "lowered", exact=False).failure is None
+
+
+def test_what_a_process_found_counts_where_it_ends_early(tmp_path: Path) -> None:
+    """It dies while it makes a failure small; another hangs until it is killed; and the time is over before the first result."""
+    script = tmp_path / "worker"
+    lines = ['{"starts": 3}', '{"found": 3, "failure": {"kind": "raises"}}']
+    script.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines) + "kill -11 $$\n")
+    script.chmod(0o755)
+    options = argparse.Namespace(python=str(script), backend=None, shrink=1.0, limit=1, count=1)
+    (result,) = sweeps._results("python", 3, options, until=time.monotonic() + 100)
+    assert (result["seed"], result["failure"]) == (3, {"kind": "raises"})
+    hangs = f"#!/bin/sh\n[ -e {tmp_path}/again ] && exit 0\ntouch {tmp_path}/again\necho '{lines[0]}'\nexec sleep 100\n"
+    script.write_text(hangs)
+    options.shrink, options.limit = 0.0, 0.01
+    (result,) = sweeps._results("python", 3, options, until=time.monotonic() + 0.05)
+    assert (result["seed"], result["failure"]["kind"]) == (3, "crash")
+
+
+@pytest.mark.parametrize("where", ["plain", "compiled"])
+def test_a_program_that_never_ends_is_a_fault_where_plain_python_ends(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processor's time is what counts; nothing is said of a program that does not end in plain Python."""
+    text = "def f(a):\n    while ENDLESS: pass\n    return a + 1\ndef drive(compile, call, show, backward):\n    call(compile(f), whole((3,)))\n"
+    monkeypatch.setitem(run.NAMES, "ENDLESS", where == "plain")
+    monkeypatch.setattr(run, "compile_recorded", lambda function, recorder, **options: _endless)
+    result = worker._one(Program("python", 1, text, "eager"), {"limit": 0.2})
+    assert result["stopped"]
+    assert ("broken" in result, "failure" in result) == ((True, False) if where == "plain" else (False, True))
+
+
+def _endless(*args: Any) -> None:
+    while True:
+        pass
+
+
+def test_random_numbers_that_hang_on_rounding_are_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rrelu` draws a number for each element that is not positive, and behind a norm it hangs on rounding which these are; elsewhere it does not."""
+    text = """
+layer = nn.RReLU()
+
+def drive(compile, call, show, backward):
+    call(compile(lambda t: layer({of})), torch.tensor([1.0, 1.1, 1.2, 1.3]))
+"""
+
+    def draws_more(function: Any, recorder: Any, **options: Any) -> Any:
+        return flambeau.compile(lambda t: (function(t), torch.rand(1))[0], backend="eager")
+
+    monkeypatch.setattr(run, "compile_recorded", draws_more)
+    rounds, exact = (examine_text(text.format(of=of), "eager", exact=False) for of in ("t - t / 3 * 3", "t - 2.5"))
+    assert rounds.failure is None
+    assert exact.failure is not None and exact.failure.kind == "other random numbers"

@@ -1,10 +1,11 @@
 """A process that examines seeds one after the other: a crash or a hang costs one program, not the sweep.
 
-In: a sweep's name, seeds and settings, on the command line. Out: one line of JSON before and after each program.
+In: a sweep's name, seeds and settings, on the command line. Out: one line of JSON before and after each program, and one for a failure before it is made small.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import json
@@ -12,12 +13,15 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from attrs import asdict
 
+from .compare import Failure
 from .examine import examine
 from .generators import GENERATORS
+from .program import Program
 from .report import as_test, shrunk
 from .run import run_plain
 
@@ -29,44 +33,85 @@ def main(arguments: str) -> None:
     faulthandler.enable()
     out = os.fdopen(os.dup(1), "w")
     generator = GENERATORS[wanted["sweep"]]
-    signal.signal(signal.SIGALRM, _too_long)
     for number, seed in enumerate(wanted["seeds"]):
         _say(out, {"starts": seed})
-        signal.alarm(wanted["limit"])
         start = time.monotonic()
         try:
-            result = _one(generator, seed, wanted)
-        except TooLongError:
-            result = {"failure": {"kind": "too slow", "path": "", "plain": "", "ours": ""}}
+            program = generator(seed, wanted["backend"])
+            result = _one(program, wanted)
+            if "failure" in result and wanted["shrink"]:
+                _say(out, {"found": seed, **result})
+                result |= _shrunk(program, Failure(**result["failure"]), wanted)
         except Exception as error:
             result = {
                 "failure": {"kind": "sweep failed", "path": "", "plain": "", "ours": f"{type(error).__name__}: {error}"}
             }
-        signal.alarm(0)
         _say(out, {"ends": seed, "seconds": round(time.monotonic() - start, 3), **result})
+        if result.get("stopped"):
+            return  # what was stopped anywhere may have left anything behind
         if number % 20 == 19:
             gc.collect()
 
 
-def _one(generator: Any, seed: int, wanted: dict[str, Any]) -> dict[str, Any]:
-    program = generator(seed, wanted["backend"])
+def _one(program: Program, wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted.get("plain"):
         return {"broken": run_plain(program.source).broken}
-    verdict = examine(program)
-    result: dict[str, Any] = {"backend": program.backend, "graphs": verdict.graphs, "breaks": verdict.breaks}
-    result |= {"eager": verdict.eager, "broken": verdict.broken}
+    result: dict[str, Any] = {"backend": program.backend}
+    try:
+        with _within(wanted["limit"]):
+            verdict = examine(program)
+    except TooLongError:
+        return result | _stopped(program, wanted["limit"])
+    result |= {"graphs": verdict.graphs, "breaks": verdict.breaks, "eager": verdict.eager, "broken": verdict.broken}
     if verdict.failure is not None:
-        result["failure"] = asdict(verdict.failure)
-        result["source"] = program.source
-        if wanted["shrink"]:
-            signal.alarm(wanted["limit"] + int(wanted["shrink"]))
-            text = shrunk(program, verdict.failure, wanted["shrink"])
-            result["small"], result["test"] = text, as_test(program, verdict.failure, text)
+        result |= {"failure": asdict(verdict.failure), "source": program.source}
     return result
+
+
+def _stopped(program: Program, limit: float) -> dict[str, Any]:
+    """What is said of a program that took too long: nothing, where it does so in plain Python."""
+    try:
+        with _within(limit / 4):
+            broken = run_plain(program.source).broken
+    except TooLongError:
+        broken = "too slow in plain Python"
+    if broken:
+        return {"broken": broken, "stopped": True}
+    failure = {"kind": "too slow", "path": "", "plain": "", "ours": ""}
+    return {"failure": failure, "source": program.source, "stopped": True}
+
+
+def _shrunk(program: Program, failure: Failure, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The small text and its test; nothing, where a text on the way to it takes too long."""
+    if failure.kind == "too slow":
+        return {}
+    try:
+        with _within(wanted["limit"] + wanted["shrink"]):
+            text = shrunk(program, failure, wanted["shrink"])
+    except TooLongError:
+        return {"stopped": True}
+    return {"small": text, "test": as_test(program, failure, text)}
 
 
 class TooLongError(BaseException):
     """The time of a program is over; no `except Exception` of it, nor of a compiler, can go on after that."""
+
+
+@contextlib.contextmanager
+def _within(limit: float) -> Iterator[None]:
+    """Raise after that many seconds of the processor, which no other process on the machine makes longer, or in ten times as many for one that
+    waits for something. Again every second: in a callback of the collector the error is only printed."""
+    for number, clock, seconds in (
+        (signal.SIGPROF, signal.ITIMER_PROF, limit),
+        (signal.SIGALRM, signal.ITIMER_REAL, 10 * limit),
+    ):
+        signal.signal(number, _too_long)
+        signal.setitimer(clock, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _too_long(number: int, frame: Any) -> None:

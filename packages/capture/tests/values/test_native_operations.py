@@ -29,8 +29,8 @@ CALLS = (
     "abs({})", "round({})", "hash({}) is not None", "list(reversed({}))", "list(enumerate({}))", "list(zip({}, {}))", "list(map(str, {}))", "divmod({}, {})", "pow({}, {})", "isinstance({}, (int, list, str))", "callable({})", "type({})",
     "format({})", "'%s %r' % ({}, {})", "'{{}}'.format({})", "[*{}]", "{{**{}}}", "({})[0]", "({})[-1]", "({})['a']", "({})[1:]", "({})[::-1]", "({})[{}]", "max({}, {})", "min({}, {}, key=str)", "sum({}, {})",
     "next(iter({}))", "iter({}) is iter({})", "getattr({}, 'real', 7)", "hasattr({}, '__len__')", "complex({})", "bytes({})", "chr({})", "ord({})", "bin({})", "range({})[-1]", "slice({}).stop", "sorted({}, reverse=True)", "[v for v in {}]", "{{k: 1 for k in {}}}",
-    "({})({})", "({} if {} else {})", "print({})", "id({}) == id({})", "zip(*{})", "list(zip(*{}))", "collections.Counter({})", "collections.deque({}, 2)", "dict.fromkeys({})", "{} < {} < {}", "str.join('-', {})", "list.index({}, 1)", "isinstance({}, {})", "issubclass({}, int)",
-    "functools.reduce(lambda a, b: [a, b], {})", "enumerate({}).__next__()", "operator.add({}, {})", "operator.contains({}, {})", "operator.index({})", "operator.length_hint({})", "object.__repr__({})[:1]", "object.__format__({}, '')", "dict.get({}, 1)", "list.__len__({})", "int.__and__({}, {})", "dict.__setitem__({}, 'a', {})", "object.__eq__({}, {})", "tuple.__getitem__({}, 0)", "str.upper({})", "list.append({}, {})", "operator.itemgetter(0)({})", "itertools.chain({}, {}).__next__()", "list(itertools.islice({}, 1))", "list(itertools.repeat({}, 2))",
+    "({})({})", "({} if {} else {})", "print({})", "(lambda v, w: id(v) == id(w))({}, {})", "zip(*{})", "list(zip(*{}))", "collections.Counter({})", "collections.deque({}, 2)", "dict.fromkeys({})", "{} < {} < {}", "str.join('-', {})", "list.index({}, 1)", "isinstance({}, {})", "issubclass({}, int)",
+    "functools.reduce(lambda a, b: [a, b], {})", "enumerate({}).__next__()", "operator.add({}, {})", "operator.contains({}, {})", "operator.index({})", "operator.length_hint({})", "object.__repr__({})[:1]", "object.__format__({}, '')", "dict.get({}, 1)", "list.__len__({})", "int.__and__({}, {})", "dict.__setitem__({}, 'a', {})", "object.__eq__({}, None)", "tuple.__getitem__({}, 0)", "str.upper({})", "list.append({}, {})", "operator.itemgetter(0)({})", "itertools.chain({}, {}).__next__()", "list(itertools.islice({}, 1))", "list(itertools.repeat({}, 2))",
 )  # fmt: skip
 METHODS = (
     "append({})", "extend({})", "insert(0, {})", "pop()", "pop({})", "remove({})", "index({})", "count({})", "sort()", "reverse()", "copy()", "clear()", "appendleft({})", "popleft()", "rotate(1)", "keys()", "values()", "items()", "get({})", "get({}, {})", "setdefault({}, {})",
@@ -52,6 +52,10 @@ class Pair:
 
 class Box(list):
     """A list of the program's own."""
+
+
+class Named(dict):
+    """A dict of the program's own."""
 
 
 class Text(str):
@@ -93,9 +97,11 @@ def drawn(choose: random.Random, given: bool) -> str:
 
 def told(value, depth=0):
     """A value as text: its type, and what is in it."""
-    if isinstance(value, (list, tuple, collections.deque)) and depth < 6:
+    if isinstance(value, (list, tuple, dict, collections.deque)) and depth == 6:
+        return type(value).__name__  # one may hold itself
+    if isinstance(value, (list, tuple, collections.deque)):
         return (type(value).__name__, getattr(value, "maxlen", None), [told(v, depth + 1) for v in value])
-    if isinstance(value, dict) and depth < 6:
+    if isinstance(value, dict):
         return (type(value).__name__, [(told(k), told(v, depth + 1)) for k, v in value.items()])
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, sorted(map(repr, value)))
@@ -115,6 +121,7 @@ def outcome(function, objects):
         "Pair": Pair,
         "Kind": Kind,
         "Box": Box,
+        "Named": Named,
         "Text": Text,
         "Whole": Whole,
     }
@@ -151,3 +158,29 @@ def test_some_programs(first):
 def test_many_programs(first):
     """More of them."""
     assert not [text for seed in range(first, first + 100) if (text := differs(seed))]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "a += {3}",
+        "a *= 2",
+        "d |= {'b': 2}",
+        "d = items.__or__({})",
+        "a = size is other",
+        "try:\n    sum((), Text('ab'))\nexcept TypeError as e:\n    d = str(e)",
+        "try:\n    len(whole)\nexcept TypeError as e:\n    d = str(e)",
+        "try:\n    {}.pop(b)\nexcept KeyError as e:\n    d = e.args[0] is b",
+    ],
+)
+def test_steps_found(step):
+    """Among them: an operator in place gives the object that it changed, of whatever class."""
+    text = "def f(x, a, b, d, items, size, other, whole):\n    was, had = a, d\n    " + step.replace("\n", "\n    ")
+    text += "\n    return x + 1, [a, d, a is was, d is had]"
+    objects = ["Box([1, 2])", "[1]", "Named(a=1)", "{'a': 1}.items()", "torch.Size([2, 3])"]
+    objects += ["torch.Size([2, 3])", "Whole(3)"]
+    found, wanted = [], []
+    for into, compiled in ((wanted, False), (found, True)):
+        function, arguments = outcome(text, objects)
+        into += map(told, (make_region(function, eager) if compiled else function)(*arguments)[1])
+    assert found == wanted

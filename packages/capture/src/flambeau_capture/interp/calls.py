@@ -337,6 +337,8 @@ class Calls(Attributes):
         if name in _OPERATOR_METHODS and len(args) == 1 and not kwargs:
             symbol = _OPERATOR_METHODS[name]
             if isinstance(owner, ObjectValue) and owner.storage is None:
+                if getattr(owner.cls, name, None) is not getattr(object, name, None):
+                    raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
                 if name in ("__eq__", "__ne__"):
                     return ConstantValue(
                         True if self.identical(owner, args[0]) == (name == "__eq__") else NotImplemented

@@ -59,6 +59,8 @@ _IN_PYTHON: dict[Any, Callable[..., Any]] = {
     getattr(torch, "_sym_sqrt", None): math.sqrt,
 }  # fmt: skip
 """What Python calls for one of torch's functions of symbols."""
+_NEVER_ONE = (tuple, torch.Size, frozenset, slice, range)
+"""Classes of constants of which Python makes another object each time."""
 _DECIDED_BY_PYTHON = frozenset((*COMPARE.values(), torch.sym_int, math.ceil, math.floor, math.trunc))
 """Of floats these depend on the last bit."""
 _GROWING = (operator.mul, operator.pow, operator.lshift)
@@ -115,7 +117,7 @@ class Operations(Folding):
         left, right = self._decided(left), self._decided(right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
-            return a is b or (type(a) is type(b) and type(a) not in (tuple, frozenset, slice, range) and a == b)
+            return a is b or (type(a) is type(b) and type(a) not in _NEVER_ONE and a == b)
         a, b = left.real(), right.real()
         if a is MISSING or b is MISSING:
             return False
@@ -160,7 +162,8 @@ class Operations(Folding):
         if plain == "%" and given[0] is not left:
             raise GraphBreak("unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}")
         try:
-            return self._plain_binary(plain, left, right, inplace=inplace)
+            found = self._plain_binary(plain, left, right, inplace=inplace)
+            return given[0] if found is left else found  # an operator in place gives the object, not what it holds
         except TracedRaise as error:
             if given != (left, right) and issubclass(error.value.python_type(), TypeError):
                 # The words name the classes of the operands, and these are those of what they hold.

@@ -321,7 +321,7 @@ def all_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.sum)
 def sum_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     total = args[1] if len(args) > 1 else ConstantValue(0)
-    if isinstance(total.constant() if total.is_constant() else None, str | bytes):
+    if issubclass(total.python_type(), str | bytes | bytearray):
         raise GraphBreak("unsupported-call", "sum() of text")
     for item in t.iterate_all(args[0]):
         total = t.binary("+", total, item)

@@ -193,7 +193,11 @@ class DictValue(Value):
         return default
 
     def m_pop(self, t: Tracer, key: Value, default: Value | None = None) -> Value:
-        found = self.lookup(t, key)
+        if not self.items and self.cls is not collections.OrderedDict:
+            self.guard_all(t)
+            found = None  # Python does not hash the key
+        else:
+            found = self.lookup(t, key)
         if found is None:
             if default is None:
                 raise self.missing_key(t, key)

@@ -161,7 +161,7 @@ class ObjectValue(Value):
         return any(t.same_or_equal(other, item) for other in t.iterate_all(self))
 
     def length(self, t: Tracer) -> Value:
-        if self.special(t, "__len__") is None and self.storage is not None:
+        if self.special(t, "__len__") is None and self.storage is not None and objects_have(self.cls, "__len__"):
             return self.storage.length(t)
         return self._do(t, "__len__")
 
