@@ -54,12 +54,12 @@ def _below(package: str, *names: str) -> tuple[str, ...]:
 STAGES = (
     Stage(
         "guards", _below(_CAPTURE, "guards/build.py", "guards/collect.py", "guards/shape_program.py", "guards/state.py", "aliasing.py"), 22,
-        (f"{_C}/guards", f"{_C}/native/test_region_guards.py", f"{_C}/interp/test_changes.py", "tests/behaviour/test_state_that_changes.py",
-         *_PROGRAMS),
+        (f"{_C}/guards", f"{_C}/native/test_region_guards.py", f"{_C}/interp/test_changes.py", f"{_C}/interp/test_patched.py",
+         "tests/behaviour/test_state_that_changes.py", *_PROGRAMS),
     ),
     Stage(
         "effects", _below(_CAPTURE, "effects/record.py", "effects/replay.py", "graph/outputs.py"), 14,
-        (f"{_C}/interp/test_differential.py", f"{_C}/rewrite/test_end_to_end.py", *_PROGRAMS),
+        (f"{_C}/interp/test_differential.py", f"{_C}/interp/test_python_rules.py", f"{_C}/rewrite/test_end_to_end.py", *_PROGRAMS),
     ),
     Stage(
         "bytecode", _below(_CAPTURE, "bytecode/normalise.py", "bytecode/lower.py", "bytecode/flow.py", "bytecode/liveness.py",

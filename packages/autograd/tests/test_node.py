@@ -11,6 +11,7 @@ import pytest
 import torch
 from lifting import compile_function, compile_graph, compile_module, lift_function
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from flambeau_autograd import Config, UnsupportedDoubleBackward, default_partition
 
@@ -292,6 +293,19 @@ def test_saved_tensors_are_freed_after_backward():
     y.sum().backward()
     gc.collect()
     assert all(k() is None for k in kept[:2])
+
+
+def test_the_memory_of_an_input_is_let_go_after_backward(config):
+    """Also while the result, and with it the node, is still there."""
+    compiled = compile_function(lambda x: x.sin(), [leaf(3)], config=config)
+    for run in (torch.sin, lambda x: compiled(x)[0]):
+        x = leaf(3) * 2
+        memory = StorageWeakRef(x.untyped_storage())
+        y = run(x)
+        del x
+        assert not memory.expired()
+        y.sum().backward()
+        assert memory.expired()
 
 
 def test_no_leak_over_many_calls():

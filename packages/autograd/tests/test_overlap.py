@@ -9,13 +9,17 @@ import torch
 from lifting import compile_function
 
 from flambeau_autograd import UnsupportedGraph
-from flambeau_autograd.functional.overlap import lies_within, overlaps
+from flambeau_autograd.functional.overlap import collides, lies_within, overlaps
 
 
 def places(view: torch.Tensor) -> set[int]:
     """The element numbers in the storage."""
     numbers = torch.arange(view.untyped_storage().nbytes() // view.itemsize)
     return set(numbers.as_strided(view.shape, view.stride(), view.storage_offset()).flatten().tolist())
+
+
+def layout(view: torch.Tensor) -> tuple[object, ...]:
+    return view.shape, view.stride(), view.storage_offset()
 
 
 def test_views_that_are_drawn() -> None:
@@ -33,6 +37,10 @@ def test_views_that_are_drawn() -> None:
         expected = bool(places(views[0]) & places(views[1]))
         assert overlaps(*views) == expected, [(v.shape, v.stride(), v.storage_offset()) for v in views]
         met += expected
+        assert collides(*views) == (expected and layout(views[0]) != layout(views[1])), [layout(v) for v in views]
+        moved = memory.as_strided(views[0].shape, views[0].stride(), draw.randint(0, 60))
+        expected = bool(places(views[0]) & places(moved)) and layout(views[0]) != layout(moved)
+        assert collides(views[0], moved) == expected, (layout(views[0]), layout(moved))
         block = memory.as_strided((5, 2, 4), (8, 4, 1), 20)
         expected = places(views[0]) <= places(block)
         assert lies_within(views[0], block) == expected, (views[0].shape, views[0].stride())
@@ -47,6 +55,9 @@ def test_parts_of_rows() -> None:
     assert not overlaps(query, key)
     assert not overlaps(key, value)
     assert overlaps(query[..., ::3], query[..., 1:])
+    many = torch.empty(5000, 3000, 16)
+    assert not collides(many[..., :8], many[..., 8:])
+    assert collides(many[1:], many[:-1])
 
 
 REPLACED = {

@@ -43,7 +43,7 @@ def test_random_fills(layout: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(3, 7), (-5, 100), (0, 1), (0, 2), (-30, 1), (0, 300), (5, None)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool])
 def test_draws_between_two_numbers(dtype: torch.dtype, low: int, high: int | None) -> None:
     """Eager's draws; where moving them would not be exact, the graph is left to eager, and what eager refuses is refused."""
 

@@ -33,6 +33,15 @@ def test_a_comparison_that_tests_its_result(monkeypatch, following, tests, bit):
     assert found[0] == ("COMPARE_OP", 0, "<")
 
 
+@pytest.mark.parametrize(
+    ("version", "method"), [((3, 11), "LOAD_ATTR"), ((3, 12), "LOAD_METHOD"), ((3, 13), "LOAD_METHOD")]
+)
+def test_a_method_that_an_attribute_is_loaded_as(monkeypatch, version, method):
+    """A bit of the argument says so from 3.12 on; 3.11 has an instruction of its own."""
+    found = normalised(monkeypatch, ("LOAD_ATTR", 0, "a"), ("LOAD_ATTR", 1, "b"), version=version)
+    assert found == [("LOAD_ATTR", 0, "a"), (method, 0, "b")]
+
+
 def test_keyword_names_go_into_the_call(monkeypatch):
     """The constant that holds them is no instruction any more; what comes before and after stays."""
     found = normalised(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from flambeau_capture.guards.check import check
 from flambeau_capture.guards.collect import GuardCollector
 from flambeau_capture.sources.source import Attribute, Local, Pinned
 
@@ -28,3 +30,18 @@ def test_only_what_may_change_is_guarded(require, what):
     require(collector, Local("x"), what)
     require(collector, Attribute(Pinned(SimpleNamespace(add=what)), "add"), what)
     assert len(collector.specs) == 2
+
+
+@pytest.mark.parametrize("given", [(), (2,)], ids=["asked for nothing", "asked for something"])
+@pytest.mark.parametrize(
+    ("answer", "other"),
+    [(None, 0), ("a", "b"), (3, 4), ([1, 2], [1]), ((1, "a"), (1, "b")), (torch.float32, torch.float64)],
+)
+def test_an_answer_is_asked_for_again(answer, other, given):
+    """An equal one, new at each look, holds; another does not."""
+    told = [answer]
+    collector = GuardCollector(lambda: None, TRUST)
+    collector.answer(lambda *args: copy.copy(told[0]), given, {}, answer)
+    assert check(collector.all(), {}, {}) == -1
+    told[0] = other
+    assert check(collector.all(), {}, {}) == 0

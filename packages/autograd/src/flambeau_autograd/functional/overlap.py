@@ -1,9 +1,11 @@
 """Which tensors of one storage lie over each other: what eager refuses to write, or writes in the order of its loops.
 
-In: fake tensors with their strides and storage offsets, symbolic ones by their hints. Out: yes or no; no where a hint is missing.
+In: fake tensors with their strides and storage offsets, symbolic ones by their hints. Out: yes or no; `folds_onto_itself` and `lies_within` say no where a hint is missing.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import torch
 
@@ -48,19 +50,13 @@ def collides(target: torch.Tensor, source: torch.Tensor) -> bool:
     """True when a write to `target` changes elements of `source` other than those in the same places, or may.
 
     Both are views of one storage. Of views in different strides eager refuses dense ones that meet, and reads others in the order of
-    its loops.
+    its loops. The elements of one in the very places of the other are written after they are read.
     """
     if target.dtype.itemsize != source.dtype.itemsize:
         return overlaps(target, source)
     first, second = _numbers(target), _numbers(source)
-    if first is None or second is None or any(size == 0 for _, size in (*first[0], *second[0])):
-        return False
-    (dims, start), (others, begin) = first, second
-    if dims == others and tuple(map(hint, target.stride())) == tuple(map(hint, source.stride())):
-        return start != begin and _reaches(begin - start, dims)
-    if _is_dense(dims) and _is_dense(others):
-        return start <= begin + _extent(others) and begin <= start + _extent(dims)
-    return overlaps(target, source)
+    same = first == second and tuple(map(hint, target.stride())) == tuple(map(hint, source.stride()))
+    return not same and overlaps(target, source)
 
 
 def lies_within(view: torch.Tensor, base: torch.Tensor) -> bool:
@@ -87,10 +83,13 @@ def overlaps(first: torch.Tensor, second: torch.Tensor) -> bool:
     if first.dtype.itemsize != second.dtype.itemsize:
         return start <= begin + _extent(others) and begin <= start + _extent(dims)
     # A step along a dimension of the first moves forward, one along a dimension of the second back.
-    moves = sorted(
-        [(stride, 0, size - 1) for stride, size in dims] + [(stride, 1 - size, 0) for stride, size in others]
-    )
-    return _sums_to(begin - start, [move for move in reversed(moves) if move[0] != 0])
+    forward, back = Counter[int](), Counter[int]()
+    for stride, size in dims:
+        forward[stride] += size - 1
+    for stride, size in others:
+        back[stride] += size - 1
+    steps = sorted({stride for stride in (*forward, *back) if stride != 0}, reverse=True)
+    return _sums_to(begin - start, [(stride, -back[stride], forward[stride]) for stride in steps])
 
 
 def _extent(dims: list[tuple[int, int]]) -> int:
@@ -104,17 +103,6 @@ def _is_dense(dims: list[tuple[int, int]]) -> bool:
             return False
         expected *= size
     return True
-
-
-def _reaches(distance: int, dims: list[tuple[int, int]]) -> bool:
-    """True when `distance` is a sum of strides, each taken fewer times than its dimension is long, forward or back."""
-    if not dims:
-        return distance == 0
-    (stride, size), rest = dims[0], dims[1:]
-    if stride == 0:
-        return _reaches(distance, rest)
-    low = distance // stride
-    return any(abs(count) < size and _reaches(distance - count * stride, rest) for count in (low, low + 1))
 
 
 #: So many ways to share a distance out among the dimensions are looked at; views that need more are taken to meet.

@@ -180,8 +180,6 @@ class ObjectValue(Value):
         if self.special(t, "__iter__") is not None:
             return self._do(t, "__iter__")
         if self.storage is not None and objects_have(self.cls, "__iter__"):
-            if self.storage.is_constant():
-                raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
             return self.storage.iterate(t)
         if self.special(t, "__getitem__") is not None:
             return t.iterate_by_index(self)

@@ -630,3 +630,38 @@ def ordered_objects():
         return x + 1, [a < b, a <= b, a > b, a >= b]
 
     return f, [(x,)]
+
+
+@p
+def cached_with_a_store():
+    box = types.SimpleNamespace()
+
+    @functools.lru_cache(None)
+    def double(n):
+        box.last = n
+        return n * 2
+
+    def f(x, n):
+        return x + double(n) + double(n), box.last
+
+    return f, [(x, 1), (x, 1), (x, 2), (x, 1)]
+
+
+@p
+def a_function_with_a_derivative_that_counts():
+    box = types.SimpleNamespace(count=0)
+
+    class Counting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            box.count += 1
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    def f(x):
+        return Counting.apply(x), box.count
+
+    return f, [(x,), (x,)]
