@@ -21,7 +21,7 @@ _WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
 HANDLERS = {
     f"{_API}/rescue.py:run_in_eager": "tests/robustness/test_rescue.py::test_the_error_is_eagers_with_the_users_line",
     f"{_API}/rescue.py:_results_or_error": "tests/robustness/test_rescue.py::test_what_eager_wrote_before_its_error_is_written",
-    f"{_API}/rescue.py:as_if_not_called.call": "tests/robustness/test_rescue.py::test_a_handler_sees_what_a_graph_that_writes_raises",
+    f"{_API}/rescue.py:as_if_not_called.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",
     f"{_API}/rescue.py:from_the_same_numbers.call": "tests/robustness/test_rescue.py::test_a_repeated_call_draws_the_same_numbers",
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
@@ -39,7 +39,7 @@ HANDLERS = {
     f"{_CAPTURE}/hook.py:_Handler.answer": _FAULT,
     f"{_CAPTURE}/modes.py:left_as_before.call": "packages/capture/tests/test_state_of_torch.py::test_a_graph_that_raises_leaves_the_modes",
     f"{_CAPTURE}/pipeline.py:_call_backend": "tests/robustness/test_bad_input.py::test_backend_that_raises",
-    f"{_CAPTURE}/pipeline.py:_Callback._answer": _FAULT,
+    f"{_CAPTURE}/pipeline.py:_Callback._answer": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
     f"{_CAPTURE}/guards/check.py:_predicate_holds": (
         "packages/capture/tests/guards/test_twins.py::test_errors_inside_guards_mean_that_they_do_not_hold"
     ),
@@ -61,7 +61,7 @@ HANDLERS = {
     ),
     f"{_RUNTIME}/triton_kernels.py:_hand_on": f"{_KERNELS}test_a_kernel_that_does_not_compile_names_itself",
     f"{_RUNTIME}/triton_kernels.py:submit_stored": _WAITING,
-    f"{_RUNTIME}/triton_kernels.py:_keep": _WAITING,
+    f"{_RUNTIME}/triton_kernels.py:_keep": f"{_KERNELS}test_a_kernel_that_cannot_be_kept_is_told",
     f"{_RUNTIME}/executor_py.py:PythonExecutor._step": (
         "packages/runtime/tests/test_differential.py::test_both_executors_agree"
     ),
@@ -69,7 +69,9 @@ HANDLERS = {
         "packages/runtime/tests/workers/test_pool.py::test_a_request_that_fails_leaves_the_worker_usable"
     ),
     f"{_RUNTIME}/workers/triton_task.py:preload": f"{_KERNELS}test_a_worker_that_cannot_get_ready_starts_all_the_same",
-    f"{_RUNTIME}/workers/triton_task.py:interpret_entry": f"{_KERNELS}test_assembly_without_a_stand_in_says_so",
+    f"{_RUNTIME}/workers/triton_task.py:interpret_entry": (
+        "packages/inductor/tests/codegen/triton/test_kernels.py::test_index_out_of_range_raises"
+    ),
 }
 
 

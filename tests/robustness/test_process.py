@@ -13,9 +13,17 @@ import pytest
 from tests.robustness.test_bad_input import PROGRAM, run, warnings_of
 
 SNAPSHOT = """
-    import atexit, builtins, gc, logging, os, random, signal, sys, threading, warnings
+    import asyncio, atexit, builtins, copyreg, ctypes, faulthandler, gc, locale, logging, multiprocessing, os, random, resource, signal, sys, threading
+    import tracemalloc, types, warnings
     import sympy, torch, structlog
     import torch.fx.experimental.symbolic_shapes
+    import torch.utils._pytree as pytree
+
+    KEYS = ("CPU", "CUDA", "Meta", "AutogradCPU", "AutogradCUDA", "Functionalize", "Python", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    frames = ctypes.pythonapi._PyInterpreterState_GetEvalFrameFunc
+    frames.restype = ctypes.c_void_p
+    interpreter = ctypes.pythonapi.PyInterpreterState_Get
+    interpreter.restype = ctypes.c_void_p
 
     def state():
         loggers = {n: l for n, l in logging.root.manager.loggerDict.items() if isinstance(l, logging.Logger)}
@@ -34,17 +42,41 @@ SNAPSHOT = """
             "at exit": atexit._ncallbacks(),
             "logging": {n: (l.level, list(l.handlers), list(l.filters), l.propagate) for n, l in loggers.items() if l.handlers or l.filters or l.level},
             "root logger": (logging.root.level, list(logging.root.handlers), list(logging.root.filters)),
-            "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
+            "signals": {s: signal.getsignal(s) for s in signal.valid_signals()},
+            "timers": (signal.getitimer(signal.ITIMER_REAL), signal.pthread_sigmask(signal.SIG_BLOCK, ()), faulthandler.is_enabled()),
+            "frames": frames(ctypes.c_void_p(interpreter())),
+            "tools": [m.get_tool(i) for m in [getattr(sys, "monitoring", None)] if m for i in range(6)],
+            "system threads and files": [sorted(os.listdir(f"/proc/self/{what}")) for what in ("task", "fd")],
+            "folder, limits, language": (os.getcwd(), [resource.getrlimit(r) for r in range(8)], locale.setlocale(locale.LC_ALL)),
+            "processes": (multiprocessing.get_start_method(allow_none=True), multiprocessing.active_children()),
+            "coroutines": (sys.get_asyncgen_hooks(), sys.get_coroutine_origin_tracking_depth(), asyncio._get_running_loop()),
+            "libraries": (sys.getdlopenflags(), tracemalloc.is_tracing()),
+            "copies": {k: id(v) for k, v in copyreg.dispatch_table.items() if not k.__module__.startswith("flambeau")},
             "files": sorted(os.listdir(os.environ["FLAMBEAU_CACHE_DIR"])) if os.path.isdir(os.environ["FLAMBEAU_CACHE_DIR"]) else None,
             "random numbers": (random.getstate(), torch.get_rng_state().tolist()),
             "torch": (torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(), torch.get_num_threads(),
-                      torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu")),
+                      torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu"), torch.is_anomaly_enabled(),
+                      torch.get_num_interop_threads(), torch.get_float32_matmul_precision(), torch.is_inference_mode_enabled(),
+                      torch.get_deterministic_debug_mode(),
+                      torch.is_warn_always_enabled(), torch.backends.mkldnn.enabled, torch.backends.cuda.matmul.allow_tf32,
+                      torch.cuda.is_initialized(), torch._C._get_tracing_state(), torch._C._is_torch_function_enabled()),
+            "modes of torch": (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), torch._C._autograd._saved_tensors_hooks_is_enabled()),
+            "kernels of torch": {key: sorted(torch._C._dispatch_get_registrations_for_dispatch_key(key)) for key in KEYS},
+            "operators of torch": sorted(torch._C._dispatch_get_all_op_names()),
+            "trees of torch": (list(pytree.SUPPORTED_NODES), torch.serialization.get_safe_globals()),
             "stages": [n for n in sys.modules if n.startswith(("flambeau_autograd.functional", "flambeau_autograd.pipeline", "flambeau_inductor.lowering"))],
             "stand-ins": [n for n, m in sys.modules.items() if type(m).__name__ not in ("module", "NoneType") and n.startswith("torch._dynamo")],
         }
 
     def members():
-        return {n: {k: id(v) for k, v in vars(m).items()} for n, m in list(sys.modules.items()) if n.partition(".")[0] in ("torch", "structlog", "logging", "warnings", "gc", "attr")}
+        # Of every module, and of every class that one of them defines.
+        modules = {n: m for n, m in list(sys.modules.items()) if type(m) is types.ModuleType and m is not sys.modules["__main__"]}
+        found = {n: {k: id(v) for k, v in vars(m).items()} for n, m in modules.items()}
+        for n, m in modules.items():
+            for c in [v for v in list(vars(m).values()) if issubclass(type(v), type) and v.__module__ == n]:
+                # attrs counts the fields of all classes.
+                found[n, c.__qualname__] = {k: id(v) for k, v in vars(c).items() if k != "cls_counter"}
+        return found
 """
 
 
@@ -59,8 +91,9 @@ def test_importing_changes_nothing_in_the_process(tmp_path: Path) -> None:
     for name, value in before.items():
         if after[name] != value:
             changed.append((name, value, after[name]))
+    later = members()
     for module, known in objects.items():
-        now = {k: id(v) for k, v in vars(sys.modules[module]).items()}
+        now = later[module]
         differing = [k for k in known if now.get(k) != known[k]]
         new = [k for k in now if k not in known and f"{module}.{k}" not in sys.modules]
         if differing or new:

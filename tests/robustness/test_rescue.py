@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 import flambeau
 import flambeau_runtime
 from flambeau import stack
+from flambeau.rescue import as_if_not_called
 from tests.comparison import assert_same
 
 #: These tests are about what runs in eager, and say for each program what must.
@@ -168,6 +170,31 @@ def test_a_handler_sees_what_a_graph_that_writes_raises(
     for expected, got in zip(found[0] + found[1], found[2] + found[3], strict=True):
         assert_same(got, expected)
     assert len(compiled.trees(_handled.__code__)) == 1
+
+
+@pytest.mark.parametrize("kind", [IndexError, KeyboardInterrupt])
+def test_what_was_written_before_an_error_is_taken_back(kind: type[BaseException]) -> None:
+    """Of each input that the graph may write, whatever is raised; without an error the writes stay."""
+    gm = fx.symbolic_trace(lambda x, y: x + y)
+    for node in gm.graph.find_nodes(op="placeholder"):
+        node.meta["val"] = X
+    gm.meta["may_start_anew"] = True
+    signature: Any = SimpleNamespace(draws=False, raises=True, mutations=[SimpleNamespace(index=0)])
+
+    def compiled(x: Tensor, y: Tensor) -> Tensor:
+        x.add_(1)
+        if y.sum() > 0:
+            raise kind
+        return x
+
+    call = as_if_not_called(gm, signature, compiled, in_order=False)
+    wide = torch.zeros(*X.shape, 2)
+    x = wide[..., 0]
+    with pytest.raises(kind):
+        call(x, torch.ones(2))
+    assert torch.equal(wide, torch.zeros_like(wide))
+    assert torch.equal(call(x, torch.zeros(2)), torch.ones_like(X))
+    assert wide.sum() == X.numel()
 
 
 def test_what_cannot_raise_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import operator
 from types import SimpleNamespace
 
 import pytest
+import sympy
 import torch
 from both_ways import eager
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from flambeau_capture import make_region
 from flambeau_capture.errors import InternalError
@@ -16,6 +18,7 @@ from flambeau_capture.guards import spec as gs
 from flambeau_capture.guards.explain import explain
 from flambeau_capture.interp.calls import Calls
 from flambeau_capture.interp.formulas import combined, of_input
+from flambeau_capture.interp.signals import GraphBreak
 from flambeau_capture.sources import source as src
 from flambeau_capture.values.constants import ConstantValue
 from flambeau_capture.values.sequences import ListValue
@@ -24,6 +27,10 @@ from flambeau_capture.values.symbolic import SymbolicValue
 
 def fault(*args, **kwargs):
     raise RuntimeError("a fault of ours")
+
+
+def depends_on_data(symbol):
+    raise GuardOnDataDependentSymNode(sympy.true, "no hint")
 
 
 @pytest.mark.parametrize("kind", [TypeError, ValueError, KeyError, IndexError, OverflowError, RuntimeError])
@@ -52,6 +59,10 @@ def test_a_symbol_that_cannot_be_asked(method):
     with pytest.raises(RuntimeError, match="a fault of ours"):
         method(builder, symbol)
     assert noted == [True]
+    unknown = type("Symbol", (), {"__bool__": depends_on_data})()
+    with pytest.raises(GraphBreak, match="a number that comes from a tensor"):
+        method(builder, unknown)
+    assert noted == [True, True]
 
 
 def test_a_formula_that_python_refuses_and_one_that_we_do():

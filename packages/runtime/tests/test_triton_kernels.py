@@ -141,6 +141,16 @@ def test_who_waits_for_a_kernel_learns_of_any_failure(
     assert triton_kernels.compile_stored([request], store) == [cubin.result()]
 
 
+def test_a_kernel_that_cannot_be_kept_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its future is done, with what storing it raised."""
+    cubin: Future[Cubin] = Future()
+    cubin.set_result(Cubin("add", 90, 0, 4, 0, 0, "0", b"binary"))
+    monkeypatch.setattr(triton_kernels, "submit_kernels", lambda requests: [cubin])
+    monkeypatch.setattr(triton_kernels, "_pack", lambda made: 1 // 0)
+    (kept,) = triton_kernels.submit_stored([CompileRequest(ADD, "add", SIGNATURE, {"XBLOCK": 256})], Store(tmp_path))
+    assert kept.done() and isinstance(kept.exception(), ZeroDivisionError)
+
+
 def test_a_worker_that_cannot_get_ready_starts_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is wrong with Triton is told by the first request, not by the preparation."""
     tried = []

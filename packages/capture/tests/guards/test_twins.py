@@ -439,6 +439,7 @@ def test_errors_inside_guards_mean_that_they_do_not_hold():
         gs.PythonCheck(X, raising, "raises"),
     ]:
         assert build([guard])[0].check(frame, {}) == 0
+    assert twin.check([guard], frame, {}) == 0
 
 
 def _member(cls, name, after=None):
