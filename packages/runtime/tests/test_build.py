@@ -54,17 +54,27 @@ def test_a_refused_source_is_shown(artifact) -> None:
     assert "nonsense" in text and ">     2 | int second = nonsense;" in text and "command:" in text
 
 
-def test_a_fault_of_the_compiler_itself_is_gone_around(tmp_path, artifact, monkeypatch) -> None:
-    """A compiler that breaks down over an instruction is asked again for what does not lead there."""
-    cxx = fake_compiler(
-        tmp_path,
-        'case "$*" in *--version* | *-fno-tree-ter*) exec g++ "$@" ;; esac\n'
-        'echo "kernel.cpp:1:1: error: unrecognizable insn:" >&2\nexit 1\n',
-    )
-    told: list[str] = []
-    monkeypatch.setattr(log.logger, "info", lambda event, library: told.append(f"{event}: {library}"), raising=False)
+BREAKDOWNS = [
+    "echo 'kernel.cpp:1:1: error: unrecognizable insn:' >&2; exit 1",
+    "echo 'internal compiler error: x' >&2; exit 4",
+    "kill -SEGV $$",
+]
+
+
+@pytest.mark.parametrize(("enough", "dies"), [*zip(["-fno-tree-ter", "-O1", "-mno-avx512f"], BREAKDOWNS, strict=True)])
+def test_a_fault_of_the_compiler_itself_is_gone_around(tmp_path, artifact, monkeypatch, enough, dies) -> None:
+    """A compiler that breaks down over an instruction is asked again for what does not lead there, for less each time."""
+    cxx = fake_compiler(tmp_path, f'case "$*" in *--version* | *{enough}*) exec g++ "$@" ;; esac\n{dies}\n')
+    told: list[tuple[str, ...]] = []
+
+    def note(event: str, library: str, flags: tuple[str, ...]) -> None:
+        assert (event, library) == (log.COMPILER_BROKE, artifact.libraries[0].name)
+        told.append(flags)
+
+    monkeypatch.setattr(log.logger, "info", note, raising=False)
     built = build_libraries(artifact, store=Store(None), config=Config(cxx=cxx))
-    assert f"{log.COMPILER_BROKE}: {artifact.libraries[0].name}" in told
+    assert enough in told[-1]
+    assert not any(enough in flags for flags in told[:-1])
     x = torch.randn(2, 4)
     assert torch.equal(load(built, store=Store(None))(x, 2)[0], x * 2 + 1)
 

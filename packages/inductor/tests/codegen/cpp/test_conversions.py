@@ -64,6 +64,44 @@ def test_conversions(source: torch.dtype, widest: int) -> None:
         )
 
 
+#: A dividend and a divisor of which C++ has no integer, nor a NaN.
+OUTSIDE = [
+    (0.0, 0.0),
+    (1.0, 0.0),
+    (-1.0, 0.0),
+    (1e30, 1.0),
+    (-1e30, 1.0),
+    (3e9, 1.0),
+    (-3e9, 1.0),
+    (300.0, 1.0),
+    (-300.0, 1.0),
+    (-1.5, 1.0),
+]
+
+
+@pytest.mark.parametrize("count", [1, 37])
+@pytest.mark.parametrize("source", [torch.float32, torch.float64], ids=str)
+def test_numbers_without_an_integer(source: torch.dtype, count: int) -> None:
+    """What they become is what the processor makes of them, also where the compiler knows the number."""
+    targets = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+    size = (Int(count),)
+    axes = make_axes(size)
+    given = Buffer("given", Layout.contiguous((Int(1),), source, CPU))
+    pairs = [(known, target) for known in OUTSIDE for target in targets]
+    outs = [Buffer(f"out{n}", Layout.contiguous(size, target, CPU)) for n, (_, target) in enumerate(pairs)]
+    values = [sc.op("truediv", *(sc.constant(part, source) for part in known)) for known, _ in pairs]
+    operations = tuple(
+        Pointwise(out, axes, sc.op("to_dtype", value, dtype=out.layout.dtype))
+        for out, value in zip(outs, values, strict=True)
+    )
+    buffers = {buffer.name: buffer for buffer in [given, *outs]}
+    graph = Graph((TensorInput(given),), (), operations, tuple(Ref.whole(out) for out in outs), buffers)
+    results = load(assemble(graph).artifact)(torch.zeros(1, dtype=source))
+    for ((a, b), target), result in zip(pairs, results, strict=True):
+        expected = (torch.tensor(a, dtype=source) / torch.tensor(b, dtype=source)).to(target)
+        assert result.tolist() == [expected.item()] * count, (a / b if b else a, target)
+
+
 @pytest.mark.parametrize(
     "pair", [(torch.int8, torch.uint8), (torch.float32, torch.int32), (torch.float64, torch.int64)], ids=str
 )
