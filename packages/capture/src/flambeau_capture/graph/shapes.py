@@ -231,6 +231,8 @@ def fake_of(
     if dynamic_dims or unbacked:
         strides = _symbolic_strides(builder, tensor, sizes, source)
     _constrain(builder, tensor, sizes, source)
+    # Asked outside of the mode: for a view of what was written since, autograd takes the real view anew to answer.
+    writable = tensor.requires_grad and _may_be_written(tensor)
     with builder.fake_mode, torch.no_grad():
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.is_conj():
@@ -239,7 +241,7 @@ def fake_of(
             fake = torch._neg_view(fake)
         if tensor.requires_grad:
             fake.requires_grad_()
-            if _may_be_written(tensor):
+            if writable:
                 with torch.enable_grad():
                     fake = _History.apply(fake)
     if isinstance(tensor, torch.nn.Parameter):
