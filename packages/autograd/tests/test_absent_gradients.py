@@ -9,6 +9,7 @@ from torch.utils import _pytree as pytree
 
 from flambeau_autograd import prepare
 from flambeau_autograd.config import Config
+from flambeau_autograd.errors import UnsupportedGraph
 
 
 def program(a, b, c):
@@ -146,3 +147,13 @@ def test_gradients_share_memory_where_eager_shares_it(function):
         pointers = [t.untyped_storage().data_ptr() for t in (a, b, tangent)]
         shared.append([pointers[i] == pointers[j] for i, j in ((0, 1), (0, 2), (1, 2))])
     assert shared[0] == shared[1]
+
+
+@pytest.mark.parametrize("inner", [torch.rsqrt, torch.log, torch.square, torch.reciprocal])
+def test_zeros_without_memory_go_to_inputs_alone(inner):
+    """Eager's products of them are zeros, with infinity too."""
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    compiled = compile_function(lambda x: (x.sgn() * 1,), [x])
+    assert torch.autograd.grad(compiled(x)[0].sum(), x)[0].equal(torch.zeros(3))
+    with pytest.raises(UnsupportedGraph, match="zeros without memory"):
+        compile_function(lambda x: (inner(x).sgn(),), [x])

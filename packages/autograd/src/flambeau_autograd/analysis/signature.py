@@ -174,6 +174,7 @@ def _output(
         if not isinstance(out, (int, float, bool, str, type(None))):
             raise UnsupportedGraph(f"output {position} is a {type(out).__name__}")
         return OutputSpec("constant", value=out)
+    _refuse_stale(out)
     if seen[id(out)] != position:
         return OutputSpec("same_as", seen[id(out)], out.requires_grad)
     if id(out) in by_identity:
@@ -206,15 +207,23 @@ def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor._base if tensor._is_view() else tensor
 
 
+def _refuse_stale(view: torch.Tensor) -> None:
+    """Raise `UnsupportedGraph` for a view whose memory was written since it was taken, by an op that gives several or without gradients.
+
+    Eager raises where somebody asks for its history; one that is taken of the written memory has a history.
+    """
+    try:
+        _ = view.requires_grad and view.grad_fn
+    except RuntimeError as error:
+        raise UnsupportedGraph(f"an output has no history any more: {error}") from error
+
+
 def _view_step(analysis: Analysis, step: Step) -> ViewStep:
     kwargs = tuple(sorted((name, _frozen(analysis, value)) for name, value in step.kwargs.items()))
-    try:
-        # A view of such a view counts as one, however it was taken.
-        taken = _is_taken_without_gradients(step.result) and not _is_taken_without_gradients(step.source)
-        unseen = taken or (step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None)
-    except RuntimeError as error:
-        # One of several views that an op gave at once, whose memory was written since: eager raises where somebody asks for its history.
-        raise UnsupportedGraph(f"an output has no history any more: {error}") from error
+    _refuse_stale(step.result)
+    # A view of such a view counts as one, however it was taken.
+    taken = _is_taken_without_gradients(step.result) and not _is_taken_without_gradients(step.source)
+    unseen = taken or (step.source.requires_grad and step.result.requires_grad and step.result.grad_fn is None)
     return ViewStep(str(step.op), _frozen(analysis, tuple(step.args)), kwargs, step.item, not unseen)
 
 

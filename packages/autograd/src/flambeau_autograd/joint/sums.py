@@ -19,6 +19,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from ..errors import UnsupportedGraph
 from ..functional.layout import hint, is_dense
 from ..functional.recorder import Recorder
 from ..functional.values import Cell
@@ -50,7 +51,7 @@ class Sums:
 
     def __enter__(self) -> Sums:
         self._handles = [
-            node.register_hook(partial(self._after, [child is not None for child, _ in node.next_functions]))
+            node.register_hook(partial(self._after, [child for child, _ in node.next_functions]))
             for node in self._nodes
         ]
         self._recorder.sums = self
@@ -61,23 +62,24 @@ class Sums:
         for handle in self._handles:
             handle.remove()
 
-    def _after(self, leads: list[bool], found: Any, taken: Any) -> tuple[Any, ...]:
-        """A node has made the gradients `found` of those that waited for it; `leads` says which of them go on. Returns them."""
-        if len(self._devices) > 1:
-            found = tuple(self._seen(grad) for grad in found)
+    def _after(self, children: list[Any], found: Any, taken: Any) -> tuple[Any, ...]:
+        """A node has made the gradients `found` of those that waited for it, for its `children`. Returns them."""
+        found = tuple(map(self._in_memory, found, children))
         self._held.subtract(self._cells(taken))
-        self._arriving = tuple(compress(found, leads))
+        self._arriving = tuple(compress(found, children))
         self._held.update(self._cells(self._arriving))
         # Also zeros that no gradient decides come only where the node is given one.
         decided = reduce(or_, map(self._mask, _tensors(taken)), 0)
         for grad in _tensors(self._arriving):
             self._masks[self._recorder.node_of(grad)] = self._mask(grad) | decided
-        return tuple(found)
+        return found
 
-    def _seen(self, grad: Any) -> Any:
-        """Zeros without memory are added where nobody sees it: those with some instead."""
-        if not isinstance(grad, torch.Tensor) or not grad._is_zerotensor():
+    def _in_memory(self, grad: Any, child: Any) -> Any:
+        """Zeros for an input as they will be; what eager computes of zeros without memory are zeros, also with infinity and nan."""
+        if child is None or not isinstance(grad, torch.Tensor) or not grad._is_zerotensor():
             return grad
+        if child.next_functions:
+            raise UnsupportedGraph("something is computed of a gradient that is zeros without memory, as that of sgn")
         return self._recorder.call(aten.full.default, grad.shape, 0, dtype=grad.dtype, device=grad.device)
 
     def _cells(self, grads: Iterable[Any]) -> list[Cell]:

@@ -88,7 +88,7 @@ class TensorValue(Value):
                 raise GraphBreak("unsupported-attribute", "nbytes of a tensor with symbolic sizes")
             if name in _OF_THE_REAL_ONE and self.tensor is not MISSING:
                 return self._real_fact(t, name)
-            return t.from_python(getattr(self.fake, name))
+            return t.from_python(self._told(name))
         if name in self.attrs:
             return self.attrs[name] or t.missing_attribute(self, name, check=None)
         if name in _VIEWS_BY_ATTRIBUTE:
@@ -98,7 +98,7 @@ class TensorValue(Value):
         if name == "grad_fn":
             if self.tensor is not MISSING:
                 self._real_fact(t, "is_leaf")
-            if self.fake.grad_fn is None and (
+            if self._told(name) is None and (
                 self.source is None or self.tensor is MISSING or self.tensor.grad_fn is None
             ):
                 return ConstantValue(None)
@@ -129,6 +129,13 @@ class TensorValue(Value):
             raise reason
         t.heap.store_attribute(self, name, value)
         self.attrs[name] = value
+
+    def _told(self, name: str) -> Any:
+        """An attribute of the fake; eager raises for the history of some views whose memory was written since they were taken."""
+        try:
+            return getattr(self.fake, name)
+        except RuntimeError as error:
+            raise GraphBreak("operator-error", f"{name} of a tensor raised: {error}") from error
 
     def _may_be_saved(self, t: Tracer) -> bool:
         """Whether something was computed of this input, and something of the graph has a gradient."""

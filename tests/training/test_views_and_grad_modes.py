@@ -1,0 +1,106 @@
+"""Views taken in one grad mode and written in another, generated: what is returned, what raises and when, and gradients are eager's.
+
+torch's rule: a view of a tensor that requires grad remembers whether it was taken without gradients, or by an op that gives several. When
+its memory has been written since, whoever asks for the history of such a view gets an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import flambeau
+from tests.witness import watch
+
+ROOTS: dict[str, Callable[[Tensor], Tensor]] = {"leaf": lambda x: x, "history": lambda x: x * 2}
+VIEWS = (
+    "b[0]", "b.view(-1)", "b.expand(2, 3, 4)", "b.t()", "b.split(2)[0]", "b.unbind()[1]", "b.unbind(1)[0][1:]", "b[:]", "b.detach()",
+)  # fmt: skip
+WRITES = (
+    "b.mul_(2)", "b.copy_(o)", "b[1:] = b[:-1].clone()", "b.masked_fill_(o > 0, 1)", "v.mul_(2)", "v[0] = 1", "v.copy_(v.clone())",
+    "b[1:].mul_(2)", "torch._foreach_mul_([b], 2)", "torch._foreach_mul_([v], 2)", "torch._foreach_addcmul_([b], [o], [o])",
+    "torch.mul(o, 2, out=b)", "b.data.mul_(2)", "b.random_()", "b.relu_()", "b[:, 0].relu_()", "pass",
+)  # fmt: skip
+USES = ("v,", "v * 1,", "(v.sin(), b)", "b.sin(),", "(v, b)", "v.grad_fn is None,")
+MODES = ("enable_grad", "no_grad")
+PROGRAMS = list(itertools.product(ROOTS, VIEWS, WRITES, USES, MODES, MODES))
+
+
+def _function(view: str, write: str, use: str, taken: str, written: str) -> Callable[..., Any]:
+    space: dict[str, Any] = {"torch": torch}
+    lines = (
+        "def f(b, o):",
+        f" with torch.{taken}():",
+        f"  v = {view}",
+        f" with torch.{written}():",
+        f"  {write}",
+        f" return {use}",
+    )
+    exec("\n".join(lines), space)
+    function: Callable[..., Any] = space["f"]
+    return function
+
+
+def _seen(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    try:
+        return value.requires_grad, value.grad_fn is None, value.detach().tolist()
+    except RuntimeError as error:
+        return str(error)
+
+
+def _outcome(function: Callable[..., Any], root: str) -> list[Any]:
+    """Everything that can be seen of a call and of a backward of all that it returned."""
+    torch.manual_seed(0)
+    leaf = (torch.arange(12.0).reshape(3, 4) - 4).requires_grad_()
+    base = ROOTS[root](leaf)
+    try:
+        results = function(base, torch.arange(12.0).reshape(3, 4) - 5)
+    except RuntimeError as error:
+        return [str(error)]
+    seen = [*map(_seen, results), base.detach().tolist()]
+    try:
+        parts = [r.sum() for r in results if isinstance(r, Tensor) and r.requires_grad]
+        seen.append(torch.autograd.grad(sum(parts, torch.zeros(())), leaf, allow_unused=True) if parts else None)
+    except RuntimeError as error:
+        seen.append(str(error)[:60])
+    return seen
+
+
+def _check(root: str, view: str, write: str, use: str, taken: str, written: str) -> None:
+    function = _function(view, write, use, taken, written)
+    assert str(_outcome(flambeau.compile(function, backend="aot_eager"), root)) == str(_outcome(function, root)), (
+        f"{view}; {write}; return {use} taken under {taken}, written under {written}, of a {root}"
+    )
+
+
+@pytest.mark.judges_itself  # what eager refuses runs in eager
+def test_a_sample_is_as_in_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    witness = watch(monkeypatch)
+    for program in PROGRAMS[::307]:
+        _check(*program)
+    assert witness.graphs > len(PROGRAMS[::307]) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.judges_itself
+@pytest.mark.parametrize("part", range(8))
+def test_all_are_as_in_eager(part: int) -> None:
+    for program in PROGRAMS[part::8]:
+        _check(*program)
+
+
+@pytest.mark.falls_back("an output has no history any more")
+@pytest.mark.parametrize("view", ["b[0]", "b.unbind()[1]", "b.expand(2, 3, 4)"])
+@pytest.mark.parametrize("write", ["b.mul_(2)", "b.random_()", "torch._foreach_mul_([b], 2)", "b[1:] = b[:-1].clone()"])
+def test_a_view_that_was_overtaken_is_no_result(view: str, write: str) -> None:
+    """Capture stops where eager raises: what it has by then, the view among it, would be taken anew after the write."""
+    function = _function(view, write, "v.sin(),", "no_grad", "enable_grad")
+    with pytest.raises(RuntimeError, match="no_grad mode"):
+        flambeau.compile(function, backend="aot_eager")(torch.ones(3, 4, requires_grad=True) * 2, torch.ones(3, 4))
