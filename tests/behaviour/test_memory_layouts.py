@@ -197,15 +197,12 @@ def test_a_dropout_of_nothing_is_its_argument(dynamic: bool) -> None:
 @pytest.mark.parametrize(
     "view", [Tensor.conj, torch.view_as_real, lambda x: x.imag, lambda x: x.conj().imag, Tensor.diagonal]
 )
-@pytest.mark.parametrize("write", [lambda x: x.mul_(2), lambda x: x.set_(x)])
-def test_an_argument_is_a_view_of_what_was_written_since(
-    view: Callable[[Tensor], Tensor], write: Callable[[Tensor], Tensor]
-) -> None:
+def test_an_argument_is_a_view_of_what_was_written_since(view: Callable[[Tensor], Tensor]) -> None:
     def gradient(function: Callable[[Tensor], Tensor]) -> Tensor:
         leaf = torch.arange(12.0).reshape(3, 4).to(torch.complex64).requires_grad_()
         whole = leaf * 1
         part = view(whole)
-        write(whole)
+        whole.mul_(2)
         function(part).abs().sum().backward()
         assert leaf.grad is not None
         return leaf.grad
