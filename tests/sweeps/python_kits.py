@@ -29,12 +29,13 @@ class Kit:
     shown: list[str] = Factory(list)
 
 
-def _kit(text: str, changes: Any = (), shown: Any = (), **uses: list[str]) -> Kit:
+def kit_of(text: str, changes: Any = (), shown: Any = (), **uses: list[str]) -> Kit:
+    """A kit of what is given by name."""
     return Kit(text.strip("\n"), uses, list(changes), list(shown))
 
 
 KITS: list[Kit] = [
-    _kit(
+    kit_of(
         """
 class Point:
     scale = 2
@@ -85,7 +86,7 @@ p2 = Point(1, 'q')
         do=["p1.w = {I}", "p2.double = {I}", "p1.w += 1", "setattr(p2, 'tag', {S})", "Point.scale = {I}", "p1.note = {T}", "vars(p2)['w'] = {I}", "p2.__dict__.update(w={I})", "p1.tag, p2.tag = p2.tag, p1.tag",
             "if hasattr(p1, 'extra'):\n    del p1.extra", "object.__setattr__(p1, 'w', {I})", "p1.tag = {S}"],
     ),
-    _kit(
+    kit_of(
         """
 class Base:
     kind = 'base'
@@ -117,7 +118,7 @@ child = Child()
         B=["issubclass(Child, Base)", "isinstance(child, (int, Mixin))", "'child' in child.seen", "Child.step is Base.step", "type(child) is Child", "type(child) == Base"],
         do=["child.more = {I}", "child.seen.append({S})", "child.seen.clear()", "Child.kind = {S}", "child.seen = [*child.seen, {S}]", "Child.limit = {I}"],
     ),
-    _kit(
+    kit_of(
         """
 class Slotted:
     __slots__ = ('a', 'b', 'items')
@@ -137,7 +138,7 @@ slotted = Slotted(2)
         B=["hasattr(slotted, 'b')", "hasattr(slotted, '__dict__')", "copy.copy(slotted).items is slotted.items", "copy.deepcopy(slotted).items is slotted.items"],
         do=["slotted.a = {I}", "slotted.b = {I}", "slotted.items.append({I})", "if hasattr(slotted, 'b'):\n    del slotted.b", "try:\n    slotted.c = 1\nexcept AttributeError as e:\n    {l}.append(len(str(e)) % 7)"],
     ),
-    _kit(
+    kit_of(
         """
 @dataclasses.dataclass
 class Config:
@@ -165,7 +166,7 @@ frozen = Frozen(1, 2)
         B=["frozen == Frozen(1, 2)", "Config() == config", "frozen < Frozen(2)", "dataclasses.is_dataclass(config)", "Config().parts is Config().parts", "frozen in {frozen}"],
         do=["config.size = {I}", "config.parts.append({I})", "config.area += 1", "config.parts = config.parts + [{I}]", "try:\n    frozen.x = 1\nexcept dataclasses.FrozenInstanceError as e:\n    {l}.append(len(e.args))"],
     ),
-    _kit(
+    kit_of(
         """
 class Color(enum.Enum):
     RED = 1
@@ -189,7 +190,7 @@ level = Level.LOW
         B=["color is Color.RED", "color == Color.BLUE", "level < Level.HIGH", "Color.RED in Color", "isinstance(level, int)", "bool(Flags.A & Flags.B)", "Flags.A in (Flags.A | Flags.B)"],
         do=["try:\n    Color(9)\nexcept ValueError as e:\n    {l}.append(len(e.args))"],
     ),
-    _kit(
+    kit_of(
         """
 G = 2
 COUNT = 0
@@ -214,7 +215,7 @@ def bump(n=1):
         do=["ITEMS.append({I})", "TABLE['a'] = {I}", "TABLE['k%d' % {I}] = {I}", "SEEN.add({I})", "BIAS.add_(1)", "ITEMS[0] = {I}", "SEEN.discard({I})", "TABLE.update(b={I})", "bump()", "ITEMS.sort()", "TABLE.setdefault('c', {I})",
             "BIAS[0] = {I}", "del ITEMS[1:]", "ITEMS += [{I}]", "TABLE |= {'w': {I}}", "SEEN |= {1, {I}}", "SEEN.update([{I}, 3])", "global G\nG = {I}", "ITEMS *= 2", "TABLE.clear()"],
     ),
-    _kit(
+    kit_of(
         """
 def outer(start):
     count = start
@@ -242,7 +243,7 @@ bound = [lambda t, i=i: t + i for i in range(3)]
         B=["scale is scale", "callable(add)", "scalers[0] is scalers[1]", "add.__closure__ is None"],
         do=["add({I})", "add(*[1, {I}], **{'extra': 1})", "fresh, peek = outer({I})\nfresh(2)\n{l}.append(peek()[0])", "{l}.extend(look()[1][:2])"],
     ),
-    _kit(
+    kit_of(
         """
 def note(function):
     @functools.wraps(function)
@@ -286,7 +287,7 @@ half = functools.partial(only, b=2)
         B=["kept(1) is kept(1)", "shifted.__wrapped__ is not None", "half.func is only"],
         do=["kept({I}).append({I})", "slow({I})", "shifted.calls = 0", "try:\n    only({I})\nexcept TypeError as e:\n    {l}.append(len(e.args))", "try:\n    only(a=1, b=2)\nexcept TypeError as e:\n    {l}.append(3)"],
     ),
-    _kit(
+    kit_of(
         """
 class Problem(Exception):
     def __init__(self, text, value=0):
@@ -330,7 +331,7 @@ FINALLY = []
             "try:\n    raise ExceptionGroup('g', [ValueError(1), Problem('p')])\nexcept* ValueError as g:\n    {l}.append(len(g.exceptions))\nexcept* Problem as g:\n    {l}.append(2)",
             "try:\n    assert {B}, {S}\nexcept AssertionError as e:\n    {l}.append(len(e.args))", "with contextlib.suppress(Problem, ZeroDivisionError):\n    {l}.append(1)\n    {l}.append(1 // ({I} - {I}))"],
     ),
-    _kit(
+    kit_of(
         """
 def numbers(n, start=0):
     try:
@@ -371,7 +372,7 @@ class Counter:
             "for i, j in enumerate(nested(1), start={I}):\n    {l}.append(i)", "g = (i * 2 for i in [*{L}])\n{l}.append(next(g, -1))\nprint('between')\n{l}.append(sum(g))", "try:\n    next(Counter(0))\nexcept StopIteration as e:\n    {l}.append(len(e.args))",
             "c = Counter(4)\nfor i in c:\n    if i == 2:\n        break\n{l}.append(next(c))", "a, *b, c = numbers(4)\n{l}.extend([a, len(b), c])"],
     ),
-    _kit(
+    kit_of(
         """
 class Scope:
     def __init__(self, name, swallow=False):
@@ -402,7 +403,7 @@ scope = Scope('s', True)
             "with scope:\n    {l}.append(1)\n    {l}[100]\n    {l}.append(2)", "with contextlib.ExitStack() as stack:\n    k = stack.enter_context(shifted_by(3))\n    {l}.append(k)", "for i in range(2):\n    with shifted_by(i):\n        if i:\n            break\n        {l}.append(len(STACK))",
             "with contextlib.nullcontext({I}) as k:\n    {l}.append(k)", "try:\n    with shifted_by(1):\n        raise KeyError({S})\nexcept KeyError as e:\n    {l}.append(len(STACK))", "with torch.no_grad():\n    {t} = {t} * 2", "with contextlib.redirect_stdout(io_of()) as out:\n    print('hidden')" if False else "with scope:\n    pass"],
     ),
-    _kit(
+    kit_of(
         """
 Pair = collections.namedtuple('Pair', ['left', 'right'], defaults=[0])
 class Row(typing.NamedTuple):
@@ -425,7 +426,7 @@ chain = collections.ChainMap({'a': 1}, {'b': 2})
         do=["queue.append({I})", "queue.appendleft({I})", "queue.rotate(1)", "tally.update('ab')", "tally['z'] += {I}", "groups[{S}].append({I})", "ordered.move_to_end('x')", "{l}.append(queue.popleft() if queue else 0)", "ordered['n'] = {I}", "groups['t'].append({T})", "left, right = Pair({I}, 3)\n{l}.append(left)",
             "chain['c'] = {I}", "queue.extend([1, {I}])", "tally.subtract('a')", "{l}.append(ordered.popitem()[1] if ordered else 0)", "queue[0] = {I}", "match Pair({I}, 2):\n    case Pair(1, r):\n        {l}.append(r)\n    case Pair(left=l1):\n        {l}.append(l1)"],
     ),
-    _kit(
+    kit_of(
         """
 class Lazy:
     def __getattr__(self, name):
@@ -470,7 +471,7 @@ lazy, holder, made = Lazy(), Holder(), Made()
         B=["hasattr(lazy, 'nothing')", "hasattr(lazy, 'get_x')", "'heavy' in vars(holder)", "holder.shared is Holder.shared", "isinstance(made, Made)", "isinstance(Made, Meta)"],
         do=["holder.size = {I}", "holder.shared.append({I})", "made.n += {I}", "holder.cache[{S}] = {I}", "lazy.get_own = {I}", "if 'heavy' in vars(holder):\n    del holder.heavy", "try:\n    lazy.nothing\nexcept AttributeError as e:\n    {l}.append(len(e.args))", "holder.t = {T}", "del holder.cache\nholder.cache = {}"],
     ),
-    _kit(
+    kit_of(
         """
 class Net(nn.Module):
     def __init__(self):

@@ -1,6 +1,6 @@
 """Random Python programs around tensors: classes, containers, closures, exceptions, generators, context managers, the standard library.
 
-In: a seed. Out: a `Program`. A few kits (`python_kits.py`) give declarations; statements and expressions are grown from their templates and from
+In: a seed. Out: a `Program`. A few kits (`python_kits.py`, `python_language_kits.py`) give declarations; statements and expressions are grown from their templates and from
 the general ones here, tried in plain Python as they are drawn; between the calls the program changes what the function read.
 """
 
@@ -21,6 +21,7 @@ from attrs import define
 from .names import NAMES
 from .program import Program
 from .python_kits import KITS, Kit
+from .python_language_kits import LANGUAGE_KITS
 
 #: How often each backend is taken when none is named: what is wrong with Python is wrong in capture.
 MIX = {"eager": 12, "aot_eager": 2, "lowered": 1}
@@ -114,7 +115,7 @@ def program(seed: int, backend: str | None = None) -> Program:
     """The program of a seed."""
     chance = random.Random(f"python {seed}")
     chosen = chance.choices(list(MIX), list(MIX.values()))[0]
-    kits = chance.sample(KITS, chance.choice([1, 1, 2, 2, 3]))
+    kits = chance.sample(KITS + LANGUAGE_KITS, chance.choice([1, 1, 2, 2, 3]))
     share = max(6 // len(kits), 2)
     expressions = {
         kind: [(general, 8), *((kit.uses[kind], share) for kit in kits if kit.uses.get(kind))]

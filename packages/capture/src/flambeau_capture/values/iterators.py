@@ -325,7 +325,7 @@ class GeneratorValue(IteratorValue):
                 raise t.raised(StopIteration(), value=self.frame.returned)
             return found
         if name == "throw":
-            found = self.throw(t, TracedRaise(t.exception_instance(args[0])))
+            found = self.throw(t, TracedRaise(_thrown(t, args)))
             if found is None:
                 raise t.raised(StopIteration(), value=self.frame.returned)
             return found
@@ -351,3 +351,13 @@ class GeneratorValue(IteratorValue):
             ):
                 raise
         self.done = True
+
+
+def _thrown(t: Tracer, args: Sequence[Value]) -> Value:
+    """What `throw(error)` raises, or `throw(class, error, traceback)`, as `contextlib` of Python 3.11 says it."""
+    kind, *more = args
+    if not more or (more[0].is_constant() and more[0].constant() is None):
+        return t.exception_instance(kind)
+    if not isinstance(kind.real(), type) or not issubclass(more[0].python_type(), kind.real()):
+        raise GraphBreak("unsupported-operation", "throw() with an error that is to be made of its second argument")
+    return more[0]

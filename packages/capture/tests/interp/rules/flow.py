@@ -549,3 +549,41 @@ caught("suppress", in_a_with(lambda: contextlib.suppress(IndexError)))
 caught("class", in_a_with(Swallows))
 caught("generator", in_a_with(swallows))
 caught("nowhere", in_a_with(torch.no_grad))
+
+
+@p
+def thrown_into_a_generator():
+    """`contextlib` of Python 3.11 throws a class, the error and its traceback: it is the error that comes out again."""
+
+    @contextlib.contextmanager
+    def scope(*kinds):
+        try:
+            yield
+        except kinds:
+            pass
+
+    def one():
+        yield 1
+
+    def f(x, l):
+        error = KeyError("k", 1)
+        for kinds in ((), (ValueError,), (IndexError,)):
+            try:
+                with scope(*kinds):
+                    raise IndexError("no", len(l))
+            except IndexError as e:
+                l.append(e.args)
+            try:
+                with scope(*kinds):
+                    raise error
+            except KeyError as e:
+                l.append(e is error)
+        waiting = one()
+        next(waiting)
+        try:
+            waiting.throw(error)
+        except KeyError as e:
+            l.append(e.args)
+        return x + 1
+
+    return f, [lambda: (x, [1, 2, 3]), lambda: (x, [])]
