@@ -19,8 +19,6 @@ from .layout import Buffer, Ref
 from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter
 from .scalar import Scalar
 
-_MISSING = object()
-
 
 def run_graph(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """Run ``graph`` on ``inputs`` (tensors and Python scalars in order); tensors that the graph overwrites are overwritten."""
@@ -206,6 +204,8 @@ class _Grid:
             view[n] = -1
             self.axes[axis.symbol.name] = torch.arange(self.shape[n]).view(view)
         self.memo: dict[Any, Any] = {}
+        #: Whether positions are checked: not where there are no elements, nor under a condition.
+        self.checks = self.numel > 0
 
     def expression(self, e: Expr) -> torch.Tensor:
         """An index expression as an int64 grid."""
@@ -245,30 +245,21 @@ class _Grid:
             return torch.where(outside, _poison(node.dtype), value) if bool(outside.any()) else value
         if node.kind == "masked":
             condition, body, other = node.args
-            chosen = self.scalar(condition)
-            with _MaskedBounds(self, chosen):
-                return torch.where(chosen, self.scalar(body), self.scalar(other))
-        if node.op == "check_bounds" and ("mask" in self.memo or self.numel == 0):
+            return torch.where(self.scalar(condition), self._unchecked(body), self.scalar(other))
+        if node.op == "check_bounds" and not self.checks:
             return self.scalar(node.children[0])
         operands = [self.scalar(part) for part in node.children]
         return scalar_op(node.op).reference(*operands, dtype=node.dtype)
 
-
-class _MaskedBounds:
-    """While a masked body is evaluated, bounds checks say nothing: lanes outside the mask may be anywhere."""
-
-    def __init__(self, grid: _Grid, mask: Any) -> None:
-        self.grid, self.mask, self.before = grid, mask, _MISSING
-
-    def __enter__(self) -> None:
-        self.before = self.grid.memo.get("mask", _MISSING)
-        self.grid.memo["mask"] = self.mask
-
-    def __exit__(self, *_: object) -> None:
-        if self.before is _MISSING:
-            del self.grid.memo["mask"]
-        else:
-            self.grid.memo["mask"] = self.before
+    def _unchecked(self, body: Scalar) -> torch.Tensor:
+        """The value under a condition: elsewhere its positions may lie anywhere. What stands outside of it, too, is checked there."""
+        before = self.memo, self.checks
+        if self.checks:
+            self.memo, self.checks = dict(self.memo), False
+        try:
+            return self.scalar(body)
+        finally:
+            self.memo, self.checks = before
 
 
 def _poison(dtype: torch.dtype) -> torch.Tensor:
