@@ -74,3 +74,20 @@ def test_the_backward_raises_where_eagers_does(name: str) -> None:
                 assert found[1] is expected[1]
             else:
                 torch.testing.assert_close(found[1:], expected[1:])
+
+
+@pytest.mark.judges_itself  # a frame that detaches what was saved runs in plain Python
+@pytest.mark.parametrize(
+    "reader", [torch.sin, torch.exp, lambda x: F.threshold(x, 1, 0), lambda x: x * 1, torch.square]
+)
+def test_a_saved_tensor_that_was_detached_raises(reader: Callable[[Tensor], Tensor]) -> None:
+    """Also if nobody holds it any more when the backward comes."""
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        between = x * y
+        result = reader(between)
+        between.detach_()
+        return result
+
+    x, y = torch.ones(3), torch.ones(3)
+    assert str(_outcome(flambeau.compile(program, backend="aot_eager"), x, y)) == str(_outcome(program, x, y))

@@ -83,3 +83,17 @@ def test_a_history_behind_a_state_is_none_of_the_results(write: Callable[[Tensor
         model.state.sum().backward()
         found.append([x.grad, model.w.grad, model.state.detach()])
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.falls_back("an input with a history is written, and a result does not depend on it")
+def test_a_history_without_a_derivative_is_none_of_another_written_input() -> None:
+    """The one node of a graph would lead a backward of `b` to it."""
+
+    def write(a: Tensor, b: Tensor) -> None:
+        a.mul_(2)
+        b.clamp_(1)
+
+    x = torch.ones(3, requires_grad=True)
+    b = x * 3
+    flambeau.compile(write, backend="aot_eager")(x.unique() * 1, b)
+    assert torch.autograd.grad(b.sum(), x)[0].tolist() == [3.0, 3.0, 3.0]

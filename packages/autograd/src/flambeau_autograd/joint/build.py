@@ -130,11 +130,10 @@ def _refuse_entangled(reach: Reach, traced: list[TracedInput], joint: Joint) -> 
 
     Eager comes to it only from what depends on it, and may have freed what lies behind.
     """
-    written = {m.output: traced[m.index] for m in joint.analysis.mutations if m.mode == "wrapper"}
-    shown = {place for place, result in enumerate(joint.differentiable) if result not in written}
-    for item in written.values():
+    written = [traced[m.index] for m in joint.analysis.mutations if m.mode == "wrapper"]
+    for item in written:
         places = reach.outputs_of(item.leaf) if item.history is not None else ()
-        if places and not shown <= set(places):
+        if places and len(places) < len(joint.differentiable):
             raise UnsupportedGraph("an input with a history is written, and a result does not depend on it")
 
 

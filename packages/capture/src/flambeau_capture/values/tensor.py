@@ -149,7 +149,7 @@ class TensorValue(Value):
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "detach_":
-            self._refuse_detached_view()
+            self._refuse_detached()
         if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
         if name in ("size", "stride"):
@@ -200,10 +200,16 @@ class TensorValue(Value):
         # A write can end a tensor's being a leaf; nothing makes it one.
         return ConstantValue(answer and self.fake.is_leaf if name == "is_leaf" else answer)
 
-    def _refuse_detached_view(self) -> None:
-        """Eager refuses it. What a graph hands on to a break need not be a view any more: the whole frame runs in plain Python."""
+    def _refuse_detached(self) -> None:
+        """What a graph hands on to a break need not be a view any more, which eager refuses to detach: the frame runs in plain Python.
+
+        So it does where something saved the tensor: eager's backward raises then, a compiled one does not hold what eager's saved.
+        """
+        reason = GraphBreak("autograd-call", f"detach_() of {self.describe()} that the frame computed")
+        if self.tensor is MISSING and self.fake.requires_grad and self.node is not None and self.node.users:
+            raise CannotCapture(reason, recursive=True)
         if self.tensor is MISSING and self.fake._is_view():
-            raise CannotCapture(GraphBreak("autograd-call", f"detach_() of {self.describe()}, a view"), always=False)
+            raise CannotCapture(reason, always=False)
 
     def _require_grad(self, wanted: Any) -> None:
         """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change."""
