@@ -165,3 +165,28 @@ def test_a_written_input_with_a_history_is_one_graph() -> None:
     """An activation in place on what an earlier layer computed breaks nothing."""
     compiled = flambeau.compile(activation_in_place, backend="eager", fullgraph=True)
     compiled(torch.randn(3, 4, requires_grad=True) * 1)
+
+
+@pytest.mark.judges_itself  # the frame runs in plain Python
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("sizes", [(), (3,), (7,)])
+@pytest.mark.parametrize("factor", [None, 2.0])
+def test_a_history_keeps_the_shape_that_out_changes(sizes: tuple[int, ...], factor: float | None) -> None:
+    """Eager's gradients have the shape that the tensor had when its history was made."""
+
+    def program(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        before = target.flatten()[3] * 2
+        with torch.no_grad():
+            torch.mul(x, 2, out=target)
+        return target - x, before
+
+    found = []
+    for run in (program, flambeau.compile(program, backend="aot_eager")):
+        x, leaf = torch.ones(sizes, requires_grad=True), torch.ones(5, requires_grad=True)
+        results = run(x, leaf if factor is None else leaf * factor)
+        try:
+            (results[0].sum() + results[1]).backward()
+            found.append((x.grad, leaf.grad))
+        except RuntimeError as error:
+            found.append(str(error))
+    assert str(found[0]) == str(found[1])

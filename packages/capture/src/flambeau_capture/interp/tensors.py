@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..refusal import CannotCapture
 from ..sources.source import TensorSize
 from ..values.base import MISSING, Value
 from ..values.builtins import RealValue
@@ -122,7 +123,13 @@ class TensorOperations(Wrapping):
         )
         if not fits or len({_memory(tensor) for tensor in given}) < len(given):
             name = getattr(target, "__name__", target)
-            raise GraphBreak("unsupported-argument", f"out= of {name} is not as the result is, or is an argument too")
+            reason = GraphBreak(
+                "unsupported-argument", f"out= of {name} is not as the result is, or is an argument too"
+            )
+            if any(tensor.requires_grad for tensor in given):
+                # Its history keeps the shape that it was made with, and eager's gradients have that one.
+                raise CannotCapture(reason, recursive=True)
+            raise reason
 
     def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
         """Guard the method of the tensor's class that decides; one that the program put there is no node."""
