@@ -54,8 +54,14 @@ NAMES = sorted({_name(target) for target in registry.replaced() if not registry.
 NAMES = [name for name in NAMES if not name.startswith(UNCOMPARED_MODULES)]
 
 
+HASHED_BY_ADDRESS = frozenset((*generated.OBJECTS, "iter([1, 2, 3])", "(lambda v: v)", "functools.partial(add, 1)"))
+
+
 def _differences(name, count, seed):
-    answers = [generated.compare(case) for case in generated.cases(name, count, seed, SIGNATURES.get(name))]
+    cases = generated.cases(name, count, seed, SIGNATURES.get(name))
+    if name == "builtins.hash":
+        cases = (case for case in cases if HASHED_BY_ADDRESS.isdisjoint(text for _, text in case.arguments))
+    answers = [generated.compare(case) for case in cases]
     return [found for found, _ in answers if found], sum(one for _, one in answers)
 
 
