@@ -70,9 +70,9 @@ def test_there_are_enough_and_each_has_one_name() -> None:
 
 
 def test_the_slice_of_ci_fits_the_sources() -> None:
-    """Twenty, every stage among them."""
+    """Twenty or more, every stage among them."""
     chosen = faults_of_slice()
-    assert len({fault.key for _, fault in chosen}) == len(chosen) == 20
+    assert len({fault.key for _, fault in chosen}) == len(chosen) >= 20
     assert {stage.name for stage, _ in chosen} == {stage.name for stage in STAGES}
 
 

@@ -86,12 +86,22 @@ STAGES = (
         (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),
     ),
     Stage(
+        "tracing", _below(_CAPTURE, "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "rewrite/rounds.py",
+                          "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
+        (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py",
+         *_PROGRAMS),
+    ),
+    Stage(
         "sizes", _below(_CAPTURE, "graph/shapes.py", "graph/builder.py", "interp/state.py"), 10,
         (f"{_C}/graph", "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/dynamic/test_open_sizes.py"),
     ),
     Stage(
         "joint", _below(_AUTOGRAD, "joint/*.py", "functional/recorder.py", "functional/scatter.py", "functional/overlap.py",
                         "functional/ops.py", "functional/special.py", "functional/symbols.py", "functional/layout.py"), 26,
+        (_A, *_DERIVED),
+    ),
+    Stage(
+        "formulas", _below(_AUTOGRAD, "functional/predictions.py", "functional/loops.py", "functional/foreach.py", "functional/refusals.py"), 12,
         (_A, *_DERIVED),
     ),
     Stage(
@@ -105,6 +115,11 @@ STAGES = (
                            "lowering/scatters.py", "lowering/normalise.py", "lowering/joins.py", "lowering/values.py", "lowering/copies.py",
                            "lowering/run.py", "lowering/in_place.py"), 30,
         (f"{_I}/lowering", f"{_I}/test_pipeline.py", *_COMPILED),
+    ),
+    Stage(
+        "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py",
+                           "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/combine.py"), 12,
+        (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
         "expressions", _below(_INDUCTOR, "expr/division.py", "expr/node.py", "expr/ranges.py", "expr/truth.py", "expr/rewrite.py",
@@ -129,6 +144,11 @@ STAGES = (
     Stage(
         "facade", _below("api/src/flambeau", "graph_key.py", "stack.py", "shape_guards.py", "options.py", "module.py", "compile.py"), 14,
         ("packages/api/tests", "tests/behaviour/test_options.py", "tests/dynamic/test_sizes.py", "tests/behaviour/test_logs.py"),
+    ),
+    Stage(
+        "rescue", _below("api/src/flambeau", "rescue.py", "stages.py", "defaults.py", "backends.py", "targets.py", "torch_backend.py"), 8,
+        ("packages/api/tests", "tests/robustness/test_rescue.py", "tests/robustness/test_fullgraph.py", "tests/robustness/test_bad_input.py",
+         "tests/robustness/test_beside_torch_compile.py"),
     ),
 )  # fmt: skip
 

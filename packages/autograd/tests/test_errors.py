@@ -121,3 +121,27 @@ def test_a_write_through_a_piece_of_an_expanded_tensor():
     x = torch.zeros(2)
     with pytest.raises(UnsupportedGraph, match="share one memory location"):
         compile_graph(graph_of((written, 0)), [x])
+
+
+@pytest.mark.parametrize(
+    ("function", "operands"),
+    [
+        (torch.lerp, (torch.ones(3, dtype=torch.int64), torch.ones(3, dtype=torch.int64), 0.5)),
+        (torch.index_select, (torch.zeros(0, 2), 0, torch.tensor([5]))),
+    ],
+)
+def test_what_the_kernel_refuses_is_not_decomposed(function, operands):
+    """For its types, or for an index into nothing: a formula would pass, and the op raises when it runs, as in eager."""
+    with pytest.raises((RuntimeError, IndexError)) as expected:
+        function(*operands)
+    given = [operand for operand in operands if isinstance(operand, torch.Tensor)]
+    graph = Graph()
+    places = {id(tensor): graph.placeholder(f"x{i}") for i, tensor in enumerate(given)}
+    result = graph.call_function(function, tuple(places.get(id(operand), operand) for operand in operands))
+    graph.output((result,))
+    op = getattr(torch.ops.aten, function.__name__)
+    compiled = compile_graph(
+        GraphModule(torch.nn.Module(), graph), given, decompositions={op: lambda x, *rest: torch.ops.aten.clone(x)}
+    )
+    with pytest.raises(type(expected.value)):
+        compiled(*given)

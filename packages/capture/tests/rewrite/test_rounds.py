@@ -111,6 +111,14 @@ def uses_the_item_afterwards(xs):
     return item
 
 
+def sets_on_some_ways(xs):
+    last = "none"
+    for x in xs:
+        if x > 1:
+            last = x
+    return last
+
+
 def raises(xs):
     for x in xs:
         print(x)
@@ -140,6 +148,7 @@ SAME = [
     (deletes, ([1, 2],)),
     (uses_the_item_afterwards, ([1, 2],)),
     (uses_the_item_afterwards, ([],)),
+    (sets_on_some_ways, ([1, 2, 1],)),
     (raises, ([1, 2, 3],)),
     (variadic, (1, 2)),
 ]
