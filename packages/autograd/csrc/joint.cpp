@@ -95,6 +95,13 @@ at::Tensor own_identity(const at::Tensor& tensor, PyObject* const* args, size_t 
   return tensor.detach();
 }
 
+// Whether the joint node, or one that stands for it, is the tensor's history.
+bool is_history(const JointNode* node, const torch::autograd::Node* history) {
+  if (history == node) return true;
+  const auto* result = dynamic_cast<const ResultNode*>(history);
+  return result != nullptr && result->is_of(node);
+}
+
 void save_values(const JointObject* self, JointNode* node, PyObject* const* args, PyObject* items, const Ref& results) {
   for (const SavedPlace& saved : *self->saved) {
     PyObject* value = nullptr;
@@ -119,7 +126,7 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
             tensor, torch::autograd::impl::version_counter(THPVariable_Unpack(other)));
       }
     }
-    const bool is_output = saved.place != Place::input && tensor.grad_fn().get() == node;
+    const bool is_output = saved.place != Place::input && is_history(node, tensor.grad_fn().get());
     node->save(tensor, is_output, saved.checked);
   }
 }
@@ -139,45 +146,52 @@ void watch_values(const JointObject* self, JointNode* node, PyObject* const* arg
   }
 }
 
-// Where the gradients go, and whether one goes to an input that has a history.
-struct GradientEdges {
+// Where the gradients go. Taken before the forward runs: a view that it writes to gets another history, that of its base.
+torch::autograd::edge_list gradient_edges(const JointObject* self, PyObject* const* args) {
   torch::autograd::edge_list edges;
-  bool deep = false;
-};
-
-// Taken before the forward runs: a view that it writes to gets another history, that of its base.
-GradientEdges gradient_edges(JointObject* self, PyObject* const* args) {
-  GradientEdges found;
-  torch::autograd::edge_list& edges = found.edges;
   edges.reserve(self->grad_inputs->size());
   for (int64_t index : *self->grad_inputs) {
     if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is differentiated");
-    const at::Tensor& tensor = THPVariable_Unpack(args[index]);
-    const auto& history = tensor.grad_fn();
-    if (history == nullptr) {
-      edges.emplace_back(torch::autograd::impl::grad_accumulator(tensor), 0);
-      continue;
-    }
-    found.deep = true;
-    edges.emplace_back(history, tensor.output_nr());
-    if ((*self->partial)[edges.size() - 1] && has_no_derivative(*history)) {
-      auto [gate, owner] = make_node<Gate>(std::move(edges.back().function));
-      edges.back() = {owner, gate->add_input_metadata(tensor)};
-    }
+    edges.push_back(torch::autograd::impl::gradient_edge(THPVariable_Unpack(args[index])));
   }
-  return found;
+  return edges;
+}
+
+// For each of differentiable the edge from its result.
+torch::autograd::edge_list result_edges(const JointObject* self, JointNode* node, const NodePtr& owner,
+                                        const std::vector<at::Tensor>& tensors, torch::autograd::edge_list&& edges) {
+  torch::autograd::edge_list from(tensors.size());
+  if (self->fronts->size() == 1) {
+    node->set_next_edges(std::move(edges));
+    for (size_t i = 0; i < tensors.size(); ++i) from[i] = {owner, static_cast<uint32_t>(i)};
+    return from;
+  }
+  torch::autograd::edge_list to(tensors.size());
+  for (const Front& front : *self->fronts) {
+    auto [made, front_owner] = make_node<FrontNode>(owner, front.inputs);
+    torch::autograd::edge_list led;
+    for (int64_t input : front.inputs) led.push_back(edges[input]);
+    made->set_next_edges(std::move(led));
+    for (int64_t place : front.places) to[place] = {front_owner, made->add_input_metadata(tensors[place])};
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    auto [made, result_owner] = make_node<ResultNode>(owner, i);
+    made->add_next_edge(std::move(to[i]));
+    from[i] = {result_owner, made->add_input_metadata(tensors[i])};
+  }
+  return from;
 }
 
 Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, const Ref& values,
-                        GradientEdges&& gradients) {
+                        torch::autograd::edge_list&& edges) {
   Ref items = checked(PySequence_Fast(values.get(), "the compiled forward must return a tuple"));
   auto [node, owner] = make_node<JointNode>(self);
-  node->set_next_edges(std::move(gradients.edges));
-  if (gradients.deep) node->reach_deeper();
   Ref results = checked(PyTuple_New(self->results));
   for (int64_t i = 0; i < self->results; ++i) {
     PyTuple_SET_ITEM(results.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(items.get(), i)));
   }
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(self->differentiable->size());
   for (int64_t place : *self->differentiable) {
     PyObject* value = PyTuple_GET_ITEM(results.get(), place);
     if (!THPVariable_Check(value)) {
@@ -185,15 +199,17 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
                                  Py_TYPE(value)->tp_name + ", not a tensor");
     }
     at::Tensor tensor = own_identity(THPVariable_Unpack(value), args, count, results, place);
-    uint32_t number = node->add_input_metadata(tensor);
-    torch::autograd::impl::set_gradient_edge(tensor, {owner, number});
+    node->add_input_metadata(tensor);
     if (!tensor.is_same(THPVariable_Unpack(value))) {
       PyObject* replaced = THPVariable_Wrap(tensor);
       if (replaced == nullptr) throw PythonError();
       PyTuple_SET_ITEM(results.get(), place, replaced);
       Py_DECREF(value);
     }
+    tensors.push_back(std::move(tensor));
   }
+  torch::autograd::edge_list from = result_edges(self, node, owner, tensors, std::move(edges));
+  for (size_t i = 0; i < tensors.size(); ++i) torch::autograd::impl::set_gradient_edge(tensors[i], std::move(from[i]));
   node->expect(count, self->saved->size(), self->watched->size());
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i], self->repeats));
   save_values(self, node, args, items.get(), results);
@@ -212,8 +228,8 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
           if (!THPVariable_Check(args[index])) raise(PyExc_TypeError, "a number was given where a tensor is written");
         }
         const bool differentiable = self->backward != Py_None && needs_grad(self, args);
-        GradientEdges gradients;
-        if (differentiable) gradients = gradient_edges(self, args);
+        torch::autograd::edge_list edges;
+        if (differentiable) edges = gradient_edges(self, args);
         Ref values = call_compiled(self->forward, self->forward_boxed, args, count, differentiable);
         check_count(self, values);
         for (int64_t index : *self->bumped) {
@@ -221,7 +237,7 @@ PyObject* joint_call(PyObject* object, PyObject* const* args, size_t flags, PyOb
           if (!tensor.is_inference()) torch::autograd::impl::bump_version(tensor);
         }
         if (!differentiable) return first_results(self, values).release();
-        return differentiable_call(self, args, count, values, std::move(gradients)).release();
+        return differentiable_call(self, args, count, values, std::move(edges)).release();
       },
       nullptr);
 }
@@ -291,16 +307,33 @@ void refer_differentiable(const JointObject* self, const std::vector<int64_t>& p
   }
 }
 
+// Groups `count` places by the rows of `led` that they are in.
+std::vector<Front> fronts_of(const std::vector<std::vector<int64_t>>& led, size_t count) {
+  std::vector<std::vector<int64_t>> inputs(count);
+  for (size_t row = 0; row < led.size(); ++row) {
+    for (int64_t place : led[row]) inputs[place].push_back(static_cast<int64_t>(row));
+  }
+  std::vector<Front> fronts;
+  for (size_t place = 0; place < count; ++place) {
+    auto known = std::find_if(fronts.begin(), fronts.end(), [&](const Front& front) { return front.inputs == inputs[place]; });
+    if (known == fronts.end()) known = fronts.insert(known, Front{{}, inputs[place]});
+    known->places.push_back(static_cast<int64_t>(place));
+  }
+  return fronts;
+}
+
 PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return boundary(
       [&]() -> PyObject* {
-        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *saved, *watched, *frees, *bumped, *twice, *flagged;
+        PyObject *forward, *backward, *differentiable, *orders, *grad_inputs, *reached_by, *led_by, *saved, *watched, *frees, *bumped, *twice;
+        PyObject* flagged;
         long long results, extras;
         static const char* names[] = {"forward",     "backward", "results", "extras", "differentiable", "tangent_orders",
-                                      "grad_inputs", "reached_by", "saved", "watched", "frees", "bumped", "double", "flagged", nullptr};
-        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOOO", const_cast<char**>(names), &forward, &backward,
+                                      "grad_inputs", "reached_by", "led_by", "saved", "watched", "frees", "bumped", "double", "flagged",
+                                      nullptr};
+        if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOLLOOOOOOOOOOO", const_cast<char**>(names), &forward, &backward,
                                          &results, &extras, &differentiable, &orders, &grad_inputs, &reached_by,
-                                         &saved, &watched, &frees, &bumped, &twice, &flagged)) {
+                                         &led_by, &saved, &watched, &frees, &bumped, &twice, &flagged)) {
           throw PythonError();
         }
         Ref made = checked(type->tp_alloc(type, 0));
@@ -356,8 +389,10 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         }
         for (const auto& places : *self->frees) refer_differentiable(self, places);
         if (self->frees->size() != self->differentiable->size()) raise(PyExc_ValueError, "what each backward frees is not known");
-        self->partial = new std::vector<bool>();
-        for (const auto& places : *self->reached_by) self->partial->push_back(places.size() < self->differentiable->size());
+        const auto led = rows_of_integers(led_by);
+        if (led.size() != self->grad_inputs->size()) raise(PyExc_ValueError, "what leads to each input is not known");
+        for (const auto& places : led) refer_differentiable(self, places);
+        self->fronts = new std::vector<Front>(fronts_of(led, self->differentiable->size()));
         self->repeats = std::any_of(self->frees->begin(), self->frees->end(), [](const auto& places) { return places.empty(); }) &&
                         std::any_of(self->saved->begin(), self->saved->end(), [](const SavedPlace& place) { return place.is_tensor; });
         if (self->tangent_orders->size() != self->differentiable->size()) {
@@ -399,7 +434,7 @@ void joint_dealloc(PyObject* object) {
   delete self->saved;
   delete self->watched;
   delete self->frees;
-  delete self->partial;
+  delete self->fronts;
   delete self->bumped;
   delete self->flagged;
   delete self->flags;

@@ -26,6 +26,12 @@ struct WatchedPlace {
   std::vector<int64_t> reached;  // the places in differentiable whose gradients lead to a node that saves it
 };
 
+// Results that lead the engine to the same inputs, with gradients or without.
+struct Front {
+  std::vector<int64_t> places;  // in differentiable
+  std::vector<int64_t> inputs;  // places in grad_inputs
+};
+
 // Plain data of one compiled graph; see `Signature` in records.py.
 struct JointObject {
   PyObject_HEAD
@@ -50,7 +56,7 @@ struct JointObject {
   // Of each the backward is told whether any of these places in differentiable has a gradient: false and true, made when first needed.
   std::vector<std::vector<int64_t>>* flagged;
   std::vector<std::array<at::Tensor, 2>>* flags;
-  std::vector<bool>* partial;  // for each of grad_inputs: some differentiable result does not lead to it
+  std::vector<Front>* fronts;  // one where all results lead to the same inputs
   bool repeats;                // a backward may come again, through results for which eager saves nothing, when what was saved is gone
 };
 

@@ -2,8 +2,6 @@
 
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -94,31 +92,12 @@ PyObject* from_number(const Number& number) {
   return PyFloat_FromDouble(std::get<double>(number));
 }
 
-bool has_no_derivative(const torch::autograd::Node& node) {
-  if (dynamic_cast<const torch::autograd::Error*>(&node) != nullptr) return true;
-  const std::string name = node.name();
-  return name.rfind("Unique", 0) == 0 || name.rfind("Geqrf", 0) == 0;
-}
-
-variable_list Gate::apply(variable_list&& grads) {
-  if (is_nothing(grads)) return {};
-  return (*behind_)(std::move(grads));
-}
-
 JointNode::JointNode(JointObject* joint) : joint_(joint) { Py_INCREF(joint_); }
 
 JointNode::~JointNode() {
   if (Py_IsInitialized()) {
     pybind11::gil_scoped_acquire gil;
     Py_DECREF(joint_);
-  }
-}
-
-void JointNode::let_go() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (size_t i = 0; i < next_edges_.size(); ++i) {
-    const std::vector<int64_t>& places = (*joint_->reached_by)[i];
-    if (std::all_of(places.begin(), places.end(), [&](int64_t place) { return freed_[place]; })) next_edges_[i] = torch::autograd::Edge();
   }
 }
 
@@ -138,13 +117,6 @@ std::vector<bool> JointNode::freed_after(const std::vector<bool>& given) const {
   std::vector<bool> freed = freed_.empty() ? std::vector<bool>(joint_->frees->size()) : freed_;
   for (size_t i = 0; i < given.size(); ++i) {
     for (int64_t place : (*joint_->frees)[i]) freed[place] = freed[place] || given[i];
-  }
-  // The engine goes on without gradients to the histories of the other inputs, and frees them.
-  for (size_t i = 0; deep_ && i < next_edges_.size(); ++i) {
-    const auto* next = next_edges_[i].function.get();
-    const std::vector<int64_t>& places = (*joint_->reached_by)[i];
-    if (next == nullptr || dynamic_cast<const torch::autograd::AccumulateGrad*>(next) != nullptr || any_given(places, given)) continue;
-    for (int64_t place : places) freed[place] = freed[place] || !(*joint_->frees)[place].empty();
   }
   return freed;
 }
@@ -211,12 +183,47 @@ variable_list JointNode::apply(variable_list&& grads) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (is_nothing(grads)) return variable_list(joint_->grad_inputs->size());
   const std::vector<bool> given = given_of(grads);
-  for (size_t i = 0; i < freed_.size(); ++i) TORCH_CHECK(!freed_[i] || !given[i], torch::autograd::ERR_BACKWARD_TWICE);
+  return differentiate(std::move(grads), given);
+}
+
+void JointNode::deposit(size_t place, at::Tensor&& grad) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Pending& pending = pending_[torch::autograd::get_current_graph_task_id()];
+  pending.grads.resize(joint_->differentiable->size());
+  pending.came.resize(joint_->differentiable->size());
+  pending.grads[place] = std::move(grad);
+  pending.came[place] = true;
+}
+
+variable_list JointNode::collect(const std::vector<int64_t>& inputs) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  variable_list collected(inputs.size());
+  const auto entry = pending_.find(torch::autograd::get_current_graph_task_id());
+  if (entry == pending_.end()) return collected;
+  Pending pending = std::move(entry->second);
+  pending_.erase(entry);
+  if (!pending.came.empty()) {
+    variable_list more = differentiate(std::move(pending.grads), pending.came);
+    pending.found.resize(more.size());
+    for (size_t i = 0; i < more.size(); ++i) {
+      at::Tensor& found = pending.found[i];
+      found = found.defined() && more[i].defined() ? found + more[i] : more[i].defined() ? more[i] : found;
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) collected[i] = std::move(pending.found[inputs[i]]);
+  if (!is_nothing(pending.found)) pending_[torch::autograd::get_current_graph_task_id()].found = std::move(pending.found);
+  return collected;
+}
+
+variable_list JointNode::differentiate(variable_list&& grads, const std::vector<bool>& came) {
+  for (size_t i = 0; i < freed_.size(); ++i) TORCH_CHECK(!freed_[i] || !came[i], torch::autograd::ERR_BACKWARD_TWICE);
+  const std::vector<bool> given = given_of(grads);
   check_watched(given);
   if (!torch::autograd::get_current_graph_task_keep_graph()) {
-    ending_.resize(given.size());
-    for (size_t i = 0; i < given.size(); ++i) ending_[i] = ending_[i] || given[i];
+    ending_.resize(came.size());
+    for (size_t i = 0; i < came.size(); ++i) ending_[i] = ending_[i] || came[i];
   }
+  if (is_nothing(grads)) return variable_list(joint_->grad_inputs->size());
   const bool again = spent_ && !tensors_.empty();
   const bool twice = at::GradMode::is_enabled();
   if (!again && !twice) settle(grads);
@@ -225,10 +232,6 @@ variable_list JointNode::apply(variable_list&& grads) {
     if (again) return run_again(grads);
     variable_list found = twice ? run_twice(grads) : run(grads, given);
     drop_undecided(found, given);
-    if (deep_ && !torch::autograd::get_current_graph_task_keep_graph()) {
-      // Not now: the engine is about to follow the edges.
-      torch::autograd::Engine::get_default_engine().queue_callback([self = getptr()] { static_cast<JointNode&>(*self).let_go(); });
-    }
     return found;
   } catch (const PythonError&) {
     throw_python_error();
@@ -307,5 +310,14 @@ variable_list JointNode::run_again(const variable_list& grads) {
   Ref found = checked(PyObject_CallMethod(joint_->twice, "again", "OO", inputs.get(), tangents.get()));
   return gradients(found);
 }
+
+variable_list ResultNode::apply(variable_list&& grads) {
+  static_cast<JointNode&>(*joint_).deposit(place_, std::move(grads[0]));
+  return variable_list(1);
+}
+
+variable_list FrontNode::apply(variable_list&& grads) { return static_cast<JointNode&>(*joint_).collect(inputs_); }
+
+void FrontNode::release_variables() { joint_->release_variables(); }
 
 }  // namespace flambeau

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -43,20 +44,8 @@ struct Watch {
   WeakTensor kept;  // null unless the tensor must not be detached
 };
 
-// Whether a node of eager's raises as soon as the engine comes to it: the op has no derivative.
-bool has_no_derivative(const torch::autograd::Node& node);
-
-// Stands before such a node: eager comes there only from the results that the input decides, the engine from all results of a node.
-class Gate : public torch::autograd::Node {
- public:
-  explicit Gate(NodePtr behind) : behind_(std::move(behind)) {}
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
-  std::string name() const override { return "FlambeauGate"; }
-
- private:
-  NodePtr behind_;
-};
-
+// Runs the compiled backward. Behind all results where each leads to the same inputs; else behind none: `ResultNode`s and `FrontNode`s stand
+// for it then, so that the engine comes from a result only to those inputs that it leads to, as in eager.
 class JointNode : public torch::autograd::Node {
  public:
   // Shares ownership of the joint function. The GIL is held.
@@ -65,8 +54,10 @@ class JointNode : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
   void release_variables() override;
-  // When the backward is over: the engine need not come again to an input that no further backward can lead to. Nodes behind it may raise.
-  void let_go();
+  // The engine has come to a result, with its gradient or without.
+  void deposit(size_t place, at::Tensor&& grad);
+  // The gradients of these places in grad_inputs, of all that was deposited and not yet given away.
+  torch::autograd::variable_list collect(const std::vector<int64_t>& inputs);
   std::string name() const override { return "FlambeauBackward"; }
 
   // An inference tensor has no version to check, and autograd keeps none: its contents are kept. What is saved is the partition's
@@ -87,11 +78,17 @@ class JointNode : public torch::autograd::Node {
   }
   // One for each of the joint function's watched places, in order.
   void watch(Watch watch) { watched_.push_back(std::move(watch)); }
-  // Some input has a history.
-  void reach_deeper() { deep_ = true; }
   void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }
 
  private:
+  // What came to the results in one run of the engine, and gradients that are not given away yet.
+  struct Pending {
+    torch::autograd::variable_list grads;
+    std::vector<bool> came;
+    torch::autograd::variable_list found;
+  };
+  // `came`: the places in differentiable to which the engine has come.
+  torch::autograd::variable_list differentiate(torch::autograd::variable_list&& grads, const std::vector<bool>& came);
   void settle(torch::autograd::variable_list& grads) const;
   // The places that are freed when a backward with these gradients is done, and whether that leaves nothing to free.
   std::vector<bool> freed_after(const std::vector<bool>& given) const;
@@ -108,10 +105,38 @@ class JointNode : public torch::autograd::Node {
   std::vector<Watch> watched_;
   std::vector<Number> numbers_;
   c10::SmallVector<InputTrace, 4> inputs_;
-  bool deep_ = false;
+  std::unordered_map<int, Pending> pending_;  // by the engine's number of a run: several threads may differentiate one graph
   std::vector<bool> ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
   std::vector<bool> freed_;   // those through which none can come any more
   bool spent_ = false;        // so all that eager would have saved is freed, and what was saved is gone
+};
+
+// The history of one result: tells the shared node its gradient. It is made after the `FrontNode`s, and the engine runs what was made last
+// first: when it comes to a front, all results that it comes to in this run have told theirs. Where that fails (results on several
+// devices), the compiled backward runs once more for those that came late.
+class ResultNode : public torch::autograd::Node {
+ public:
+  ResultNode(NodePtr joint, size_t place) : joint_(std::move(joint)), place_(place) {}
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
+  std::string name() const override { return "FlambeauBackward"; }
+  bool is_of(const JointNode* joint) const { return joint_.get() == joint; }
+
+ private:
+  NodePtr joint_;
+  size_t place_;
+};
+
+// Leads to the inputs of all results that lead to the same ones.
+class FrontNode : public torch::autograd::Node {
+ public:
+  FrontNode(NodePtr joint, const std::vector<int64_t>& inputs) : joint_(std::move(joint)), inputs_(inputs) {}
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
+  void release_variables() override;
+  std::string name() const override { return "FlambeauFront"; }
+
+ private:
+  NodePtr joint_;
+  std::vector<int64_t> inputs_;  // places in grad_inputs
 };
 
 Number to_number(PyObject* object);

@@ -18,6 +18,7 @@ class JointFunction:
         tangent_orders: tuple[tuple[int, ...], ...],
         grad_inputs: tuple[int, ...],
         reached_by: tuple[tuple[int, ...], ...],
+        led_by: tuple[tuple[int, ...], ...],
         saved: tuple[tuple[str, int, bool, int, bool], ...],
         watched: tuple[tuple[str, int, tuple[int, ...], bool], ...],
         frees: tuple[tuple[int, ...], ...],

@@ -87,6 +87,7 @@ def prepare(
         tangent_orders=tuple(joint.tangent_orders) if joint.grads else (),
         grad_inputs=tuple(joint.grad_inputs),
         reached_by=tuple(joint.reached_by),
+        led_by=tuple(joint.led_by),
         saved=halves.saved,
         flagged=tuple(joint.flagged) if joint.grads else (),
         watched=halves.watched,

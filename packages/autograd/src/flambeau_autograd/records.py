@@ -107,6 +107,7 @@ class Signature:
     each the dimension order (outermost first) in which the backward expects the tangent to be dense.
     `grad_inputs`: inputs that receive gradients, in the order of the backward's outputs.
     `reached_by`: for each of these the places in `differentiable` that it decides; with no gradient for any, it has none itself.
+    `led_by`: for each of these the places in `differentiable` from which eager's engine comes to its history, with a gradient or without.
     `watched`: what eager saves and the compiled halves do not.
     `frees`: for each differentiable result the places in `differentiable` that no backward can come through when its own is done: something
     that is freed then is saved behind both. Not its own place where eager saves nothing behind it.
@@ -126,6 +127,7 @@ class Signature:
     tangent_orders: tuple[tuple[int, ...], ...] = ()
     grad_inputs: tuple[int, ...] = ()
     reached_by: tuple[tuple[int, ...], ...] = ()
+    led_by: tuple[tuple[int, ...], ...] = ()
     saved: tuple[SavedSpec, ...] = ()
     watched: tuple[WatchedSpec, ...] = ()
     frees: tuple[tuple[int, ...], ...] = ()
@@ -158,7 +160,7 @@ class Signature:
         data["watched"] = tuple(WatchedSpec(**{**w, "reached": tuple(w["reached"])}) for w in data["watched"])
         for name in ("differentiable", "grad_inputs"):
             data[name] = tuple(data[name])
-        for name in ("tangent_orders", "reached_by", "frees", "flagged"):
+        for name in ("tangent_orders", "reached_by", "led_by", "frees", "flagged"):
             data[name] = tuple(tuple(part) for part in data[name])
         return cls(**data)
 

@@ -44,6 +44,7 @@ class Joint:
     grad_inputs: list[int] = field(factory=list)
     grads: list[Any] = field(factory=list)
     reached_by: list[tuple[int, ...]] = field(factory=list)
+    led_by: list[tuple[int, ...]] = field(factory=list)
     flagged: list[tuple[int, ...]] = field(factory=list)
     watched: list[WatchedSpec] = field(factory=list)
     frees: list[tuple[int, ...]] = field(factory=list)
@@ -110,31 +111,24 @@ def _backward(
             grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
     if reach.raises_beside([t.leaf for t in wanted]):
         raise UnsupportedGraph("eager's backward raises on its way to a tensor that is no input")
-    _refuse_entangled(reach, traced, joint)
     joint.watched, joint.frees = list(kept.watched), list(kept.frees)
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
     for item, grad in zip(wanted, grads):
         # Eager's engine comes to what an output leads to, gradient or not: what was written since it was saved is an error there.
-        if grad is not None or reach.leads_to(item.leaf):
+        if leading := reach.leading_to(item.leaf):
             joint.reached_by.append(reach.outputs_of(item.leaf))
+            joint.led_by.append(leading)
             joint.grad_inputs.append(item.index)
             joint.grads.append(None if grad is None else recorder.node_of(grad))
     if not joint.grads:
         # The results have a history all the same, that of an operator whose other operands needed one.
-        joint.reached_by, joint.grad_inputs, joint.grads = [()], [wanted[0].index], [None]
-
-
-def _refuse_entangled(reach: Reach, traced: list[TracedInput], joint: Joint) -> None:
-    """A history that grows from call to call, behind a tensor that each writes, is reached by every backward through the one node of a call.
-
-    Eager comes to it only from what depends on it, and may have freed what lies behind.
-    """
-    written = [traced[m.index] for m in joint.analysis.mutations if m.mode == "wrapper"]
-    for item in written:
-        places = reach.outputs_of(item.leaf) if item.history is not None else ()
-        if places and len(places) < len(joint.differentiable):
-            raise UnsupportedGraph("an input with a history is written, and a result does not depend on it")
+        joint.reached_by, joint.led_by, joint.grad_inputs, joint.grads = (
+            [()],
+            [tuple(reach.ends)],
+            [wanted[0].index],
+            [None],
+        )
 
 
 @contextmanager

@@ -53,9 +53,9 @@ class Reach:
         """The places of the outputs that lead to a leaf."""
         return self._places(self._masks.get(get_gradient_edge(leaf).node, 0))
 
-    def leads_to(self, leaf: torch.Tensor) -> bool:
-        """Whether the engine comes to a leaf, with a gradient or without."""
-        return get_gradient_edge(leaf).node in self._led
+    def leading_to(self, leaf: torch.Tensor) -> tuple[int, ...]:
+        """The places of the outputs from which the engine comes to a leaf, with a gradient or without."""
+        return self._places(self._led.get(get_gradient_edge(leaf).node, 0))
 
     def saved(self) -> Iterator[tuple[Any, tuple[int, ...]]]:
         """Each tensor that a node saves, and the places of the outputs that lead to the node. Before the graph is freed.

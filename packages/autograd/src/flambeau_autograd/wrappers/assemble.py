@@ -50,6 +50,7 @@ def assemble(
             signature.tangent_orders if backward is not None else (),
             signature.grad_inputs if backward is not None else (),
             signature.reached_by if backward is not None else (),
+            signature.led_by if backward is not None else (),
             tuple((s.kind, s.index, s.is_tensor, s.shares, s.checked) for s in signature.saved)
             if backward is not None
             else (),

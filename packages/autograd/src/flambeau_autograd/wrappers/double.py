@@ -94,6 +94,10 @@ class DoubleBackward:
             raise UnsupportedDoubleBackward(f"cannot differentiate twice: {signature.double_backward}")
         if self._replay is None:
             raise UnsupportedDoubleBackward("cannot differentiate twice: the captured graph was not kept")
+        if any(inputs[i] is None for i in signature.grad_inputs):
+            raise UnsupportedDoubleBackward(
+                "cannot differentiate twice: an input of the forward was freed", "keep the inputs alive"
+            )
         written = {m.index for m in signature.mutations}
         with torch.enable_grad():
             fed = []
@@ -104,10 +108,6 @@ class DoubleBackward:
             with under_autocast(self._autocast):
                 outputs = self._replay(*fed)
             targets = [fed[i] for i in signature.grad_inputs]
-            if any(t is None for t in targets):
-                raise UnsupportedDoubleBackward(
-                    "cannot differentiate twice: an input of the forward was freed", "keep the inputs alive"
-                )
             by_result = {o.index: outputs[i] for i, o in enumerate(signature.outputs) if o.kind == "graph"}
             pairs = [(by_result.get(r), t) for r, t in zip(signature.differentiable, tangents) if t is not None]
             if any(out is None for out, _ in pairs):

@@ -1,9 +1,9 @@
 """The Python twin of the native joint function, on `torch.autograd.Function`.
 
 In: compiled forward and backward, plain signature data (see `Signature`). Out: a callable from inputs to the forward's
-results, differentiable. Used where the extension is missing, and as the oracle in tests. Two things it cannot do: an input whose history has no
-derivative raises in the backward of every result, not only of those that the input decides; and where the engine comes without gradients to
-histories of inputs, what it frees there is not known here.
+results, differentiable. Used where the extension is missing, and as the oracle in tests. One thing it cannot do, so that it leaves `led_by`
+unread: it is one node for all results, from each of which the engine comes to all inputs. Where eager comes to fewer, hooks of the others see None,
+what lies behind them is freed, and an error there is raised.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class PyJointFunction:
         tangent_orders: tuple[tuple[int, ...], ...],
         grad_inputs: tuple[int, ...],
         reached_by: tuple[tuple[int, ...], ...],
+        led_by: tuple[tuple[int, ...], ...],
         saved: tuple[tuple[str, int, bool, int, bool], ...],
         watched: tuple[tuple[str, int, tuple[int, ...], bool], ...],
         frees: tuple[tuple[int, ...], ...],
