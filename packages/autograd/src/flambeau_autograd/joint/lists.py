@@ -26,7 +26,9 @@ def is_list_node(node: Any) -> bool:
 
 def saved_by_list_op(target: Any, args: Any, kwargs: Any, results: Any) -> tuple[Any, list[torch.Tensor]] | None:
     """The node and what it saves; None for other calls and where there is no node. Raises `UnsupportedGraph` where eager cannot be asked."""
-    if not getattr(target, "__name__", "").startswith(_OPS) or not isinstance(results, (list, tuple)):
+    name = getattr(target, "__name__", "")
+    # One that writes has no node of its own, and eager may refuse to tell the history of what it wrote.
+    if not name.startswith(_OPS) or name.endswith("_") or not isinstance(results, (list, tuple)):
         return None
     node = next((result.grad_fn for result in results if result.grad_fn is not None), None)
     if node is None or not is_list_node(node):
