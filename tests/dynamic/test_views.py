@@ -74,9 +74,7 @@ def _compare(function: Callable[..., Any], kind: str, **options: Any) -> None:
 IN_EAGER = {
     0: "a write reads memory that it overwrites",
     9: "a write goes through a view in strides that starts where another view does",
-    11: "an input with a history is written",
     12: "a write reads memory that it overwrites",
-    17: "an input with a history is written",
 }
 
 

@@ -117,8 +117,10 @@ def _results(name: str, first: int, options: argparse.Namespace, until: float) -
 def _told(process: subprocess.Popen[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What a process says, until it ends. One that says nothing for longer than it gives any program hangs, outside of Python, and is killed."""
     assert process.stdout is not None
+    line = ""
     while True:
-        watch = threading.Timer(12 * (options.limit + options.shrink), process.kill)
+        drawing = line.startswith('{"starts"')
+        watch = threading.Timer(2 * options.limit if drawing else 12 * (options.limit + options.shrink), process.kill)
         watch.start()
         line = process.stdout.readline()
         watch.cancel()
@@ -134,7 +136,11 @@ def _command(options: argparse.Namespace, wanted: dict[str, Any]) -> list[str]:
 
 def _crash(wanted: dict[str, Any], status: int, options: argparse.Namespace) -> dict[str, Any]:
     """What a process that died says of its program: it is a broken one if the plain run, alone in a process, dies of the same."""
-    alone = subprocess.run(_command(options, {**wanted, "plain": True}), stdout=subprocess.DEVNULL, check=False)
+    command = _command(options, {**wanted, "plain": True})
+    try:
+        alone = subprocess.run(command, stdout=subprocess.DEVNULL, check=False, timeout=2 * options.limit)
+    except subprocess.TimeoutExpired:
+        return {"broken": "neither drawn nor run in plain Python in time"}
     if alone.returncode == status:
         return {"broken": f"eager dies: exit status {status}"}
     return {"failure": {"kind": "crash", "path": "", "plain": "", "ours": f"exit status {status}"}}

@@ -28,6 +28,7 @@ MIX = {"eager": 12, "aot_eager": 2, "lowered": 1}
 _HOLE = re.compile(r"\{([TISBLDtlid])\}")
 #: A loop that runs longer than this may never end.
 _MOST_LINES = 4000
+_MOST_ELEMENTS = 50_000
 _FIRST_CALL = "f(whole((3,), torch.float64, 1), 2, [3, 1, 2], {'a': 1, 'b': 5})"
 
 #: Type -> templates of expressions that need no kit.
@@ -168,7 +169,13 @@ def _tried(draw: _Draw, body: list[str]) -> str:
 
 
 class _Endless(BaseException):
-    """Too many lines ran."""
+    """Too many lines ran, or what they made grows and grows."""
+
+
+def _is_huge(value: Any) -> bool:
+    if type(value) is int:
+        return value.bit_length() > _MOST_ELEMENTS
+    return type(value) in (list, tuple, str, dict, set) and len(value) > _MOST_ELEMENTS
 
 
 @contextlib.contextmanager
@@ -179,7 +186,7 @@ def _bounded() -> Iterator[None]:
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal left
         left -= 1
-        if left < 0:
+        if left < 0 or (left % 8 == 0 and any(map(_is_huge, list(frame.f_locals.values())))):
             raise _Endless
         return trace if frame.f_code.co_filename == "<trial>" else None
 

@@ -88,6 +88,23 @@ TENSORS = {
             v.t_()
             return v, v.mT, v[0]
         """,
+    "an alias of a view that was taken without gradients": """
+        def f(a):
+            with torch.no_grad():
+                v = a.view_as(a)
+            return v[...], (v[...] * 2)
+        """,
+    "two copies of one transposed tensor": """
+        def f(a):
+            v = torch.rot90(a * 2)
+            return v.reshape(-1), v.contiguous()
+        """,
+    "a dropout of nothing": """
+        def f(a):
+            with torch.inference_mode():
+                v = a.detach()
+                return v[0], F.dropout(v, 0.5, False)[0], F.dropout(v, 0.0)[0]
+        """,
 }
 
 
@@ -218,6 +235,18 @@ def test_keywords_with_the_names_of_our_own_arguments() -> None:
 
 
 PYTHON = {
+    "members of an enum are operands and arguments": """
+        class Flags(enum.IntFlag):
+            R = 4
+            W = 2
+        class Axis(enum.IntEnum):
+            FIRST = 0
+        class Kind(str, enum.Enum):
+            MEAN = 'mean'
+        def f(t):
+            t = t[None]
+            return t + (Flags.R | Flags.W), t + Flags(0), t.sum(Axis.FIRST), t.permute((Axis.FIRST, 1)), F.l1_loss(t, t * 2, reduction=Kind.MEAN)
+        """,
     "an attribute deleted and stored again is the last": """
         class Holder:
             pass
@@ -483,6 +512,41 @@ def test_an_alias_has_the_strides_of_its_argument(backend: str) -> None:
                 if history:
                     backward(r)
                     show(a)
+        """,
+        backend,
+    )
+
+
+def test_a_truth_value_of_numbers_that_change_is_a_number() -> None:
+    """`operator.index` and `real` of a truth value are integers of their own type."""
+    check(
+        """
+        def f(t, n):
+            more = n > 2
+            return t * n, operator.index(more), more.real, type(more.real) is int
+
+        def drive(compile, call, show, backward):
+            g = compile(f, dynamic=True)
+            for n in (2, 3, 5):
+                call(g, whole((3,)), n)
+        """,
+        "eager",
+    )
+
+
+@BACKENDS
+def test_a_batch_norm_of_no_channels(backend: str) -> None:
+    """Run on fakes, torch reads a size that is not there."""
+    check(
+        """
+        def f(a):
+            b = a * 2
+            return b, F.batch_norm(b, None, None, training=True)
+
+        def drive(compile, call, show, backward):
+            g = compile(f, dynamic=True)
+            for size in (0, 3, 5):
+                call(g, whole((size,)))
         """,
         backend,
     )

@@ -235,7 +235,7 @@ def test_a_crash_is_eagers_where_the_plain_run_dies_of_the_same(
     asked, dies = tmp_path / "asked", tmp_path / "dies"
     dies.write_text(f'#!/bin/sh\necho "$3" > {asked}\nkill -9 $$\n')
     dies.chmod(0o755)
-    result = sweeps._crash({"seeds": [7]}, died_of, argparse.Namespace(python=str(dies)))
+    result = sweeps._crash({"seeds": [7]}, died_of, argparse.Namespace(python=str(dies), limit=30))
     assert list(result) == [told] and str(died_of) in str(result)
     assert json.loads(asked.read_text()) == {"seeds": [7], "plain": True}
 

@@ -37,8 +37,9 @@ def main(arguments: str) -> None:
         _say(out, {"starts": seed})
         start = time.monotonic()
         try:
-            program = generator(seed, wanted["backend"])
-            result = _one(program, wanted)
+            program = _drawn(generator, seed, wanted)
+            _say(out, {"drawn": seed})
+            result = _one(program, wanted) if program is not None else {"broken": "too slow to draw", "stopped": True}
             if "failure" in result and wanted["shrink"]:
                 _say(out, {"found": seed, **result})
                 result |= _shrunk(program, Failure(**result["failure"]), wanted)
@@ -51,6 +52,13 @@ def main(arguments: str) -> None:
             return  # what was stopped anywhere may have left anything behind
         if number % 20 == 19:
             gc.collect()
+
+
+def _drawn(generator: Any, seed: int, wanted: dict[str, Any]) -> Program | None:
+    """The seed's program; what a generator tries may not end."""
+    with contextlib.suppress(TooLongError), _within(wanted["limit"]):
+        return generator(seed, wanted["backend"])
+    return None
 
 
 def _one(program: Program, wanted: dict[str, Any]) -> dict[str, Any]:

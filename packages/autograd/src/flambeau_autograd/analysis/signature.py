@@ -196,6 +196,9 @@ def _output(
     if all(step.grad for step in steps) and out.requires_grad and out.grad_fn is None:
         # The same elements, taken without gradients: no step of a chain, and a leaf for autograd.
         steps = (*steps, ViewStep("aten.alias.default", (), (), None, False))
+    elif steps and not steps[-1].grad and out.grad_fn is not None:
+        # The same elements again, taken with gradients of a view that was not.
+        steps = (*steps, ViewStep("aten.alias.default"))
     if steps and not out.requires_grad and not out._is_view():
         # Detached: to autograd no view, also where somebody asks it for gradients later.
         steps = (*steps, ViewStep("aten.detach.default"))

@@ -42,6 +42,13 @@ def _with_statistics(recorder: Any, source: Any, parameters: Any, norm: Callable
     return recorder.call(aten._to_copy.default, out, dtype=source.dtype), *statistics
 
 
+@register(aten.dropout.default)
+def dropout(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Where nothing is dropped the kernel gives its argument back; torch's formula, which inference mode leads to, copies it."""
+    source, p, train = args
+    return recorder.without_special(func, *args, **kwargs) if train and p != 0 else source
+
+
 @register(aten.native_layer_norm.default)
 def native_layer_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Layer norm, with statistics as precise as the kernel's."""

@@ -91,7 +91,7 @@ def is_view_node(node: Node) -> bool:
 
 def alias_root(node: Node) -> Node:
     """The node that owns the storage which `node` shows."""
-    while is_view_node(node):
+    while is_view_node(node) or node.target is torch.ops.aten._unsafe_view.default:  # whose schema does not tell
         if node.target is operator.getitem:
             node = node.args[0]
         node = node.args[0]

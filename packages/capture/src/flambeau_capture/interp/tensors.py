@@ -14,7 +14,7 @@ from ..refusal import CannotCapture
 from ..sources.source import TensorSize
 from ..values.base import MISSING, Value
 from ..values.builtins import RealValue
-from ..values.constants import ConstantValue
+from ..values.constants import ConstantValue, plain
 from ..values.functions import FunctionValue
 from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue
@@ -172,7 +172,7 @@ class TensorOperations(Wrapping):
         if isinstance(value, SymbolicValue):
             return value.node, value.symbol
         if value.is_constant():
-            constant = value.constant()
+            constant = plain(value.constant())
             return constant, constant
         if isinstance(value, (TupleValue, ListValue)):
             pairs = [self.argument(item) for item in value.items]

@@ -165,4 +165,6 @@ def operator_contains(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(operator.index)
 def operator_index(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return args[0] if isinstance(args[0], SymbolicValue) else t.fold(operator.index, args, {})
+    if len(args) == 1 and isinstance(args[0], SymbolicValue) and args[0].python_type() is not float:
+        return args[0] if args[0].python_type() is int else ConstantValue(int(t.truth(args[0])))
+    return t.fold(operator.index, args, {})

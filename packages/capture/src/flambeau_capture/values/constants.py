@@ -33,6 +33,10 @@ UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 """Those that cannot be hashed: what one of them is about is its `dtype`."""
 
 
+#: Types that enums are mixed with, and what makes of a member an object of just that type.
+_OF_AN_ENUM: tuple[tuple[type, Any], ...] = ((int, int.__int__), (float, float.__float__), (str, str.__str__))
+
+
 def is_constant_object(obj: Any) -> bool:
     """Whether `obj` is immutable through and through and compares by value."""
     kind = type(obj)
@@ -45,6 +49,17 @@ def is_constant_object(obj: Any) -> bool:
     if kind is slice:
         return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
     return False
+
+
+def plain(constant: Any) -> Any:
+    """A member of an enum as the number or text that it also is: a graph's code writes it as a literal. Anything else as it is."""
+    if type(constant) is tuple:
+        return tuple(map(plain, constant))
+    if isinstance(constant, enum.Enum):
+        for kind, convert in _OF_AN_ENUM:
+            if isinstance(constant, kind):
+                return convert(constant)
+    return constant
 
 
 class ConstantValue(Value):

@@ -46,7 +46,8 @@ class SymbolicValue(Value):
         return t.graph.decide(self.symbol)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        if name == "real" or (name == "numerator" and self.python_type() is int):
+        kind = self.python_type()  # of a truth value both are a number
+        if (name == "real" and kind is not bool) or (name == "numerator" and kind is int):
             return self
         return t.native_attribute(self, name)
 
