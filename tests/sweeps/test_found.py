@@ -292,6 +292,14 @@ PYTHON = {
         def f(t):
             return t + 1, repr(Worse('r')), str(Problem('p', 2)), Worse('r').args
         """,
+    "two comprehensions over one name of which a function keeps the first": """
+        def f(t):
+            funcs = [lambda: k for k in range(3)]
+            print('a')
+            pairs = [k for k, group in itertools.groupby([1, 2])]
+            print('b')
+            return t * 2, pairs, funcs[1]()
+        """,
     "the keys of a dict as a set": """
         def f(t):
             d = {'a': 1, 'b': [2]}

@@ -30,6 +30,8 @@ def store_fast(f: Frame, i: Instruction) -> None:
     if value is NULL:
         f.locals.pop(i.value, None)
     elif isinstance(value, CellValue) and i.value in f.code.co_cellvars + f.code.co_freevars:
+        # What a comprehension put into the slot meanwhile is gone: nobody else reads its variable.
+        f.locals.pop(i.value, None)
         f.cells[i.value] = value
     else:
         f.locals[i.value] = value
