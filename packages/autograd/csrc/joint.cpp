@@ -157,18 +157,12 @@ torch::autograd::edge_list gradient_edges(const JointObject* self, PyObject* con
   return edges;
 }
 
-// For each of differentiable the edge from its result.
-torch::autograd::edge_list result_edges(const JointObject* self, JointNode* node, const NodePtr& owner,
-                                        const std::vector<at::Tensor>& tensors, torch::autograd::edge_list&& edges) {
-  torch::autograd::edge_list from(tensors.size());
-  if (self->fronts->size() == 1) {
-    node->set_next_edges(std::move(edges));
-    for (size_t i = 0; i < tensors.size(); ++i) from[i] = {owner, static_cast<uint32_t>(i)};
-    return from;
-  }
+// Give each of the differentiable results a history of its own, which leads to its inputs alone.
+void lead_apart(const JointObject* self, const NodePtr& owner, const std::vector<at::Tensor>& tensors,
+                const torch::autograd::edge_list& edges) {
   torch::autograd::edge_list to(tensors.size());
   for (const Front& front : *self->fronts) {
-    auto [made, front_owner] = make_node<FrontNode>(owner, front.inputs);
+    auto [made, front_owner] = make_node<FrontNode>(owner, front);
     torch::autograd::edge_list led;
     for (int64_t input : front.inputs) led.push_back(edges[input]);
     made->set_next_edges(std::move(led));
@@ -177,9 +171,8 @@ torch::autograd::edge_list result_edges(const JointObject* self, JointNode* node
   for (size_t i = 0; i < tensors.size(); ++i) {
     auto [made, result_owner] = make_node<ResultNode>(owner, i);
     made->add_next_edge(std::move(to[i]));
-    from[i] = {result_owner, made->add_input_metadata(tensors[i])};
+    torch::autograd::impl::set_gradient_edge(tensors[i], {result_owner, made->add_input_metadata(tensors[i])});
   }
-  return from;
 }
 
 Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, const Ref& values,
@@ -190,8 +183,9 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
   for (int64_t i = 0; i < self->results; ++i) {
     PyTuple_SET_ITEM(results.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(items.get(), i)));
   }
+  const bool apart = self->fronts->size() > 1;
+  if (!apart) node->set_next_edges(std::move(edges));
   std::vector<at::Tensor> tensors;
-  tensors.reserve(self->differentiable->size());
   for (int64_t place : *self->differentiable) {
     PyObject* value = PyTuple_GET_ITEM(results.get(), place);
     if (!THPVariable_Check(value)) {
@@ -199,17 +193,17 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
                                  Py_TYPE(value)->tp_name + ", not a tensor");
     }
     at::Tensor tensor = own_identity(THPVariable_Unpack(value), args, count, results, place);
-    node->add_input_metadata(tensor);
+    const uint32_t number = node->add_input_metadata(tensor);
+    if (!apart) torch::autograd::impl::set_gradient_edge(tensor, {owner, number});
     if (!tensor.is_same(THPVariable_Unpack(value))) {
       PyObject* replaced = THPVariable_Wrap(tensor);
       if (replaced == nullptr) throw PythonError();
       PyTuple_SET_ITEM(results.get(), place, replaced);
       Py_DECREF(value);
     }
-    tensors.push_back(std::move(tensor));
+    if (apart) tensors.push_back(std::move(tensor));
   }
-  torch::autograd::edge_list from = result_edges(self, node, owner, tensors, std::move(edges));
-  for (size_t i = 0; i < tensors.size(); ++i) torch::autograd::impl::set_gradient_edge(tensors[i], std::move(from[i]));
+  if (apart) lead_apart(self, owner, tensors, edges);
   node->expect(count, self->saved->size(), self->watched->size());
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i], self->repeats));
   save_values(self, node, args, items.get(), results);

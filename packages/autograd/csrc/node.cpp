@@ -316,7 +316,7 @@ variable_list ResultNode::apply(variable_list&& grads) {
   return variable_list(1);
 }
 
-variable_list FrontNode::apply(variable_list&& grads) { return static_cast<JointNode&>(*joint_).collect(inputs_); }
+variable_list FrontNode::apply(variable_list&& grads) { return static_cast<JointNode&>(*joint_).collect(front_.inputs); }
 
 void FrontNode::release_variables() { joint_->release_variables(); }
 

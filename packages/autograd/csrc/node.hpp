@@ -129,14 +129,14 @@ class ResultNode : public torch::autograd::Node {
 // Leads to the inputs of all results that lead to the same ones.
 class FrontNode : public torch::autograd::Node {
  public:
-  FrontNode(NodePtr joint, const std::vector<int64_t>& inputs) : joint_(std::move(joint)), inputs_(inputs) {}
+  FrontNode(NodePtr joint, const Front& front) : joint_(std::move(joint)), front_(front) {}
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
   void release_variables() override;
   std::string name() const override { return "FlambeauFront"; }
 
  private:
   NodePtr joint_;
-  std::vector<int64_t> inputs_;  // places in grad_inputs
+  const Front& front_;  // the joint function's, which the shared node keeps alive
 };
 
 Number to_number(PyObject* object);

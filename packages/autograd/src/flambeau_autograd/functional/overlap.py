@@ -1,6 +1,7 @@
 """Which tensors of one storage lie over each other: what eager refuses to write, or writes in the order of its loops.
 
-In: fake tensors with their strides and storage offsets, symbolic ones by their hints. Out: yes or no; `folds_onto_itself` and `lies_within` say no where a hint is missing.
+In: fake tensors with their strides and storage offsets, symbolic ones by their hints. Out: yes or no; `folds_onto_itself` and `lies_within`
+say no where a hint is missing.
 """
 
 from __future__ import annotations

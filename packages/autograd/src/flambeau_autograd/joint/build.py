@@ -123,12 +123,8 @@ def _backward(
             joint.grads.append(None if grad is None else recorder.node_of(grad))
     if not joint.grads:
         # The results have a history all the same, that of an operator whose other operands needed one.
-        joint.reached_by, joint.led_by, joint.grad_inputs, joint.grads = (
-            [()],
-            [tuple(reach.ends)],
-            [wanted[0].index],
-            [None],
-        )
+        joint.reached_by, joint.led_by = [()], [tuple(reach.ends)]
+        joint.grad_inputs, joint.grads = [wanted[0].index], [None]
 
 
 @contextmanager
