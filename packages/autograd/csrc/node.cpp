@@ -186,21 +186,27 @@ variable_list JointNode::apply(variable_list&& grads) {
   return differentiate(std::move(grads), given);
 }
 
+std::vector<JointNode::Pending>::iterator JointNode::pending() {
+  const int run = torch::autograd::get_current_graph_task_id();
+  return std::find_if(pending_.begin(), pending_.end(), [run](const Pending& pending) { return pending.run == run; });
+}
+
 void JointNode::deposit(size_t place, at::Tensor&& grad) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Pending& pending = pending_[torch::autograd::get_current_graph_task_id()];
-  pending.grads.resize(joint_->differentiable->size());
-  pending.came.resize(joint_->differentiable->size());
-  pending.grads[place] = std::move(grad);
-  pending.came[place] = true;
+  auto entry = pending();
+  if (entry == pending_.end()) entry = pending_.insert(entry, {torch::autograd::get_current_graph_task_id(), {}, {}, {}});
+  entry->grads.resize(joint_->differentiable->size());
+  entry->came.resize(joint_->differentiable->size());
+  entry->grads[place] = std::move(grad);
+  entry->came[place] = true;
 }
 
 variable_list JointNode::collect(const std::vector<int64_t>& inputs) {
   std::lock_guard<std::mutex> lock(mutex_);
   variable_list collected(inputs.size());
-  const auto entry = pending_.find(torch::autograd::get_current_graph_task_id());
+  const auto entry = this->pending();
   if (entry == pending_.end()) return collected;
-  Pending pending = std::move(entry->second);
+  Pending pending = std::move(*entry);
   pending_.erase(entry);
   if (!pending.came.empty()) {
     variable_list more = differentiate(std::move(pending.grads), pending.came);
@@ -211,7 +217,7 @@ variable_list JointNode::collect(const std::vector<int64_t>& inputs) {
     }
   }
   for (size_t i = 0; i < inputs.size(); ++i) collected[i] = std::move(pending.found[inputs[i]]);
-  if (!is_nothing(pending.found)) pending_[torch::autograd::get_current_graph_task_id()].found = std::move(pending.found);
+  if (!is_nothing(pending.found)) pending_.push_back({pending.run, {}, {}, std::move(pending.found)});
   return collected;
 }
 

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -83,6 +82,7 @@ class JointNode : public torch::autograd::Node {
  private:
   // What came to the results in one run of the engine, and gradients that are not given away yet.
   struct Pending {
+    int run;  // the engine's number of it: several threads may differentiate one graph
     torch::autograd::variable_list grads;
     std::vector<bool> came;
     torch::autograd::variable_list found;
@@ -99,13 +99,15 @@ class JointNode : public torch::autograd::Node {
   torch::autograd::variable_list run_again(const torch::autograd::variable_list& grads);
   void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;
   torch::autograd::variable_list gradients(const Ref& found) const;
+  std::vector<Pending>::iterator pending();  // of the present run of the engine
 
+  // A node of more than 1032 bytes would cost every call a search of the heap: above that glibc's allocator keeps no list of free blocks.
   JointObject* joint_;
   c10::SmallVector<torch::autograd::SavedVariable, 2> tensors_;
   std::vector<Watch> watched_;
   std::vector<Number> numbers_;
   c10::SmallVector<InputTrace, 4> inputs_;
-  std::unordered_map<int, Pending> pending_;  // by the engine's number of a run: several threads may differentiate one graph
+  std::vector<Pending> pending_;
   std::vector<bool> ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
   std::vector<bool> freed_;   // those through which none can come any more
   bool spent_ = false;        // so all that eager would have saved is freed, and what was saved is gone
