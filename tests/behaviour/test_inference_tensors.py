@@ -84,3 +84,48 @@ def test_sizes_of_inference_tensors_that_change() -> None:
         with torch.inference_mode():
             x = torch.ones(rows, 2)
             assert torch.equal(compiled(x), x * rows)
+
+
+QUESTIONS = (
+    "x.is_inference()", "torch.is_inference(x)", "x[0].is_inference()", "(x * 2).is_inference()", "x.contiguous().is_inference()",
+    "x.detach().is_inference()",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_what_is_an_inference_tensor(question: str) -> None:
+    """Outside of inference mode views of one are, what is computed of one is not."""
+    ask = eval(f"lambda x: (x * 2, {question})", {"torch": torch})
+    compiled = flambeau.compile(ask)
+    for x in (made(), torch.ones(3, 4), made()):
+        assert compiled(x)[1] == ask(x)[1]
+
+
+SAVING = ("x * w", "x @ w.t()", "w @ x.t()", "torch.nn.functional.linear(w, x)", "(w * 1).mul_(x)", "x[1:] * w[1:]")
+NOT_SAVING = ("x + w", "torch.cat([x, w])", "w.where(x > 0, 0)", "x.exp() * w", "(w * 2).copy_(x)", "x.clone() * w")
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("expression", SAVING)
+@pytest.mark.falls_back("eager refuses to save an inference tensor")
+def test_saving_one_for_the_backward_raises(expression: str, backend: str) -> None:
+    function = eval(f"lambda x, w: {expression}", {"torch": torch})
+    compiled = flambeau.compile(function, backend=backend)
+    w = torch.ones(3, 4, requires_grad=True)
+    assert torch.equal(compiled(torch.ones(3, 4), w), function(torch.ones(3, 4), w))
+    for call in (function, compiled):
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            call(made(), w)
+    with torch.no_grad():
+        assert torch.equal(compiled(made(), w), function(made(), w))
+
+
+@pytest.mark.parametrize("expression", NOT_SAVING)
+def test_what_does_not_save_one_has_gradients(expression: str) -> None:
+    function = eval(f"lambda x, w: {expression}", {"torch": torch})
+    gradients = []
+    for call in (function, flambeau.compile(function, fullgraph=True)):
+        w = torch.ones(3, 4, requires_grad=True)
+        call(made(), w).sum().backward()
+        gradients.append(w.grad)
+    torch.testing.assert_close(*gradients)

@@ -81,7 +81,7 @@ def _graph_text(gm: fx.GraphModule) -> str:
         parts = [node.op, _target(gm, node, seen), _argument(node.args, seen), _argument(node.kwargs, seen)]
         if node.op == "placeholder":
             parts.append(_value(node.meta.get("val"), seen))
-            parts.append("static" if node.meta.get("static") else "")
+            parts += [fact for fact in ("static", "inference") if node.meta.get(fact)]
         elif _counts_devices(node):
             parts.append(f"among {list(seen.devices)}, current {_current_device()}")
         if node.meta.get("checkpoint") is not None:

@@ -54,7 +54,8 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
     """Trace once. Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
     mode = find_fake_mode(inputs)
     recorder = Recorder(mode, table)
-    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    names = [node.name for node in placeholders]
     if len(names) != len(inputs):
         raise UnsupportedGraph(f"the graph has {len(names)} placeholders and {len(inputs)} inputs were given")
     with torch._C.DisableTorchFunction(), without_saved_hooks():
@@ -76,6 +77,8 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
             if mutation.mode != "wrapper":
                 joint.writes.append((item.node, recorder.node_of(item.seen)))
         _backward(joint, recorder, traced, replay.saved_by_lists)
+    if any(w.kind == "input" and placeholders[w.index].meta.get("inference") for w in joint.watched):
+        raise UnsupportedGraph("eager refuses to save an inference tensor for the backward")
     _detach_values(joint.graph)
     return joint
 

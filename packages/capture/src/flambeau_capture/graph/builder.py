@@ -109,6 +109,8 @@ class GraphBuilder:
         node.meta["stack"] = self._position()
         if static:
             node.meta["static"] = True
+        if isinstance(real, torch.Tensor) and real.is_inference() and not torch.is_inference_mode_enabled():
+            node.meta["inference"] = True  # its fake is an ordinary tensor
         self.inputs.append(source)
         self.input_nodes.append(node)
         self.input_values.append(value)

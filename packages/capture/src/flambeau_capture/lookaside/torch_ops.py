@@ -22,7 +22,7 @@ _NATIVE_OP_MODULES = frozenset((
 _RECORDED_MODULES = frozenset(("torch.nn.functional", "torch.functional", "torch._lowrank"))
 _QUERIES = frozenset((
     "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "is_complex", "is_floating_point", "is_nonzero", "is_same_size", "is_signed",
-    "broadcast_shapes", "numel", "is_conj", "is_neg", "is_inference", "typename", "get_device", "_has_compatible_shallow_copy_type", "_is_zerotensor",
+    "broadcast_shapes", "numel", "is_conj", "is_neg", "typename", "get_device", "_has_compatible_shallow_copy_type", "_is_zerotensor",
 ))  # fmt: skip
 _INLINED = frozenset(
     (

@@ -14,6 +14,7 @@ from ..graph.captured import CallFunction
 from ..interp.signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
+from ..values.tensor import TensorValue
 from .registry import replaces
 
 if TYPE_CHECKING:
@@ -163,6 +164,13 @@ def _checked(error_type: Any, cond: Any, message: Any) -> None:
 @replaces(*_named("torch.is_tensor"))
 def is_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
+
+
+@replaces(*_named("torch.is_inference"))
+def is_inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 1 or kwargs or not isinstance(args[0], TensorValue):
+        raise GraphBreak("unsupported-call", "torch.is_inference of something else than one tensor")
+    return args[0].call_method(t, "is_inference", (), {})
 
 
 @replaces(*_named("torch.sym_int"))

@@ -33,7 +33,9 @@ _FACT_METHODS = frozenset((
     "is_inference", "is_signed", "storage_offset", "numel", "nelement", "has_names", "is_same_size", "is_nonzero_static",
     "_is_view", "is_pinned", "is_shared", "is_coalesced",
 ))  # fmt: skip
-_OF_THE_REAL_ONE = frozenset(("is_leaf", "retains_grad", "_is_view", "is_pinned", "is_shared", "storage_offset"))
+_OF_THE_REAL_ONE = frozenset((
+    "is_leaf", "retains_grad", "_is_view", "is_pinned", "is_shared", "storage_offset", "is_inference",
+))  # fmt: skip
 """What two tensors of one layout can differ in: an input answers itself, and a guard remembers what."""
 _VIEWS_BY_ATTRIBUTE = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 _NEVER = {
@@ -159,6 +161,8 @@ class TensorValue(Value):
             return self
         if name in _OF_THE_REAL_ONE and self.tensor is not MISSING and not args and not kwargs:
             return self._real_fact(t, name)
+        if name == "is_inference" and any(tensor.is_inference() != self.fake.is_inference() for tensor, _, _ in t.tensor_inputs):
+            raise GraphBreak("unsupported-call", "is_inference() of what may be a view of an inference tensor")
         if name in _FACT_METHODS:
             return t.fact(self, name, args, kwargs)
         if name == "type" and not args and not kwargs:
