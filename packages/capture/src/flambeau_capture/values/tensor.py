@@ -161,7 +161,9 @@ class TensorValue(Value):
             return self
         if name in _OF_THE_REAL_ONE and self.tensor is not MISSING and not args and not kwargs:
             return self._real_fact(t, name)
-        if name == "is_inference" and any(tensor.is_inference() != self.fake.is_inference() for tensor, _, _ in t.tensor_inputs):
+        if name == "is_inference" and any(
+            tensor.is_inference() != self.fake.is_inference() for tensor, _, _ in t.tensor_inputs
+        ):
             raise GraphBreak("unsupported-call", "is_inference() of what may be a view of an inference tensor")
         if name in _FACT_METHODS:
             return t.fact(self, name, args, kwargs)
