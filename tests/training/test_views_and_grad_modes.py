@@ -1,7 +1,7 @@
 """Views taken in one grad mode and written in another, generated: what is returned, what raises and when, and gradients are eager's.
 
 torch's rule: a view of a tensor that requires grad remembers whether it was taken without gradients, or by an op that gives several. When
-its memory has been written since, whoever asks for the history of such a view gets an error.
+its memory has been written since, whoever asks for the history of such a view gets an error. The same for views that the caller took, and wrote.
 """
 
 from __future__ import annotations
@@ -94,6 +94,87 @@ def test_a_sample_is_as_in_eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_are_as_in_eager(part: int) -> None:
     for program in PROGRAMS[part::8]:
         _check(*program)
+
+
+#: What the caller writes between taking the view and the call.
+EARLIER = ("pass", "b.mul_(2)", "b.detach().mul_(2)", "v.detach()[0].mul_(2)")
+BODIES = (
+    "r = v.sin()", "r = v.detach() * 2", "r = v[:1]", "v.mul_(2); r = v * 1", "v.detach().mul_(2); r = v.argsort()", "v[:1] = 1; r = v",
+    "v.data.mul_(2); r = v * 1", "with torch.no_grad(): v.mul_(2)\n r = v * 1", "with torch.no_grad(): v.mul_(2)\n r = v[:1]",
+    "with torch.no_grad(): torch._foreach_mul_([v], 2)\n r = v * 1", "w = v[:1]; w.mul_(o.sum()); r = v * 1", "r = v.flip(0); v.relu_()",
+    "torch.mul(v.detach(), 2, out=v); r = v",
+)  # fmt: skip
+#: Of which kind the view is for which the function is compiled, then which other one it is called with.
+CALLS = list(itertools.product(ROOTS, BODIES, ("", "b", "b[1:]", "b.detach()"), VIEWS, MODES, EARLIER))
+
+
+def _taken(view: str, mode: str, earlier: str, base: Tensor) -> Tensor:
+    space = {"torch": torch, "b": base}
+    with getattr(torch, mode)():
+        exec(f"v = {view}", space)
+    with torch.no_grad():
+        exec(earlier, space)
+    taken: Tensor = space["v"]
+    return taken
+
+
+def _outcome_for(function: Callable[..., Any], root: str, view: str, mode: str, earlier: str) -> list[Any]:
+    """Everything that can be seen of a call with a view that the caller took, and of a backward of all that is there then."""
+    leaf = (torch.arange(12.0).reshape(3, 4) - 4).requires_grad_()
+    factor = torch.ones(2, requires_grad=True)
+    base = ROOTS[root](leaf)
+    given = _taken(view, mode, earlier, base)
+    try:
+        seen = [function(given, factor)]
+    except RuntimeError as error:
+        seen = [str(error).partition("\n")[0]]
+    tensors = [value for value in (*seen, given, base) if isinstance(value, Tensor)]
+    seen = [*map(_seen, (*seen, given, base)), given._version]
+    try:
+        parts = [tensor.sum() for tensor in tensors if tensor.requires_grad]
+        seen.append(torch.autograd.grad(sum(parts, torch.zeros(())), (leaf, factor), allow_unused=True))
+    except RuntimeError as error:
+        seen.append(str(error)[:60])
+    return seen
+
+
+def _check_call(root: str, body: str, first: str, view: str, mode: str, earlier: str) -> None:
+    space: dict[str, Any] = {"torch": torch}
+    exec("def f(v, o):\n " + body.replace("; ", "\n ") + "\n return r", space)
+    compiled = flambeau.compile(space["f"], backend="aot_eager")
+    if first:
+        _outcome_for(compiled, root, first, "enable_grad", "pass")
+    wanted = _outcome_for(space["f"], root, view, mode, earlier)
+    assert str(_outcome_for(compiled, root, view, mode, earlier)) == str(wanted), (
+        f"{body!r}, compiled for {first!r}; then {view} of a {root}, taken under {mode}, then {earlier}"
+    )
+
+
+@pytest.mark.judges_itself  # what eager refuses runs in eager, and so does a write to a view that knows how it was taken
+def test_a_sample_of_views_of_the_caller_is_as_in_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    witness = watch(monkeypatch)
+    for call in CALLS[::167]:
+        _check_call(*call)
+    assert witness.graphs > len(CALLS[::167]) // 2
+
+
+@pytest.mark.slow
+@pytest.mark.judges_itself
+@pytest.mark.parametrize("part", range(8))
+def test_all_views_of_the_caller_are_as_in_eager(part: int) -> None:
+    for call in CALLS[part::8]:
+        _check_call(*call)
+
+
+def test_a_plain_view_of_the_caller_is_written_in_the_graph() -> None:
+    """Only a view that remembers how it was taken is left to eager when it is written."""
+
+    def double(v: Tensor) -> Tensor:
+        return v.mul_(2).sin()
+
+    base = torch.ones(3, 4, requires_grad=True) * 2
+    compiled = flambeau.compile(double, backend="aot_eager")
+    torch.testing.assert_close(compiled(base[1:]), (torch.full((2, 4), 4.0)).sin())
 
 
 @pytest.mark.falls_back("an output has no history any more")

@@ -17,7 +17,7 @@ from .graph.shapes import has_own_elements
 from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
 from .interp.signals import GraphBreak
 from .refusal import CannotCapture, refuse_fullgraph
-from .sources.source import Attribute, Pinned, Source
+from .sources.source import Attribute, Computed, Pinned, Source
 
 if TYPE_CHECKING:
     from .interp.tracer import Tracer
@@ -71,6 +71,8 @@ def refuse_writes(tracer: Tracer) -> None:
             what = "a conjugated or negated view"
         elif not has_own_elements(tensor, fake):
             what = "a tensor whose elements share memory"
+        elif tensor.requires_grad and not _keeps_history(tensor):
+            what = "a view taken without gradients, or one of several,"
         if what:
             reason = GraphBreak("external-mutation", f"{what} is written")
             refuse_fullgraph(reason, tracer.config)
@@ -79,16 +81,29 @@ def refuse_writes(tracer: Tracer) -> None:
 
 def history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardSpec]:
     """Whether a tensor that requires grad and is written is a leaf, or a view of one: eager refuses writes to those, and so did the
-    trace, if an operator ended it."""
+    trace, if an operator ended it. Whether it is a view that a write takes the history from."""
     refused = broken is not None and broken.code == "operator-error"
+    hidden = _written_unseen(tracer)
     for tensor, fake, source in tracer.tensor_inputs:
         if not tensor.requires_grad or fake.is_inference() or isinstance(source, Pinned):
             continue
-        if isinstance(tensor, torch.nn.Parameter) or not (fake._version or refused):
+        is_written = fake._version or fake.untyped_storage()._cdata in hidden
+        if isinstance(tensor, torch.nn.Parameter) or not (is_written or refused):
             continue
         yield ConstantIs(Attribute(source, "is_leaf"), tensor.is_leaf)
         base, owner = Attribute(source, "_base"), tensor._base
-        yield ConstantIs(base, None) if owner is None else ConstantIs(Attribute(base, "is_leaf"), owner.is_leaf)
+        if owner is None:
+            yield ConstantIs(base, None)
+            continue
+        yield ConstantIs(Attribute(base, "is_leaf"), owner.is_leaf)
+        yield ConstantIs(Computed(source, _keeps_history, f"_keeps_history({source.name})"), _keeps_history(tensor))
+
+
+def _keeps_history(tensor: torch.Tensor) -> bool:
+    """False for a view taken without gradients, by an op that gives several or inside a function of the user's: when its memory is written,
+    eager raises for whoever asks for its history afterwards. A graph's input is no view, and would still have one."""
+    meta = torch._C._autograd
+    return not tensor._is_view() or meta._get_creation_meta(tensor) == meta.CreationMeta.DEFAULT
 
 
 def object_guards(tracer: Tracer) -> Iterator[GuardSpec]:

@@ -112,8 +112,8 @@ def _backward(
         kept = kept_by_eager(recorder, reach, traced, joint.analysis)
         with Sums(recorder, reach.nodes, joint.tangents) as sums:
             grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
-    if reach.raises_beside([t.leaf for t in wanted]):
-        raise UnsupportedGraph("eager's backward raises on its way to a tensor that is no input")
+    if reach.ends_beside([t.leaf for t in wanted]):
+        raise UnsupportedGraph("eager's backward runs a part of the history that leads to no input")
     joint.watched, joint.frees = list(kept.watched), list(kept.frees)
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
@@ -124,10 +124,6 @@ def _backward(
             joint.led_by.append(leading)
             joint.grad_inputs.append(item.index)
             joint.grads.append(None if grad is None else recorder.node_of(grad))
-    if not joint.grads:
-        # The results have a history all the same, that of an operator whose other operands needed one.
-        joint.reached_by, joint.led_by = [()], [tuple(reach.ends)]
-        joint.grad_inputs, joint.grads = [wanted[0].index], [None]
 
 
 @contextmanager

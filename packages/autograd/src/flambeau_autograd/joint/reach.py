@@ -73,19 +73,16 @@ class Reach:
             for name in _saved_names(kind):
                 yield from ((tensor, places) for tensor in _unpacked(node, name))
 
-    def raises_beside(self, leaves: Sequence[torch.Tensor]) -> bool:
-        """Whether something was written that a node had saved which leads to none of the leaves: eager's engine runs that node too.
+    def ends_beside(self, leaves: Sequence[torch.Tensor]) -> bool:
+        """Whether eager's engine runs a node that leads to none of the leaves, where it may raise for what was saved, or for want of a derivative.
 
-        Such a history starts at a view taken without grad mode. To be asked when the other nodes have run.
+        Such a history starts at a view taken without grad mode, which wants a gradient and has no way to its base.
         """
         leading = {get_gradient_edge(leaf).node for leaf in leaves}
         for node in reversed(self.nodes):
-            kind: Any = type(node)
             if any(child in leading for child, _ in node.next_functions):
                 leading.add(node)
-            elif node not in leading and any(_is_overwritten(node, name) for name in _saved_names(kind)):
-                return True
-        return False
+        return any(node not in leading for node in self.nodes)
 
     def _places(self, mask: int) -> tuple[int, ...]:
         return tuple(place for place in self.ends if mask >> place & 1)
@@ -97,14 +94,6 @@ def _saved_names(kind: Any) -> tuple[str, ...]:
     if issubclass(kind, torch.autograd.function.BackwardCFunction):
         return ("saved_tensors",)
     return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
-
-
-def _is_overwritten(node: Any, name: str) -> bool:
-    try:
-        getattr(node, name)
-    except RuntimeError:
-        return True
-    return False
 
 
 def _unpacked(node: Any, name: str) -> Iterator[Any]:
