@@ -283,6 +283,16 @@ def test_a_program_that_never_ends_is_a_fault_where_plain_python_ends(
     assert ("broken" in result, "failure" in result) == ((True, False) if where == "plain" else (False, True))
 
 
+def test_a_program_whose_manager_swallows_the_end_of_its_time_is_too_slow_in_plain_python() -> None:
+    text = (
+        "class Swallows:\n    def __enter__(self): pass\n    def __exit__(self, *error): return True\n"
+        "def f(a):\n    with Swallows():\n        while True: pass\n    return a + 1\n"
+        "def drive(compile, call, show, backward):\n    call(compile(f), whole((3,)))\n"
+    )
+    result = worker._one(Program("python", 1, text, "eager"), {"limit": 0.2})
+    assert (result["broken"], result["stopped"]) == ("too slow in plain Python", True)
+
+
 def _endless(*args: Any) -> None:
     while True:
         pass

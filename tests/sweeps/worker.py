@@ -108,22 +108,28 @@ class TooLongError(BaseException):
 @contextlib.contextmanager
 def _within(limit: float) -> Iterator[None]:
     """Raise after that many seconds of the processor, which no other process on the machine makes longer, or in ten times as many for one that
-    waits for something. Again every second: in a callback of the collector the error is only printed."""
+    waits for something. Again every second: in a callback of the collector the error is only printed; and once more at the end, since a manager of
+    the program may have swallowed it."""
+    over = False
+
+    def too_long(number: int, frame: Any) -> None:
+        nonlocal over
+        over = True
+        raise TooLongError
+
     for number, clock, seconds in (
         (signal.SIGPROF, signal.ITIMER_PROF, limit),
         (signal.SIGALRM, signal.ITIMER_REAL, 10 * limit),
     ):
-        signal.signal(number, _too_long)
+        signal.signal(number, too_long)
         signal.setitimer(clock, seconds, 1)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _too_long(number: int, frame: Any) -> None:
-    raise TooLongError
+    if over:
+        raise TooLongError
 
 
 def _say(out: Any, line: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ import torch
 
 from . import cache, log
 from .bytecode.encode import argument_names
+from .class_names import class_qualname
 from .config import Config
 from .errors import FlambeauCaptureError, GraphBreakError, GuardSelfCheckError, InternalError, RecompileLimitError
 from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
@@ -166,7 +167,7 @@ class _Handler:
 
     def nothing_ran(self, callable: Callable[..., Any]) -> None:
         """Called where a call of a region with `fullgraph` ended without having run anything that was compiled."""
-        name = getattr(callable, "__qualname__", None) or type(callable).__qualname__
+        name = getattr(callable, "__qualname__", None) or class_qualname(type(callable))
         raise GraphBreakError(
             f"nothing of {name} was captured: its code runs in plain Python",
             hint="wrappers of torch and of the standard library, generators, coroutines and functions marked as disabled are not "

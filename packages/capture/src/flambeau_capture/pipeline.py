@@ -21,6 +21,7 @@ from attrs import evolve, frozen
 
 from . import hook, log
 from .aliasing import history_guards, object_guards, refuse_writes, tensor_guards
+from .class_names import class_name
 from .collector import few_collections
 from .config import Config
 from .cut import computes, loops_around, place_to_cut, stores_data_later
@@ -257,7 +258,7 @@ def _run(tracer: Tracer) -> Value | None:
     try:
         return tracer.run()
     except TracedRaise as error:
-        broken = GraphBreak("uncaught-exception", f"{error.value.python_type().__name__} is raised")
+        broken = GraphBreak("uncaught-exception", f"{class_name(error.value.python_type())} is raised")
         tracer.frame = tracer.root
         tracer.locate(broken)
         raise broken from error

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from attrs import fields
 
+from ..class_names import class_name, class_qualname
 from ..sources.source import Source, SourceError, resolve
 from . import spec as gs
 from .check import changed_bindings, holds
@@ -54,10 +55,10 @@ def describe(spec: gs.GuardSpec) -> str:
     """The assumption as one line of Python-like text."""
     match spec:
         case gs.TypeIs(source=source, cls=cls):
-            return f"type({source}) is {cls.__qualname__}"
+            return f"type({source}) is {class_qualname(cls)}"
         case gs.IdentityIs(source=source):
             expected = spec.expected
-            return f"{source} is <{type(expected).__name__} at {id(expected):#x}>"
+            return f"{source} is <{class_name(type(expected))} at {id(expected):#x}>"
         case gs.ConstantIs(source=source, value=value):
             return f"{source} == {value!r}"
         case gs.NotConstant(source=source, value=value):
@@ -65,7 +66,7 @@ def describe(spec: gs.GuardSpec) -> str:
         case gs.TensorMatch(source=source):
             dims = ", ".join("?" if size is None else str(size) for size in spec.sizes)
             grad = ", requires_grad" if spec.requires_grad else ""
-            return f"{source} is {spec.cls.__name__}({str(spec.dtype).removeprefix('torch.')}[{dims}], {spec.device}{grad})"
+            return f"{source} is {class_name(spec.cls)}({str(spec.dtype).removeprefix('torch.')}[{dims}], {spec.device}{grad})"
         case gs.SequenceLength(source=source, length=length):
             return f"len({source}) == {length}"
         case gs.DictKeys(source=source, keys=keys):
@@ -104,12 +105,12 @@ def _words(spec: gs.GuardSpec, value_of: Any) -> str:
         case gs.TensorMatch(source=source):
             return _tensor_words(spec, value_of(source))
         case gs.TypeIs(source=source, cls=cls):
-            return f"type of {source}: expected {cls.__qualname__}, actual {type(value_of(source)).__qualname__}"
+            return f"type of {source}: expected {class_qualname(cls)}, actual {class_qualname(type(value_of(source)))}"
         case gs.ConstantIs(source=source, value=value):
             return f"{source}: expected {value!r}, actual {_short(value_of(source))}"
         case gs.SequenceLength(source=source, length=length):
             value = value_of(source)
-            actual = len(value) if hasattr(value, "__len__") else f"a {type(value).__name__}"
+            actual = len(value) if hasattr(value, "__len__") else f"a {class_name(type(value))}"
             return f"len({source}): expected {length}, actual {actual}"
         case gs.DictKeys(source=source, keys=keys):
             return f"keys of {source}: expected {list(keys)!r}, actual {_short(list(value_of(source)))}"
@@ -130,7 +131,7 @@ def _words(spec: gs.GuardSpec, value_of: Any) -> str:
 def _tensor_words(spec: gs.TensorMatch, value: Any) -> str:
     name = f"tensor {spec.source}"
     if type(value) is not spec.cls:
-        return f"{name} type: expected {spec.cls.__qualname__}, actual {type(value).__qualname__}"
+        return f"{name} type: expected {class_qualname(spec.cls)}, actual {class_qualname(type(value))}"
     now = gs.TensorMatch.of(spec.source, value)
     for field in ("dtype", "device", "requires_grad"):
         if getattr(spec, field) != getattr(now, field):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_name, class_qualname, module_name, name_of
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
 from ..values.base import HEAP_TYPE, MISSING, Value, type_name
 from ..values.builtins import BoundBuiltin, ClassValue, PythonModuleValue
@@ -22,7 +23,7 @@ from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from .operations import Operations
 from .signals import GraphBreak, TracedRaise
-from .trust import is_torch_member
+from .trust import is_torch_member, is_trusted_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +90,7 @@ class Attributes(Operations):
         """`mro_lookup`, with a guard that the answer stays the same."""
         if self.heap.members and any((base, name) in self.heap.members for base in cls.__mro__):
             raise GraphBreak(
-                "unsupported-attribute", f"{name!r} of {cls.__qualname__}, which was stored before in the same frame"
+                "unsupported-attribute", f"{name!r} of {class_qualname(cls)}, which was stored before in the same frame"
             )
         found, owner = mro_lookup(cls, name, after)
         self.guards.member(cls, name, after, found, owner)
@@ -199,8 +200,16 @@ class Attributes(Operations):
         meta = type(cls)
         if name == "__class__":
             return self.wrap_pinned(meta)
+        over, owner = self.class_member(meta, name) if meta is not type else (MISSING, type)
+        if isinstance(over, property) and owner is not type and not is_trusted_namespace(owner):
+            return self._read_property(value, meta, over)
         if name in _FIELDS_OF_CLASSES:
-            return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
+            try:
+                field = getattr(cls, name)
+            except AttributeError as error:  # of `__module__`
+                self.class_member(cls, name)
+                raise self.raised(error) from None
+            return self.wrap(field, Attribute(Pinned(cls), name))
         found, where = self.class_member(cls, name)
         if name == "apply" and issubclass(cls, torch.autograd.Function) and where in torch.autograd.Function.__mro__:
             from ..lookaside.autograd import function_apply
@@ -211,7 +220,7 @@ class Attributes(Operations):
             if found is MISSING:
                 if "__getattr__" in dir(meta):
                     return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
-                raise self.raised(AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'"))
+                raise self.raised(AttributeError(f"type object '{class_name(cls)}' has no attribute '{name}'"))
             if isinstance(found, types.FunctionType):
                 return MethodValue(self.wrap_pinned(found), value)
             if isinstance(found, property):
@@ -237,9 +246,7 @@ class Attributes(Operations):
         if isinstance(found, staticmethod):
             return self.wrap(found.__func__, Attribute(home, name))
         if isinstance(found, property):
-            if found.fget is None:
-                raise self.raised(_property_error(property.__get__, found, cls))
-            return self.call(self.wrap_pinned(found.fget), [value], {})
+            return self._read_property(value, cls, found)
         if isinstance(found, functools.cached_property):
             made = self.call(self.wrap_pinned(found.func), [value], {})
             if isinstance(value, ObjectValue):
@@ -256,8 +263,20 @@ class Attributes(Operations):
         if isinstance(getter, types.FunctionType):
             return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), value, self.wrap_pinned(cls)], {})
         if getter is not None and not isinstance(found, type):
-            raise GraphBreak("unsupported-attribute", f"a {type(found).__name__} descriptor")
+            raise GraphBreak("unsupported-attribute", f"a {class_name(type(found))} descriptor")
+        if isinstance(mro_lookup(type(home.value), name)[0], property):  # a guard would read the metaclass's
+            raise GraphBreak(
+                "unsupported-attribute", f"{name!r} of a class whose metaclass has a property of that name"
+            )
+        if name == "__module__":  # a class answers for itself alone
+            home = Pinned(mro_lookup(cls, name)[1])
         return self.wrap(found, Attribute(home, name))
+
+    def _read_property(self, value: Value, cls: type, found: property) -> Value:
+        """`value.name` when the class of the value has the property under that name."""
+        if found.fget is None:
+            raise self.raised(_property_error(property.__get__, found, cls))
+        return self.call(self.wrap_pinned(found.fget), [value], {})
 
     # instances
 
@@ -334,7 +353,7 @@ class Attributes(Operations):
             and not isinstance(getattr(obj, "__dict__", None), dict)
         ):
             return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
-        raise self.raised(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+        raise self.raised(AttributeError(f"'{class_name(cls)}' object has no attribute '{name}'"))
 
     def _slot_attribute(self, value: ObjectValue, name: str, found: Any) -> Value | None:
         if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
@@ -352,7 +371,7 @@ class Attributes(Operations):
     def _field_of_a_new_object(self, value: ObjectValue, name: str, found: Any) -> Value:
         """A slot that nothing was stored in is empty; what a native class computes is asked of the native object inside."""
         if inspect.ismemberdescriptor(found) and found.__objclass__.__flags__ & HEAP_TYPE:
-            raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+            raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
         if value.storage is not None and issubclass(value.storage.python_type(), found.__objclass__):
             return value.storage.get_attribute(self, name)  # type: ignore[arg-type]
         raise GraphBreak("unsupported-attribute", f"{name!r} of {value.describe()}")
@@ -381,7 +400,7 @@ class Attributes(Operations):
             for table in _MODULE_TABLES:
                 if table not in value.attrs and (value.object is MISSING or table in value.object.__dict__):
                     self.guards.absent(Item(InstanceDict(source), table), name)
-        raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+        raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
 
     def _module_table(self, value: ObjectValue, table: str) -> dict[str, Value] | None:
         """Entries of `_parameters`, `_buffers` or `_modules`, lazily wrapped."""
@@ -400,7 +419,7 @@ class Attributes(Operations):
     def _instance_dict(self, value: ObjectValue) -> Value:
         known = self.instance_dicts.get(id(value))
         if known is None and not getattr(value.cls, "__dictoffset__", 0):
-            raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '__dict__'"))
+            raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '__dict__'"))
         if known is None:
             base = None
             if value.object is not MISSING:
@@ -448,7 +467,7 @@ class Attributes(Operations):
             if isinstance(setter, types.FunctionType):
                 self.call(self.wrap_pinned(setter), [self.wrap_pinned(found), value, new], {})
                 return
-            raise GraphBreak("unsupported-store", f"storing through a {type(found).__name__} descriptor")
+            raise GraphBreak("unsupported-store", f"storing through a {class_name(type(found))} descriptor")
         if name in ("__class__", "__dict__"):
             raise GraphBreak("unsupported-store", f"storing {name}")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
@@ -466,7 +485,7 @@ class Attributes(Operations):
                 return self.raised(error)
             except TypeError:  # a native class whose objects only it can make
                 pass
-        return GraphBreak("unsupported-store", f"{name!r} of an object of {cls.__qualname__}, which has no __dict__")
+        return GraphBreak("unsupported-store", f"{name!r} of an object of {class_qualname(cls)}, which has no __dict__")
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
@@ -478,7 +497,7 @@ class Attributes(Operations):
             return
         found, _ = self.class_member(value.cls, name)
         if hasattr(type(found), "__delete__") and not inspect.ismemberdescriptor(found):
-            raise GraphBreak("unsupported-store", f"deleting {name!r} through a {type(found).__name__} descriptor")
+            raise GraphBreak("unsupported-store", f"deleting {name!r} through a {class_name(type(found))} descriptor")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
             raise self._no_room(object.__delattr__, value.cls, name)
         if value.attrs.get(name) is None:
@@ -487,7 +506,7 @@ class Attributes(Operations):
                 # What the class has cannot be deleted through an instance.
                 if value.source is not None and name not in value.attrs:
                     self.guards.absent(InstanceDict(value.source), name)
-                raise self.raised(AttributeError(f"'{value.cls.__name__}' object has no attribute '{name}'"))
+                raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
             self.plain_attribute(value, name, hook=False)
         self.forget_attribute(value, name)
 
@@ -505,7 +524,7 @@ class Attributes(Operations):
 
 def _property_error(access: Callable[..., Any], found: property, cls: type, *given: Any) -> Exception:
     """What Python says of a property that cannot be read or set. Which name it says, if any, depends on how the property was made."""
-    stand_in = type(cls.__name__, (), {"__qualname__": cls.__qualname__})()
+    stand_in = type(class_name(cls), (), {"__qualname__": class_qualname(cls)})()
     try:
         access(found, stand_in, *given)
     except AttributeError as error:
@@ -517,6 +536,6 @@ def is_plain_builtin(obj: Any, name: str) -> bool:
     """Whether a builtins entry is the original."""
     return (
         isinstance(obj, (type, types.BuiltinFunctionType))
-        and getattr(obj, "__name__", None) == name
-        and obj.__module__ in ("builtins", "io")
+        and name_of(obj) == name
+        and module_name(obj) in ("builtins", "io")
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_module, class_name, class_qualname, full_name
 from ..graph.captured import CallFunction
 from ..hook import Region
 from ..lookaside import registry
@@ -406,7 +407,7 @@ class Calls(Attributes):
             case "__init__" if isinstance(owner, ExceptionValue):
                 if owner.object is not MISSING or issubclass(owner.cls, _EXCEPTIONS_WITH_FIELDS):
                     raise GraphBreak(
-                        "unsupported-call", f"{owner.cls.__qualname__}.__init__ of an exception with fields"
+                        "unsupported-call", f"{class_qualname(owner.cls)}.__init__ of an exception with fields"
                     )
                 owner.arguments = list(args)
             case "__init__" if owner.storage is None:
@@ -422,6 +423,8 @@ class Calls(Attributes):
         return ConstantValue(None)
 
     def _fill_storage(self, owner: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        if len(args) > 1 or (kwargs and not isinstance(owner, DictValue)):
+            raise GraphBreak("unsupported-call", "filling a container from other than one argument")
         if isinstance(owner, ListValue) and args:
             owner.m_extend(self, args[0])  # type: ignore[arg-type]
         elif isinstance(owner, DictValue):
@@ -442,15 +445,15 @@ class Calls(Attributes):
             return replaced(self, args, kwargs)
         if issubclass(cls, enum.Enum):
             return self.fold(cls, args, kwargs)
-        if cls.__module__.startswith("torch._C") and hasattr(cls, "__enter__"):
+        if class_module(cls).startswith("torch._C") and hasattr(cls, "__enter__"):
             # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
-            raise GraphBreak("unsupported-call", f"making the guard {cls.__module__}.{cls.__qualname__}")
+            raise GraphBreak("unsupported-call", f"making the guard {full_name(cls)}")
         meta_call, _ = self.class_member(type(cls), "__call__")
         calls_python = isinstance(meta_call, types.FunctionType) and not natively
-        if calls_python and cls.__module__.partition(".")[0] != "torch":
+        if calls_python and class_module(cls).partition(".")[0] != "torch":
             return self.call(self.wrap_pinned(meta_call), [value, *args], kwargs)
         if issubclass(cls, torch.Tensor) or (calls_python and not issubclass(cls, torch.nn.Module)):
-            raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
+            raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         if (
             issubclass(cls, tuple)
             and hasattr(cls, "_fields")
@@ -459,7 +462,7 @@ class Calls(Attributes):
             return self._construct_named(cls, args, kwargs)
         new, where = self.class_member(cls, "__new__")
         new = getattr(new, "__func__", new)
-        if isinstance(new, types.FunctionType) and where.__module__ not in ("typing", "abc"):
+        if isinstance(new, types.FunctionType) and class_module(where) not in ("typing", "abc"):
             made = self.call(self.wrap_pinned(new), [value, *args], kwargs)
         elif registry.torch_decision(cls) is registry.Decision.FOLD or (
             is_pure_native(cls)
@@ -469,6 +472,8 @@ class Calls(Attributes):
             if cls is object and not args and not kwargs:
                 return ObjectValue(object)
             return self.fold(cls, args, kwargs)
+        elif kwargs and issubclass(cls, (int, float, str, bytes, tuple)):
+            raise GraphBreak("unsupported-call", "keyword arguments for a native __new__")
         else:
             made = self.make_instance(value, args)
         if not issubclass(made.python_type(), cls):
@@ -483,14 +488,17 @@ class Calls(Attributes):
         ):
             self._fill_storage(made.storage, args, kwargs)
         elif (args or kwargs) and init_owner is object and where is object:
-            raise self.raised(TypeError(f"{cls.__name__}() takes no arguments"))
+            raise self.raised(TypeError(f"{class_name(cls)}() takes no arguments"))
+        elif kwargs and isinstance(made, ExceptionValue):
+            raise GraphBreak("unsupported-call", "an exception made with keyword arguments")
         return made
 
     def _construct_named(self, cls: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         new = cls.__new__
         if isinstance(new, types.FunctionType):
             defaults = [self.from_python(d) for d in new.__defaults__ or ()]
-            bound = bind_arguments(self, new.__code__, defaults, {}, [ConstantValue(None), *args], kwargs, cls.__name__)  # type: ignore[arg-type]
+            given = [ConstantValue(None), *args]
+            bound = bind_arguments(self, new.__code__, defaults, {}, given, kwargs, class_name(cls))  # type: ignore[arg-type]
             return TupleValue([bound[name] for name in new.__code__.co_varnames[1 : new.__code__.co_argcount]], cls)
         return TupleValue(list(self.iterate_all(args[0])), cls)
 
@@ -520,13 +528,13 @@ class Calls(Attributes):
                 return ObjectValue(cls, storage=self.fold(scalar, args, {}))
         native, where = self.class_member(cls, "__new__")
         if not cls.__flags__ & HEAP_TYPE and cls is not object:
-            raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
+            raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         if (
             where is not object
             and not isinstance(getattr(native, "__func__", native), types.FunctionType)
-            and where.__module__ not in ("typing", "_abc")
+            and class_module(where) not in ("typing", "_abc")
         ):
-            raise GraphBreak("unsupported-call", f"constructing {cls.__module__}.{cls.__qualname__}")
+            raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         return ObjectValue(cls)
 
     # exceptions
@@ -556,7 +564,7 @@ class Calls(Attributes):
             if owner is type or is_trusted_namespace(one):
                 continue
             if not is_trusted_namespace(owner):
-                raise GraphBreak("unsupported-call", f"{type(one).__name__}.__instancecheck__ decides")
+                raise GraphBreak("unsupported-call", f"{class_name(type(one))}.__instancecheck__ decides")
             self.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
 
     def set_context(self, error: Value) -> None:

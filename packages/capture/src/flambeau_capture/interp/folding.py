@@ -11,6 +11,7 @@ import inspect
 import operator
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..class_names import name_of
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.objects import ObjectValue
@@ -53,7 +54,7 @@ class Folding(TensorOperations):
             real = [self.to_python(arg) for arg in args]
             keyword = {name: self.to_python(value) for name, value in kwargs.items()}
         except NotConstant as error:
-            raise GraphBreak("unsupported-call", f"{getattr(function, '__name__', function)} of {error}") from None
+            raise GraphBreak("unsupported-call", f"{name_of(function)} of {error}") from None
         fresh = [made for made in (*real, *keyword.values()) if type(made) in _MUTABLE]
         before = [repr(made) for made in fresh]
         try:
@@ -64,12 +65,10 @@ class Folding(TensorOperations):
             raise self.raised(error) from None
         if fresh and (before != [repr(made) for made in fresh] or any(_holds(result, made) for made in fresh)):
             # The arguments are copies: what is written to them, or returned, would not be the program's own.
-            raise GraphBreak(
-                "unsupported-call", f"{getattr(function, '__name__', function)} writes to its arguments or returns one"
-            )
+            raise GraphBreak("unsupported-call", f"{name_of(function)} writes to its arguments or returns one")
         if hasattr(type(result), "__next__"):
             # It would be one iterator for all calls.
-            raise GraphBreak("unsupported-call", f"{getattr(function, '__name__', function)} gives an iterator")
+            raise GraphBreak("unsupported-call", f"{name_of(function)} gives an iterator")
         return self.from_python(result)
 
     def real_error(
@@ -83,7 +82,7 @@ class Folding(TensorOperations):
 
         Where Python does not raise, the model that `failed` is at fault.
         """
-        name = getattr(function, "__name__", function)
+        name = name_of(function)
         try:
             real = [self.to_python(arg) for arg in args]
             keyword = {name: self.to_python(value) for name, value in kwargs.items()}

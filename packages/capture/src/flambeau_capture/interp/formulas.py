@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from ..class_names import name_of
 from ..graph import shapes
 from ..sources.source import Computed, Source
 from ..values.base import Value
@@ -72,9 +73,7 @@ def combined(function: Callable[..., Any], values: Sequence[Value]) -> Formula |
     except (ArithmeticError, TypeError, ValueError):
         return None
     text = ", ".join(part.text if isinstance(part, Formula) else repr(part) for part in parts)
-    return Formula(
-        first.base, _composed(function, tuple(parts)), result, f"{getattr(function, '__name__', function)}({text})"
-    )
+    return Formula(first.base, _composed(function, tuple(parts)), result, f"{name_of(function)}({text})")
 
 
 def _composed(function: Callable[..., Any], parts: tuple[Formula | Any, ...]) -> Callable[[Any], Any]:

@@ -542,6 +542,8 @@ class Operations(Folding):
             return ConstantValue(function(value.concrete(self)))  # type: ignore[arg-type]
         if isinstance(value, ClassValue):
             for name in ("__module__", "__qualname__"):  # guarded: what the text is made of can be assigned
+                if any(isinstance(vars(base).get(name), property) for base in type(value.object).__mro__):
+                    raise GraphBreak("unsupported-call", f"{how}() of a class whose metaclass has another {name}")
                 self.get_attribute(value, name)
         if isinstance(value, ObjectValue):
             for name in (f"__{how}__", "__repr__"):

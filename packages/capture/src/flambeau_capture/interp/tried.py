@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.normalise import decode_normalised
+from ..class_names import class_module
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -34,7 +35,7 @@ def _lets_pass(manager: Any) -> bool:
     if manager is None:
         return False
     cls: type = manager.python_type()
-    return cls is contextlib.nullcontext or cls.__module__.partition(".")[0] == "torch"
+    return cls is contextlib.nullcontext or class_module(cls).partition(".")[0] == "torch"
 
 
 @lru_cache(maxsize=1024)

@@ -11,6 +11,7 @@ import types
 from functools import lru_cache
 from typing import Any
 
+from ..class_names import class_module, module_name
 from ..values.constants import is_constant_object
 
 
@@ -54,7 +55,7 @@ def is_setting(namespace: Any, name: Any, value: Any) -> bool:
 def is_pure_native(function: Any) -> bool:
     """Whether a function or class in C of the standard library may be called once, while tracing, for constants."""
     owner = getattr(function, "__self__", None)
-    module = getattr(function, "__module__", None) or getattr(owner, "__module__", None)
+    module = module_name(function) or module_name(owner)
     return module in _PURE_MODULES
 
 
@@ -62,8 +63,8 @@ def is_torch_member(found: Any) -> bool:
     """Whether what a tensor class has under a name is torch's own or Python's, and not put there by a program."""
     if isinstance(found, types.FunctionType | property | classmethod | staticmethod):
         function = found.fget if isinstance(found, property) else found
-        return is_trusted_module_name(getattr(function, "__module__", None))
-    return type(found).__module__ in _MEMBER_KINDS
+        return is_trusted_module_name(module_name(function))
+    return class_module(type(found)) in _MEMBER_KINDS
 
 
 def is_trusted_module_name(name: Any) -> bool:
@@ -77,4 +78,4 @@ def is_trusted_namespace(obj: Any) -> bool:
         return is_trusted_module_name(getattr(obj, "__name__", None))
     if isinstance(obj, dict):
         return is_trusted_module_name(obj.get("__name__"))
-    return is_trusted_module_name(getattr(obj, "__module__", None))
+    return is_trusted_module_name(module_name(obj))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_module, class_name
 from ..graph import shapes
 from ..guards.spec import TensorMatch
 from ..sources.arguments import is_item, is_open
@@ -186,7 +187,7 @@ class Wrapping(TracerState):
             given = Attribute(source, "args")
             self.guards.length(given, len(obj.args))
             return ExceptionValue(kind, [LazyValue(a, Item(given, i)) for i, a in enumerate(obj.args)], obj, source)
-        if kind.__module__ == "numpy":
+        if class_module(kind) == "numpy":
             self.guards.type_is(source, kind)
             return OpaqueValue(obj, source, "numpy")
         if kind in weakref.ProxyTypes:
@@ -313,7 +314,7 @@ class Wrapping(TracerState):
             or _is_buffer(kind)
         )
         if not supported or obj.layout is not torch.strided or obj.is_nested or obj.is_quantized or obj.is_mkldnn:
-            raise GraphBreak("unsupported-tensor", f"a {kind.__name__} with layout {obj.layout}")
+            raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} with layout {obj.layout}")
         if torch._C._functorch.is_functorch_wrapped_tensor(obj):
             raise GraphBreak("unsupported-tensor", "a tensor of a function transform")
         if obj.requires_grad and not (obj.is_floating_point() or obj.is_complex()):
@@ -493,7 +494,7 @@ def _hashes_by_identity(obj: Any) -> bool:
 
 
 def _is_buffer(kind: type) -> bool:
-    return kind.__name__ == "Buffer" and kind.__module__.startswith("torch.nn")
+    return class_name(kind) == "Buffer" and class_module(kind).startswith("torch.nn")
 
 
 def _is_module_state(source: Source) -> bool:

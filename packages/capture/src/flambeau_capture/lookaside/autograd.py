@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import checkpoint as checkpoints
 
+from ..class_names import class_name
 from ..interp.signals import GraphBreak, TracedRaise
 from ..values.base import Value
 from ..values.builtins import ClassValue
@@ -138,7 +139,7 @@ def _callable_of(cls: Any) -> Any:
     def call(*args: Any) -> Any:
         return cls.apply(*args)
 
-    call.__name__ = f"{cls.__name__}_apply"
+    call.__name__ = f"{class_name(cls)}_apply"
     return call
 
 

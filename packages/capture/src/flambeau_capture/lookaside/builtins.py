@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_qualname
 from ..interp.signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
@@ -57,7 +58,7 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value, classes = args[0], t.class_or_tuple(args[1])
     cls = value.python_type()
     if isinstance(t.class_lookup(cls, "__class__"), property):
-        raise GraphBreak("unsupported-call", f"isinstance() of {cls.__qualname__}, which names its class itself")
+        raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
     t.asked_of_class(cls, classes)
     try:
         if isinstance(value, ObjectValue) and value.object is not MISSING:
@@ -501,7 +502,7 @@ def _new(base: type) -> None:
         if not isinstance(cls, type) or not issubclass(cls, base) or kwargs or len(args) > (2 if base is tuple else 1):
             raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of something else than a class")
         if (base is object and cls.__flags__ & _OF_A_BUILTIN) or issubclass(cls, _NATIVE_STATE) != (base is not object):
-            raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of {cls.__qualname__}")
+            raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of {class_qualname(cls)}")
         return t.make_instance(args[0], args[1:])
 
     replaces(base.__new__)(replacement)

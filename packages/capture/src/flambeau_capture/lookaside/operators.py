@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import class_name
 from ..interp.operations import BINARY, COMPARE, INPLACE, UNARY
 from ..interp.signals import GraphBreak
 from ..values.base import Value
@@ -113,7 +114,7 @@ class GetterValue(Value):
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if len(args) != 1 or kwargs:
-            raise GraphBreak("unsupported-call", f"{self.cls.__name__} of something else than one object")
+            raise GraphBreak("unsupported-call", f"{class_name(self.cls)} of something else than one object")
         (subject,) = args
         if self.cls is operator.methodcaller:
             return t.call(t.get_attribute(subject, t.concrete(self.args[0])), self.args[1:], self.kwargs)

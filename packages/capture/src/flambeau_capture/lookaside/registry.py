@@ -10,6 +10,7 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import module_name, name_of
 from ..interp.signals import GraphBreak
 from .signatures import fit, signature_of
 
@@ -80,9 +81,7 @@ def _fitted(target: Any, replacement: Replacement) -> Replacement:
     def fitted(t: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         arguments = fit(signature, args, kwargs, t.from_python)
         if arguments is None:
-            raise GraphBreak(
-                "unsupported-call", f"{getattr(target, '__name__', target)}() does not take these arguments"
-            )
+            raise GraphBreak("unsupported-call", f"{name_of(target)}() does not take these arguments")
         return replacement(t, *arguments)
 
     return fitted
@@ -92,9 +91,9 @@ def is_torchs(target: Any) -> bool:
     """Whether a function, method or class belongs to torch."""
     owner = getattr(target, "__objclass__", None) or getattr(target, "__self__", None)
     modules = (
-        getattr(target, "__module__", None),
-        getattr(owner, "__module__", None),
-        getattr(owner, "__name__", None),
+        module_name(target),
+        module_name(owner),
+        None if isinstance(owner, type) else getattr(owner, "__name__", None),
     )
     return any(isinstance(name, str) and name.partition(".")[0] == "torch" for name in modules)
 
@@ -171,7 +170,7 @@ def behind_the_peers_mark(function: Any) -> Any:
     if not getattr(function, "_torchdynamo_disable", False):
         return None
     original = getattr(function, "_torchdynamo_orig_callable", None)
-    module = getattr(original, "__module__", None) or ""
+    module = module_name(original) or ""
     if module.partition(".")[0] == "torch":
         return original if module.startswith("torch.optim.") else None
     raise GraphBreak("disabled-function", f"{getattr(original, '__qualname__', function)} is marked with disable")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator
 
+from ..class_names import module_name, name_of
 from .registry import Decision
 
 _OPS = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
@@ -61,8 +62,8 @@ def _is_control_flow(function: Any) -> bool:
 def _classify(function: Any) -> Decision:
     if isinstance(function, _OPS):
         return Decision.ALWAYS_RECORD
-    module = getattr(function, "__module__", None) or ""
-    name = getattr(function, "__name__", "")
+    module = module_name(function) or ""
+    name = name_of(function)
     if isinstance(function, HigherOrderOperator) or _is_control_flow(function):
         return Decision.CONTROL_FLOW
     if isinstance(function, types.BuiltinFunctionType):

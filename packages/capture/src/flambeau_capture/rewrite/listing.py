@@ -10,6 +10,7 @@ import dis
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+from ..class_names import class_qualname
 from ..values.constants import is_constant_object
 
 _CALLED_BY_NAME = (type, FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
@@ -20,7 +21,7 @@ class _Named:
 
     def __init__(self, obj: Any) -> None:
         kind = type(obj)
-        self.text = f"<{kind.__qualname__} {obj.__qualname__ if kind in _CALLED_BY_NAME else hex(id(obj))}>"
+        self.text = f"<{class_qualname(kind)} {obj.__qualname__ if kind in _CALLED_BY_NAME else hex(id(obj))}>"
 
     def __repr__(self) -> str:
         return self.text

@@ -22,6 +22,8 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import field, fields, frozen
 
+from ..class_names import class_name
+
 T = TypeVar("T", bound="Source")
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Source] = weakref.WeakValueDictionary()
@@ -117,12 +119,12 @@ class Builtin(Source):
 class Pinned(Source):
     """An object the compiled entry keeps alive; it needs no path."""
 
-    value: Any = field(repr=lambda v: f"<{type(v).__name__}>")
+    value: Any = field(repr=lambda v: f"<{class_name(type(v))}>")
     is_root: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        return f"pinned<{type(self.value).__name__} {id(self.value):#x}>"
+        return f"pinned<{class_name(type(self.value))} {id(self.value):#x}>"
 
 
 @frozen(eq=False)

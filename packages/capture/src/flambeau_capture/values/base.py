@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import class_module, class_name, full_name
 from ..interp.signals import GraphBreak
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Value:
 
     def describe(self) -> str:
         """A few words for messages."""
-        return self.python_type().__name__
+        return class_name(self.python_type())
 
     # What a value answers. Each default is a graph break; `t` is the tracer of the frame.
 
@@ -151,6 +152,6 @@ def objects_have(cls: type, name: str) -> bool:
 def type_name(cls: type) -> str:
     """How CPython's messages name a class: those written in C carry their module, also when they look like Python's."""
     of_python = cls.__flags__ & HEAP_TYPE and cls is not functools.partial
-    if of_python or cls.__module__ == "builtins":
-        return cls.__name__
-    return f"{cls.__module__}.{cls.__qualname__}"
+    if of_python or class_module(cls) == "builtins":
+        return class_name(cls)
+    return full_name(cls)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import class_name, class_qualname
 from ..interp.signals import GraphBreak
 from .base import Value
 from .constants import ConstantValue
@@ -33,7 +34,7 @@ class BoundBuiltin(Value):
         return types.BuiltinMethodType
 
     def describe(self) -> str:
-        return f"{self.owner.python_type().__name__}.{self.name}"
+        return f"{class_name(self.owner.python_type())}.{self.name}"
 
     def truth(self, t: Tracer) -> bool:
         return True
@@ -116,7 +117,7 @@ class ClassValue(RealValue):
         self.attrs: dict[str, Value] = {}
 
     def describe(self) -> str:
-        return f"class {self.object.__qualname__}"
+        return f"class {class_qualname(self.object)}"
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         return t.construct(self, args, kwargs)

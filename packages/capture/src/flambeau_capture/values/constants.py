@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_name
 from ..interp.signals import GraphBreak
 from .base import Value, objects_have
 
@@ -91,7 +92,7 @@ class ConstantValue(Value):
 
     def describe(self) -> str:
         text = repr(self.value)
-        return text if len(text) < 40 else type(self.value).__name__
+        return text if len(text) < 40 else class_name(type(self.value))
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         from .builtins import BoundBuiltin

@@ -12,6 +12,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import class_module, class_name, full_name
 from ..interp.signals import GraphBreak
 from ..sources.source import Attribute, CallResult
 from .base import MISSING, Value, objects_have, type_name
@@ -46,7 +47,7 @@ class ObjectValue(Value):
         return self.object
 
     def describe(self) -> str:
-        return f"an object of {self.cls.__module__}.{self.cls.__qualname__}"
+        return f"an object of {full_name(self.cls)}"
 
     def rebuild(self, e: Any) -> None:
         if self.source is not None:
@@ -112,7 +113,7 @@ class ObjectValue(Value):
         if method is None:
             if callable(self.object) and self.object is not MISSING:
                 return t.call_builtin(self, self.object, args, kwargs)
-            raise t.raised(TypeError(f"'{self.cls.__name__}' object is not callable"))
+            raise t.raised(TypeError(f"'{class_name(self.cls)}' object is not callable"))
         return t.call(method, args, kwargs)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -234,7 +235,7 @@ class OpaqueValue(Value):
         return self.object
 
     def describe(self) -> str:
-        return f"a {type(self.object).__module__}.{type(self.object).__name__}"
+        return f"a {full_name(type(self.object))}"
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         from .builtins import BoundBuiltin
@@ -406,7 +407,7 @@ def _fill_instance(obj: Any, attrs: dict[str, Any], storage: Any) -> None:
         native = next(
             base
             for base in type(obj).__mro__
-            if base.__module__ in ("builtins", "collections") and issubclass(base, dict)
+            if class_module(base) in ("builtins", "collections") and issubclass(base, dict)
         )
         for key, value in storage.items():
             native.__setitem__(obj, key, value)

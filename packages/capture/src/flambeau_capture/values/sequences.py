@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_name
 from ..interp.signals import GraphBreak, TracedRaise
 from .base import Value, objects_have
 from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
@@ -146,11 +147,11 @@ class TupleValue(SequenceValue):
 
 
 def _structseq_fields(cls: type) -> tuple[str, ...]:
-    return tuple(name for name, member in vars(cls).items() if type(member).__name__ == "member_descriptor")
+    return tuple(name for name, member in vars(cls).items() if class_name(type(member)) == "member_descriptor")
 
 
 def _is_builtin_method(found: Any) -> bool:
-    return type(found).__name__ in (
+    return class_name(type(found)) in (
         "method_descriptor",
         "wrapper_descriptor",
         "builtin_function_or_method",
