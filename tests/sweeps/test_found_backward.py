@@ -90,6 +90,8 @@ VIEWS = {
     "detached": "F.max_pool1d(a, 2).detach_()",
     "taken without gradients": "b = a.detach() * 2\n    with torch.no_grad():\n        d = b[1:]\n    print(end='')\n    d.copy_(a[1:])\n    return d",
     "taken without gradients and left": "b = a.detach() * 2\n    with torch.no_grad():\n        d = b[1:]\n    print(end='')\n    return d + a[1:]",
+    "of elements that share memory": "v = (a * 2).flatten()[:, None].expand(12, 5)\n    v.zero_()\n    return v",
+    "of what got a history": "v = (c.detach() * 2).flatten()\n    w = v.unsqueeze(1)\n    v.copy_(a.flatten())\n    w.add_(1)",
 }
 DATA = {
     "of an operand": "v = a * c\n    c.data = c.data * 2\n    return v",

@@ -71,6 +71,9 @@ _RECURSION = 20_000
 _RAISES = ("uncaught-exception", "operator-error")
 """Breaks at which the program itself raises: with `fullgraph` too, the exception is its own, from plain Python (a call that then returns
 without having run anything that was compiled is an error: `hook.py:nothing_ran`)."""
+_OF_HISTORY = ("is being used in an in-place operation", "is being modified inplace")
+"""What autograd says of a write, by how its target was taken and whether somebody has asked for its history since: what a graph hands on to
+a break are views of the same, taken anew."""
 _SUSPENDS = 0x20 | 0x80 | 0x200
 
 
@@ -214,7 +217,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             return _finish(tracer, Return(returned), None, state)
     except GraphBreak as error:
         broken = error
-    if broken.code in _RAISES and config.fullgraph:
+    if broken.code in _RAISES and (config.fullgraph or any(words in broken.message for words in _OF_HISTORY)):
         raise CannotCapture(broken, always=False)
     if broken.code in _RAISES and tracer.told_compiling:
         # What raises may be the program's other way, for compilers only: plain Python does not take it.

@@ -106,12 +106,16 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
 
 
 def _is_guarded(out: torch.Tensor) -> bool:
-    """Whether writing to this view is an error, as it is not for a tensor of its own: an op gave it and others at once, or the program took it
-    without gradients, which it wants now."""
+    """Whether writing to this view is an error, as it is not for a tensor of its own: an op gave it and others at once, the program took it
+    without gradients, which it wants now, or its elements share memory, in which the backward of the write cannot put gradients."""
     if not out._is_view():
         return False
     several = out.requires_grad and any(s.item is not None for s in out._flambeau.chain)
-    return several or (torch.is_grad_enabled() and _is_taken_without_gradients(out))
+    return several or (torch.is_grad_enabled() and (_is_taken_without_gradients(out) or _is_spread(out)))
+
+
+def _is_spread(out: torch.Tensor) -> bool:
+    return out.requires_grad and folds_onto_itself(out)
 
 
 def _is_taken_without_gradients(out: torch.Tensor) -> bool:
