@@ -429,7 +429,6 @@ def test_a_view_whose_history_is_lost_is_left_to_eager() -> None:
             call(compile(f), whole((7,)).requires_grad_() * 1)
         """,
         "aot_eager",
-        refused=1,
     )
 
 

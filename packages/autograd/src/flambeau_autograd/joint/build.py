@@ -111,9 +111,11 @@ def _backward(
         reach = Reach(outputs, saved_by_lists)
         kept = kept_by_eager(recorder, reach, traced, joint.analysis)
         with Sums(recorder, reach.nodes, joint.tangents) as sums:
-            grads = torch.autograd.grad(outputs, [t.leaf for t in wanted], tangents, allow_unused=True)
+            grads = torch.autograd.grad(
+                outputs, [t.leaf for t in wanted], tangents, retain_graph=True, allow_unused=True
+            )
     if reach.ends_beside([t.leaf for t in wanted]):
-        raise UnsupportedGraph("eager's backward runs a part of the history that leads to no input")
+        _try_whole(recorder, outputs, tangents)
     joint.watched, joint.frees = list(kept.watched), list(kept.frees)
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
@@ -124,6 +126,19 @@ def _backward(
             joint.led_by.append(leading)
             joint.grad_inputs.append(item.index)
             joint.grads.append(None if grad is None else recorder.node_of(grad))
+    if not joint.grads:
+        # The results have a history all the same, that of an operator whose other operands needed one.
+        joint.reached_by, joint.led_by = [()], [tuple(reach.ends)]
+        joint.grad_inputs, joint.grads = [wanted[0].index], [None]
+
+
+def _try_whole(recorder: Recorder, outputs: list[torch.Tensor], tangents: list[torch.Tensor]) -> None:
+    """Differentiate once more, past the parts of the history that lead to no input, which eager runs as well. Raises `UnsupportedGraph` where it raises."""
+    try:
+        with torch.autograd.set_multithreading_enabled(False), torch._C._DisableAutocast(), recorder.fake_mode:
+            torch.autograd.backward(outputs, tangents)
+    except (RuntimeError, LookupError, TypeError, ValueError) as error:
+        raise UnsupportedGraph(f"eager's backward raises on its way to a tensor that is no input: {error}") from error
 
 
 @contextmanager

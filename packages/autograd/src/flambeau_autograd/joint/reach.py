@@ -74,7 +74,7 @@ class Reach:
                 yield from ((tensor, places) for tensor in _unpacked(node, name))
 
     def ends_beside(self, leaves: Sequence[torch.Tensor]) -> bool:
-        """Whether eager's engine runs a node that leads to none of the leaves, where it may raise for what was saved, or for want of a derivative.
+        """Whether a node leads to none of the leaves: eager's engine runs it too, and may find what was written, or no derivative.
 
         Such a history starts at a view taken without grad mode, which wants a gradient and has no way to its base.
         """
