@@ -6,9 +6,11 @@ In: a function and values that are constants. Out: the result as a value, the ex
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import inspect
 import operator
+import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..class_names import name_of
@@ -45,6 +47,13 @@ _FLAGS_ARE_TRUTHS = _flags_are_truths()
 """Whether a sort takes anything that has a truth value for `reverse`."""
 
 
+def _listening(arguments: Sequence[Any]) -> contextlib.AbstractContextManager[list[Any] | None]:
+    """A manager that gives the list of warnings: Python warns at every call of what inverts a truth value (3.12 and later)."""
+    if any(type(argument) is bool for argument in arguments):
+        return warnings.catch_warnings(record=True, action="always")
+    return contextlib.nullcontext()
+
+
 class Folding(TensorOperations):
     """Mixin of `Tracer`."""
 
@@ -58,11 +67,14 @@ class Folding(TensorOperations):
         fresh = [made for made in (*real, *keyword.values()) if type(made) in _MUTABLE]
         before = [repr(made) for made in fresh]
         try:
-            result = function(*real, **keyword)
+            with _listening([getattr(function, "__self__", None), *real]) as told:
+                result = function(*real, **keyword)
         except GraphBreak:
             raise
         except Exception as error:
             raise self.raised(error) from None
+        if told:
+            raise GraphBreak("unsupported-call", f"{name_of(function)} warns")
         if fresh and (before != [repr(made) for made in fresh] or any(_holds(result, made) for made in fresh)):
             # The arguments are copies: what is written to them, or returned, would not be the program's own.
             raise GraphBreak("unsupported-call", f"{name_of(function)} writes to its arguments or returns one")

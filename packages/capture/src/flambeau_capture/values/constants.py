@@ -132,6 +132,8 @@ class ConstantValue(Value):
         return t.fold(len, [self], {})
 
     def truth(self, t: Tracer) -> bool:
+        if self.value is NotImplemented:
+            raise GraphBreak("unsupported-call", "the truth of NotImplemented warns")
         return bool(self.value)
 
     def iterate(self, t: Tracer) -> Value:
