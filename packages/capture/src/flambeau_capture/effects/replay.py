@@ -12,8 +12,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from ..errors import InternalError
 from ..graph.captured import (
     CallFunction,
@@ -132,9 +130,7 @@ def _replace_items(e: Emitter, target: Value, kind: str, items: tuple[Value, ...
 
 def remove_attribute(target: Any, name: str) -> None:
     """Make sure the attribute is gone, with no user code run; one that the traced program itself made was never there."""
-    base: type = (
-        torch.nn.Module if isinstance(target, torch.nn.Module) else type if isinstance(target, type) else object
-    )
+    base: type = type if isinstance(target, type) else object
     with contextlib.suppress(AttributeError):
         base.__delattr__(target, name)  # type: ignore[call-arg]
 

@@ -338,7 +338,7 @@ class Attributes(Operations):
                 if isinstance(obj, torch.nn.Module):
                     return self._module_attribute(value, name, found, hook=hook)
                 if source is not None:
-                    self.guards.absent(InstanceDict(source), name)
+                    self._absent(value, name)
         if found is not MISSING:
             return self.bind_class_attribute(value, cls, name, found)
         if isinstance(obj, torch.nn.Module) or (obj is MISSING and issubclass(cls, torch.nn.Module)):
@@ -381,12 +381,17 @@ class Attributes(Operations):
         source = value.source
         if found is not MISSING:
             if source is not None:
-                self.guards.absent(InstanceDict(source), name)
+                self._absent(value, name)
             return self.bind_class_attribute(value, value.cls, name, found)
         own, where = self.class_member(value.cls, "__getattr__")
         if hook and isinstance(own, types.FunctionType) and where is not torch.nn.Module:
             return self.call(self.wrap_pinned(own), [value, ConstantValue(name)], {})
         return self.module_getattr(value, name)
+
+    def _absent(self, value: ObjectValue, name: str) -> None:
+        """Guard that an instance has no such attribute, unless it has and the frame deleted it."""
+        if value.source is not None and (value.object is MISSING or name not in getattr(value.object, "__dict__", ())):
+            self.guards.absent(InstanceDict(value.source), name)
 
     def module_getattr(self, value: ObjectValue, name: str) -> Value:
         """`nn.Module.__getattr__(value, name)`: a parameter, buffer or submodule."""
@@ -396,9 +401,11 @@ class Attributes(Operations):
                 return self.realise(entries[name])
         source = value.source
         if source is not None:
-            self.guards.absent(InstanceDict(source), name)
+            self._absent(value, name)
             for table in _MODULE_TABLES:
-                if table not in value.attrs and (value.object is MISSING or table in value.object.__dict__):
+                if table in value.attrs or (value.object is not MISSING and table not in value.object.__dict__):
+                    continue
+                if value.object is MISSING or name not in value.object.__dict__[table]:
                     self.guards.absent(Item(InstanceDict(source), table), name)
         raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
 
@@ -444,13 +451,17 @@ class Attributes(Operations):
         """`value.name = new` for an instance of a Python class."""
         self.class_member(value.cls, "__setattr__")
         hook = value.cls.__setattr__
-        if isinstance(hook, types.FunctionType) and hook is not torch.nn.Module.__setattr__:
+        if isinstance(hook, types.FunctionType):
             self.call(self.wrap_pinned(hook), [value, ConstantValue(name), new], {})
             return
         self.plain_store(value, name, new)
 
+    def is_registered(self, value: ObjectValue, name: str) -> bool:
+        """Whether it is a parameter, a buffer or a submodule, or the name of one that is None."""
+        return any(name in (self._module_table(value, table) or ()) for table in _MODULE_TABLES)
+
     def plain_store(self, value: ObjectValue, name: str, new: Value) -> None:
-        """`object.__setattr__` or `nn.Module.__setattr__`."""
+        """`object.__setattr__`, or `nn.Module.__setattr__` of what is in none of its tables."""
         found, _ = self.class_member(value.cls, name)
         if isinstance(found, property):
             if found.fset is None:
@@ -489,9 +500,8 @@ class Attributes(Operations):
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
-        if (
-            isinstance(value.cls.__delattr__, types.FunctionType)
-            and value.cls.__delattr__ is not torch.nn.Module.__delattr__
+        if isinstance(value.cls.__delattr__, types.FunctionType) and (
+            value.cls.__delattr__ is not torch.nn.Module.__delattr__ or self.is_registered(value, name)
         ):
             self.call(self.wrap_pinned(value.cls.__delattr__), [value, ConstantValue(name)], {})
             return
@@ -505,7 +515,7 @@ class Attributes(Operations):
             if found is not MISSING and not own and not inspect.ismemberdescriptor(found):
                 # What the class has cannot be deleted through an instance.
                 if value.source is not None and name not in value.attrs:
-                    self.guards.absent(InstanceDict(value.source), name)
+                    self._absent(value, name)
                 raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
             self.plain_attribute(value, name, hook=False)
         self.forget_attribute(value, name)

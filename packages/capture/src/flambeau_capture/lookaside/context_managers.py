@@ -1,4 +1,4 @@
-"""Context managers of torch: grad mode, inference mode, autocast; and nn.Module's call.
+"""Context managers of torch: grad mode, inference mode, autocast; and nn.Module's call and attributes.
 
 In: the traced program uses them. Out: the state changes at trace time and as graph nodes; most of their Python code is simply traced,
 only the native setters are replaced.
@@ -63,12 +63,21 @@ def module_getattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(torch.nn.Module.__setattr__)
 def module_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """Stored by `nn.Module`'s rule, after the graph."""
+    """Stored by `nn.Module`'s rule, after the graph; the rule itself is traced where it changes one of the module's tables."""
     module, name, value = args
     if not isinstance(module, ObjectValue):
         raise GraphBreak("unsupported-call", "nn.Module.__setattr__ of something that is no module")
+    registers = issubclass(value.python_type(), (torch.nn.Module, torch.nn.Parameter)) or _is_buffer(value)
+    if registers or t.is_registered(module, t.concrete(name)):
+        rule: Any = torch.nn.Module.__setattr__
+        return t.inline_function(FunctionValue(rule, Pinned(rule)), rule, args, kwargs)
     t.plain_store(module, t.concrete(name), value)
     return ConstantValue(None)
+
+
+def _is_buffer(value: Value) -> bool:
+    """Whether it is an `nn.Buffer`, which is a tensor with a mark."""
+    return isinstance(getattr(value, "tensor", None), torch.nn.Buffer)
 
 
 def _has_hooks(t: Tracer, module: ObjectValue) -> bool:
