@@ -20,7 +20,7 @@ from . import run, worker
 from .compare import difference
 from .examine import examine_text
 from .generators import GENERATORS
-from .observe import Entry
+from .observe import Entry, Observer
 from .program import Program
 from .shrink import shrink
 
@@ -281,6 +281,19 @@ def test_a_program_that_never_ends_is_a_fault_where_plain_python_ends(
     result = worker._one(Program("python", 1, text, "eager"), {"limit": 0.2})
     assert result["stopped"]
     assert ("broken" in result, "failure" in result) == ((True, False) if where == "plain" else (False, True))
+
+
+@pytest.mark.parametrize("said", ["dimension 0", "dimension 1"])
+def test_the_stack_of_cpp_in_an_error_is_not_compared(said: str) -> None:
+    """What is said before it is."""
+    runs = []
+    for words, address in (("dimension 0", "0x7f01"), (said, "0x7f02")):
+        observer = Observer()
+        observer.error(
+            "call 1", RuntimeError(f"{words}\nraised from a (most recent call first):\nframe #0: f ({address})")
+        )
+        runs.append(run.Run(observer.entries))
+    assert (difference(*runs, exact=True) is None) == (said == "dimension 0")
 
 
 def test_a_program_whose_manager_swallows_the_end_of_its_time_is_too_slow_in_plain_python() -> None:
