@@ -236,6 +236,7 @@ def _driver(draw: _Draw, shapes: list[tuple[int, ...]], made: list[tuple[str, in
     changing = chance.random() < 0.45
     # Drawn apart, so that what else a seed makes stays as it was.
     parts = random.Random(f"losses of {draw.lines}")
+    hooks = random.Random(f"hooks of {draw.lines}")
     lines = [
         "def drive(compile, call, show, backward):",
         f"    g = compile({'f' if not draw.attributes else 'M()'}, dynamic={dynamic})",
@@ -251,12 +252,20 @@ def _driver(draw: _Draw, shapes: list[tuple[int, ...]], made: list[tuple[str, in
             wants = gradients != "none" and ("float" in dtype or "complex" in dtype)
             asked = ".requires_grad_()" if wants and chance.random() < 0.85 else ""
             lines.append(f"    {name} = {_maker(shape, dtype, seed + number, layout)}{asked}")
+            if asked and hooks.random() < 0.15:
+                lines.append(f"    {name}.{hooks.choice(_HOOKS_OF_LEAVES)}")
             arguments.append(f"{name} * 1" if asked and gradients == "inner" else name)
         arguments = _aliased(chance, arguments)
         lines.append(f"    r = call(g, {', '.join(arguments)})")
         if gradients != "none":
             lines += [*_backward(parts), f"    show({', '.join(draw.inputs)})"]
     return [*lines, "    show(m)"] if draw.attributes else lines
+
+
+#: They change what they are given: in which order hooks of several leaves run, and how a gradient lies before it is kept, is not promised.
+_HOOKS_OF_LEAVES = (
+    "register_hook(lambda g: g * 2)", "register_hook(lambda g: None)", "register_post_accumulate_grad_hook(lambda t: t.grad.mul_(2))",
+)  # fmt: skip
 
 
 def _backward(chance: random.Random) -> list[str]:
