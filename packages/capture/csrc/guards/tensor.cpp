@@ -123,7 +123,7 @@ constexpr at::DeviceType kAutocastDevices[] = {at::kCPU, at::kCUDA, at::kXPU, at
 
 // Payload: (grad, inference, ((device, dtype), ...), autocast cache, deterministic, warn only, default dtype,
 // function modes, depth of dispatch modes, whether a function transform is active, torch function enabled,
-// a bit for each implementation of attention that is allowed).
+// a bit for each implementation of attention that is allowed, the namespace of torch.autograd.forward_ad, its level).
 class GlobalState final : public Leaf {
  public:
   GlobalState(PyObject* payload, int spec)
@@ -138,7 +138,9 @@ class GlobalState final : public Leaf {
         modes_(item(payload, 7)),
         dispatch_modes_(PyLong_AsLongLong(item(payload, 8))),
         transforms_(item(payload, 9) == Py_True),
-        attention_(PyLong_AsLongLong(item(payload, 11))) {
+        attention_(PyLong_AsLongLong(item(payload, 11))),
+        forward_ad_(item(payload, 12)),
+        dual_level_(item(payload, 13)) {
     if (PyErr_Occurred()) throw PythonError();
     PyObject* on = item(payload, 2);
     for (Py_ssize_t i = 0; i < PyTuple_Size(on); ++i) {
@@ -164,7 +166,7 @@ class GlobalState final : public Leaf {
         context.deterministicAlgorithmsWarnOnly() != warn_only_ || c10::get_default_dtype() != dtype_) {
       return false;
     }
-    return allowed_attention(context) == attention_ && modes_hold();
+    return allowed_attention(context) == attention_ && modes_hold() && dual_level_holds();
   }
 
  private:
@@ -201,12 +203,20 @@ class GlobalState final : public Leaf {
            c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) == transforms_;
   }
 
+  // Python keeps one object for each small int.
+  bool dual_level_holds() const {
+    static PyObject* const name = PyUnicode_InternFromString("_current_level");
+    return PyDict_GetItemWithError(forward_ad_, name) == dual_level_;
+  }
+
   bool grad_, inference_, cache_, deterministic_, warn_only_, torch_function_;
   caffe2::TypeMeta dtype_;
   PyObject* modes_;
   int64_t dispatch_modes_;
   bool transforms_;
   int64_t attention_;
+  PyObject* forward_ad_;
+  PyObject* dual_level_;
   c10::DispatchKeySet enabled_;
   c10::DispatchKeySet watched_;
   std::vector<AutocastDevice> autocast_;

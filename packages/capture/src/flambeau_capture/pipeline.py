@@ -37,7 +37,7 @@ from .guards.check import holds
 from .guards.explain import explain
 from .guards.filter import filter_guards
 from .guards.spec import GuardSpec, IdentityIs
-from .guards.state import current_state
+from .guards.state import beyond_graphs, current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
@@ -204,10 +204,8 @@ def _owner_guards(info: FrameInfo) -> tuple[GuardSpec, ...]:
 def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
     state = current_state()
-    if state.function_transform or state.dispatch_modes or _dispatch_disabled():
-        raise CannotCapture(
-            GraphBreak("unsupported-call", "a function transform or a dispatch mode is active"), always=False
-        )
+    if what := beyond_graphs(state):
+        raise CannotCapture(GraphBreak("unsupported-call", f"{what} is active"), always=False)
     tracer = Tracer(info, config, dynamics, None)
     broken: GraphBreak | None = None
     try:
@@ -250,11 +248,6 @@ def _refuse_open_sizes(info: FrameInfo, tracer: Tracer) -> None:
             reason = GraphBreak("open-size", explain(condition, info.locals, info.globals, info.builtins))
             refuse_fullgraph(reason, tracer.config)
             raise CannotCapture(reason, always=False)
-
-
-def _dispatch_disabled() -> bool:
-    """Whether Python's part of the dispatcher is switched off, so that nothing could be traced."""
-    return torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
 
 
 def _run(tracer: Tracer) -> Value | None:

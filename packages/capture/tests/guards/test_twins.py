@@ -265,6 +265,7 @@ STATES = [
     lambda: Toggle(torch.set_default_dtype, torch.float32, torch.float64),
     lambda: torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
     lambda: torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION),
+    torch.autograd.forward_ad.dual_level,
 ]
 
 

@@ -14,6 +14,8 @@ from enum import IntEnum
 from types import CodeType
 from typing import Any
 
+from torch.autograd import forward_ad
+
 from ..bytecode.encode import argument_names
 from ..errors import GuardBuildError
 from ..native import _C
@@ -247,6 +249,8 @@ def _state_payload(spec: gs.GlobalState) -> Any:
         spec.function_transform,
         spec.torch_function_enabled,
         sum(allowed << place for place, allowed in enumerate(spec.attention)),
+        vars(forward_ad),
+        spec.dual_level,
     )
 
 

@@ -151,6 +151,7 @@ def _same_state(expected: gs.GlobalState, now: gs.GlobalState) -> bool:
         "function_transform",
         "torch_function_enabled",
         "attention",
+        "dual_level",
     )
     return all(getattr(expected, name) == getattr(now, name) for name in names)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from .spec import GlobalState, Position
@@ -37,8 +38,20 @@ def current_state(position: Position | None = None) -> GlobalState:
             torch._C._get_math_sdp_enabled(),
             torch._C._get_cudnn_sdp_enabled(),
         ),
+        dual_level=forward_ad._current_level,
         position=position,
     )
+
+
+def beyond_graphs(state: GlobalState) -> str:
+    """What is active that sees or changes operations in a way no graph knows of; empty if nothing is."""
+    if any(not isinstance(mode, torch.device) for mode in state.function_modes):
+        return "a mode of __torch_function__"
+    # Where Python's part of the dispatcher is switched off nothing could be traced.
+    python_is_off = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
+    if state.function_transform or state.dispatch_modes or python_is_off:
+        return "a function transform or a dispatch mode"
+    return "" if state.dual_level < 0 else "a level of forward-mode differentiation"
 
 
 def _known_by(mode: Any) -> Any:

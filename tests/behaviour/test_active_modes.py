@@ -1,0 +1,98 @@
+"""Modes that see or change every operation (`__torch_function__`, `__torch_dispatch__`, forward-mode differentiation), entered around
+and inside of compiled functions, before and after ordinary calls: eager's results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import flambeau
+
+
+class PlusOne(TorchFunctionMode):
+    """Adds one to every sine."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result + 1 if func in (torch.sin, Tensor.sin) else result
+
+
+class PlusTwo(TorchDispatchMode):
+    """Adds two to every sine."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result + 2 if func is torch.ops.aten.sin.default else result
+
+
+MODES = (PlusOne, PlusTwo)
+
+
+def sine(x: Tensor) -> Tensor:
+    return torch.sin(x) * 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.falls_back("is active")
+def test_a_mode_around_the_call(mode: Callable[[], AbstractContextManager[Any]]) -> None:
+    x = torch.ones(3)
+    compiled = flambeau.compile(sine)
+    plain = sine(x)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), plain)
+        with mode():
+            torch.testing.assert_close(compiled(x), sine(x))
+            assert (compiled(x) > plain + 1).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.falls_back("is active")
+def test_a_mode_inside_of_the_function(mode: Callable[[], AbstractContextManager[Any]]) -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        first = sine(x)
+        with mode():
+            second = x.sin() * 2 + sine(x)
+        return first, second, sine(x)
+
+    compiled = flambeau.compile(function)
+    for rows in (3, 4):
+        x = torch.ones(rows)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.falls_back("is active")
+def test_tangents_of_inputs() -> None:
+    compiled = flambeau.compile(sine)
+    x = torch.ones(3)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), sine(x))
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x, torch.full((3,), 2.0))
+            torch.testing.assert_close(forward_ad.unpack_dual(compiled(dual)), forward_ad.unpack_dual(sine(dual)))
+
+
+@pytest.mark.falls_back("is active")
+def test_tangents_inside_of_the_function() -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        with forward_ad.dual_level():
+            primal, tangent = forward_ad.unpack_dual(sine(forward_ad.make_dual(x, x * 2)))
+            return primal + 0, tangent + 0, sine(x)
+
+    torch.testing.assert_close(flambeau.compile(function)(torch.ones(3)), function(torch.ones(3)))
+
+
+@pytest.mark.parametrize("mode", [*MODES, forward_ad.dual_level])
+def test_fullgraph_refuses(mode: Callable[[], AbstractContextManager[Any]]) -> None:
+    compiled = flambeau.compile(sine, fullgraph=True)
+    compiled(torch.ones(3))
+    with mode(), pytest.raises(Exception, match="is active"):
+        compiled(torch.ones(3))
