@@ -20,6 +20,7 @@ from ..passes.facts import alias_root, is_late, is_pinned, is_tensor
 from ..records import SavedSpec, WatchedSpec
 from .exposed import exposed, is_checked, read_elsewhere, watched
 from .sizes import untold_sizes
+from .writes import write_back
 
 
 @frozen
@@ -117,10 +118,10 @@ def _forward(joint: Joint, late: set[Node], extras: list[Node], copied: set[Node
             out = graph.call_function(torch.ops.aten.clone.default, (out,))
             out.meta.update(node.meta)
         saved.append(out)
-    for target, value in joint.writes:
-        write = graph.call_function(torch.ops.aten.copy_.default, (env[target], env[value]))
-        write.meta.update(target.meta)
     results = [env[r] if isinstance(r, Node) else r for r in joint.results]
+    writes = [(env[target], env[value]) for target, value in joint.writes]
+    copies = write_back(graph, writes, [r for r in results if isinstance(r, Node)])
+    results = [copies.get(r, r) for r in results]
     return _module(graph, (*results, *saved), joint)
 
 
