@@ -20,6 +20,8 @@ WRITES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], tuple[int, .
     "a row without its first size": (lambda x, i, v: x.index_put((i,), v), (8,), [(7,)]),
     "added rows": (lambda x, i, v: x.index_put((i,), v, accumulate=True), (3, 8), [(3, 7), (2, 8)]),
     "a sum": (lambda x, i, v: x.index_add(0, i, v), (3, 8), [(3, 7), (2, 8)]),
+    "a selected row": (lambda x, i, v: x.select_scatter(v, 0, 1), (8,), [(7,)]),
+    "some rows": (lambda x, i, v: x.slice_scatter(v, 0, 1, 4), (3, 8), [(3, 7)]),
     "a copy": (lambda x, i, v: x.index_copy(0, i, v), (3, 8), [(3, 7), (2, 8)]),
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..expr import ONE, ZERO, Expr, hint
+from ..expr import ONE, ZERO, Expr, hint, known_eq
 from ..ir import scalar as sc
 from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
@@ -127,6 +127,12 @@ def index(g: Builder, a: TensorValue, indices: Sequence[TensorValue | None]) -> 
     return result
 
 
+def check_fits(wanted: Sizes, sizes: Sizes) -> None:
+    """No fake compares these sizes: where changing ones may not fit, the library's kernel says so."""
+    if len(wanted) != len(sizes) or not all(map(known_eq, wanted, sizes)):
+        raise Decline("values that may be of other sizes")
+
+
 @lowers("select_scatter")
 def select_scatter(g: Builder, a: TensorValue, source: TensorValue, dim: int, index: Any) -> TensorValue:
     d = dim % a.rank
@@ -137,6 +143,7 @@ def select_scatter(g: Builder, a: TensorValue, source: TensorValue, dim: int, in
         raise Decline("index of unknown sign")
     if not 0 <= hint(at_index) < hint(a.sizes[d]):
         raise Decline("an index out of range")
+    check_fits((*a.sizes[:d], *a.sizes[d + 1 :]), source.sizes)
     wanted = at_index
 
     def at(i: Index) -> Scalar:
@@ -154,6 +161,7 @@ def slice_scatter(
 
     d = dim % a.rank
     size = a.sizes[d]
+    check_fits((*a.sizes[:d], *a.sizes[d + 1 :]), (*source.sizes[:d], *source.sizes[d + 1 :]))
     first, last, by = _bounded(g, start, size, ZERO), _bounded(g, end, size, size), g.expr(step)
     if first is ZERO and last is size and by is ONE:
         return g.lazy(a.sizes, a.dtype, a.device, lambda i: g.convert(source.at(i), a.dtype))

@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from ..expr import ONE, ZERO, known_eq
+from ..expr import ONE, ZERO
 from ..ir import scalar as sc
-from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
 from .builder import Builder
-from .indexing import NO_ELEMENTS, IndexPlan
+from .indexing import NO_ELEMENTS, IndexPlan, check_fits
 from .registry import Decline, lowers
 from .values import HALF, Index, TensorValue, broadcast_index
 
@@ -37,12 +36,6 @@ def _check_sum(a: TensorValue) -> None:
     """Refuse sums that no kernel does as eager does: in a narrow type one by one. On a GPU there are atomics that do."""
     if a.dtype is torch.bool or (a.dtype in HALF and a.device.type == "cpu"):
         raise Decline("accumulation in a narrow type")
-
-
-def _check_fits(wanted: Sizes, sizes: Sizes) -> None:
-    """No fake compares these sizes: where changing ones may not fit, the library's kernel says so."""
-    if len(wanted) != len(sizes) or not all(map(known_eq, wanted, sizes)):
-        raise Decline("values that may be of other sizes")
 
 
 @lowers("scatter.src")
@@ -85,7 +78,7 @@ def _along(g: Builder, a: TensorValue, dim: int, index: TensorValue, source: Ten
     if ZERO in a.sizes:
         raise Decline(NO_ELEMENTS)
     d = dim % a.rank
-    _check_fits((*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :]), source.sizes)
+    check_fits((*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :]), source.sizes)
     g.looks_at(index, a.sizes[d], wrap=False)
 
     def position(i: Index) -> Index:
@@ -120,7 +113,7 @@ def index_put(
         return _masked_put(g, a, indices[0], values)
     plan = IndexPlan(a, indices)
     whole = plan.sizes[max(len(plan.sizes) - values.rank, 0) :]
-    _check_fits(tuple(w if s is not ONE else s for s, w in zip(values.sizes, whole, strict=False)), values.sizes)
+    check_fits(tuple(w if s is not ONE else s for s, w in zip(values.sizes, whole, strict=False)), values.sizes)
     plan.note(g)
 
     def value(i: Index) -> Scalar:
