@@ -75,6 +75,8 @@ IN_EAGER = {
     0: "a write reads memory that it overwrites",
     9: "a write goes through a view in strides that starts where another view does",
     12: "a write reads memory that it overwrites",
+    17: "is a view and is being modified inplace",
+    **dict.fromkeys((7, 13, 19, 22), "leaf Variable that requires grad is being used in an in-place operation"),
 }
 
 
