@@ -198,3 +198,24 @@ def test_a_gradient_that_eager_cannot_add_to() -> None:
         "aot_eager",
         refused=1,
     )
+
+
+def test_a_hook_of_a_leaf_that_a_result_does_not_lead_to() -> None:
+    """A view taken without gradients, then something computed of it: there is a history, and it leads to no input."""
+    check(
+        """
+def f(a):
+    with torch.no_grad():
+        v = a.squeeze()
+    return v.to(torch.float64)
+
+def drive(compile, call, show, backward):
+    g = compile(f)
+    a = whole((), torch.bfloat16).requires_grad_()
+    a.register_hook(lambda g: g * 2)
+    r = call(g, a)
+    backward(r)
+    show(a)
+""",
+        "aot_eager",
+    )

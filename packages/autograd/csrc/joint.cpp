@@ -183,7 +183,8 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
   for (int64_t i = 0; i < self->results; ++i) {
     PyTuple_SET_ITEM(results.get(), i, Py_NewRef(PySequence_Fast_GET_ITEM(items.get(), i)));
   }
-  const bool apart = self->fronts->size() > 1;
+  // One front may lead to fewer inputs: to none, where eager comes to none from the results.
+  const bool apart = self->fronts->size() != 1 || self->fronts->front().inputs.size() != self->grad_inputs->size();
   if (!apart) node->set_next_edges(std::move(edges));
   std::vector<at::Tensor> tensors;
   for (int64_t place : *self->differentiable) {

@@ -128,7 +128,7 @@ def _backward(
             joint.grads.append(None if grad is None else recorder.node_of(grad))
     if not joint.grads:
         # The results have a history all the same, that of an operator whose other operands needed one.
-        joint.reached_by, joint.led_by = [()], [tuple(reach.ends)]
+        joint.reached_by, joint.led_by = [()], [()]
         joint.grad_inputs, joint.grads = [wanted[0].index], [None]
 
 
