@@ -322,8 +322,13 @@ variable_list ResultNode::apply(variable_list&& grads) {
   return variable_list(1);
 }
 
-variable_list FrontNode::apply(variable_list&& grads) { return static_cast<JointNode&>(*joint_).collect(front_.inputs); }
-
-void FrontNode::release_variables() { joint_->release_variables(); }
+// What was saved is let go here and not in `release_variables`: that is called too where a front is only freed, and the compiled backward, which
+// runs under the shared node's lock, may free any (Python's collector does).
+variable_list FrontNode::apply(variable_list&& grads) {
+  auto& joint = static_cast<JointNode&>(*joint_);
+  variable_list collected = joint.collect(front_.inputs);
+  if (!torch::autograd::get_current_graph_task_keep_graph()) joint.release_variables();
+  return collected;
+}
 
 }  // namespace flambeau

@@ -133,7 +133,6 @@ class FrontNode : public torch::autograd::Node {
  public:
   FrontNode(NodePtr joint, const Front& front) : joint_(std::move(joint)), front_(front) {}
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
-  void release_variables() override;
   std::string name() const override { return "FlambeauFront"; }
 
  private:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import itertools
 import threading
@@ -306,6 +307,32 @@ def test_the_memory_of_an_input_is_let_go_after_backward(config):
         assert not memory.expired()
         y.sum().backward()
         assert memory.expired()
+
+
+def test_a_result_is_freed_while_the_backward_of_another_runs(config):
+    """Python's collector may do it at any step; the history that goes must not wait for the node that is at work."""
+    kept = []
+
+    def backward_compiler(gm, inputs):
+        return lambda *args: (kept.clear(), gm(*args))[1]
+
+    x, y = leaf(3), leaf(3)
+    compiled = compile_function(lambda x, y: (x.exp(), y.sin()), [x, y], config=config, bw_compiler=backward_compiler)
+    faulthandler.dump_traceback_later(60, exit=True)  # it would wait for ever, with Python's lock
+    try:
+        first, second = compiled(x, y)
+        kept.append(second)
+        freed = weakref.ref(second)
+        del second
+        first.sum().backward(retain_graph=True)
+        assert freed() is None and not kept
+        first.sum().backward()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    torch.testing.assert_close(x.grad, 2 * x.exp())
+    assert y.grad is None
+    with pytest.raises(RuntimeError, match="a second time"):
+        first.sum().backward()
 
 
 def test_no_leak_over_many_calls():
