@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,11 +23,14 @@ from .generators import GENERATORS
 from .program import BACKENDS
 
 _BATCH = 200
+#: Seconds after the end of the time in which what still runs may finish.
+_GRACE = 30.0
 
 
 def main() -> int:
-    """Run the sweeps that are asked for."""
+    """Run the sweeps that are asked for; one that is told to end sums up what it has seen."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     names = list(GENERATORS) if options.sweep == "all" else [options.sweep]
     return max(_sweep(name, options) for name in names)
 
@@ -54,24 +60,36 @@ def _sweep(name: str, options: argparse.Namespace) -> int:
     counts: collections.Counter[str] = collections.Counter()
     refusals: collections.Counter[str] = collections.Counter()
     breaks: collections.Counter[str] = collections.Counter()
-    start, done = time.monotonic(), 0
-    for result in _results(name, first, options, until):
-        done += 1
-        counts["broken programs"] += bool(result.get("broken"))
-        counts["without a graph"] += not result.get("graphs")
-        refusals.update(reason[:100] for reason in result.get("eager", ()))
-        breaks.update(result.get("breaks", ()))
-        if "failure" in result:
-            counts[f"! {result['failure']['kind']}"] += 1
-            _tell(result, options)
-    print(f"\n{name}: {done} programs from seed {first} in {time.monotonic() - start:.0f} s")
+    start = time.monotonic()
+    try:
+        for result in _results(name, first, options, until):
+            if result.get("unfinished"):
+                counts[f"not finished when the time was over: seed {result['seed']}"] += 1
+                continue
+            counts["programs"] += 1
+            counts["broken programs"] += bool(result.get("broken"))
+            counts["without a graph"] += not result.get("graphs")
+            refusals.update(reason[:100] for reason in result.get("eager", ()))
+            breaks.update(result.get("breaks", ()))
+            if "failure" in result:
+                counts[f"! {result['failure']['kind']}"] += 1
+                _tell(result, options)
+    finally:
+        print(f"\n{name}: {counts.pop('programs', 0)} programs from seed {first} in {time.monotonic() - start:.0f} s")
+        _sum_up(counts, refusals, breaks)
+    return int(any(kind.startswith("!") for kind in counts))
+
+
+def _sum_up(
+    counts: collections.Counter[str], refusals: collections.Counter[str], breaks: collections.Counter[str]
+) -> None:
     for kind, number in sorted(counts.items()):
         print(f"{number:7d}  {kind}")
     for title, counter in (("left to eager", refusals), ("breaks", breaks)):
         print(f"{sum(counter.values()):7d}  {title}")
         for reason, number in counter.most_common(12):
             print(f"         {number:6d}  {reason}")
-    return int(any(kind.startswith("!") for kind in counts))
+    sys.stdout.flush()
 
 
 def _tell(result: dict[str, Any], options: argparse.Namespace) -> None:
@@ -88,62 +106,96 @@ def _tell(result: dict[str, Any], options: argparse.Namespace) -> None:
 def _results(name: str, first: int, options: argparse.Namespace, until: float) -> Iterator[dict[str, Any]]:
     """The verdicts of seeds in order; a process that dies gives `crash` for the seed it was at, or what it had found, and another goes on.
 
-    What runs when the time is over is waited for.
+    What runs when the time is over is waited for a little, and then told as not finished.
     """
-    seed, last = first, first + options.count
+    seed, last, latest = first, first + options.count, until + _GRACE
     while seed < last and time.monotonic() < until:
         wanted = {"sweep": name, "seeds": list(range(seed, min(seed + _BATCH, last))), "backend": options.backend}
         wanted |= {"shrink": options.shrink, "limit": options.limit}
         running = found = None
-        with subprocess.Popen(
-            _command(options, wanted), stdout=subprocess.PIPE, text=True, errors="replace"
-        ) as process:
-            for told in _told(process, options):
+        hangs = False
+        with _process(options, wanted) as process:
+            for told in _told(process, options, latest):
                 running, found = told.get("starts", running), told if "found" in told else found
+                hangs = "hangs" in told
                 if "ends" in told:
                     seed, running, found = told["ends"] + 1, None, None
                     yield {**told, "seed": told["ends"]}
                     if time.monotonic() > until:
-                        process.kill()
-                        break
+                        return
+        kind, status = "hangs" if hangs else "crash", process.returncode
         if running is not None:
-            crash = found or _crash({**wanted, "seeds": [running]}, process.returncode, options)
-            yield {**crash, "seed": running}
+            over = {"unfinished": True} if time.monotonic() > latest else None
+            yield {**(found or over or _lost({**wanted, "seeds": [running]}, kind, status, options)), "seed": running}
             seed = running + 1
-        elif process.returncode and time.monotonic() < until:
-            raise RuntimeError(f"the sweep's process ended with status {process.returncode}")
+        elif status and seed == wanted["seeds"][0]:
+            raise RuntimeError(f"the sweep's process ended with status {status} before its first program")
+        elif status:
+            yield {"failure": _failure(kind, status, "after the program"), "seed": seed - 1}
 
 
-def _told(process: subprocess.Popen[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What a process says, until it ends. One that says nothing for longer than it gives any program hangs, outside of Python, and is killed."""
+@contextlib.contextmanager
+def _process(options: argparse.Namespace, wanted: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that works on seeds, in a group of its own: with it end the children that its programs and compilers have left."""
+    process = subprocess.Popen(_command(options, wanted), stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _told(process: subprocess.Popen[bytes], options: argparse.Namespace, latest: float) -> Iterator[dict[str, Any]]:
+    """What a process says, until it ends or the time is over. One that says nothing for longer than it gives any program `hangs`, outside of
+    Python: it is told to show where. The end of the pipe is not waited for: a child may hold it open."""
     assert process.stdout is not None
-    line = ""
-    while True:
-        drawing = line.startswith('{"starts"')
-        watch = threading.Timer(2 * options.limit if drawing else 12 * (options.limit + options.shrink), process.kill)
-        watch.start()
-        line = process.stdout.readline()
-        watch.cancel()
-        if not line:
+    pipe, begun, heard, longest = process.stdout.fileno(), b"", time.monotonic(), 5 * (options.limit + options.shrink)
+    patience = longest
+    while time.monotonic() < min(heard + patience, latest):
+        ended = process.poll() is not None
+        if select.select([pipe], [], [], 0 if ended else 0.5)[0]:
+            heard, read = time.monotonic(), os.read(pipe, 1 << 16)
+            *lines, begun = (begun + read).split(b"\n")
+            for told in [json.loads(line) for line in lines if line.startswith(b"{")]:
+                patience = longest if "drawn" in told or "found" in told else 2 * options.limit
+                yield told
+            if not read:
+                _ends(process, min(2 * options.limit, latest - heard))
+                return
+        elif ended:
             return
-        if line.startswith("{"):
-            yield json.loads(line)
+    if time.monotonic() < latest:
+        process.send_signal(signal.SIGABRT)
+        _ends(process, 10)
+        yield {"hangs": True}
+
+
+def _ends(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends in that time."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(seconds, 0))
+    return process.returncode is not None
 
 
 def _command(options: argparse.Namespace, wanted: dict[str, Any]) -> list[str]:
     return [options.python, "-m", "tests.sweeps.worker", json.dumps(wanted)]
 
 
-def _crash(wanted: dict[str, Any], status: int, options: argparse.Namespace) -> dict[str, Any]:
-    """What a process that died says of its program: it is a broken one if the plain run, alone in a process, dies of the same."""
-    command = _command(options, {**wanted, "plain": True})
-    try:
-        alone = subprocess.run(command, stdout=subprocess.DEVNULL, check=False, timeout=2 * options.limit)
-    except subprocess.TimeoutExpired:
-        return {"broken": "neither drawn nor run in plain Python in time"}
-    if alone.returncode == status:
+def _lost(wanted: dict[str, Any], kind: str, status: int, options: argparse.Namespace) -> dict[str, Any]:
+    """What a process that died or hung says of its program: it is a broken one if the plain run, alone in a process, does the same."""
+    with _process(options, {**wanted, "plain": True}) as alone:
+        if not _ends(alone, 2 * options.limit):
+            return {"broken": "neither drawn nor run in plain Python in time"}
+    if kind == "crash" and alone.returncode == status:
         return {"broken": f"eager dies: exit status {status}"}
-    return {"failure": {"kind": "crash", "path": "", "plain": "", "ours": f"exit status {status}"}}
+    return {"failure": _failure(kind, status)}
+
+
+def _failure(kind: str, status: int, where: str = "") -> dict[str, str]:
+    return {"kind": kind, "path": where, "plain": "", "ours": f"exit status {status}"}
 
 
 if __name__ == "__main__":

@@ -94,13 +94,18 @@ def _history(chance: random.Random) -> list[str]:
         "optimizer = torch.optim.SGD(m.parameters(), lr=0.5, momentum=0.5)",
     ]
     size = chance.choice([3, 4, 5])
+    is_called = False
     for number in range(chance.randint(3, 7)):
         if number:
             lines += [line for _ in range(chance.choice([0, 1, 1, 2])) for line in chance.choice(CHANGES).split("\n")]
         if chance.random() < 0.3:
             size = chance.choice([1, 2, 3, 4, 6])
         made = f"whole(({size}, 4), torch.float32, {number})"
-        lines += chance.choice(CALLS).replace("{x}", made).split("\n")
+        call = chance.choice(CALLS)
+        is_called = is_called or "call(m" not in call
+        lines += call.replace("{x}", made).split("\n")
+    if not is_called:
+        lines.append(f"call(g, {made})")
     return [
         "def drive(compile, call, show, backward):",
         "    global G, helper",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +25,8 @@ from .generators import GENERATORS
 from .observe import Entry, Observer
 from .program import Program
 from .shrink import shrink
+
+_ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
 KEPT = [1]
@@ -228,16 +232,22 @@ def test_gradients_that_have_used_up_16_bits_are_compared_as_rounded(
 
 
 @pytest.mark.parametrize("died_of, told", [(-9, "broken"), (-11, "failure")])
-def test_a_crash_is_eagers_where_the_plain_run_dies_of_the_same(
-    died_of: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_is_eagers_where_the_plain_run_dies_of_the_same(died_of: int, told: str, tmp_path: Path) -> None:
     """The interpreter here is a script that dies of signal 9, whatever it is asked; the process of the sweep died of another or of the same."""
-    asked, dies = tmp_path / "asked", tmp_path / "dies"
-    dies.write_text(f'#!/bin/sh\necho "$3" > {asked}\nkill -9 $$\n')
-    dies.chmod(0o755)
-    result = sweeps._crash({"seeds": [7]}, died_of, argparse.Namespace(python=str(dies), limit=30))
+    options = _options(tmp_path, f'echo "$3" > {tmp_path}/asked\nkill -9 $$')
+    result = sweeps._lost({"seeds": [7]}, "crash", died_of, options)
     assert list(result) == [told] and str(died_of) in str(result)
-    assert json.loads(asked.read_text()) == {"seeds": [7], "plain": True}
+    assert json.loads((tmp_path / "asked").read_text()) == {"seeds": [7], "plain": True}
+
+
+def _options(folder: Path, script: str, **changed: Any) -> argparse.Namespace:
+    """Those of a sweep whose interpreter is a script."""
+    path = folder / "worker"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return argparse.Namespace(
+        **{"python": str(path), "backend": None, "shrink": 0.0, "limit": 30, "count": 1} | changed
+    )
 
 
 def test_float64_judges_what_follows_an_error() -> None:
@@ -254,20 +264,77 @@ def drive(compile, call, show, backward):
     assert examine_text(text, "lowered", exact=False).failure is None
 
 
-def test_what_a_process_found_counts_where_it_ends_early(tmp_path: Path) -> None:
-    """It dies while it makes a failure small; another hangs until it is killed; and the time is over before the first result."""
-    script = tmp_path / "worker"
-    lines = ['{"starts": 3}', '{"found": 3, "failure": {"kind": "raises"}}']
-    script.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines) + "kill -11 $$\n")
-    script.chmod(0o755)
-    options = argparse.Namespace(python=str(script), backend=None, shrink=1.0, limit=1, count=1)
-    (result,) = sweeps._results("python", 3, options, until=time.monotonic() + 100)
-    assert (result["seed"], result["failure"]) == (3, {"kind": "raises"})
-    hangs = f"#!/bin/sh\n[ -e {tmp_path}/again ] && exit 0\ntouch {tmp_path}/again\necho '{lines[0]}'\nexec sleep 100\n"
-    script.write_text(hangs)
-    options.shrink, options.limit = 0.0, 0.01
-    (result,) = sweeps._results("python", 3, options, until=time.monotonic() + 0.05)
-    assert (result["seed"], result["failure"]["kind"]) == (3, "crash")
+_STARTS, _DRAWN = """echo '{"starts": 3}'""", """echo '{"drawn": 3}'"""
+_FOUND = """echo '{"found": 3, "failure": {"kind": "raises"}}'"""
+_ENDS = """echo '{"ends": 3}'"""
+_CHILD = 'sleep 100 & echo $! > "$0.child";'
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ([_STARTS, _DRAWN, _FOUND, "kill -11 $$"], [("failure", "raises")]),
+        ([_STARTS, _DRAWN, "kill -11 $$"], [("failure", "crash")]),
+        ([_STARTS, _DRAWN, _ENDS, "kill -11 $$"], [(), ("failure", "crash")]),
+        ([_STARTS, _DRAWN, "exec sleep 100"], [("failure", "hangs")]),
+        ([_STARTS, _DRAWN, f"{_CHILD} kill -11 $$"], [("failure", "crash")]),
+        ([_STARTS, _DRAWN, _ENDS, _CHILD], [()]),
+    ],
+    ids=[
+        "dies with a failure",
+        "dies",
+        "dies at its end",
+        "hangs",
+        "dies, its child does not",
+        "ends, its child does not",
+    ],
+)
+def test_a_process_that_goes_wrong(says: list[str], told: list[tuple[str, ...]], tmp_path: Path) -> None:
+    """What it has found counts, whoever holds its pipe; none of its children stays. The plain run of the seed ends well."""
+    first = f"[ -e {tmp_path}/again ] && exit 0\ntouch {tmp_path}/again"
+    options = _options(tmp_path, "\n".join([first, *says]), limit=0.2)
+    results = list(sweeps._results("python", 3, options, until=time.monotonic() + 60))
+    assert [("failure", r["failure"]["kind"]) if "failure" in r else () for r in results] == told
+    assert {r["seed"] for r in results} == {3}
+    tries = 0
+    child = tmp_path / "worker.child"
+    while child.exists() and _runs(child.read_text().strip()):
+        time.sleep(0.01)  # it was killed, and nobody can wait for it; one that was not is there for a hundred seconds
+        assert (tries := tries + 1) < 1000
+
+
+def _runs(number: str) -> bool:
+    stat = Path(f"/proc/{number}/stat")
+    return stat.exists() and stat.read_text().split()[2] != "Z"
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_what_is_not_finished_in_time_is_named(
+    found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table comes in any case, and what was found while a failure was made small is in it."""
+    monkeypatch.setattr(sweeps, "_GRACE", 0.3)
+    options = _options(tmp_path, "\n".join([_STARTS, _DRAWN, *[_FOUND] * found, "exec sleep 100"]), seed=3, seconds=0.2)
+    options.out, options.quiet = None, True
+    assert sweeps._sweep("python", options) == found
+    table = capsys.readouterr().out
+    assert "python: " + ("1" if found else "0") + " programs from seed 3" in table
+    assert ("! raises" in table) == found and ("not finished when the time was over: seed 3" in table) == (not found)
+
+
+@pytest.mark.slow
+def test_the_pipe_of_a_process_is_its_own() -> None:
+    """What C++ or children of a program print goes elsewhere: it could look like a verdict."""
+    wanted = json.dumps({"sweep": "python", "seeds": [], "backend": None, "shrink": 0, "limit": 5})
+    code = f"from tests.sweeps import worker; worker.main({wanted!r}); import os; os.system('echo printed')"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=60, check=True, cwd=_ROOT)
+    assert done.stdout == b""
+
+
+def test_a_history_calls_what_it_compiles() -> None:
+    """This seed draws calls of the module itself only."""
+    source = GENERATORS["states"](89071076, None).source
+    assert source.count("call(m, ") == 3 and source.count("call(g, ") == 1
 
 
 @pytest.mark.parametrize("where", ["plain", "compiled"])

@@ -31,7 +31,8 @@ def main(arguments: str) -> None:
     wanted: dict[str, Any] = json.loads(arguments)
     os.environ.setdefault("FLAMBEAU_SUPPRESS_ERRORS", "0")
     faulthandler.enable()
-    out = os.fdopen(os.dup(1), "w")
+    out = os.fdopen(os.dup(1), "w")  # children do not inherit it
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     generator = GENERATORS[wanted["sweep"]]
     for number, seed in enumerate(wanted["seeds"]):
         _say(out, {"starts": seed})
@@ -49,7 +50,7 @@ def main(arguments: str) -> None:
             }
         _say(out, {"ends": seed, "seconds": round(time.monotonic() - start, 3), **result})
         if result.get("stopped"):
-            return  # what was stopped anywhere may have left anything behind
+            os._exit(0)  # what was stopped anywhere may have left anything behind, threads that never end among it
         if number % 20 == 19:
             gc.collect()
 
@@ -107,7 +108,7 @@ class TooLongError(BaseException):
 
 @contextlib.contextmanager
 def _within(limit: float) -> Iterator[None]:
-    """Raise after that many seconds of the processor, which no other process on the machine makes longer, or in ten times as many for one that
+    """Raise after that many seconds of the processor, which no other process on the machine makes longer, or in four times as many for one that
     waits for something. Again every second: in a callback of the collector the error is only printed; and once more at the end, since a manager of
     the program may have swallowed it."""
     over = False
@@ -119,7 +120,7 @@ def _within(limit: float) -> Iterator[None]:
 
     for number, clock, seconds in (
         (signal.SIGPROF, signal.ITIMER_PROF, limit),
-        (signal.SIGALRM, signal.ITIMER_REAL, 10 * limit),
+        (signal.SIGALRM, signal.ITIMER_REAL, 4 * limit),
     ):
         signal.signal(number, too_long)
         signal.setitimer(clock, seconds, 1)
