@@ -270,6 +270,22 @@ variable_list JointNode::run(variable_list& grads, const std::vector<bool>& give
   return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place), false));
 }
 
+// The tensor as it was. Of one that is gone or was written: nothing or the words of an error, and how it lay in memory, which what a weak
+// reference keeps still tells.
+PyObject* input_or_loss(const InputTrace& trace, size_t place) {
+  std::string words;
+  if (auto alive = trace.tensor.lock(); alive.defined()) {
+    at::Tensor tensor = at::Tensor::wrap_tensor_impl(std::move(alive));
+    const int64_t version = tensor.is_inference() ? trace.version : static_cast<int64_t>(tensor._version());
+    if (version == trace.version) return THPVariable_Wrap(tensor);
+    words = overwritten("input", static_cast<int64_t>(place), version, trace.version);
+  }
+  const c10::TensorImpl* known = trace.tensor._unsafe_get_target();
+  Ref sizes = tuple_of(known->sizes().vec());
+  Ref strides = tuple_of(known->strides().vec());
+  return Py_BuildValue("(sOO)", words.c_str(), sizes.get(), strides.get());
+}
+
 variable_list JointNode::run_twice(const variable_list& grads) {
   for (const auto& saved : tensors_) saved.unpack(getptr());  // the usual errors for freed or overwritten tensors
   Ref inputs = checked(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
@@ -277,15 +293,7 @@ variable_list JointNode::run_twice(const variable_list& grads) {
     const InputTrace& trace = inputs_[i];
     PyObject* value = nullptr;
     if (trace.is_tensor) {
-      auto alive = trace.tensor.lock();
-      if (alive.defined()) {
-        at::Tensor tensor = at::Tensor::wrap_tensor_impl(std::move(alive));
-        const int64_t version = tensor.is_inference() ? trace.version : static_cast<int64_t>(tensor._version());
-        TORCH_CHECK(version == trace.version, overwritten("input", static_cast<int64_t>(i), version, trace.version));
-        value = THPVariable_Wrap(tensor);
-      } else {
-        value = Py_NewRef(Py_None);
-      }
+      value = input_or_loss(trace, i);
     } else {
       value = trace.is_none ? Py_NewRef(Py_None) : from_number(trace.number);
     }

@@ -34,7 +34,15 @@ def of_results(a, b):
     return first, (second * 2).cos(), second
 
 
-FUNCTIONS = (recomputed, by_metadata, in_turn, of_results)
+def through_views(a, b):
+    """What an operator saved of a view that it wrote is part of a result."""
+    first, second = a * 2, b * 3
+    first[:2].exp_()
+    second.view(2, 2).sigmoid_()
+    return first, second, first + second
+
+
+FUNCTIONS = (recomputed, by_metadata, in_turn, of_results, through_views)
 SUBSETS = [used for count in (1, 2, 3) for used in itertools.combinations(range(3), count)]
 
 

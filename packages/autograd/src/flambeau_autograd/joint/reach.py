@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from ..wrappers.native import write_behind
 from .lists import is_list_node
 
 #: The type of autograd's nodes for a write through a view of a tensor with a history.
@@ -64,13 +65,13 @@ class Reach:
         tensor written since, the function behind a write through a view.
         """
         for node in self.nodes:
-            kind: Any = type(node)
             places = self._places(self._led[node])
-            if kind.__name__ == _WRITE_THROUGH_VIEW:
+            if type(node).__name__ == _WRITE_THROUGH_VIEW:
                 yield None, places
+                node = write_behind(node)
             for tensor in self._saved_by_lists.get(node, ()):
                 yield tensor, places
-            for name in _saved_names(kind):
+            for name in _saved_names(type(node)):
                 yield from ((tensor, places) for tensor in _unpacked(node, name))
 
     def ends_beside(self, leaves: Sequence[torch.Tensor]) -> bool:

@@ -40,3 +40,9 @@ def joint_type(native: bool) -> Any:
     """`_C.JointFunction`, or `PyJointFunction`."""
     module = native_module() if native else None
     return PyJointFunction if module is None else module.JointFunction
+
+
+def write_behind(node: Any) -> Any:
+    """The node of the write that autograd's node for a write through a view stands for; None without the extension, which alone sees it."""
+    look = getattr(native_module(), "write_behind", None)
+    return None if look is None else look(node)
