@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 import torch
-from lifting import compile_function, compile_graph, compile_module, lift_function
+from lifting import compile_function, compile_graph, compile_module, fakes, lift_function
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -258,6 +258,43 @@ def test_double_backward_writes_nothing_again(config):
     compiled = compile_function(lambda x, c: x * x * c.add_(1), [x, counter.clone()], config=config)
     with pytest.raises((UnsupportedDoubleBackward, RuntimeError), match="overwrites"):
         torch.autograd.grad(compiled(x, counter)[0].sum(), x, create_graph=True)
+
+
+LOST = {
+    "freed": lambda given: given.clear(),
+    "written": lambda given: [value.detach().add_(1) for value in given],
+    "resized": lambda given: given[1].resize_(0),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_double_backward_without_inputs_that_decide_nothing(lost, config):
+    """Only their sizes are needed."""
+    gm = lift_function(lambda x, y, s: s * s + x * 3 + y, [leaf(4), torch.ones(4), leaf(4)])
+    for node, fake in zip(gm.graph.find_nodes(op="placeholder"), fakes([leaf(4), torch.ones(4), leaf(4)])):
+        node.meta["val"] = fake
+    x, s = leaf(4), leaf(4)
+    given = [x * 2, torch.ones(4)]
+    (out,) = compile_graph(gm, [*given, s], config=config)(*given, s)
+    LOST[lost](given)
+    g, h = torch.autograd.grad(out.pow(2).sum(), [x, s], create_graph=True)
+    again = torch.autograd.grad(h.sum() + g.sum(), [x, s])
+    x, s = (value.detach().requires_grad_() for value in (x, s))
+    out = s * s + x * 6 + 1
+    g, h = torch.autograd.grad(out.pow(2).sum(), [x, s], create_graph=True)
+    for ours, theirs in zip(again, torch.autograd.grad(h.sum() + g.sum(), [x, s])):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("lost", ["freed", "written"])
+def test_double_backward_without_an_input_that_decides(lost, config):
+    """There is nothing to differentiate: a clear error."""
+    x = leaf(4)
+    given = [x * 2]
+    (out,) = compile_function(lambda x: (x + 1).sin(), given, config=config)(*given)
+    LOST[lost](given)
+    with pytest.raises((UnsupportedDoubleBackward, RuntimeError), match=f"was {lost}|modified by an inplace"):
+        torch.autograd.grad(out.sum(), x, create_graph=True)
 
 
 def test_double_backward_of_random_graph_is_refused(config):

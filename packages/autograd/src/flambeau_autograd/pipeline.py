@@ -24,7 +24,7 @@ from .joint.build import Joint, build_joint
 from .joint.control import error_without_us, is_torchs_own
 from .partition.min_cut import min_cut
 from .partition.split import split
-from .passes.facts import alias_root, draws, may_fail
+from .passes.facts import alias_root, draws, is_size, may_fail
 from .passes.runner import run_passes
 from .records import Prepared, Signature
 from .wrappers.assemble import assemble
@@ -93,6 +93,7 @@ def prepare(
         watched=halves.watched,
         frees=tuple(joint.frees) if joint.grads else (),
         double_backward=_double_backward(joint),
+        decisive=tuple(_decisive(joint)) if joint.grads else (),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
         raises=bool(failing),
     )
@@ -199,6 +200,16 @@ def _joint_text(joint: Joint) -> str:
     leaving = {"results": joint.results, "gradients": joint.grads, "writes": writes}
     ends = [f"{name}: {', '.join(map(str, nodes))}" for name, nodes in leaving.items() if nodes]
     return "\n".join([str(joint.graph).strip(), *ends])
+
+
+def _decisive(joint: Joint) -> list[int]:
+    """Inputs whose contents reach a gradient, or something that may raise for them: a backward of the backward cannot do without."""
+    ends = [grad for grad in joint.grads if isinstance(grad, Node)]
+    reached = {*ends, *(node for node in joint.graph.nodes if may_fail(node))}
+    for node in reversed(joint.graph.nodes):
+        if node in reached and not is_size(node):
+            reached.update(node.all_input_nodes)
+    return [item.index for item in joint.inputs if item.is_tensor and item.node in reached]
 
 
 def _double_backward(joint: Joint) -> str:

@@ -114,6 +114,7 @@ class Signature:
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `flagged`: sets of places in `differentiable`; of each the backward is told, after the tangents, whether one of them has a gradient.
     `double_backward`: "" when the backward may be differentiated again, else the reason why not.
+    `decisive`: inputs whose contents, and not their sizes alone, decide gradients; or whether the graph raises.
     `draws`: whether the forward draws random numbers from the CPU's generator.
     `raises`: whether the forward may raise for the values of what it is given.
     """
@@ -133,6 +134,7 @@ class Signature:
     frees: tuple[tuple[int, ...], ...] = ()
     flagged: tuple[tuple[int, ...], ...] = ()
     double_backward: str = ""
+    decisive: tuple[int, ...] = ()
     draws: bool = False
     raises: bool = False
 
@@ -158,7 +160,7 @@ class Signature:
         data["mutations"] = tuple(MutationSpec(**m) for m in data["mutations"])
         data["saved"] = tuple(SavedSpec(**s) for s in data["saved"])
         data["watched"] = tuple(WatchedSpec(**{**w, "reached": tuple(w["reached"])}) for w in data["watched"])
-        for name in ("differentiable", "grad_inputs"):
+        for name in ("differentiable", "grad_inputs", "decisive"):
             data[name] = tuple(data[name])
         for name in ("tangent_orders", "reached_by", "led_by", "frees", "flagged"):
             data[name] = tuple(tuple(part) for part in data[name])

@@ -71,7 +71,8 @@ class Reach:
                 node = write_behind(node)
             for tensor in self._saved_by_lists.get(node, ()):
                 yield tensor, places
-            for name in _saved_names(type(node)):
+            kind: Any = type(node)
+            for name in _saved_names(kind):
                 yield from ((tensor, places) for tensor in _unpacked(node, name))
 
     def ends_beside(self, leaves: Sequence[torch.Tensor]) -> bool:

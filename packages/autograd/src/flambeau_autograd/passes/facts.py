@@ -14,6 +14,8 @@ from ..functional.ops import is_foreign, is_impure, is_random, is_view, raises, 
 #: Ops that take strides and an offset in the storage of their argument.
 _STRIDED = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 
+_SIZES = frozenset({"sym_size", "sym_stride", "sym_storage_offset", "sym_numel"})
+
 #: Arguments that say how often an op draws: at a constant 0 it does not.
 _RATES = ("dropout_p", "dropout")
 
@@ -96,6 +98,11 @@ def alias_root(node: Node) -> Node:
             node = node.args[0]
         node = node.args[0]
     return node
+
+
+def is_size(node: Node) -> bool:
+    """True when the node tells how its argument lies in memory, whatever that holds."""
+    return short_name_of(node.target) in _SIZES
 
 
 def is_tensor(node: Node) -> bool:

@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 
 from ..errors import UnsupportedDoubleBackward
 from ..records import Signature
+from .stand_ins import stand_in
 
 _DEVICES = ("cpu", "cuda")
 AutocastState = tuple[tuple[str, bool, torch.dtype], ...]
@@ -87,21 +88,21 @@ class DoubleBackward:
         )
 
     def __call__(self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor | None, ...]) -> tuple[Any, ...]:
-        """Gradients of the signature's `grad_inputs`; `tangents`: None where no gradient came in. Raises `UnsupportedDoubleBackward` with
-        the reason."""
+        """Gradients of the signature's `grad_inputs`. `inputs`: for one that was written since the text of an error, its sizes and strides, for
+        one that is gone an empty text and these; `tangents`: None where no gradient came in. Raises `UnsupportedDoubleBackward` with the reason.
+        """
         signature = self._signature
         if signature.double_backward:
             raise UnsupportedDoubleBackward(f"cannot differentiate twice: {signature.double_backward}")
         if self._replay is None:
             raise UnsupportedDoubleBackward("cannot differentiate twice: the captured graph was not kept")
-        if any(inputs[i] is None for i in signature.grad_inputs):
-            raise UnsupportedDoubleBackward(
-                "cannot differentiate twice: an input of the forward was freed", "keep the inputs alive"
-            )
+        self._refuse_lost(inputs)
         written = {m.index for m in signature.mutations}
         with torch.enable_grad():
             fed = []
             for i, value in enumerate(inputs):
+                if isinstance(value, tuple):
+                    value = stand_in(self._replay, i, inputs).requires_grad_(i in signature.grad_inputs)
                 if isinstance(value, torch.Tensor):
                     value = value.clone() if i in written else value[...]
                 fed.append(value)
@@ -114,4 +115,15 @@ class DoubleBackward:
                 raise UnsupportedDoubleBackward("cannot differentiate twice: an output is rebuilt from another")
             return torch.autograd.grad(
                 [out for out, _ in pairs], targets, [t for _, t in pairs], create_graph=True, allow_unused=True
+            )
+
+    def _refuse_lost(self, inputs: tuple[Any, ...]) -> None:
+        """Raise for an input that is not there as it was and whose contents decide gradients."""
+        for i in self._signature.decisive:
+            if not isinstance(inputs[i], tuple):
+                continue
+            if words := inputs[i][0]:
+                raise RuntimeError(words)
+            raise UnsupportedDoubleBackward(
+                "cannot differentiate twice: an input of the forward was freed", "keep the inputs alive"
             )

@@ -139,7 +139,9 @@ class _Joined(torch.autograd.Function):
             inputs = list(ctx.inputs)
             for place in ctx.input_places:
                 inputs[place] = (
-                    ctx.overwritten.get(place) if place in joint.bumped else _unwritten(place, *ctx.fed[place])
+                    ctx.overwritten.get(place)
+                    if place in joint.bumped
+                    else _unwritten(place, *ctx.fed[place], *ctx.shapes[place][1:])
                 )
             found = joint.double(tuple(inputs), tuple(given)) if joint.double is not None else ()
         else:
@@ -167,12 +169,13 @@ def _version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-def _unwritten(place: int, held: Any, version: int) -> Any:
-    """What a backward of the backward starts from: an input, if it is still there as it was."""
+def _unwritten(place: int, held: Any, version: int, sizes: Any, strides: Any) -> Any:
+    """What a backward of the backward starts from: an input as it was, or what became of it (see `DoubleBackward`)."""
     tensor = held()
-    if tensor is not None and _version(tensor) != version:
-        raise RuntimeError(_OVERWRITTEN.format("input", place, tensor._version, version))
-    return tensor
+    if tensor is not None and _version(tensor) == version:
+        return tensor
+    words = "" if tensor is None else _OVERWRITTEN.format("input", place, tensor._version, version)
+    return words, sizes, strides
 
 
 def _saved(value: Any, checked: bool) -> Any:
