@@ -26,7 +26,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments
 from ..values.iterators import GeneratorValue
 from ..values.mappings import DictValue
-from ..values.objects import ExceptionValue, ObjectValue
+from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
@@ -36,13 +36,13 @@ from .frame import Frame
 from .operations import COMPARE
 from .signals import GraphBreak, TracedRaise
 from .trust import is_pure_native, is_trusted_namespace
+from .wrapping import NotConstant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _PURE_OBJECTS = (re.Pattern, re.Match)
-_EXCEPTIONS_WITH_FIELDS = (OSError, ImportError, SyntaxError, UnicodeError, SystemExit, BaseExceptionGroup)
 """Immutable objects whose native methods compute from constants."""
 _COROUTINES = 0x80 | 0x100 | 0x200
 _OPERATOR_METHODS = {
@@ -405,7 +405,7 @@ class Calls(Attributes):
             case "__getattribute__":
                 return self.plain_attribute(owner, args[0].constant(), hook=False)
             case "__init__" if isinstance(owner, ExceptionValue):
-                if owner.object is not MISSING or issubclass(owner.cls, _EXCEPTIONS_WITH_FIELDS):
+                if owner.object is not MISSING or issubclass(owner.cls, EXCEPTIONS_WITH_FIELDS):
                     raise GraphBreak(
                         "unsupported-call", f"{class_qualname(owner.cls)}.__init__ of an exception with fields"
                     )
@@ -498,7 +498,7 @@ class Calls(Attributes):
         if isinstance(new, types.FunctionType):
             defaults = [self.from_python(d) for d in new.__defaults__ or ()]
             given = [ConstantValue(None), *args]
-            bound = bind_arguments(self, new.__code__, defaults, {}, given, kwargs, class_name(cls))  # type: ignore[arg-type]
+            bound = bind_arguments(self, new.__code__, defaults, {}, given, kwargs, new.__qualname__)  # type: ignore[arg-type]
             return TupleValue([bound[name] for name in new.__code__.co_varnames[1 : new.__code__.co_argcount]], cls)
         return TupleValue(list(self.iterate_all(args[0])), cls)
 
@@ -506,7 +506,7 @@ class Calls(Attributes):
         """`cls.__new__(cls, *args)` with nothing initialised."""
         cls = value.real()
         if issubclass(cls, BaseException):
-            return ExceptionValue(self._exception_class(cls, args), list(args))
+            return self._make_exception(cls, args)
         if issubclass(cls, dict):
             import collections
 
@@ -539,11 +539,26 @@ class Calls(Attributes):
 
     # exceptions
 
-    def _exception_class(self, cls: type, args: Sequence[Value]) -> type:
-        """`OSError` makes an instance of the subclass that the error's number stands for."""
-        if cls is not OSError or len(args) < 2:
-            return cls
-        return type(OSError(self.concrete(args[0]), ""))
+    def _make_exception(self, cls: type, args: Sequence[Value]) -> Value:
+        """Which class it has (`OSError` goes by the error's number) and what its `args` are, a native class with fields decides."""
+        if not issubclass(cls, EXCEPTIONS_WITH_FIELDS):
+            return ExceptionValue(cls, list(args))
+        if _has_python_init(cls):
+            raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
+        takes_all = (ImportError, SystemExit, StopIteration)
+        if issubclass(cls, takes_all) or (issubclass(cls, (OSError, SyntaxError)) and len(args) < 2):
+            return ExceptionValue(cls, list(args))
+        try:
+            given = [self.to_python(arg) for arg in args]
+        except NotConstant as error:
+            raise GraphBreak("unsupported-call", f"{class_name(cls)} of {error}") from None
+        try:
+            made = cls(*given)
+        except Exception as error:
+            raise self.raised(error) from None
+        if len(made.args) != len(args):
+            raise GraphBreak("unsupported-call", f"{class_name(cls)} that keeps an argument apart")
+        return ExceptionValue(type(made), list(args))
 
     def exception_instance(self, value: Value) -> Value:
         """What `raise value` raises."""

@@ -19,7 +19,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
 from ..values.iterators import ComputedIterator
 from ..values.mappings import DictValue, DictView
-from ..values.objects import ObjectValue, OpaqueValue, new_exception
+from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue, new_exception
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
@@ -551,6 +551,8 @@ class Operations(Folding):
                 if method is not None:
                     return self.call(method, [], {})
             arguments = getattr(value, "arguments", None)
+            if isinstance(value, ExceptionValue) and value.has_own_fields():
+                raise GraphBreak("unsupported-call", f"{how}() of an exception with fields of its own")
             if arguments is not None and how == "str":
                 if len(arguments) == 1 and not issubclass(value.cls, KeyError):
                     return self.to_text(self.realise(arguments[0]), "str")

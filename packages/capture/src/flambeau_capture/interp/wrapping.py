@@ -27,7 +27,7 @@ from ..values.constants import PLAIN_TYPES, UNHASHABLE, ConstantValue, is_consta
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, ProxyValue
-from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
+from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
@@ -469,7 +469,10 @@ class Wrapping(TracerState):
         arguments = [ConstantValue(str(a)) if isinstance(a, torch.Tensor) else self.from_python(a) for a in error.args]
         if value is not None:
             arguments = [value]
-        return TracedRaise(ExceptionValue(type(error), arguments))
+        made = ExceptionValue(type(error), arguments)
+        if isinstance(error, EXCEPTIONS_WITH_FIELDS):
+            made.keep_fields(self, error)  # type: ignore[arg-type]
+        return TracedRaise(made)
 
 
 def _item_source(kind: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..class_names import class_module, class_name, full_name
 from ..interp.signals import GraphBreak
 from ..sources.source import Attribute, CallResult
-from .base import MISSING, Value, objects_have, type_name
+from .base import HEAP_TYPE, MISSING, Value, objects_have, type_name
 from .constants import ConstantValue
 from .mappings import DictValue
 
@@ -308,6 +308,12 @@ class InstanceDictValue(DictValue):
         raise GraphBreak("unsupported-store", f"reordering or clearing the __dict__ of {self.owner.describe()}")
 
 
+EXCEPTIONS_WITH_FIELDS = (
+    OSError, ImportError, SyntaxError, UnicodeError, SystemExit, StopIteration, BaseExceptionGroup
+)  # fmt: skip
+"""Native exceptions that hold more than `args`, which their `__init__` or `__new__` makes of its arguments."""
+
+
 class ExceptionValue(ObjectValue):
     """An exception; `arguments` are its `args`."""
 
@@ -350,6 +356,8 @@ class ExceptionValue(ObjectValue):
             return own or ConstantValue(None)
         if name == "__traceback__":
             raise GraphBreak("unsupported-attribute", "the traceback of an exception")
+        if name == "__dict__" and self.has_own_fields():
+            raise GraphBreak("unsupported-attribute", "the __dict__ of an exception with fields of its own")
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.arguments[0] if self.arguments else ConstantValue(None)
         if name == "with_traceback":
@@ -357,6 +365,21 @@ class ExceptionValue(ObjectValue):
         if self.object is MISSING and name not in self.attrs and _is_native_field(t.class_lookup(self.cls, name)):
             raise GraphBreak("unsupported-attribute", f"{name!r} of an exception that was not raised for real")
         return super().get_attribute(t, name)
+
+    def keep_fields(self, t: Tracer, error: BaseException) -> None:
+        """What a real error holds that its `args` do not tell: the name of a file, of a module."""
+        plain = new_exception(type(error), error.args)
+        native = [base for base in type(error).__mro__ if not base.__flags__ & HEAP_TYPE and base is not BaseException]
+        for name, field in [pair for base in native for pair in vars(base).items()]:
+            found = getattr(error, name, None) if _is_native_field(field) else None
+            if found is not None and found != getattr(plain, name, None):
+                self.attrs[name] = t.from_python(found)
+
+    def has_own_fields(self) -> bool:
+        """Whether `args` alone do not tell its text."""
+        if self.object is not MISSING and issubclass(self.cls, EXCEPTIONS_WITH_FIELDS):
+            return True
+        return any(_is_native_field(getattr(self.cls, name, None)) for name in self.attrs)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if name in ("__traceback__", "__suppress_context__"):
@@ -420,7 +443,10 @@ def _fill_instance(obj: Any, attrs: dict[str, Any], storage: Any) -> None:
 
 
 def new_exception(cls: Any, arguments: tuple[Any, ...]) -> Any:
-    """An exception with these `args`, whatever its `__init__` takes."""
+    """An exception with these `args`, whatever its `__init__` takes, and the fields that its native class makes of them."""
     made = cls.__new__(cls, *arguments)
+    if issubclass(cls, EXCEPTIONS_WITH_FIELDS):
+        native = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+        native.__init__(made, *arguments)
     made.args = arguments
     return made

@@ -430,3 +430,33 @@ def dict_change2():
         return res, x + 1
 
     return f, [(x,)]
+
+
+@p
+def named_tuple_errors():
+    Pair = collections.namedtuple("Pair", "a b")
+
+    def told(make):
+        try:
+            return make()
+        except TypeError as error:
+            return str(error)
+
+    def f(x):
+        return x + 1, told(lambda: Pair(1)), told(lambda: Pair(1, 2, 3)), told(lambda: Pair(1, c=2))
+
+    return f, [(x,)]
+
+
+@p
+def keyword_given_twice():
+    def g(a=1, **more):
+        return a
+
+    def f(x, first, second):
+        try:
+            return x + g(**first, **second)
+        except TypeError as error:
+            return x, str(error)
+
+    return f, [(x, {"a": 1}, {"b": 2}), (x, {"a": 1}, {"a": 2})]

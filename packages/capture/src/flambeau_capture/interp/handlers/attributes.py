@@ -96,7 +96,8 @@ def import_from(f: Frame, i: Instruction) -> None:
     if not hasattr(real, i.value):
         sub = sys.modules.get(f"{real.__name__}.{i.value}")
         if sub is None:
-            raise f.tracer.raised(ImportError(f"cannot import name {i.value!r} from {real.__name__!r}"))
+            # The error tells the module's file, and whether its import is under way.
+            raise GraphBreak("unsupported-attribute", f"{i.value!r} is imported from {real.__name__}, which has none")
         f.push(f.tracer.wrap_pinned(sub))
         return
     f.push(f.tracer.get_attribute(module, i.value))

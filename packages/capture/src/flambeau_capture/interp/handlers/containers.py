@@ -8,6 +8,7 @@ from ...values.mappings import DictValue
 from ...values.sequences import ListValue
 from ...values.sets import SetValue
 from ..registry import handles
+from ..signals import GraphBreak
 
 Container = TypeVar("Container", ListValue, SetValue, DictValue)
 
@@ -88,7 +89,7 @@ def dict_update(f: Frame, i: Instruction) -> None:
     target = _changing(f, i, DictValue)
     for key, value in f.tracer.mapping_items(items):
         if i.name == "DICT_MERGE" and f.tracer.hashable(key) in target.items:
-            raise f.tracer.raised(TypeError(f"got multiple values for keyword argument {key.describe()}"))
+            raise GraphBreak("unsupported-call", "a keyword argument is given twice")  # the error names the function
         target.set_item(f.tracer, key, value)
 
 
