@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import enum
 import types
 
 import pytest
 import torch
+from both_ways import eager
+
+from flambeau_capture import make_region
 
 
 class Sized:
@@ -114,3 +118,52 @@ def test_what_cannot_be_traced_breaks(broken):
 def test_any_form_of_classes(classes, check):
     """One, tuples of tuples, a union, and the class of unions itself."""
     check(lambda x: (isinstance(3, classes), isinstance(int | str, classes), isinstance(x, classes), x + 1))
+
+
+class _Level(enum.IntEnum):
+    LOW = 1
+
+
+class _Halves:
+    """Adding one makes a float of what was there."""
+
+    def __radd__(self, other):
+        return other * 0.5
+
+
+TENTHS = [0.1] * 10
+
+
+@pytest.mark.parametrize("start", [0, 0.1, True, _Level.LOW, 1j], ids=repr)
+@pytest.mark.parametrize(
+    "items",
+    [
+        TENTHS,
+        [1, 0.1, 2, 0.2, 0.3, 5],
+        [0.1, _Level.LOW, *TENTHS],
+        [_Level.LOW, *TENTHS],
+        [True, *TENTHS],
+        [_Halves(), *TENTHS],
+        [0.1, 0.2, _Halves(), *TENTHS],
+        [1j, *TENTHS],
+        [*TENTHS, 1j, *TENTHS],
+        [*TENTHS, torch.tensor(2.0), *TENTHS],
+        [1e308, 1e308, -1e308],
+        [2**70, *TENTHS],
+    ],
+    ids=str,
+)
+def test_a_sum_of_floats_rounds_as_python_does(items, start, check):
+    """It carries what its additions round off, as long as there are but floats and integers."""
+    check(lambda x: (x + 1, sum(items, start), sum(iter(items), start)))
+
+
+def test_a_sum_of_numbers_that_change():
+    """A float that is an argument, several times."""
+
+    def function(x, n, s):
+        return x + 1, sum([n * 0.1, s, s * 0.3, 0.7]), sum([s, s * 3]), sum([n, n, s])
+
+    region = make_region(function, eager)
+    for n, s in ((1, 0.1), (3, 0.3), (7, 0.7), (9, 0.9)):
+        assert region(torch.ones(2), n, s)[1:] == function(torch.ones(2), n, s)[1:]

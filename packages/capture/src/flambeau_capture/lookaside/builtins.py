@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -324,9 +325,38 @@ def sum_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     total = args[1] if len(args) > 1 else ConstantValue(0)
     if issubclass(total.python_type(), str | bytes | bytearray):
         raise GraphBreak("unsupported-call", "sum() of text")
+    numbers: list[Value] | None = [total] if _SUMS_COMPENSATE and _is_native_number(total) else None
     for item in t.iterate_all(args[0]):
-        total = t.binary("+", total, item)
-    return total
+        if numbers is not None and _is_native_number(item):
+            numbers.append(item)
+            continue
+        if numbers is None:
+            total = t.binary("+", total, item)
+            continue
+        if issubclass(item.python_type(), int | float):
+            raise GraphBreak("unsupported-call", f"sum() of {item.describe()}")
+        integers = numbers[0].python_type() is int and all(n.python_type() in (int, bool) for n in numbers)
+        total = t.binary("+", _sum_of_numbers(t, numbers), item)
+        numbers = [total] if integers and total.python_type() is float else None
+    return total if numbers is None else _sum_of_numbers(t, numbers)
+
+
+_SUMS_COMPENSATE = sum([0.1] * 10) == 1.0
+"""Whether a sum of floats carries what its additions round off (3.12 and later): until the first element that is no float and no integer."""
+
+
+def _is_native_number(value: Value) -> bool:
+    return value.python_type() in (int, bool, float) or (
+        value.is_constant() and isinstance(value.constant(), int) and type(value.constant()).__add__ is int.__add__
+    )
+
+
+def _sum_of_numbers(t: Tracer, numbers: Sequence[Value]) -> Value:
+    floats = [place for place, number in enumerate(numbers) if number.python_type() is float]
+    if len(floats) < 2 or (len(floats) == 2 and floats[1] == len(numbers) - 1):
+        return functools.reduce(lambda total, number: t.binary("+", total, number), numbers)  # nothing is carried
+    real = [t.concrete(number) for number in numbers]
+    return ConstantValue(sum(real[1:], real[0]))
 
 
 def _extremum(t: Tracer, args: Args, kwargs: Kwargs, symbol: str, symbolic: Any) -> Value:
