@@ -18,10 +18,34 @@ from .base import Value, objects_have
 from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..interp.tracer import Tracer
     from ..sources.source import Source
+
+
+def _slices_come_first() -> bool:
+    items = [0]
+
+    def growing() -> Iterator[int]:
+        items.append(1)
+        yield 2
+
+    items[1:] = growing()
+    return len(items) == 3
+
+
+_SLICES_COME_FIRST = _slices_come_first()
+"""Whether the place of a slice is that in the list as it is before its new elements are made (until 3.12.4)."""
+
+
+def _error_of_no_iterable(index: slice) -> Exception:
+    """Python's own words, which differ by version and step."""
+    try:
+        [][index] = None  # type: ignore[call-overload]
+    except TypeError as error:
+        return error
+    raise AssertionError("None is no iterable")
 
 
 class SequenceValue(Value):
@@ -219,15 +243,22 @@ class ListValue(SequenceValue):
             if not objects_have(value.python_type(), "__iter__") and not objects_have(
                 value.python_type(), "__getitem__"
             ):
-                raise t.raised(TypeError("can only assign an iterable"))
-            if index.step in (None, 1):
-                index = slice(*index.indices(len(self.items)))  # as it is now, whatever the elements' maker does to it
+                raise t.raised(_error_of_no_iterable(index))
+            length = len(self.items)
             new = list(t.iterate_all(value))
+            if _SLICES_COME_FIRST and len(self.items) != length:
+                index = self._place_before(index, length)
         try:
             self.items[index] = new
         except (IndexError, ValueError) as error:
             raise self._outside(t, error) from None
         self.changed(t)
+
+    def _place_before(self, index: slice, length: int) -> slice:
+        """The place that a slice had before the maker of its new elements changed the list."""
+        if index.step not in (None, 1):
+            raise GraphBreak("unsupported-call", "the maker of the elements of an extended slice changes the list")
+        return slice(*index.indices(length))
 
     def delete_item(self, t: Tracer, key: Value) -> None:
         index = self.place(t, key)

@@ -458,6 +458,11 @@ one_by_one("list_slice", lambda l, d, s, q: l.__setitem__(slice(1, 2), counted(l
 one_by_one(
     "list_slice_grows", lambda l, d, s, q: l.__setitem__(slice(len(l), None), (l.append(1) or v for v in [7, 8]))
 )
+one_by_one("list_slice_from_the_end", lambda l, d, s, q: l.__setitem__(slice(-1, None), counted(l, 2)))
+one_by_one(
+    "list_extended_slice_grows", lambda l, d, s, q: l.__setitem__(slice(0, 9, 2), (l.append(1) or v for v in [7, 8]))
+)
+one_by_one("list_extended_slice", lambda l, d, s, q: l.__setitem__(slice(0, 3, 2), (v * 2 for v in [7, 8])))
 one_by_one("list_key", lambda l, d, s, q: l.sort(key=lambda v: (len(l), -v)))
 one_by_one("list_key_raises", lambda l, d, s, q: l.sort(key=lambda v: 1 if v < 2 else int("no")))
 one_by_one("deque_extend", lambda l, d, s, q: (q.extend(counted(q, 2)), q.extendleft(counted(q, 3))))
