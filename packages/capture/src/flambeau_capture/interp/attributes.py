@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -362,10 +363,13 @@ class Attributes(Operations):
             return self._field_of_a_new_object(value, name, found)
         home = value.source or Pinned(value.object)
         try:
-            real = found.__get__(value.object, value.cls)
+            with warnings.catch_warnings(record=True, action="always") as told:
+                real = found.__get__(value.object, value.cls)
         except AttributeError as error:
             self.guards.empty(home, found)
             raise self.raised(error) from None
+        if told:
+            raise GraphBreak("unsupported-attribute", f"{name!r} of {value.describe()} warns")
         return self.wrap(real, Attribute(home, name))
 
     def _field_of_a_new_object(self, value: ObjectValue, name: str, found: Any) -> Value:
