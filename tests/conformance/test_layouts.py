@@ -215,6 +215,27 @@ def test_a_slice(place: int, name: str) -> None:
     assert sum(compared for _, compared in done) > 20
 
 
+#: `y` weighs channels.
+NORMALISATIONS = [
+    "F.batch_norm(x, None, None, y, y, True)",
+    "F.batch_norm(x, None, None, y, None, True)",
+    "F.batch_norm(x, y, y, y, y)",
+    "F.batch_norm(x, y, y)",
+    "F.batch_norm(x, None, None, y.repeat(2)[::2], y, True)",
+    "F.group_norm(x, 3, y, y)",
+    "F.instance_norm(x, None, None, y, y)",
+    "F.layer_norm(x, (3,), y, y)",
+]
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 3), (2, 3, 4, 3), (1, 3, 1, 3), (1, 3, 2, 1, 3)], ids=str)
+def test_normalisations_with_weights(shape: tuple[int, ...]) -> None:
+    """Which dimensions are innermost is asked of what is normalised, not of the weights beside it."""
+    done = [faults(x, torch.ones(3), NORMALISATIONS, "aot_eager") for x in layouts(shape).values()]
+    assert [fault for found, _ in done for fault in found] == []
+    assert sum(compared for _, compared in done) > 20
+
+
 #: What a kernel stores, then what a library makes of that: its results copy strides, in dimensions of one element too.
 STORED = ["x * 2", "x.mT + 1", "x.flip(0)", "x.sum(0, keepdim=True)", "(x + y).unsqueeze(0)", "torch.cat([x, x])"]
 CALLS = [

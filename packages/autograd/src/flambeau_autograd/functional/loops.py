@@ -91,8 +91,19 @@ def is_dense_in_order(laid: Laid, inner_first: Sequence[int]) -> bool:
 def in_suggested_format(laid: Laid) -> Shape:
     """Those of a new tensor in the memory format that this one suggests: channels-last or row-major."""
     shape, _strides = laid
-    order = {4: _CHANNELS_LAST, 5: (1, 4, 3, 2, 0)}.get(len(shape), ())
+    order = _channels_last(len(shape))
     return _in_order(shape, order) if order and _ascends(laid, order) else row_major(shape)
+
+
+def in_format_of(laid: Laid) -> Shape:
+    """Channels-last where it lies so, whatever its strides for sizes of one are; else in the format that it suggests."""
+    order = _channels_last(len(laid[0]))
+    return _in_order(laid[0], order) if order and is_dense_in_order(laid, order) else in_suggested_format(laid)
+
+
+def _channels_last(rank: int) -> Sequence[int]:
+    """That format's dimensions, the innermost first; empty where there is none of this rank."""
+    return {4: _CHANNELS_LAST, 5: (1, 4, 3, 2, 0)}.get(rank, ())
 
 
 def _ascends(laid: Laid, inner_first: Sequence[int]) -> bool:

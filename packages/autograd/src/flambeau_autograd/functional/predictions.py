@@ -19,6 +19,7 @@ from .layout import hint
 from .loops import (
     Laid,
     Shape,
+    in_format_of,
     in_suggested_format,
     is_dense_in_order,
     of_a_likeness,
@@ -296,10 +297,15 @@ def _suggested(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> S
 
 
 def _normalised(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
-    """As the argument suggests, which is asked only where it is not row-major."""
+    """Row-major where the argument is, channels-last where it is and the vectors have no gaps; else as the argument suggests."""
+    if args[0].device.type != "cpu" or args[0].dim() < 2:
+        return None
     laid = _laid(args[0])
-    if laid is None or args[0].dim() < 2 or is_dense_in_order(laid, range(len(laid[0]))[::-1]):
-        return None if args[0].device.type != "cpu" or args[0].dim() < 2 else _row_major(op, args, out, place)
+    if laid is None or is_dense_in_order(laid, range(len(laid[0]))[::-1]):
+        return _row_major(op, args, out, place)
+    vectors = [_laid(arg) for arg in args[1:] if isinstance(arg, torch.Tensor)]
+    if not place and all(vector is not None and is_dense_in_order(vector, (0,)) for vector in vectors):
+        return in_format_of(laid)
     return _suggested(op, args, out, place)
 
 
