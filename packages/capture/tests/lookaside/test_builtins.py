@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import types
 
 import pytest
 import torch
-from both_ways import eager
+from both_ways import eager, recorded
 
 from flambeau_capture import make_region
 
@@ -167,3 +168,38 @@ def test_a_sum_of_numbers_that_change():
     region = make_region(function, eager)
     for n, s in ((1, 0.1), (3, 0.3), (7, 0.7), (9, 0.9)):
         assert region(torch.ones(2), n, s)[1:] == function(torch.ones(2), n, s)[1:]
+
+
+class OwnTuple(tuple):
+    """A subclass whose instances can be made by tuple's maker."""
+
+
+class OwnDict(dict):
+    """The same for dict's."""
+
+
+MAKERS = (
+    object, tuple, list, dict, set, frozenset, int, float, str, torch.Size, ValueError, collections.deque, collections.OrderedDict, slice,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [(), ((1, 2),)], ids=["", "items"])
+@pytest.mark.parametrize("maker", MAKERS, ids=lambda cls: cls.__name__)
+def test_a_maker_takes_its_own_classes_only(maker, arguments):
+    """`__new__` of a class, called with any other: what Python makes of it, or its error."""
+
+    def function(x, cls):
+        y = x + 1
+        try:
+            made = maker.__new__(cls, *arguments)
+        except TypeError as error:
+            made = str(error)
+        return y, made
+
+    for cls in (maker, *MAKERS[:6], bool, torch.Size, OwnTuple, OwnDict, KeyError, OwnTuple(), None):
+        graphs = []
+        found, expected = recorded(function, graphs)(torch.ones(2), cls)[1], function(torch.ones(2), cls)[1]
+        assert graphs
+        assert type(found) is type(expected)
+        if type(expected) is not object:
+            assert repr(found) == repr(expected)

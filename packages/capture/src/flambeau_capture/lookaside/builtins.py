@@ -19,7 +19,7 @@ from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.iterators import ComputedIterator, GeneratorValue
 from ..values.mappings import DictValue
-from ..values.objects import ObjectValue
+from ..values.objects import ObjectValue, native_maker
 from ..values.sequences import ListValue, TupleValue
 from ..values.sets import set_of
 from ..values.symbolic import SymbolicValue
@@ -531,16 +531,13 @@ def _new(base: type) -> None:
         cls = args[0].real() if args else None
         if not isinstance(cls, type) or not issubclass(cls, base) or kwargs or len(args) > (2 if base is tuple else 1):
             raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of something else than a class")
-        if (base is object and cls.__flags__ & _OF_A_BUILTIN) or issubclass(cls, _NATIVE_STATE) != (base is not object):
+        if native_maker(cls) is not base:
             raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of {class_qualname(cls)}")
         return t.make_instance(args[0], args[1:])
 
     replaces(base.__new__)(replacement)
 
 
-_OF_A_BUILTIN = 0xFF << 24
-"""Flags of the subclasses of int, list, tuple, str, bytes, dict, BaseException, type."""
-_NATIVE_STATE = (tuple, dict, list)
 for _base in (object, tuple, dict, list):
     _new(_base)
 

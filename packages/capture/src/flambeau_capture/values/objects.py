@@ -414,10 +414,14 @@ def _new_instance(cls: Any, storage: Any) -> Any:
     for base in (tuple, str, int, float, frozenset, bytes):
         if storage is not None and issubclass(cls, base):
             return base.__new__(cls, storage)
-    for base in cls.__mro__:
-        if "__new__" in base.__dict__ and not _is_python_new(base.__dict__["__new__"]):
-            return base.__new__(cls)
-    return object.__new__(cls)
+    return native_maker(cls).__new__(cls)
+
+
+def native_maker(cls: type) -> Any:
+    """The class whose `__new__`, one of C, makes the instances of this one: no other class's may."""
+    return next(
+        base for base in cls.__mro__ if "__new__" in base.__dict__ and not _is_python_new(base.__dict__["__new__"])
+    )
 
 
 def _is_python_new(new: Any) -> bool:
