@@ -10,6 +10,7 @@ import weakref
 
 import pytest
 
+from flambeau_capture.cache import reset
 from flambeau_capture.config import Config
 from flambeau_capture.errors import InternalError
 from flambeau_capture.frame import RunCode, RunGraph, Skip
@@ -113,6 +114,22 @@ def test_a_region_may_be_dropped_or_forgotten_while_it_runs():
 
     region = make_region(h, replace({"h": h}))
     assert [region(1), region(2)] == [1, 2]
+
+
+def test_reset_forgets_what_every_region_compiled():
+    def f(x):
+        return x
+
+    def g(x):
+        return ("compiled", x)
+
+    seen = []
+    regions = [make_region(f, replace({"f": g}, seen=seen)) for _ in range(2)]
+    for times in (1, 2):
+        for _ in range(2):
+            assert [region(1) for region in regions] == [("compiled", 1)] * 2
+        assert len(seen) == 2 * times
+        reset()
 
 
 class Payload:

@@ -166,6 +166,26 @@ def test_dropout_draws_as_eager(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.usefixtures("device_facts")
+@pytest.mark.parametrize("layout", ["odd count", "transposed, odd count", "gaps"])
+def test_dropout_that_takes_no_neighbours_numbers_elements_by_their_indices(layout: str) -> None:
+    """Where a thread takes one element at a time, eager counts rows and columns, whatever the strides are."""
+    views = {
+        "odd count": lambda x: x,
+        "transposed, odd count": lambda x: x.t(),
+        "gaps": lambda x: torch.ops.aten.slice.Tensor(x, 1, 0, 48, 2),
+    }
+
+    def function(x):
+        return torch.ops.aten.native_dropout(views[layout](x + 1), 0.5, True)
+
+    x = torch.randn(33, 41) if layout != "gaps" else torch.randn(32, 48)
+    context, (_, mask), _, _ = lowered(function, x)
+    assert not context.library_calls
+    shape = views[layout](x).shape
+    assert torch.equal(mask, (stream(shape.numel(), OFFSET, 1) < 0.5).reshape(shape))
+
+
+@pytest.mark.usefixtures("device_facts")
 def test_uniform_numbers() -> None:
     """rand, rand_like, uniform and coins draw one grid apart; the upper bound never appears."""
 
