@@ -27,7 +27,7 @@ from .operators import Fault, faults_of, mutated
 from .stages import ROOT, STAGES, Stage, by_hand, drawn
 
 SURVIVORS = Path(__file__).with_name("survivors.json")
-#: The faults that CI runs, a line each ("stage: key"): every stage is among them.
+#: The faults that CI runs, a line each ("stage: key"), each of another stage.
 SLICE = Path(__file__).with_name("slice.txt")
 NEEDED = 0.95
 #: Bytes of addresses that a run may take beside what its process has: libraries of CUDA alone are several GiB.
@@ -210,21 +210,22 @@ def main(words: Sequence[str] | None = None) -> int:
 def _run_all(
     faults: list[tuple[Stage, Fault]], done: dict[str, str], store: Path, arguments: argparse.Namespace
 ) -> dict[str, str]:
-    started, usual, verdicts = time.monotonic(), dict[str, float](), dict[str, str]()
+    # Stages that are told by the same tests share a run without a fault.
+    started, usual, verdicts = time.monotonic(), dict[tuple[str, ...], float](), dict[str, str]()
     for stage, fault in faults:
         if time.monotonic() - started > arguments.seconds:
             break
         if fault.key in done:
             verdicts[fault.key] = done[fault.key]
             continue
-        if stage.name not in usual and arguments.trust:
-            usual[stage.name] = 120.0
-        if stage.name not in usual:
-            verdict, usual[stage.name] = run_tests(stage, None, store, 1800)
-            print(f"{stage.name}: {verdict} without a fault, {usual[stage.name]:.0f} s", flush=True)
+        if stage.tests not in usual and arguments.trust:
+            usual[stage.tests] = 120.0
+        if stage.tests not in usual:
+            verdict, usual[stage.tests] = run_tests(stage, None, store, 1800)
+            print(f"{stage.name}: {verdict} without a fault, {usual[stage.tests]:.0f} s", flush=True)
             if verdict != "passed":
                 raise SystemExit(f"the tests of {stage.name} fail without a fault: {verdict}")
-        verdict, seconds = run_tests(stage, fault, store, 4 * usual[stage.name] + 60)
+        verdict, seconds = run_tests(stage, fault, store, 4 * usual[stage.tests] + 60)
         verdicts[fault.key] = "survived" if verdict == "passed" else verdict
         print(f"{stage.name}: {fault.key}: {verdicts[fault.key]} ({seconds:.0f} s)", flush=True)
         if arguments.results is not None:

@@ -1,7 +1,7 @@
 """Where faults are put and which tests are to notice them, stage by stage.
 
 In: nothing. Out: `STAGES`: the modules of a stage, how many faults are drawn from them, and the tests in the order in which they run: the
-stage's own first, then a slice of the tests that need every package. Modules of words, logs, costs and GPUs are left out.
+stage's own first, then a slice of the tests that need every package. `LEFT_OUT`: the modules of no stage, each with the reason.
 """
 
 from __future__ import annotations
@@ -150,7 +150,102 @@ STAGES = (
         ("packages/api/tests", "tests/robustness/test_rescue.py", "tests/robustness/test_fullgraph.py", "tests/robustness/test_bad_input.py",
          "tests/robustness/test_beside_torch_compile.py"),
     ),
+    Stage(
+        "checks", _below(_CAPTURE, "guards/check.py", "guards/filter.py", "guards/spec.py", "hook_py.py", "sources/*.py", "cache.py"), 12,
+        (f"{_C}/guards", f"{_C}/sources", f"{_C}/native", f"{_C}/interp/test_changes.py", "tests/behaviour/test_state_that_changes.py"),
+    ),
+    Stage(
+        "opcodes", _below(_CAPTURE, "bytecode/decode.py", "bytecode/encode.py", "bytecode/binding.py", "bytecode/stack_depth.py",
+                          "bytecode/behaviour.py", "cut.py"), 10,
+        (f"{_C}/bytecode", f"{_C}/rewrite/test_every_cut.py", f"{_C}/interp/test_differential.py"),
+    ),
+    Stage(
+        "surroundings", _below(_CAPTURE, "lookaside/control_flow.py", "lookaside/devices.py", "lookaside/marks.py", "lookaside/normalisation.py",
+                               "lookaside/optimizers.py", "lookaside/registry.py", "lookaside/signatures.py", "lookaside/sizes.py",
+                               "lookaside/supers.py", "lookaside/torch_ops.py", "lookaside/torch_state.py"), 16,
+        (f"{_C}/lookaside", f"{_C}/interp", "tests/behaviour/test_grad_modes.py", "tests/behaviour/test_optimizers.py",
+         "tests/behaviour/test_active_modes.py", *_PROGRAMS),
+    ),
+    Stage(
+        "policy", _below(_CAPTURE, "collector.py", "modes.py", "policy.py", "refusal.py", "class_names.py", "interp/tracer.py",
+                         "interp/tried.py", "interp/trust.py", "interp/registry.py", "interp/signals.py", "values/base.py", "values/builtins.py",
+                         "values/lazy.py", "values/symbolic.py", "graph/quiet.py", "graph/shape_env.py"), 16,
+        (_C, "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", *_PROGRAMS),
+    ),
+    Stage(
+        "saved", _below(_AUTOGRAD, "partition/exposed.py", "partition/simple.py", "partition/sizes.py", "partition/writes.py",
+                        "functional/opaque.py", "functional/random.py", "functional/values.py", "decompose/*.py", "backend.py"), 12,
+        (_A, *_DERIVED, "tests/training/test_saved_memory.py"),
+    ),
+    Stage(
+        "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
+                          "lowering/losses.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
+                          "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/assemble.py"), 16,
+        (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py", *_COMPILED),
+    ),
+    Stage(
+        "reference", _below(_INDUCTOR, "ir/evaluate.py", "ir/layout.py", "ir/loops.py", "ir/graph.py", "expr/symbols.py", "expr/render.py",
+                            "schedule/mapping.py"), 14,
+        (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule", f"{_I}/codegen/cpp", f"{_I}/lowering"),
+    ),
+    Stage(
+        "blocks", _below(_INDUCTOR, "codegen/cpp/layout.py", "codegen/cpp/passes.py", "codegen/cpp/canonical.py", "codegen/cpp/ops.py",
+                         "codegen/cpp/unit.py", "codegen/writer.py"), 14,
+        (f"{_I}/codegen/cpp", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
+    ),
+    Stage(
+        "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
+            "combine", "edges", "elementary", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
+            "philox", "pieces", "reduction", "repeated", "types", "values"))), 20,
+        (f"{_I}/codegen/triton",),
+    ),
+    Stage(
+        "launches", _below(_RUNTIME, "triton_binding.py", "triton_interpreter.py", "triton_kernels.py", "triton_source.py",
+                           "device/kernels.py"), 8,
+        (f"{_R}/test_triton_binding.py", f"{_R}/test_triton_source.py", f"{_R}/test_triton_kernels.py", f"{_R}/workers",
+         f"{_I}/codegen/triton/test_graphs.py", f"{_R}/device"),
+    ),
+    Stage(
+        "graphs", _below(_RUNTIME, *(f"graphs/{name}.py" for name in (
+            "call", "classify", "copying", "memory", "operands", "program", "recorder", "records", "settling", "split", "table", "table_py"))),
+        16,
+        (f"{_R}/graphs", "tests/cudagraph/test_without_gpu.py"),
+    ),
+    Stage(
+        "processes", _below(_RUNTIME, "artifact.py", "workers/*.py", "build/*.py", "native.py", "executor.py", "devices.py", "memory.py", "philox.py",
+                            "profile.py"), 14,
+        (f"{_R}/test_artifact.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_executor.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py",
+         f"{_R}/test_package.py", f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
+    ),
+    Stage(
+        "settings", ("*/src/*/config.py", *_below("api/src/flambeau", "compat.py", "compiler.py", "observe.py", "records.py", "tables.py",
+                                                  "torch_names.py")), 12,
+        ("packages/api/tests", f"{_I}/test_config.py", f"{_C}/native/test_options.py", f"{_R}/test_package.py", "tests/behaviour/test_options.py",
+         "tests/behaviour/test_logs.py"),
+    ),
 )  # fmt: skip
+
+#: Modules of no stage, and why: no program gives another result by what they do.
+LEFT_OUT = {
+    "*/src/*/log.py": "which events are written, and how",
+    "*/src/*/errors.py": "the words of errors",
+    "*/src/*/text.py": "words",
+    "*/src/*/*/text.py": "words",
+    "*/src/*/*/describe.py": "words",
+    "*/src/*/*/explain.py": "words",
+    "*/src/*/*/listing.py": "words",
+    "capture/src/flambeau_capture/reasons.py": "words",
+    "*/src/*/__init__.py": "names that are handed on",
+    "api/src/flambeau/cli.py": "a command that prints",
+    "capture/src/flambeau_capture/native.py": "the check that the native module fits its torch, which no test can break",
+    "autograd/src/flambeau_autograd/partition/costs.py": "what is cheap to compute again: right either way",
+    "inductor/src/flambeau_inductor/codegen/triton/options.py": "which block sizes are fast: right either way",
+    "inductor/src/flambeau_inductor/codegen/triton/traffic.py": "which block sizes are fast: right either way",
+    "inductor/src/flambeau_inductor/codegen/triton/errors.py": "words",
+    "runtime/src/flambeau_runtime/bench.py": "timing",
+    "runtime/src/flambeau_runtime/device/cuda.py": "the CUDA driver: its tests need a GPU",
+    "runtime/src/flambeau_runtime/graphs/cuda.py": "CUDA's own graphs: their tests need a GPU",
+}
 
 
 def rank(fault: Fault) -> str:
