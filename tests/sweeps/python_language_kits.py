@@ -141,6 +141,8 @@ class Node:
     value: object
     left: object = None
     right: object = None
+class Shapes(list):
+    w = 1
 class Kinds(enum.Enum):
     A = 'a'
     B = 'b'
@@ -190,7 +192,7 @@ def command(words):
 tree = Node(1, Node(2), Node(3, Node(4)))
 shape = Shape(2, 3)
 """,
-        ["shape.w = {n}", "shape.h = shape.w", "tree.left = None", "Shape.__match_args__ = ('h', 'w')", "tree.right.left = Node({n})", "global shape; shape = [Shape(1), Shape({n}, 2)]"],
+        ["shape.w = {n}", "shape.h = shape.w", "tree.left = None", "Shape.__match_args__ = ('h', 'w')", "tree.right.left = Node({n})", "global shape; shape = Shapes([Shape(1), Shape({n}, 2)])"],
         ["tree"],
         T=["{T} * area(shape)", "{T} + depth(tree)", "Node({T}).value * 2"],
         I=["area(shape)", "area([Shape({I}), Shape(2, {I})])", "area({'w': {I}, 'h': 2, 'z': 1})", "area({I})", "area({S})", "area(Kinds('a'))", "area(None)", "depth(tree)", "depth(Node(1, Node({I})))", "area({B})"],

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from attrs import define
 
 from .names import NAMES
@@ -31,6 +32,17 @@ _HOLE = re.compile(r"\{([TISBLDtlid])\}")
 _MOST_LINES = 4000
 _MOST_ELEMENTS = 50_000
 _FIRST_CALL = "f(whole((3,), torch.float64, 1), 2, [3, 1, 2], {'a': 1, 'b': 5})"
+#: How often the calls of a program are drawn again where they have no end, or what is changed between them fails.
+_MOST_DRIVERS = 6
+#: Plays the part of `run.run_plain`.
+_DRIVEN = """
+def _called(function, *args):
+    try:
+        function(*args)
+    except Exception:
+        pass
+drive(lambda function, **options: function, _called, lambda *values: None, None)
+"""
 
 #: Type -> templates of expressions that need no kit.
 EXPRESSIONS: dict[str, list[str]] = {
@@ -126,8 +138,18 @@ def program(seed: int, backend: str | None = None) -> Program:
     statements = [(STATEMENTS, 9), *((kit.uses["do"], share) for kit in kits if kit.uses.get("do"))]
     draw = _Draw(chance, kits, expressions, statements)
     body = _statements(draw)
-    source = "\n".join([*(kit.text for kit in kits), "", *_function(body), "", *_driver(draw)]) + "\n"
+    text = "\n".join([*(kit.text for kit in kits), "", *_function(body), ""])
+    source = f"{text}\n" + "\n".join(_working_driver(draw, text)) + "\n"
     return Program("python", seed, source, backend or chosen)
+
+
+def _working_driver(draw: _Draw, text: str) -> list[str]:
+    """Calls that come to an end with the changes between them, which themselves pass."""
+    for _ in range(_MOST_DRIVERS):
+        lines = _driver(draw)
+        if _run_bounded("\n".join([text, *lines, _DRIVEN]), calls=4) == "fine":
+            return lines
+    return ["def drive(compile, call, show, backward):", f"    {_FIRST_CALL.replace('f(', 'call(compile(f), ', 1)}"]
 
 
 def _statements(draw: _Draw) -> list[str]:
@@ -154,18 +176,24 @@ def _function(body: list[str]) -> list[str]:
 
 def _tried(draw: _Draw, body: list[str]) -> str:
     """What plain Python makes of a function of these statements."""
+    return _run_bounded("\n".join([*(kit.text for kit in draw.kits), *_function(body), _FIRST_CALL]))
+
+
+def _run_bounded(source: str, calls: int = 1) -> str:
+    """What becomes of a text in plain Python: "fine", "raises", or "useless" where it is none or has no end."""
     module = types.ModuleType("sweep_program")
     vars(module).update(NAMES)
     sys.modules["sweep_program"] = module
-    source = "\n".join([*(kit.text for kit in draw.kits), *_function(body), _FIRST_CALL])
     try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), _bounded():
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), _bounded(calls * _MOST_LINES):
             warnings.simplefilter("ignore")
             exec(compile(source, "<trial>", "exec"), vars(module))
     except (SyntaxError, _Endless):
         return "useless"
     except Exception:
         return "raises"
+    finally:
+        torch.set_grad_enabled(True)
     return "fine"
 
 
@@ -180,9 +208,8 @@ def _is_huge(value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _bounded() -> Iterator[None]:
+def _bounded(left: int) -> Iterator[None]:
     """Stop what runs for too many lines: counted, so that a program is the same on a slow machine."""
-    left = _MOST_LINES
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
         nonlocal left

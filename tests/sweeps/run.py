@@ -229,6 +229,7 @@ def _same_surroundings() -> Iterator[None]:
     )  # fmt: skip
     torch.manual_seed(0)
     random.seed(0)
+    torch.set_grad_enabled(True)
     try:
         yield
     finally:
