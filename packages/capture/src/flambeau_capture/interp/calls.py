@@ -583,11 +583,34 @@ class Calls(Attributes):
             self.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
 
     def set_context(self, error: Value) -> None:
-        """Note which exception was being handled when `error`, made by the trace, was raised first."""
-        if isinstance(error, ExceptionValue) and error.real() is MISSING and error.context is None:
+        """Note where `error`, made by the trace, was raised first, and which exception was being handled then."""
+        if not isinstance(error, ExceptionValue) or error.real() is not MISSING:
+            return
+        if error.line is None:
+            frame = self.frame
+            while frame.caller is not None:
+                frame = frame.caller
+            error.line = frame.instructions[frame.index].position.line
+        if error.context is None:
             current = self.current_exception()
             if current is not error:
                 error.context = current
+
+    def raise_anew(self, error: Value) -> None:
+        """Note it for a `raise` of an exception, which may have been raised before: as CPython, with no way back in what it comes after."""
+        current = self.current_exception()
+        if not isinstance(error, ExceptionValue) or error.real() is not MISSING or current in (None, error):
+            return
+        later, seen = current, {id(current)}
+        while isinstance(later, ExceptionValue) and later.context is not None:
+            if later.context is error:
+                later.context = None
+                break
+            later = later.context
+            if id(later) in seen:
+                break
+            seen.add(id(later))
+        error.context = current
 
     def current_exception(self) -> Value | None:
         """The exception being handled, in this frame or a caller."""

@@ -23,12 +23,16 @@ from ..bytecode.stack_depth import StackEffect, UnknownInstructionError, effect,
 from ..graph.captured import Break
 from ..sources.arguments import FIRST
 from ..values.base import NullValue, Value
+from ..values.iterators import GeneratorValue
+from ..values.lazy import LazyValue
 from .emitter import Emitter
 from .resume import CannotResume, Slot, first_argument, resume_code, sees_locals
 
 _BOUND_METHOD = {"LOAD_METHOD": "LOAD_ATTR", "LOAD_SUPER_METHOD": "LOAD_SUPER_ATTR"}
-_UNCUTTABLE = frozenset({"POP_EXCEPT", "PUSH_EXC_INFO", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"})
-"""Instructions that never break; cut there, the exception state or a raw slot would have to be moved."""
+_UNCUTTABLE = frozenset(
+    {"POP_EXCEPT", "PUSH_EXC_INFO", "CHECK_EG_MATCH", "PREP_RERAISE_STAR", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"}
+)
+"""Instructions at which no frame is cut: the exception state, or a raw slot, would have to be moved."""
 
 
 @frozen(eq=False)
@@ -119,12 +123,20 @@ def needed_locals(code: CodeType, exit_: Break) -> tuple[str, ...]:
     if sees_locals(code):
         return (*(name for name in plain if name in exit_.locals), *cells)
     wanted = set(live_locals(instructions)[exit_.instruction])
+    wanted.update(name for name in plain if _is_new_generator(exit_.locals.get(name)))
     first = first_argument(code, exit_.instruction)
     if first is not None and first not in cells:
         wanted.add(first)
         if first not in exit_.locals:
             raise CannotResume("super() needs the first argument, which was deleted")
     return (*(name for name in plain if name in wanted and name in exit_.locals), *cells)
+
+
+def _is_new_generator(value: Value | None) -> bool:
+    """Whether a variable holds a generator that the break may start: it is ended, and cleans up, when the function returns and not before."""
+    if isinstance(value, LazyValue):
+        value = value.realised
+    return isinstance(value, GeneratorValue) and not (value.started or value.done)
 
 
 def emit_break(e: Emitter, point: BreakPoint) -> None:
@@ -141,7 +153,9 @@ def place_traceback(error: BaseException, line: int, context: BaseException | No
     """
     if error.__traceback__ is not None:
         return
-    error.__traceback__ = TracebackType(None, sys._getframe(1), 0, line)
+    error.__traceback__ = TracebackType(None, sys._getframe(1), -1, line)  # by the line alone: the code is another
+    if context is None:
+        context = sys.exc_info()[1]  # what a caller handles
     if error.__context__ is None and context is not error:
         error.__context__ = context
 
@@ -159,7 +173,7 @@ def _look_raised(e: Emitter, exception: Value, line: int) -> None:
     """Give an exception the traceback and the context that raising it for real would have given it."""
     e.pinned(place_traceback)
     e.value(exception)
-    e.const(line)
+    e.const(getattr(exception, "line", None) or line)
     contexts = _contexts(exception)
     e.value(contexts[0]) if contexts else e.const(None)
     e.call(3)

@@ -286,9 +286,9 @@ class GeneratorValue(IteratorValue):
             t.generators.append(self)
         try:
             yielded = self.frame.resume(value if self.started else None)
-        except TracedRaise:
+        except TracedRaise as error:
             self.done = True
-            raise
+            raise _left_by(t, error) from None
         self.started = True
         if yielded is None:
             self.done = True
@@ -311,9 +311,9 @@ class GeneratorValue(IteratorValue):
             raise error
         try:
             yielded = self.frame.throw(error)
-        except TracedRaise:
+        except TracedRaise as raised:
             self.done = True
-            raise
+            raise _left_by(t, raised) from None
         if yielded is None:
             self.done = True
         return yielded
@@ -351,6 +351,15 @@ class GeneratorValue(IteratorValue):
             ):
                 raise
         self.done = True
+
+
+def _left_by(t: Tracer, error: TracedRaise) -> TracedRaise:
+    """What the caller of a generator sees when an exception leaves it."""
+    if not issubclass(error.value.python_type(), StopIteration):
+        return error
+    made = t.raised(RuntimeError("generator raised StopIteration"))
+    made.value.cause = made.value.context = error.value  # type: ignore[attr-defined]
+    return made
 
 
 def _thrown(t: Tracer, args: Sequence[Value]) -> Value:

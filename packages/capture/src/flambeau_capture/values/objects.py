@@ -17,6 +17,7 @@ from ..interp.signals import GraphBreak
 from ..sources.source import Attribute, CallResult
 from .base import HEAP_TYPE, MISSING, Value, objects_have, type_name
 from .constants import ConstantValue
+from .iterators import SequenceIterator
 from .mappings import DictValue
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ class ObjectValue(Value):
         if self.special(t, "__iter__") is not None:
             return self._do(t, "__iter__")
         if self.storage is not None and objects_have(self.cls, "__iter__"):
+            if isinstance(self.storage, ConstantValue) and type(self.storage.value) is str:
+                return SequenceIterator([ConstantValue(text) for text in self.storage.value], self, _OVER_TEXT)
             return self.storage.iterate(t)
         if self.special(t, "__getitem__") is not None:
             return t.iterate_by_index(self)
@@ -315,15 +318,16 @@ EXCEPTIONS_WITH_FIELDS = (
 
 
 class ExceptionValue(ObjectValue):
-    """An exception; `arguments` are its `args`."""
+    """An exception; `arguments` are its `args`, `line` is where in the frame that is captured it was raised first."""
 
-    __slots__ = ("arguments", "cause", "context")
+    __slots__ = ("arguments", "cause", "context", "line")
 
     def __init__(self, cls: type, arguments: list[Value], object: Any = MISSING, source: Source | None = None) -> None:
         super().__init__(cls, object, source)
         self.arguments = arguments
         self.cause: Value | None = None
         self.context: Value | None = None
+        self.line: int | None = None
 
     def truth(self, t: Tracer) -> bool:
         return True
@@ -400,6 +404,10 @@ class ExceptionValue(ObjectValue):
 
 def _is_native_field(found: Any) -> bool:
     return inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)
+
+
+_OVER_TEXT = type(iter("\u00e9"))
+"""Python's iterator over what is no plain text of ASCII alone."""
 
 
 def _mutable_storage() -> tuple[type, ...]:

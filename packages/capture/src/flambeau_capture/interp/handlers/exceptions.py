@@ -29,6 +29,7 @@ def raise_varargs(f: Frame, i: Instruction) -> None:
         raise GraphBreak("unsupported-store", "raising an exception that existed before, with a new cause or context")
     if cause is not None and isinstance(error, ExceptionValue):
         error.cause = cause if cause.is_constant() else t.exception_instance(cause)
+    t.raise_anew(error)
     raise TracedRaise(error)
 
 
