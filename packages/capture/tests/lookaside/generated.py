@@ -326,6 +326,10 @@ def _is_value(argument):
     return isinstance(argument, int | float | complex | str | bytes | tuple | frozenset | type(None))
 
 
+_MADE_ANEW = (torch.Tensor, types.FunctionType, functools.partial, Plain, Slots, Sized)
+"""What the arguments hold is another object for each call, at another address."""
+
+
 def show(value, depth=0):
     """Type and contents of a value, as something that compares and prints; an iterator is drawn from."""
     kind = type(value).__qualname__
@@ -341,7 +345,7 @@ def show(value, depth=0):
         )
     if isinstance(value, list | tuple | set | frozenset | collections.deque):
         items = [show(item, depth + 1) for item in value]
-        if isinstance(value, set | frozenset) and any(isinstance(item, torch.Tensor) for item in value):
+        if isinstance(value, set | frozenset) and any(isinstance(item, _MADE_ANEW) for item in value):
             items.sort(key=repr)  # their order is that of their addresses
         return kind, items, getattr(value, "maxlen", None)
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type | types.MethodType):

@@ -105,7 +105,7 @@ class Heap:
             if isinstance(container, DictValue):
                 yield ReplaceItems(container, "dict", tuple(part for pair in container.items.values() for part in pair))
             elif isinstance(container, SetValue):
-                yield ReplaceItems(container, "set", tuple(container.in_order()))
+                yield ReplaceItems(container, "set", tuple(container.as_added()))
             elif isinstance(container, ListValue):
                 yield ReplaceItems(container, "list" if container.cls is list else "deque", tuple(container.items))
         for key, (target, value, plain) in self.attributes.items():

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import operator
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -136,7 +137,7 @@ class Folding(TensorOperations):
                 value = self.call(method, [], {})
         found = self.concrete(value)
         try:
-            return operator.index(found)
+            return fits_an_index(operator.index(found))
         except TypeError as error:
             raise self.raised(error) from None
 
@@ -172,6 +173,13 @@ class Folding(TensorOperations):
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """See `Calls`."""
         raise NotImplementedError
+
+
+def fits_an_index(number: int) -> int:
+    """The number; one too large for C has an error of its own in every function, or none where Python's integers are taken."""
+    if not -sys.maxsize <= number <= sys.maxsize:
+        raise GraphBreak("unsupported-call", "an integer that is too large for an index")
+    return number
 
 
 def _takes(method: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:

@@ -25,7 +25,7 @@ from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
-from .folding import Folding
+from .folding import Folding, fits_an_index
 from .signals import GraphBreak, TracedRaise
 from .wrapping import NotConstant
 
@@ -85,7 +85,8 @@ class Operations(Folding):
             return slice(*(self.concrete(part) for part in key.parts))
         if isinstance(key, ObjectValue) and key.special(self, "__index__") is not None:  # type: ignore[arg-type]
             return self.integer(key)
-        return self.concrete(key)
+        found = self.concrete(key)
+        return fits_an_index(found) if isinstance(found, int) else found
 
     def make_slice(self, parts: Sequence[Value]) -> Value:
         """`slice(...)`."""
@@ -350,6 +351,8 @@ class Operations(Folding):
             name = "update" if symbol == "|" else f"{_SET_METHODS[symbol]}_update"
             left.call_method(self, name, [right], {})  # type: ignore[arg-type]
             return left
+        if is_view and symbol != "&":  # as CPython: a set of the view is made, and changed
+            return self._set_binary(symbol, set_of(self, left), right, inplace=True)  # type: ignore[arg-type]
         first = left if isinstance(left, SetValue) else set_of(self, left)  # type: ignore[arg-type]
         return first.call_method(self, _SET_METHODS[symbol], [right], {})  # type: ignore[arg-type]
 

@@ -106,8 +106,8 @@ def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     current = [args[0] if args else ConstantValue(0)]
     increment = args[1] if len(args) > 1 else ConstantValue(1)
-    if not all(issubclass(value.python_type(), int | float | complex) for value in (current[0], increment)):
-        raise GraphBreak("unsupported-call", "itertools.count of something else than numbers")
+    if not all(value.python_type() in (int, float, complex) for value in (current[0], increment)):
+        raise GraphBreak("unsupported-call", "itertools.count of something else than plain numbers")
 
     def step(t: Tracer) -> Value | None:
         found = current[0]
@@ -159,8 +159,11 @@ def _product_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[list[Value]]:
 
 
 def _chosen_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[Any]:
+    pool = _pool(t, args[0])
+    if not all(issubclass(arg.python_type(), (int, type(None))) for arg in args[1:]):  # none of `__index__`
+        t.real_error(itertools.permutations, [t.sequence([], tuple), *args[1:]], {})
     lengths = [t.integer(arg) for arg in args[1:] if not (arg.is_constant() and arg.constant() is None)]
-    return [_pool(t, args[0]), *lengths]
+    return [pool, *lengths]
 
 
 _combined(itertools.product, _product_pools)

@@ -26,7 +26,7 @@ import torch
 from ..interp.signals import GraphBreak, TracedRaise
 from ..interp.trust import is_trusted_namespace
 from ..sources.source import Pinned
-from ..values.base import MISSING, Value, objects_have
+from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
@@ -146,9 +146,12 @@ def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(functools.reduce)
 def reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if not any(objects_have(args[1].python_type(), name) for name in ("__iter__", "__getitem__")):
-        raise GraphBreak("unsupported-call", "reduce() of something that is not iterable")
-    items = t.iterate(args[1])
+    try:
+        items = t.iterate(args[1])
+    except TracedRaise as error:
+        if issubclass(error.value.python_type(), TypeError):
+            t.real_error(functools.reduce, [t.wrap_pinned(max), ConstantValue(0)], {})
+        raise
     total = args[2] if len(args) > 2 else items.next(t)
     if total is None:
         t.real_error(functools.reduce, [t.wrap_pinned(max), t.sequence([], tuple)], {})
@@ -164,6 +167,8 @@ def update_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(wrapper, ClosureValue | FunctionValue) or updated != functools.WRAPPER_UPDATES:
         raise GraphBreak("unsupported-call", "functools.update_wrapper of something that is no function")
     for name in map(t.concrete, t.iterate_all(tables[0])) if tables else functools.WRAPPER_ASSIGNMENTS:
+        if type(name) is not str:
+            raise GraphBreak("unsupported-call", "the name of an attribute is no string")
         try:
             found = t.get_attribute(wrapped, name)
         except TracedRaise as error:

@@ -30,6 +30,9 @@ TORCH_TYPES: frozenset[type] = frozenset(
 )
 """Immutable torch objects."""
 
+_HAVE_IDENTITY: frozenset[type] = frozenset((tuple, frozenset, range, slice, torch.Size))
+"""Those of which equal ones are told apart by `is`, also where it is the program that made them."""
+
 UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 """Those that cannot be hashed: what one of them is about is its `dtype`."""
 
@@ -87,6 +90,8 @@ class ConstantValue(Value):
     def rebuild(self, e: Any) -> None:
         if type(self.value) in PLAIN_TYPES - {type(NotImplemented)}:
             e.const(self.value)
+        elif self.source is not None and type(self.value) in _HAVE_IDENTITY:
+            e.source(self.source)
         else:
             e.pinned(self.value)
 

@@ -231,8 +231,12 @@ class DictValue(Value):
         return DictValue(dict(self.items), self.cls, default=self.default)
 
     def m_move_to_end(self, t: Tracer, key: Value, last: Value = TRUE) -> None:
+        if not self.items:
+            self.guard_all(t)
+            raise self.missing_key(t, key)  # Python does not hash the key
         hashed = t.hashable(key)
         if hashed not in self.items:
+            self.guard_key(t, hashed, t.realise(key))
             raise self.missing_key(t, key)
         self.changed(t)
         pair = self.items.pop(hashed)

@@ -6,10 +6,13 @@ too, since a set's order is that of its table and its history. The order of obje
 
 from __future__ import annotations
 
+import itertools
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
 from .base import Value
+from .builtins import BuiltinValue, ClassValue
 from .constants import ConstantValue, is_constant_object
 
 if TYPE_CHECKING:
@@ -47,24 +50,24 @@ class SetValue(Value):
         if self.source is not None:
             e.source(self.source)
             return
-        if all(item.is_constant() and is_constant_object(key) for key, item in self.items.items()):
-            # A copy has the order; one that is made of the members need not.
-            e.pinned(self.table.copy())
+        if all(_is_the_object(item, key) for key, item in self.items.items()):
+            found = self.table if self.cls is frozenset else _twin(self.table, self.items)
+            if found is None:
+                super().rebuild(e)
+            e.pinned(found if self.cls is frozenset else set)
             if self.cls is set:
-                e.attr("copy")
-                e.call(0)
+                e.pinned(found)
+                e.call(1)
             return
-        if self.cls is not set:
-            e.pinned(self.cls)
-        for item in self.in_order():
+        e.pinned(self.cls)
+        for item in self.as_added():
             e.value(item)
-        e.build("set", len(self.items))
-        if self.cls is not set:
-            e.call(1)
+        e.build("tuple", len(self.items))
+        e.call(1)
 
-    def in_order(self) -> list[Value]:
-        """The members as the table has them; where the order is not known, in any."""
-        return [self.items[key] for key in self.table]
+    def as_added(self) -> list[Value]:
+        """The members in the order in which they came in: one by one, they make the same table again."""
+        return list(self.items.values())
 
     def length(self, t: Tracer) -> Value:
         return ConstantValue(len(self.items))
@@ -84,7 +87,7 @@ class SetValue(Value):
             t.guards.dict_keys(self.source, self.origin)
         elif len(self.items) > 1 and not all(is_constant_object(key) for key in self.items):
             raise GraphBreak("unsupported-operation", "the order of a set of objects that are not constants")
-        return [t.realise(item) for item in self.in_order()]
+        return [t.realise(self.items[key]) for key in self.table]
 
     def iterate(self, t: Tracer) -> Value:
         from .iterators import LiveIterator
@@ -155,10 +158,10 @@ class SetValue(Value):
         if name in _UPDATE:
             self._own(t)
             getattr(self.table, name)(*others)
-            self.items = {key: known[key] for key in self.table}
+            self.items = _in_order(name, known, self.items, others, self.table)
             return ConstantValue(None)
         made = getattr(self.table, name)(*others)
-        return SetValue({key: known[key] for key in made}, self.cls, table=made)
+        return SetValue(_in_order(name, known, self.items, others, made), self.cls, table=made)
 
     def _mutate(self, t: Tracer, name: str, args: Sequence[Value]) -> Value:
         if name == "add":
@@ -185,6 +188,35 @@ class SetValue(Value):
             self.table.discard(key)
             del self.items[key]
         return ConstantValue(None)
+
+
+def _is_the_object(item: Value, key: Any) -> bool:
+    """Whether a member is at every call what it is while tracing."""
+    if isinstance(item, (ClassValue, BuiltinValue)):
+        return item.real() is key
+    return item.is_constant() and is_constant_object(key)
+
+
+def _in_order(
+    name: str, known: Mapping[Any, Value], own: Iterable[Any], others: Iterable[Iterable[Any]], made: Any
+) -> dict[Any, Value]:
+    """The members of what an operation made of a set and others, in the order in which Python puts them in."""
+    if name.startswith("symmetric"):
+        others = [other if isinstance(other, (set, frozenset, dict)) else set(other) for other in others]
+    order = [*own, *itertools.chain(*others)]
+    if name == "symmetric_difference":
+        order = [*itertools.chain(*others), *own]
+    elif name.startswith("intersection"):
+        order = list(made)
+    return {key: known[key] for key in order if key in made}
+
+
+def _twin(table: set[Any], added: Iterable[Any]) -> set[Any] | tuple[Any, ...] | None:
+    """What `set` makes a set of that has its members in the order of `table`, best in a table of the same size, so that they also stay so."""
+    made = [(source, set(source)) for source in (table.copy(), tuple(added), tuple(table))]
+    alike = [(source, other) for source, other in made if list(other) == list(table)]
+    alike.sort(key=lambda pair: sys.getsizeof(pair[1]) != sys.getsizeof(table))
+    return alike[0][0] if alike else None
 
 
 def members_of(t: Tracer, value: Value) -> tuple[Any, dict[Any, Value]]:

@@ -1,0 +1,91 @@
+"""The order of sets that were made or changed while tracing, and which object a constant from outside is afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from both_ways import eager
+
+from flambeau_capture import make_region
+
+
+def _grown(x):
+    found = {9, 1, 17}.union(((1, 2), (3, 4)))
+    return x + 1, list, found
+
+
+def _shrunk(x):
+    found = {1}
+    for i in range(8):
+        found.add(16 * i + 1)
+    for i in range(5):
+        found.discard(16 * i + 1)
+    found.add(33)
+    return x + 1, list, found
+
+
+def _classes(x):
+    return x + 1, list, frozenset((1, 2)).union((str, int, float))
+
+
+def _of_a_view(x):
+    return x + 1, list, {9: 0, 1: 0}.keys() | {17, 33, 65}
+
+
+@pytest.mark.parametrize("function", [_grown, _shrunk, _classes, _of_a_view])
+def test_a_set_that_was_made_has_its_order(function):
+    _, _, expected = function(torch.ones(1))
+    _, _, found = make_region(function, eager)(torch.ones(1))
+    assert type(found) is type(expected)
+    assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("added", [(33, 17, 1), (17, 33), (1, 33, 17, 49, 65, 81, 97)])
+@pytest.mark.parametrize("how", ["add", "update", "symmetric_difference_update"])
+def test_a_set_from_outside_gets_its_members_in_order(how, added):
+    def one_by_one(x, s):
+        for item in added:
+            s.add(item)
+        return x + 1
+
+    def at_once(x, s):
+        getattr(s, how)(added)
+        return x + 1
+
+    function = one_by_one if how == "add" else at_once
+    captured = make_region(function, eager)
+    for _ in range(2):
+        mine, plain = {9}, {9}
+        function(torch.ones(1), plain)
+        captured(torch.ones(1), mine)
+        assert list(mine) == list(plain)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: tuple([1, 2]), lambda: range(1, 4), lambda: frozenset([1]), lambda: torch.Size([2])]
+)
+def test_a_constant_from_outside_is_given_back(make):
+    def function(x, a):
+        return x + 1, a, [a]
+
+    captured = make_region(function, eager)
+    for _ in range(2):
+        given = make()
+        _, found, (inner,) = captured(torch.ones(1), given)
+        assert found is given
+        assert inner is given
+
+
+def test_a_key_that_is_moved_may_come_later():
+    from collections import OrderedDict
+
+    def function(x, d):
+        try:
+            d.move_to_end("a")
+        except KeyError:
+            return x + 1, "missing"
+        return x + 2, list(d)
+
+    captured = make_region(function, eager)
+    for given in (OrderedDict(b=1), OrderedDict(a=1, b=2), OrderedDict()):
+        assert captured(torch.ones(1), given)[1] == function(torch.ones(1), given.copy())[1]
