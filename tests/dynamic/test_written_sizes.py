@@ -22,6 +22,10 @@ WRITES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], tuple[int, .
     "a sum": (lambda x, i, v: x.index_add(0, i, v), (3, 8), [(3, 7), (2, 8)]),
     "a selected row": (lambda x, i, v: x.select_scatter(v, 0, 1), (8,), [(7,)]),
     "some rows": (lambda x, i, v: x.slice_scatter(v, 0, 1, 4), (3, 8), [(3, 7)]),
+    "a diagonal": (lambda x, i, v: x.diagonal_scatter(v), (8,), [(7,), (1, 8)]),
+    "a diagonal beside": (lambda x, i, v: x.diagonal_scatter(v, 1), (7,), [(6,), (8,)]),
+    "a window in strides": (lambda x, i, v: x.as_strided_scatter(v, (3, 2), (8, 1)), (3, 2), [(2, 2), (4, 2)]),
+    "a part of the rows": (lambda x, i, v: x.slice_scatter(v, 0, 1, 4), (3, 8), [(2, 8), (4, 8)]),
     "a copy": (lambda x, i, v: x.index_copy(0, i, v), (3, 8), [(3, 7), (2, 8)]),
 }
 

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from ..errors import UnsupportedGraph
+
 aten = torch.ops.aten
 
 CORE_NAMES: tuple[str, ...] = (
@@ -50,7 +52,9 @@ def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
 
 
 def _diagonal_scatter(base: torch.Tensor, new: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """A choice at every point; torch's own writes through a view, whose inverse is this very op."""
+    """A choice at every point; torch's own writes through a view, whose inverse is this very op. Of sizes that change its fake checks none."""
+    if base.diagonal(offset, dim1, dim2).shape != new.shape:
+        raise UnsupportedGraph("diagonal_scatter is given values of other sizes than the diagonal")
     moved = base.movedim((dim1, dim2), (-2, -1))
     rows = torch.arange(moved.shape[-2], device=base.device).unsqueeze(-1)
     columns = torch.arange(moved.shape[-1], device=base.device)
