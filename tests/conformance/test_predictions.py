@@ -97,3 +97,38 @@ def test_list_ops_on_parts_that_lie_apart_are_compiled(backend: str) -> None:
         return own * x
 
     compare(program, torch.randn(4, 4, requires_grad=True), backend)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_bags_whose_indices_and_offsets_are_of_two_types(backend: str) -> None:
+    def program(table: Tensor) -> Tensor:
+        return F.embedding_bag(torch.tensor([0, 1, 2, 1]), table, torch.tensor([0, 2], dtype=torch.int32), mode="mean")
+
+    compare(program, torch.randn(4, 3).requires_grad_(), backend)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_sparse_gradient_of_a_result_without_one(backend: str) -> None:
+    def program(table: Tensor) -> tuple[Tensor, Tensor]:
+        wide = table.double()
+        return wide.sum(), F.embedding(torch.tensor([0, 1]), wide, sparse=True)
+
+    table, other = (torch.ones(4, 3).requires_grad_() for _ in range(2))
+    recorder = Recorder()
+    compile_recorded(program, recorder, backend=backend, dynamic=False)(table)[0].backward()
+    program(other)[0].backward()
+    assert torch.equal(table.grad, other.grad)
+    if backend == "inductor":
+        assert recorder.eager_graphs and all("sparse" in why for why in recorder.eager_graphs)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_strides_of_moments_of_no_elements(backend: str) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        return *torch.var_mean(x, 1, keepdim=True), x.var(1, keepdim=True), x.std(1, keepdim=True)
+
+    recorder = Recorder()
+    x = torch.empty(3, 2, 0)
+    found = compile_recorded(program, recorder, backend=backend, dynamic=False)(x)
+    assert [part.stride() for part in found] == [part.stride() for part in program(x)]
+    assert recorder.graphs and not recorder.eager_graphs

@@ -44,7 +44,7 @@ _LIKE = (
 _ROW_MAJOR = (
     "_log_softmax", "_softmax", "_standard_gamma", "_upsample_nearest_exact1d", "all", "amax", "amin", "any", "bernoulli", "diag_embed",
     "glu_backward", "huber_loss_backward", "im2col", "index_add", "index_copy", "linalg_vector_norm", "log_sigmoid_forward", "logsumexp", "masked_fill", "masked_scatter", "mean",
-    "mse_loss_backward", "native_layer_norm", "native_layer_norm_backward", "normal.Tensor_Tensor", "normal.float_Tensor", "poisson", "pow.Scalar", "prod", "renorm", "rrelu_with_noise", "smooth_l1_loss_backward", "std", "sum", "tril", "triu",
+    "mse_loss_backward", "native_layer_norm", "native_layer_norm_backward", "normal.Tensor_Tensor", "normal.float_Tensor", "poisson", "pow.Scalar", "prod", "renorm", "rrelu_with_noise", "smooth_l1_loss_backward", "std", "sum", "tril", "triu", "var", "var_mean",
     "upsample_nearest1d", "var",
 )  # fmt: skip
 #: Loops over elements that are not tagged so, in some torch.
@@ -72,16 +72,14 @@ _BATCH_NORMS = (
 )  # fmt: skip
 #: Transforms of one dimension: MKL's results lie with that dimension innermost, which not every torch's fakes know.
 _TRANSFORMS = ("_fft_c2c", "_fft_r2c")
-#: The sum of bags of bfloat16 takes the fast path, which needs no index of bags; fakes know that of wider types only.
 _BAGS = frozenset({aten._embedding_bag.default, aten._embedding_bag_forward_only.default})
 _ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
     """`out`, or the fakes that show what the op's kernel really returns."""
-    if op in _BAGS and args[0].dtype is torch.bfloat16 and _sums_fast(*args):
-        with out[1].fake_mode:
-            return (out[0], torch.empty([0], dtype=out[1].dtype, device=out[1].device), *out[2:])
+    if op in _BAGS:
+        return _of_bags(args, out)
     if op is _ATTENTION and args[0].dtype is torch.float64:
         out = (out[0], _of_type(out[1], torch.float64), *out[2:])  # sums of a double are doubles, not floats
     if op is aten.pow.Tensor_Scalar and args[0].dtype is torch.bool and isinstance(args[1], (bool, torch.SymBool)):
@@ -327,6 +325,17 @@ def _of_a_transform(op: OpOverload, args: tuple[Any, ...], out: Any, place: int)
         wanted[d] = running
         running = running * result[0][d]
     return tuple(wanted)
+
+
+def _of_bags(args: tuple[Any, ...], out: Any) -> Any:
+    """Indices and offsets are converted to one type, in which all but the sums are. The sum of bags of bfloat16 takes the fast path, which needs
+    no index of bags; fakes know that of wider types only."""
+    sums, places, *others = out
+    if args[0].dtype is torch.bfloat16 and _sums_fast(*args):
+        with places.fake_mode:
+            places = places.new_empty([0])
+    type_of_both = torch.promote_types(args[1].dtype, args[2].dtype)
+    return (sums, *(_of_type(part, type_of_both) for part in (places, *others)))
 
 
 def _sums_fast(

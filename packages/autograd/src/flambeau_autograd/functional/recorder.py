@@ -223,6 +223,8 @@ class Recorder(TorchDispatchMode):
 
     def fresh(self, tensor: torch.Tensor, node: Node) -> None:
         """`tensor` is what `node` gives, in memory of its own."""
+        if tensor.layout is not torch.strided:
+            raise UnsupportedGraph(f"a tensor of layout {tensor.layout}")
         if tensor.requires_grad:
             # Some of torch's formulas in Python make their result like the argument; whether it has a history autograd decides, above.
             tensor.requires_grad_(False)
