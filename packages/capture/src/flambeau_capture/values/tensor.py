@@ -157,7 +157,10 @@ class TensorValue(Value):
         if name in ("size", "stride"):
             return _size_or_stride(t, self, name, args, kwargs)
         if name == "requires_grad_":
-            self._require_grad(t.concrete((*args, *kwargs.values())[0]) if args or kwargs else True)
+            wanted = [t.concrete(value) for value in (*args, *kwargs.values())] or [True]
+            if len(wanted) > 1 or not isinstance(wanted[0], bool) or not {"requires_grad"}.issuperset(kwargs):
+                raise GraphBreak("unsupported-call", "Tensor.requires_grad_() of what torch may refuse")
+            self._require_grad(wanted[0])
             return self
         if name in _OF_THE_REAL_ONE and self.tensor is not MISSING and not args and not kwargs:
             return self._real_fact(t, name)
