@@ -22,7 +22,8 @@ _PRODUCTS: Final = (torch.nn.functional.linear, torch.matmul, operator.matmul, "
 #: Functions whose C++ reads the sizes of its operands as plain numbers (products only before torch 2.13), so that symbolic ones become
 #: constants. Their decomposition in Python, which the Python dispatcher takes, keeps them.
 _READS_SIZES: Final[frozenset[Any]] = frozenset((
-    torch.nn.functional.interpolate, torch.nn.functional.local_response_norm,
+    torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_nearest, torch.nn.functional.upsample_bilinear,
+    torch.nn.functional.local_response_norm,
     *(_PRODUCTS if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13) else ()),
 ))  # fmt: skip
 

@@ -37,6 +37,10 @@ SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _EXACT = 2**12
 _DROPS = (torch.dropout, torch.nn.functional.dropout)
 """They give their argument back where nothing is dropped; the formula in Python gives a copy."""
+_SCALES_SIZES = frozenset((
+    torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_nearest,
+    torch.nn.functional.upsample_bilinear,
+))  # fmt: skip
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
 
 
@@ -325,7 +329,7 @@ def _as_given(value: Any, real: Any) -> Any:
 
 def _rounds_sizes(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether sizes are scaled by floats that round: the stages below hold integers in integer arithmetic only, so these become constants."""
-    if target is not torch.nn.functional.interpolate:
+    if target not in _SCALES_SIZES:
         return False
     scale = kwargs.get("scale_factor", args[2] if len(args) > 2 else None)
     factors = scale if isinstance(scale, (list, tuple)) else (scale,)

@@ -31,6 +31,7 @@ import torch._refs.special
 import torch.nested._internal.nested_tensor
 from torch._decomp import decompositions
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_impls import register_op_impl
 from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
 from torch.torch_version import TorchVersion
@@ -160,11 +161,20 @@ def _shrink_backward(
         return grad * x
 
 
+def _upsample_backward(
+    fake_mode: FakeTensorMode, func: Any, grad: Any, output_size: Any, input_size: Any, *args: Any
+) -> Any:
+    """Torch's takes no symbolic sizes."""
+    with fake_mode:
+        return grad.new_empty(input_size).to(memory_format=suggest_memory_format(grad))
+
+
 @functools.cache
 def _correct_fakes() -> None:
     """Register, in torch and for the process, what its fakes say wrongly."""
     register_op_impl(torch.ops.aten.softshrink_backward.default)(_shrink_backward)
     register_op_impl(torch.ops.aten.hardshrink_backward.default)(_shrink_backward)
+    register_op_impl(torch.ops.aten._upsample_bicubic2d_aa_backward.default)(_upsample_backward)
     if TorchVersion(torch.__version__) < "2.12":
         norm, table = torch.ops.aten.linalg_vector_norm.default, torch._decomp.decomposition_table
         register_op_impl(norm)(_norm_by_positions)
