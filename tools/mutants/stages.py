@@ -212,10 +212,11 @@ STAGES = (
         (f"{_R}/graphs", "tests/cudagraph/test_without_gpu.py"),
     ),
     Stage(
-        "processes", _below(_RUNTIME, "artifact.py", "workers/*.py", "build/*.py", "native.py", "executor.py", "devices.py", "memory.py", "philox.py",
-                            "profile.py"), 14,
-        (f"{_R}/test_artifact.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_executor.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py",
-         f"{_R}/test_package.py", f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
+        "processes", _below(_RUNTIME, "artifact.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
+                            "build/*.py", "native.py", "executor.py", "devices.py", "memory.py", "philox.py", "profile.py"), 14,
+        (f"{_R}/test_artifact.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_executor.py", f"{_R}/test_memory.py",
+         f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py", f"{_R}/test_triton_kernels.py",
+         f"{_I}/program/test_programs.py"),
     ),
     Stage(
         "settings", ("*/src/*/config.py", *_below("api/src/flambeau", "compat.py", "compiler.py", "observe.py", "records.py", "tables.py",
@@ -243,6 +244,7 @@ LEFT_OUT = {
     "inductor/src/flambeau_inductor/codegen/triton/traffic.py": "which block sizes are fast: right either way",
     "inductor/src/flambeau_inductor/codegen/triton/errors.py": "words",
     "runtime/src/flambeau_runtime/bench.py": "timing",
+    "runtime/src/flambeau_runtime/workers/main.py": "run by its path in processes of its own, which no fault of an import reaches",
     "runtime/src/flambeau_runtime/device/cuda.py": "the CUDA driver: its tests need a GPU",
     "runtime/src/flambeau_runtime/graphs/cuda.py": "CUDA's own graphs: their tests need a GPU",
 }

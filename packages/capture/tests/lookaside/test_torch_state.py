@@ -37,6 +37,51 @@ def _decorated(x):
     return torch.autocast("cpu", dtype=torch.bfloat16)(lambda v: v @ v.T)(x)
 
 
+def _device_by_hand(x):
+    device = torch.device("meta")
+    entered = torch.device.__enter__(device)
+    inner = torch.ones(2)
+    with torch.device("cpu"):
+        innermost = torch.ones(4) + x
+    device.__exit__(None, None, None)
+    return entered is device, inner.device, innermost, torch.ones(4) * x
+
+
+def _device_left_by_its_class(x):
+    device = torch.device("meta").__enter__()
+    y = torch.ones(2)
+    torch.device.__exit__(device, None, None, None)
+    return y.device, torch.ones(4) + x
+
+
+@pytest.mark.parametrize("program", [_device_by_hand, _device_left_by_its_class], ids=lambda p: p.__name__)
+def test_a_device_is_entered_by_a_call_too(program, check):
+    """In one graph; nothing is entered afterwards."""
+    check(program)
+    assert torch.get_default_device() == torch.device("cpu")
+
+
+CHECKS = [torch._check, torch._check_value, torch._check_index, torch._check_type, torch._check_not_implemented]
+
+
+@pytest.mark.parametrize(
+    "condition", [lambda x: x.sum() > 0, lambda x: 1, lambda x: None, lambda x: x.shape[0] > 9, lambda x: True]
+)
+@pytest.mark.parametrize("function", CHECKS, ids=lambda function: function.__name__)
+def test_checks_take_bools_and_tell_what_else_they_got(function, condition, check):
+    """The error's type and words, caught so that the graph goes on."""
+
+    def program(x):
+        y = x + 1
+        try:
+            function(condition(x), lambda: "too few")
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            return y, type(error), str(error)
+        return y
+
+    check(program)
+
+
 @pytest.mark.parametrize("program", [_from_outside, _entered_by_hand, _decorated], ids=lambda p: p.__name__)
 def test_autocast_is_part_of_the_graph(program, check):
     """In one graph, the state around it untouched."""

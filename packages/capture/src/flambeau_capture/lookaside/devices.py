@@ -38,18 +38,6 @@ def enter_or_leave_device(t: Tracer, device: torch.device, name: str) -> Value:
     return ConstantValue(None)
 
 
-@replaces(torch.device.__enter__)
-def enter_device(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """`torch.device.__enter__(device)`."""
-    return enter_or_leave_device(t, t.concrete(args[0]), "__enter__")
-
-
-@replaces(torch.device.__exit__)
-def exit_device(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """`torch.device.__exit__(device, ...)`."""
-    return enter_or_leave_device(t, t.concrete(args[0]), "__exit__")
-
-
 @replaces(DeviceContext)
 def make_context(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """A mode of torch itself, which would reach into the tracing."""
