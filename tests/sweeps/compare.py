@@ -133,6 +133,16 @@ def _largest_of(run: Run) -> float:
     return max((_largest(value.to(torch.float64)) for value in floats), default=1.0)
 
 
+def is_outgrown(run: Run) -> bool:
+    """Whether a number of 32 bits or more is beyond the whole numbers that all are there: sums of such depend on their order, and what follows too."""
+    floats = [
+        e.value
+        for e in run.entries
+        if isinstance(e.value, Tensor) and e.value.is_floating_point() and e.value.dtype.itemsize > 2
+    ]
+    return any(_largest(value) >= 2 / torch.finfo(value.dtype).eps for value in floats if value.numel())
+
+
 def silent(plain: Run, ours: Run) -> Failure | None:
     """Nothing was compiled, and nothing says why."""
     raised = any(entry.kind == "raised" for entry in plain.entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from . import examine
 from .compare import difference
 from .examine import examine_text
 from .nudge import Nudging
@@ -75,3 +76,26 @@ def drive(compile, call, show, backward):
 """
     assert examine_text(text, "lowered", exact=False).failure is None
     assert examine_text(text, "lowered").failure is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "makes", "is_compared"),
+    [
+        ("a[0] + a[1] + a[2] + a[3]", "a[1] + a[2] + a[3] + a[0]", "torch.tensor([2.0**24, 1, 1, 1])", False),
+        ("a[0] + a[1] + a[2] + a[3]", "a[1] + a[2] + a[3] + a[0] * 1.01", "torch.tensor([2.0**24, 1, 1, 1])", True),
+        ("a[0] + a[1] + a[2] + a[3]", "a[1] + a[2] + a[3] + a[0] + 4", "torch.tensor([2.0**22, 1, 1, 1])", True),
+        ("(a / 3 - a * (1 / 3)).sgn()", "(a * (1 / 3) - a / 3).sgn()", "whole((4, 4), torch.complex128)", False),
+        ("(a * 3).sgn()", "(a * -3).sgn()", "whole((4, 4), torch.complex128)", True),
+    ],
+)
+def test_numbers_that_cannot_be_exact_are_judged_as_rounded(
+    value: str, other: str, makes: str, is_compared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the whole numbers that all are there, and complex ones."""
+    text, wrong = (
+        f"def f(a):\n    return {what}\n\ndef drive(compile, call, show, backward):\n    call(compile(f), {makes})\n"
+        for what in (value, other)
+    )
+    monkeypatch.setattr(examine, "run_compiled", lambda source, backend: run_plain(wrong))
+    failure = examine.examine_text(text, "eager").failure
+    assert (failure is not None and failure.kind == "wrong value") == is_compared, failure
