@@ -191,13 +191,14 @@ STAGES = (
     Stage(
         "blocks", _below(_INDUCTOR, "codegen/cpp/layout.py", "codegen/cpp/passes.py", "codegen/cpp/canonical.py", "codegen/cpp/ops.py",
                          "codegen/cpp/unit.py", "codegen/writer.py"), 14,
-        (f"{_I}/codegen/cpp", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
+        (f"{_I}/codegen/cpp", "tests/robustness/test_tables.py", f"{_I}/schedule", f"{_I}/test_pipeline.py",
+         *_COMPILED),
     ),
     Stage(
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
             "philox", "pieces", "reduction", "repeated", "types", "values"))), 20,
-        (f"{_I}/codegen/triton",),
+        ("tests/robustness/test_tables.py", f"{_I}/codegen/triton"),
     ),
     Stage(
         "launches", _below(_RUNTIME, "triton_binding.py", "triton_interpreter.py", "triton_kernels.py", "triton_source.py",
