@@ -31,6 +31,14 @@ void torch_delete_node(N* node, long) {
   delete node;
 }
 
+// Newer releases of torch tell the program's hooks of each node that comes to be, once it is complete. Found as above.
+template <typename Owner>
+auto announce_node(const Owner& owner, int) -> decltype(fire_node_creation_hooks(owner)) {
+  return fire_node_creation_hooks(owner);
+}
+template <typename Owner>
+void announce_node(const Owner&, long) {}
+
 // Edges own nodes through std::shared_ptr in older releases of torch and through intrusive_ptr in newer ones.
 using NodePtr = decltype(torch::autograd::Edge::function);
 

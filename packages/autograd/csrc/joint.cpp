@@ -172,6 +172,7 @@ void lead_apart(const JointObject* self, const NodePtr& owner, const std::vector
     auto [made, result_owner] = make_node<ResultNode>(owner, i);
     made->add_next_edge(std::move(to[i]));
     torch::autograd::impl::set_gradient_edge(tensors[i], {result_owner, made->add_input_metadata(tensors[i])});
+    announce_node(result_owner, 0);
   }
 }
 
@@ -209,6 +210,7 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i], self->repeats));
   save_values(self, node, args, items.get(), results);
   watch_values(self, node, args, results);
+  if (!apart) announce_node(owner, 0);
   return results;
 }
 

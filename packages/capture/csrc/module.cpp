@@ -2,6 +2,7 @@
 #include "devices.hpp"
 #include "frame_hook.hpp"
 #include "module_call.hpp"
+#include "node_hooks.hpp"
 #include "region.hpp"
 
 namespace flambeau {
@@ -42,6 +43,17 @@ PyObject* keep_guard(PyObject*, PyObject*) {
   return boundary([&] { return keep_cuda_guard(), Py_NewRef(Py_None); }, static_cast<PyObject*>(nullptr));
 }
 
+PyObject* take_hooks(PyObject*, PyObject*) { return boundary(take_node_hooks, static_cast<PyObject*>(nullptr)); }
+
+PyObject* put_back_hooks(PyObject*, PyObject* taken) {
+  return boundary(
+      [&]() -> PyObject* {
+        put_back_node_hooks(taken);
+        return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
 PyMethodDef methods[] = {
     {"hook_installed", hook_installed, METH_NOARGS, "Whether the frame hook is installed now."},
     {"active_region", active_region, METH_NOARGS, "The region that runs on this thread, or None."},
@@ -49,6 +61,8 @@ PyMethodDef methods[] = {
     {"set_module_call", set_module_call, METH_VARARGS,
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},
     {"keep_cuda_guard", keep_guard, METH_NOARGS, "Fakes of CUDA tensors in a process without a CUDA device: what stands for its guard stays for good."},
+    {"take_node_hooks", take_hooks, METH_NOARGS, "Take this thread's hooks on new nodes of autograd away; what `put_back_node_hooks` takes."},
+    {"put_back_node_hooks", put_back_hooks, METH_O, "Put back what `take_node_hooks` gave."},
     {"same_constant", same_constant_of, METH_VARARGS, "Exact equality of constants, as guards mean it."},
     {nullptr, nullptr, 0, nullptr},
 };

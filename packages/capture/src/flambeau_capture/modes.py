@@ -19,6 +19,7 @@ import torch
 from .graph.captured import CallFunction, Effect
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
+from .native import _C
 from .values.constants import ConstantValue
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ def _hooks_set_aside() -> Iterator[None]:
     finally:
         for pair in reversed(waiting):
             table._push_saved_tensors_default_hooks(*pair)
+
+
+@contextmanager
+def node_hooks_set_aside() -> Iterator[None]:
+    """The program's hooks on new nodes of autograd are not shown those of fakes, nor of a joint trace."""
+    taken = _C.take_node_hooks()
+    try:
+        yield
+    finally:
+        _C.put_back_node_hooks(taken)
 
 
 def mode_effects(tracer: Tracer) -> tuple[Effect, ...]:

@@ -41,7 +41,15 @@ from .guards.state import beyond_graphs, current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
-from .modes import changes_modes, left_as_before, mode_effects, needs_gradients, restored_modes, with_gradients
+from .modes import (
+    changes_modes,
+    left_as_before,
+    mode_effects,
+    needs_gradients,
+    node_hooks_set_aside,
+    restored_modes,
+    with_gradients,
+)
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
@@ -551,7 +559,7 @@ class _Callback:
             return SkipAlways()
         dynamics = self.dynamics.setdefault(info.code, Dynamics())
         try:
-            with few_collections(), quiet_fakes():
+            with few_collections(), quiet_fakes(), node_hooks_set_aside():
                 return capture_frame(
                     info, backend=self.backend, config=self.config, dynamics=dynamics, observer=self.observer
                 )
