@@ -36,6 +36,9 @@ HANDLERS = {
     ),
     f"{_CAPTURE}/interp/folding.py:Folding.real_error": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
     f"{_CAPTURE}/interp/calls.py:Calls._cached_object": f"{_FAULTS}test_a_cached_function_that_raises_when_asked_for_real",
+    f"{_CAPTURE}/interp/exceptions.py:Exceptions.make_exception": (
+        "packages/capture/tests/interp/test_exceptions.py::test_fields_of_native_exceptions"
+    ),
     f"{_CAPTURE}/hook.py:_Handler.answer": _FAULT,
     f"{_CAPTURE}/modes.py:left_as_before.call": "packages/capture/tests/test_state_of_torch.py::test_a_graph_that_raises_leaves_the_modes",
     f"{_CAPTURE}/pipeline.py:_call_backend": "tests/robustness/test_bad_input.py::test_backend_that_raises",

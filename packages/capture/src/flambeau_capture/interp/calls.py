@@ -31,12 +31,12 @@ from ..values.sequences import ListValue, TupleValue
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .attributes import Attributes, mro_lookup
+from .attributes import mro_lookup
+from .exceptions import Exceptions, has_python_init
 from .frame import Frame
 from .operations import COMPARE
 from .signals import GraphBreak, TracedRaise
 from .trust import is_pure_native, is_trusted_namespace
-from .wrapping import NotConstant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ _TAKE = {
 """How many arguments the special methods of containers take."""
 
 
-class Calls(Attributes):
+class Calls(Exceptions):
     """Mixin of `Tracer`."""
 
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -466,7 +466,7 @@ class Calls(Attributes):
             made = self.call(self.wrap_pinned(new), [value, *args], kwargs)
         elif registry.torch_decision(cls) is registry.Decision.FOLD or (
             is_pure_native(cls)
-            and not _has_python_init(cls)
+            and not has_python_init(cls)
             and not issubclass(cls, (BaseException, dict, list, set, tuple))
         ):
             if cls is object and not args and not kwargs:
@@ -506,7 +506,7 @@ class Calls(Attributes):
         """`cls.__new__(cls, *args)` with nothing initialised."""
         cls = value.real()
         if issubclass(cls, BaseException):
-            return self._make_exception(cls, args)
+            return self.make_exception(cls, args)
         if issubclass(cls, dict):
             import collections
 
@@ -537,36 +537,7 @@ class Calls(Attributes):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         return ObjectValue(cls)
 
-    # exceptions
-
-    def _make_exception(self, cls: type, args: Sequence[Value]) -> Value:
-        """Which class it has (`OSError` goes by the error's number) and what its `args` are, a native class with fields decides."""
-        if not issubclass(cls, EXCEPTIONS_WITH_FIELDS):
-            return ExceptionValue(cls, list(args))
-        if _has_python_init(cls):
-            raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
-        takes_all = (ImportError, SystemExit, StopIteration)
-        if issubclass(cls, takes_all) or (issubclass(cls, (OSError, SyntaxError)) and len(args) < 2):
-            return ExceptionValue(cls, list(args))
-        try:
-            given = [self.to_python(arg) for arg in args]
-        except NotConstant as error:
-            raise GraphBreak("unsupported-call", f"{class_name(cls)} of {error}") from None
-        try:
-            made = cls(*given)
-        except Exception as error:
-            raise self.raised(error) from None
-        if len(made.args) != len(args):
-            raise GraphBreak("unsupported-call", f"{class_name(cls)} that keeps an argument apart")
-        return ExceptionValue(type(made), list(args))
-
-    def exception_instance(self, value: Value) -> Value:
-        """What `raise value` raises."""
-        if isinstance(value, ClassValue):
-            value = self.call(value, [], {})
-        if not issubclass(value.python_type(), BaseException):
-            raise self.raised(TypeError("exceptions must derive from BaseException"))
-        return value
+    # classes that are asked about
 
     def class_or_tuple(self, value: Value) -> Any:
         """The real class or tuple of classes."""
@@ -582,45 +553,6 @@ class Calls(Attributes):
                 raise GraphBreak("unsupported-call", f"{class_name(type(one))}.__instancecheck__ decides")
             self.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
 
-    def set_context(self, error: Value) -> None:
-        """Note where `error`, made by the trace, was raised first, and which exception was being handled then."""
-        if not isinstance(error, ExceptionValue) or error.real() is not MISSING:
-            return
-        if error.line is None:
-            frame = self.frame
-            while frame.caller is not None:
-                frame = frame.caller
-            error.line = frame.instructions[frame.index].position.line
-        if error.context is None:
-            current = self.current_exception()
-            if current is not error:
-                error.context = current
-
-    def raise_anew(self, error: Value) -> None:
-        """Note it for a `raise` of an exception, which may have been raised before: as CPython, with no way back in what it comes after."""
-        current = self.current_exception()
-        if not isinstance(error, ExceptionValue) or error.real() is not MISSING or current in (None, error):
-            return
-        later, seen = current, {id(current)}
-        while isinstance(later, ExceptionValue) and later.context is not None:
-            if later.context is error:
-                later.context = None
-                break
-            later = later.context
-            if id(later) in seen:
-                break
-            seen.add(id(later))
-        error.context = current
-
-    def current_exception(self) -> Value | None:
-        """The exception being handled, in this frame or a caller."""
-        frame: Frame | None = self.frame
-        while frame is not None:
-            if frame.current_exceptions and frame.current_exceptions[-1] is not None:
-                return frame.current_exceptions[-1]
-            frame = frame.caller
-        return None
-
 
 def _flat(classes: Any) -> Iterator[type]:
     """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth."""
@@ -629,8 +561,3 @@ def _flat(classes: Any) -> Iterator[type]:
         return
     for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", ()):
         yield from _flat(one)
-
-
-def _has_python_init(cls: type) -> bool:
-    init, _ = mro_lookup(cls, "__init__")
-    return isinstance(init, types.FunctionType)

@@ -1,0 +1,98 @@
+"""Exceptions of the traced program: how one is made, and which one it came after.
+
+In: classes, arguments and exceptions as values. Out: the exception with the class, `args`, line and context that Python gives it, or a break.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING
+
+from ..class_names import class_name, full_name
+from ..values.base import MISSING, Value
+from ..values.builtins import ClassValue
+from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue
+from .attributes import Attributes, mro_lookup
+from .frame import Frame
+from .signals import GraphBreak
+from .wrapping import NotConstant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Exceptions(Attributes):
+    """Mixin of `Tracer`."""
+
+    def make_exception(self, cls: type, args: Sequence[Value]) -> Value:
+        """Which class it has (`OSError` goes by the error's number) and what its `args` are, a native class with fields decides."""
+        if not issubclass(cls, EXCEPTIONS_WITH_FIELDS):
+            return ExceptionValue(cls, list(args))
+        if has_python_init(cls):
+            raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
+        takes_all = (ImportError, SystemExit, StopIteration)
+        if issubclass(cls, takes_all) or (issubclass(cls, (OSError, SyntaxError)) and len(args) < 2):
+            return ExceptionValue(cls, list(args))
+        try:
+            given = [self.to_python(arg) for arg in args]
+        except NotConstant as error:
+            raise GraphBreak("unsupported-call", f"{class_name(cls)} of {error}") from None
+        try:
+            made = cls(*given)
+        except Exception as error:
+            raise self.raised(error) from None
+        if len(made.args) != len(args):
+            raise GraphBreak("unsupported-call", f"{class_name(cls)} that keeps an argument apart")
+        return ExceptionValue(type(made), list(args))
+
+    def exception_instance(self, value: Value) -> Value:
+        """What `raise value` raises."""
+        if isinstance(value, ClassValue):
+            value = self.call(value, [], {})
+        if not issubclass(value.python_type(), BaseException):
+            raise self.raised(TypeError("exceptions must derive from BaseException"))
+        return value
+
+    def set_context(self, error: Value) -> None:
+        """Note where `error`, made by the trace, was raised first, and which exception was being handled then."""
+        if not isinstance(error, ExceptionValue) or error.real() is not MISSING:
+            return
+        if error.line is None:
+            frame = self.frame
+            while frame.caller is not None:
+                frame = frame.caller
+            error.line = frame.instructions[frame.index].position.line
+        if error.context is None:
+            current = self.current_exception()
+            if current is not error:
+                error.context = current
+
+    def raise_anew(self, error: Value) -> None:
+        """Note it for a `raise` of an exception, which may have been raised before: as CPython, with no way back in what it comes after."""
+        current = self.current_exception()
+        if not isinstance(error, ExceptionValue) or error.real() is not MISSING or current in (None, error):
+            return
+        later, seen = current, {id(current)}
+        while isinstance(later, ExceptionValue) and later.context is not None:
+            if later.context is error:
+                later.context = None
+                break
+            later = later.context
+            if id(later) in seen:
+                break
+            seen.add(id(later))
+        error.context = current
+
+    def current_exception(self) -> Value | None:
+        """The exception being handled, in this frame or a caller."""
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if frame.current_exceptions and frame.current_exceptions[-1] is not None:
+                return frame.current_exceptions[-1]
+            frame = frame.caller
+        return None
+
+
+def has_python_init(cls: type) -> bool:
+    init, _ = mro_lookup(cls, "__init__")
+    return isinstance(init, types.FunctionType)
