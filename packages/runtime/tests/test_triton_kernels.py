@@ -67,6 +67,23 @@ def test_assembly_without_a_stand_in_says_so() -> None:
         run_interpreted(source, "add", (1, 1, 1), {"a": a, "b": b, "out": out, "n": 8, "XBLOCK": 8})
 
 
+@pytest.mark.parametrize(("values", "fails"), [((1.0,) * 8, False), ((1.0,) * 7 + (-1.0,), True), ((-1.0,) * 8, True)])
+def test_an_assertion_of_a_kernel_holds_for_every_element(values: tuple[float, ...], fails: bool) -> None:
+    """As on a device: one element that it does not hold for stops the launch, and what is masked counts for nothing."""
+    source = ADD.replace(
+        "tl.store(", "tl.device_assert((tl.load(a + x, m, 1.0) > 0) | ~m, 'no position')\n    tl.store("
+    )
+    a, b, out = torch.tensor([*values, -9.0]), torch.ones(9), torch.zeros(9)
+    arguments = {"a": a, "b": b, "out": out, "n": 8, "XBLOCK": 16}
+    if fails:
+        with pytest.raises(Exception, match="no position"):
+            run_interpreted(source, "add", (1, 1, 1), arguments)
+        assert not out.any()
+    else:
+        run_interpreted(source, "add", (1, 1, 1), arguments)
+        assert torch.equal(out[:8], a[:8] + 1)
+
+
 def test_empty_grid_launches_nothing() -> None:
     """A grid with a zero is a no-op."""
     out = torch.ones(1)
