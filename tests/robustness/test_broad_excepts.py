@@ -26,6 +26,9 @@ HANDLERS = {
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
     f"{_AUTOGRAD}/joint/control.py:error_without_us": f"{_ERRORS}test_what_torch_raises_by_itself_is_a_refusal",
+    f"{_AUTOGRAD}/wrappers/joint_py.py:PyJointFunction.__call__": (
+        "packages/autograd/tests/test_node.py::test_what_a_hook_on_saved_tensors_raises"
+    ),
     f"{_AUTOGRAD}/pipeline.py:prepare": f"{_ERRORS}test_a_decomposition_that_raises_is_our_fault",
     f"{_AUTOGRAD}/pipeline.py:_ours": f"{_ERRORS}test_a_stage_that_raises_is_our_fault",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
@@ -41,6 +44,9 @@ HANDLERS = {
     ),
     f"{_CAPTURE}/hook.py:_Handler.answer": _FAULT,
     f"{_CAPTURE}/modes.py:left_as_before.call": "packages/capture/tests/test_state_of_torch.py::test_a_graph_that_raises_leaves_the_modes",
+    f"{_CAPTURE}/saved_tensor_hooks.py:with_marked_hooks.call.marking": (
+        "tests/training/test_checkpoints.py::test_a_checkpoint_around_a_compiled_module"
+    ),
     f"{_CAPTURE}/pipeline.py:_call_backend": "tests/robustness/test_bad_input.py::test_backend_that_raises",
     f"{_CAPTURE}/pipeline.py:_Callback._answer": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
     f"{_CAPTURE}/guards/check.py:_predicate_holds": (

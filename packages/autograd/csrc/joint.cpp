@@ -131,6 +131,22 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
   }
 }
 
+// Notes on the exception that is set that a hook of the program raised it, and no operation of the graph: nobody answers it by running the
+// graph again (see `PyJointFunction`).
+void note_hook() {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject* value = PyErr_GetRaisedException();
+  checked(PyObject_SetAttrString(value, "raised_in_hook", Py_True));
+  PyErr_SetRaisedException(value);
+#else
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  checked(PyObject_SetAttrString(value, "raised_in_hook", Py_True));
+  PyErr_Restore(type, value, traceback);
+#endif
+}
+
 // Its version now, after the writes of the graph itself.
 void watch_values(const JointObject* self, JointNode* node, PyObject* const* args, const Ref& results) {
   for (const WatchedPlace& watched : *self->watched) {
@@ -208,7 +224,12 @@ Ref differentiable_call(JointObject* self, PyObject* const* args, size_t count, 
   if (apart) lead_apart(self, owner, tensors, edges);
   node->expect(count, self->saved->size(), self->watched->size());
   for (size_t i = 0; i < count; ++i) node->remember(trace_of(args[i], self->repeats));
-  save_values(self, node, args, items.get(), results);
+  try {
+    save_values(self, node, args, items.get(), results);
+  } catch (const python_error&) {
+    note_hook();
+    throw PythonError();
+  }
   watch_values(self, node, args, results);
   if (!apart) announce_node(owner, 0);
   return results;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string>
 
+#include "batched.hpp"
+
 namespace flambeau {
 
 using torch::autograd::variable_list;
@@ -232,11 +234,10 @@ variable_list JointNode::differentiate(variable_list&& grads, const std::vector<
   if (is_nothing(grads)) return variable_list(joint_->grad_inputs->size());
   const bool again = spent_ && !tensors_.empty();
   const bool twice = at::GradMode::is_enabled();
-  if (!again && !twice) settle(grads);
   pybind11::gil_scoped_acquire gil;
   try {
     if (again) return run_again(grads);
-    variable_list found = twice ? run_twice(grads) : run(grads, given);
+    variable_list found = twice ? run_twice(grads) : run_all(std::move(grads), given, true);
     drop_undecided(found, given);
     return found;
   } catch (const PythonError&) {
@@ -244,8 +245,31 @@ variable_list JointNode::differentiate(variable_list&& grads, const std::vector<
   }
 }
 
-variable_list JointNode::run(variable_list& grads, const std::vector<bool>& given) {
-  const bool last = !torch::autograd::get_current_graph_task_keep_graph() && is_all(freed_after(ending_));
+variable_list JointNode::run_all(variable_list&& grads, const std::vector<bool>& given, bool last) {
+  const Batch batch = batch_of(grads);
+  if (batch.size < 0) {
+    settle(grads);
+    return run(grads, given, last);
+  }
+  const int64_t samples = std::max<int64_t>(batch.size, 1);
+  std::vector<variable_list> found(joint_->grad_inputs->size());
+  for (int64_t place = 0; place < samples; ++place) {
+    variable_list sample;
+    for (const at::Tensor& grad : grads) sample.push_back(sample_of(grad, batch, place));
+    variable_list of_sample = run_all(std::move(sample), given, last && place + 1 == samples);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (of_sample[i].defined()) found[i].push_back(std::move(of_sample[i]));
+    }
+  }
+  variable_list joined(found.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i].empty()) joined[i] = batched(found[i], batch);
+  }
+  return joined;
+}
+
+variable_list JointNode::run(variable_list& grads, const std::vector<bool>& given, bool may_free) {
+  const bool last = may_free && !torch::autograd::get_current_graph_task_keep_graph() && is_all(freed_after(ending_));
   Ref list = checked(PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size() + joint_->flagged->size())));
   Py_ssize_t place = 0;
   auto add = [&](PyObject* value) {

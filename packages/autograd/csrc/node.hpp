@@ -94,7 +94,9 @@ class JointNode : public torch::autograd::Node {
   std::vector<bool> freed_after(const std::vector<bool>& given) const;
   bool is_all(const std::vector<bool>& freed) const;
   void check_watched(const std::vector<bool>& given) const;
-  torch::autograd::variable_list run(torch::autograd::variable_list& grads, const std::vector<bool>& given);
+  // One call of the compiled backward, or one for each sample of a batch; `may_free`: where the engine keeps no graph, none comes after it.
+  torch::autograd::variable_list run_all(torch::autograd::variable_list&& grads, const std::vector<bool>& given, bool may_free);
+  torch::autograd::variable_list run(torch::autograd::variable_list& grads, const std::vector<bool>& given, bool may_free);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_again(const torch::autograd::variable_list& grads);
   void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;

@@ -82,6 +82,22 @@ def _gradients(losses, *inputs):
     return [grad if grad is None else [round(value, 4) for value in grad.tolist()] for grad in grads]
 
 
+def test_what_a_hook_on_saved_tensors_raises(config):
+    """It passes, known as the program's own; what the compiled code raises is not."""
+    x = leaf(3)
+    call = compile_function(lambda x: x.exp() * x, [x], config=config)
+
+    def pack(tensor):
+        raise KeyError("no room")
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), pytest.raises(KeyError) as raised:
+        call(x)
+    assert raised.value.raised_in_hook
+    with pytest.raises(Exception, match=".") as raised:
+        call(torch.randn(4, 4).requires_grad_(), "one too many")
+    assert not hasattr(raised.value, "raised_in_hook")
+
+
 def test_retain_graph(config):
     """With retain_graph, gradients accumulate."""
     x = leaf(3)

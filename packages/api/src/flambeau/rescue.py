@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 
 import flambeau_autograd as autograd
-from flambeau_capture import left_as_before
+from flambeau_capture import left_as_before, raised_in_hook, with_marked_hooks
 from flambeau_runtime import PredictionError
 
 from .stages import Stages
@@ -30,7 +30,8 @@ _mispredicted: set[str] = set()
 """Operators of others that returned something else than their fakes said, in this process."""
 
 _NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError)
-"""Nothing of the program's: trying again in eager would need at least as much."""
+"""Nothing of the program's: trying again in eager would need at least as much. Neither is repeated what a hook on saved tensors raises
+(`raised_in_hook`): the graph has run, and checkpointing stops a forward so that it repeats."""
 
 
 class StartAnew(Exception):
@@ -52,7 +53,7 @@ def rescue(
     run = left_as_before(partial(run_in_eager, gm))
 
     def answer(error: Exception, *inputs: Any) -> Any:
-        if isinstance(error, _NOT_REPEATED):
+        if isinstance(error, _NOT_REPEATED) or raised_in_hook(error):
             raise error
         given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
         drawn = generator.get_state() if signature.draws else None
@@ -116,8 +117,8 @@ def as_if_not_called(
 
 
 def as_captured(gm: fx.GraphModule) -> Callable[..., Any]:
-    """The graph run by torch's own ops; where plain Python runs its frame again, numbers are drawn once."""
-    return from_the_same_numbers(gm.forward) if gm.meta.get("starts_anew") else gm.forward
+    """The graph run by torch's own ops; where plain Python runs its frame again, numbers are drawn once, and hooks on saved tensors called once."""
+    return from_the_same_numbers(with_marked_hooks(gm.forward)) if gm.meta.get("starts_anew") else gm.forward
 
 
 def in_eager(gm: fx.GraphModule) -> Callable[..., Any]:

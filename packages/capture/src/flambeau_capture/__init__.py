@@ -29,6 +29,7 @@ from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
 from .modes import left_as_before
 from .pipeline import capture_frame, make_region
 from .record import BreakRecord, CompileRecord
+from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
 
 __all__ = [
     "BackendError",
@@ -59,8 +60,10 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "raised_in_hook",
     "register_correction",
     "reset",
+    "with_marked_hooks",
 ]
 
 __version__ = "0.1.0"

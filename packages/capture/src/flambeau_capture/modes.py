@@ -20,6 +20,7 @@ from .graph.captured import CallFunction, Effect
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
 from .native import _C
+from .saved_tensor_hooks import hooks_set_aside
 from .values.constants import ConstantValue
 
 if TYPE_CHECKING:
@@ -37,27 +38,13 @@ def restored_modes(tracer: Tracer) -> Iterator[None]:
     tracer.initial_grad = torch.is_grad_enabled()
     tracer.outer_device = outer_device()
     try:
-        with _hooks_set_aside():
+        with hooks_set_aside():
             yield
     finally:
         for mode in reversed(tracer.graph.open_modes):
             torch.amp.autocast_mode._exit_autocast(mode.real)
         tracer.graph.open_modes.clear()
         _SET_GRAD(tracer.initial_grad)
-
-
-@contextmanager
-def _hooks_set_aside() -> Iterator[None]:
-    """The program's hooks on saved tensors are not shown what operations on fakes save."""
-    table, waiting = torch._C._autograd, []
-    while (pair := table._top_saved_tensors_default_hooks(True)) is not None:
-        waiting.append(pair)
-        table._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        for pair in reversed(waiting):
-            table._push_saved_tensors_default_hooks(*pair)
 
 
 @contextmanager

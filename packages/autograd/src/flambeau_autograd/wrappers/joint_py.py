@@ -28,7 +28,11 @@ _KEEPS_VERSIONS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 
 
 class PyJointFunction:
-    """Constructor arguments are those of `_C.JointFunction`, in the same order."""
+    """Constructor arguments are those of `_C.JointFunction`, in the same order.
+
+    An exception that a hook on saved tensors raises (`torch.autograd.graph.saved_tensors_hooks`) passes with an attribute `raised_in_hook`, which is
+    True: the graph has run, and it is no failure of the graph. Checkpointing ends a forward so that it repeats for the backward.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,12 @@ class PyJointFunction:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
-            return _Joined.apply(self, *args)
+            values = self.run_forward(args, grad_mode=True)
+            try:
+                return _Joined.apply(self, values, *args)
+            except Exception as error:
+                error.raised_in_hook = True  # type: ignore[attr-defined]  # the graph has run
+                raise
         return self.run_forward(args, grad_mode=False)[: self.results]
 
     def run_forward(self, args: tuple[Any, ...], grad_mode: bool) -> tuple[Any, ...]:
@@ -84,8 +93,7 @@ def call_either(function: Callable[..., Any] | None, args: tuple[Any, ...]) -> A
 
 class _Joined(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, joint: PyJointFunction, *args: Any) -> Any:
-        values = joint.run_forward(args, grad_mode=True)
+    def forward(ctx: Any, joint: PyJointFunction, values: tuple[Any, ...], *args: Any) -> Any:
         results = list(values[: joint.results])
         given = {id(a) for a in args}
         for i in joint.differentiable:
@@ -126,14 +134,14 @@ class _Joined(torch.autograd.Function):
         joint: PyJointFunction = ctx.joint
         given = [grads[i] for i in joint.differentiable]
         if all(grad is None for grad in given):
-            return (None,) * (1 + len(ctx.inputs))
+            return (None,) * (2 + len(ctx.inputs))
         _check_watched(joint, ctx.watched, ctx.detachable, [grad is not None for grad in given])
         if any(given[place] is not None for place in ctx.freed):
             raise RuntimeError(_TWICE)
         tensors = ctx.kept or (ctx.saved_tensors if not ctx.spent else ())
         if ctx.spent and ctx.saves:
             again = dict(zip(joint.grad_inputs, joint.double.again(tuple(ctx.shapes), tuple(given))))
-            return (None, *(again.get(i) for i in range(len(ctx.inputs))))
+            return (None, None, *(again.get(i) for i in range(len(ctx.inputs))))
         found: Any
         if torch.is_grad_enabled():
             inputs = list(ctx.inputs)
@@ -162,7 +170,7 @@ class _Joined(torch.autograd.Function):
             ctx.kept = None if ctx.spent else tensors
         decided = [any(given[place] is not None for place in places) for places in joint.reached_by]
         by_input = {i: grad for i, grad, known in zip(joint.grad_inputs, found, decided) if known}
-        return (None, *(by_input.get(i) for i in range(len(ctx.inputs))))
+        return (None, None, *(by_input.get(i) for i in range(len(ctx.inputs))))
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 from attrs import evolve
 
@@ -22,6 +22,7 @@ from ..effects.replay import replay, values_of
 from ..frame import FrameInfo
 from ..graph.captured import Break, FrameResult
 from ..native import _C
+from ..saved_tensor_hooks import hooks_set_aside, raised_in_hook
 from ..sources.arguments import FIRST
 from .break_point import BreakPoint, analyse, emit_break
 from .emitter import Emitter
@@ -94,17 +95,13 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
     come to the operation that raises it, inside of its own handlers."""
     error = e.temp()
     e.store_local(error)
-    e.pinned(_let_pass)
-    e.local(error)
-    e.call(1)
-    e.pop()
-    e.op("DELETE_FAST", value=error)
     boxed = (*code.co_cellvars, *code.co_freevars)
     made = resume_code(code, 0, (), tuple(name for name in argument_names(code) if name not in boxed))
-    e.pinned(_C.Disabled)
+    e.pinned(_plain_run)
+    e.local(error)
     e.function(made.code, made.free)
-    e.const(False)
     e.call(2)
+    e.op("DELETE_FAST", value=error)
     for parameter in made.parameters:
         if parameter == FIRST:
             e.op("LOAD_DEREF", value=code.co_varnames[0])
@@ -114,10 +111,21 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
     e.ret()
 
 
-def _let_pass(error: BaseException) -> None:
-    """Raise what is no error of an operation: an interrupt has to stop the program."""
+def _plain_run(error: BaseException, function: Callable[..., Any]) -> Callable[..., Any]:
+    """What runs the frame, as `function`, after its graph raised `error`. What is no error of an operation is raised: an interrupt has to stop the
+    program at once, and one of a hook on saved tensors once the program's effects, which come after the graph, are done."""
     if not isinstance(error, Exception):
         raise error
+    run = _C.Disabled(function, False)
+    if not raised_in_hook(error):
+        return run
+
+    def run_and_raise(*arguments: Any) -> NoReturn:
+        with hooks_set_aside():
+            run(*arguments)
+        raise error
+
+    return run_and_raise
 
 
 def _prepare(e: Emitter, result: FrameResult, point: BreakPoint | None) -> None:
