@@ -7,6 +7,7 @@ is only what has to: text, containers of that length.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -139,3 +140,29 @@ def test_scaling_that_rounds_is_compiled() -> None:
     """A factor without an exact product makes constants of the sizes; the graphs are still compiled."""
     calls = [(torch.randn(2, 3, height, 9),) for height in (8, 10, 13)]
     compilations(lambda x: F.interpolate(x, scale_factor=0.3), calls)
+
+
+def _drawn(generator: random.Random, depth: int) -> str:
+    """An expression of floats whose value depends on the order of its operations."""
+    if depth == 0:
+        return generator.choice(["a", "b", "c", "a", "b", "c", "n", "0.1", "3.0", "7"])
+    operator = generator.choice(["+", "-", "*", "+", "-", "*", "/"])
+    return f"({_drawn(generator, depth - 1)} {operator} {_drawn(generator, generator.randrange(depth))})"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_arithmetic_of_several_numbers_keeps_its_order(seed):
+    """Floats computed from several arguments and a size are returned and stored as Python computes them, to the last bit."""
+    generator = random.Random(seed)
+    expressions = [_drawn(generator, 4) for _ in range(8)]
+    source = f"def function(x, a, b, c, kept):\n    n = x.shape[0]\n    kept['last'] = {expressions[0]}\n"
+    source += f"    return x * a, {', '.join(expressions)}, kept['last'] + {expressions[1]}\n"
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    compiled = flambeau.compile(scope["function"], dynamic=True)
+    for call in range(6):
+        x, numbers = torch.ones(3 + call), [generator.uniform(0.5, 2) for _ in range(3)]
+        ours: dict[str, float] = {}
+        theirs: dict[str, float] = {}
+        assert compiled(x, *numbers, ours)[1:] == scope["function"](x, *numbers, theirs)[1:]
+        assert ours == theirs

@@ -33,7 +33,7 @@ class NeededOutputs:
         self._seen[id(value)] = value
         if isinstance(value, LazyValue) and value.realised is not None:
             self.value(value.realised)
-        elif isinstance(value, (TensorValue, SymbolicValue)) and value.source is None:
+        elif _is_computed(value):
             self.outputs[id(value)] = value
             for attribute in getattr(value, "attrs", {}).values():
                 if attribute is not None:
@@ -51,6 +51,12 @@ class NeededOutputs:
 
     def __getattr__(self, name: str) -> Any:
         return _nothing
+
+
+def _is_computed(value: Value) -> bool:
+    if isinstance(value, SymbolicValue):
+        return value.source is None and value.operation is None
+    return isinstance(value, TensorValue) and value.source is None
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

@@ -227,7 +227,10 @@ class Operations(Folding):
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             made = self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
             if isinstance(made, SymbolicValue):
-                made.formula = formulas.combined(_IN_PYTHON.get(function, function), values)
+                in_python = _IN_PYTHON.get(function, function)
+                made.formula = formulas.combined(in_python, values)
+                if made.python_type() is float:
+                    made.came_from(in_python, values)
             return made
         return self.from_python(result)
 

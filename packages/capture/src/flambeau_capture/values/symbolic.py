@@ -13,21 +13,23 @@ import torch
 from .base import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch.fx
 
     from ..interp.formulas import Formula
     from ..interp.tracer import Tracer
+    from ..rewrite.emitter import Emitter
     from ..sources.source import Source
 
+_DEEPEST = 150
 _PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 class SymbolicValue(Value):
     """A number known only up to guards. `node` is in the graph being built."""
 
-    __slots__ = ("formula", "node", "symbol")
+    __slots__ = ("depth", "formula", "node", "operation", "symbol")
 
     def __init__(self, symbol: Any, node: torch.fx.Node, source: Source | None = None) -> None:
         super().__init__(source)
@@ -35,6 +37,26 @@ class SymbolicValue(Value):
         self.node = node
         #: How Python computes it from one number of the caller's, where it does.
         self.formula: Formula | None = None
+        #: The function and its operands that gave a float: Python computes it again after the graph, where it is needed.
+        self.operation: tuple[Callable[..., Any], tuple[Value, ...]] | None = None
+        self.depth = 0
+
+    def came_from(self, function: Callable[..., Any], operands: Sequence[Value]) -> None:
+        """Note the operation that gave this float. The arithmetic of sizes adds and multiplies in an order of its own, so that the graph's number is
+        another in the last bits; not of long chains, which rebuild themselves by recursion."""
+        depth = 1 + max(operand.depth for operand in operands if isinstance(operand, SymbolicValue))
+        if depth <= _DEEPEST:
+            self.operation, self.depth = (function, tuple(operands)), depth
+
+    def rebuild(self, e: Emitter) -> None:
+        if self.source is not None or self.operation is None:
+            super().rebuild(e)
+            return
+        function, operands = self.operation
+        e.pinned(function)
+        for operand in operands:
+            e.value(operand)
+        e.call(len(operands))
 
     def python_type(self) -> type:
         return _PYTHON_TYPES[type(self.symbol)]
