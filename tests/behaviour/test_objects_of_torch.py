@@ -304,3 +304,43 @@ def test_graph_modules_as_targets(make: Callable[[nn.Module], nn.Module]) -> Non
     torch.testing.assert_close(compiled(x), module(x))
     assert recorder.graphs
     assert dict(compiled.named_parameters()).keys() == dict(module.named_parameters()).keys()
+
+
+@pytest.mark.falls_back("layout torch.sparse_coo")
+def test_facts_of_sparse_tensors():
+    """How many elements a sparse tensor holds, and whether each once: a break, as fakes hold none."""
+
+    def function(x):
+        made = x.to_sparse()
+        both = torch.cat([made, made.transpose(0, 1)])
+        return [
+            (s.is_coalesced(), s._nnz(), s.sparse_dim()) for s in (made, both, both.coalesce(), made.transpose(0, 1))
+        ]
+
+    def of_input(x):
+        return x.is_coalesced(), x._nnz(), x.dense_dim(), x.is_sparse
+
+    dense = torch.eye(3)
+    assert flambeau.compile(function)(dense) == function(dense)
+    compiled = flambeau.compile(of_input)
+    with torch.sparse.check_sparse_tensor_invariants(True):
+        twice = torch.sparse_coo_tensor(torch.tensor([[0, 0], [1, 1]]), torch.ones(2), (3, 3))
+    for given in (dense.to_sparse(), twice, twice.coalesce(), torch.zeros(2, 2).to_sparse()):
+        assert compiled(given) == of_input(given)
+
+
+@pytest.mark.parametrize("name", ["data_ptr", "const_data_ptr"])
+def test_addresses_are_those_of_the_tensors(name):
+    """A fake has none."""
+    function = eval(f"lambda x: (x + 1, x.{name}())")
+    compiled = flambeau.compile(function)
+    for x in (torch.ones(3), torch.ones(3)):
+        assert compiled(x)[1] == getattr(x, name)()
+
+
+@pytest.mark.falls_back("layout torch.sparse")
+def test_type_names_of_sparse_tensors():
+    """`torch.sparse.FloatTensor`, and an error where torch has no name."""
+    assert flambeau.compile(lambda x: x.to_sparse().type())(torch.eye(2)) == "torch.sparse.FloatTensor"
+    with pytest.raises(RuntimeError):
+        flambeau.compile(lambda x: x.to_sparse_csr().type())(torch.eye(2))

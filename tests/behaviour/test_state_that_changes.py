@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import flambeau
 import flambeau_capture
 
 from ..comparison import assert_same, run_as_it_is
@@ -466,3 +467,21 @@ def test_a_device_context_is_known_by_its_device() -> None:
         with torch.device(device):
             assert region(torch.zeros(2, 2)).device.type == device
         assert len(records) == compiled
+
+
+def test_new_memory_under_deterministic_algorithms():
+    """It is filled with what no result is taken for, and not in a call without them."""
+
+    def function(x):
+        made = torch.empty(3), torch.empty_like(x), x.new_empty(2, 2), torch.empty(2, dtype=torch.int64)
+        return *made, torch.empty_strided((2, 2), (2, 1)), x.new_empty_strided((2,), (1,)), x + 1
+
+    compiled = flambeau.compile(function)
+    x = torch.ones(3)
+    compiled(x)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert_same(compiled(x), function(x))
+        assert compiled(x)[0].isnan().all()
+    finally:
+        torch.use_deterministic_algorithms(False)

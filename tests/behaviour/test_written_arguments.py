@@ -207,3 +207,21 @@ def test_arguments_that_share_memory_are_left_to_eager(program: Callable[..., Te
     )
     assert ours == theirs
     assert_same(tensors, wanted)
+
+
+@pytest.mark.falls_back("a tensor is written whose memory another input shares")
+@pytest.mark.parametrize("part", [slice(None), slice(2, 5)])
+def test_an_argument_in_the_memory_of_an_array_of_another(part):
+    """A write to one is seen by the other, whose storage is another one; where the memory is another, the graph runs."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        x.mul_(2)
+        return y + 1
+
+    compiled = flambeau.compile(function)
+    results = []
+    for call in (function, compiled):
+        x = torch.arange(6.0)
+        shared = torch.from_numpy(x.numpy()[part])
+        results.append([call(x, torch.ones(3)), call(x, shared), shared, call(x, shared.clone())])
+    assert_same(results[1], results[0])

@@ -322,8 +322,14 @@ class NoAlias final : public Relation {
   // A hash table of the first ones finds what appears again.
   bool distinct(PyObject* const* captured, const void** table) const {
     std::memset(table, 0, capacity_ * sizeof *table);
+    bool foreign = false;
     for (size_t at = 0; at < slots_.size(); ++at) {
-      const void* object = storages_ ? storage_of(captured[slots_[at]]) : captured[slots_[at]];
+      const void* object = captured[slots_[at]];
+      if (storages_) {
+        const Memory memory = memory_of(captured[slots_[at]]);
+        object = memory.start;
+        foreign = foreign || memory.foreign;
+      }
       // Objects are 16-byte aligned; the multiplier spreads neighbours.
       size_t place = ((reinterpret_cast<uintptr_t>(object) >> 4) * 0x9E3779B97F4A7C15ULL >> 32) & (capacity_ - 1);
       while (table[place] != nullptr) {
@@ -331,6 +337,20 @@ class NoAlias final : public Relation {
         place = (place + 1) & (capacity_ - 1);
       }
       if (at < single_) table[place] = object;
+    }
+    return !foreign || apart(captured);
+  }
+  // Whether the memory of the first ones overlaps no other's. What torch allocates begins where it is used.
+  bool apart(PyObject* const* captured) const {
+    std::vector<Memory> all;
+    for (int slot : slots_) all.push_back(memory_of(captured[slot]));
+    for (size_t one = 0; one < single_; ++one) {
+      for (size_t other = one + 1; other < all.size(); ++other) {
+        if (!all[one].foreign && !all[other].foreign) continue;
+        const auto* left = static_cast<const char*>(all[one].start);
+        const auto* right = static_cast<const char*>(all[other].start);
+        if (left < right + all[other].bytes && right < left + all[one].bytes) return false;
+      }
     }
     return true;
   }

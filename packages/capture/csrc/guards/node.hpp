@@ -116,7 +116,13 @@ bool same_constant(PyObject* left, PyObject* right);
 // Sizes, strides and offsets of a tensor as int64; false where the tensor has none that are plain numbers.
 bool tensor_extent(PyObject* tensor, Access what, int dim, int64_t* result);
 
-// What tells a tensor's memory from another's: its storage, or the object itself where it has none.
-const void* storage_of(PyObject* object);
+// The memory of a tensor's storage, or what stands for it where it has none.
+struct Memory {
+  const void* start;
+  int64_t bytes;
+  bool foreign;  // not from torch's allocator (NumPy's, DLPack's): other storages may begin anywhere in it
+};
+
+Memory memory_of(PyObject* object);
 
 }  // namespace flambeau

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -251,11 +252,15 @@ bool tensor_extent(PyObject* object, Access what, int dim, int64_t* result) {
   }
 }
 
-const void* storage_of(PyObject* object) {
-  if (!THPVariable_Check(object)) return object;
+Memory memory_of(PyObject* object) {
+  if (!THPVariable_Check(object)) return {object, 0, false};
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  return tensor.has_storage() ? static_cast<const void*>(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())
-                              : object;
+  if (!tensor.has_storage()) return {object, 0, false};
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  const at::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  if (data.get() == nullptr) return {storage, 0, false};
+  static const at::DeleterFnPtr own = c10::GetDefaultCPUAllocator()->raw_deleter();
+  return {data.get(), storage->sym_nbytes().maybe_as_int().value_or(0), data.device().is_cpu() && data.get_deleter() != own};
 }
 
 }  // namespace flambeau

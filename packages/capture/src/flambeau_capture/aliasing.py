@@ -5,7 +5,6 @@ In: a trace that ended. Out: guards that keep it so, or `CannotCapture` where th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import compress
 from operator import not_
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .graph.shapes import has_own_elements
+from .guards.memory import share_memory
 from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
 from .interp.signals import GraphBreak
 from .refusal import CannotCapture, refuse_fullgraph
@@ -32,9 +32,8 @@ def tensor_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
     is_written = [_is_written(fake) or fake.untyped_storage()._cdata in hidden for _, fake, _ in inputs]
     if not any(is_written) or len(inputs) < 2:
         return guards
-    storages = [obj.untyped_storage()._cdata for obj, _, _ in inputs]
-    uses = Counter(storages)
-    if any(written and uses[storage] > 1 for written, storage in zip(is_written, storages, strict=True)):
+    tensors = [tensor for tensor, _, _ in inputs]
+    if share_memory([*compress(tensors, is_written)], [*compress(tensors, map(not_, is_written))]):
         reason = GraphBreak("external-mutation", "a tensor is written whose memory another input shares")
         raise CannotCapture(reason, always=False)
     sources = [source for _, _, source in inputs]

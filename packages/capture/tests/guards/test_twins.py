@@ -7,6 +7,7 @@ import math
 import types
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -316,6 +317,19 @@ def test_tensors_that_share_memory():
     assert agree(every, {"x": base, "y": base.clone(), "z": torch.eye(2).to_sparse()})
     assert not agree(every, {"x": base, "y": base.view(2, 3), "z": 3})
     assert not agree(every, {"x": base.detach(), "y": 3, "z": base[4:]})
+
+
+def test_memory_that_several_storages_have():
+    array = np.arange(12, dtype=np.float32)
+    whole, begin, end = (torch.from_numpy(part) for part in (array, array[:4], array[2:]))
+    first = [gs.DistinctStorage((X,), (Y, src.Local("z")))]
+    assert not agree(first, {"x": whole, "y": torch.from_dlpack(whole), "z": 3})
+    assert not agree(first, {"x": whole, "y": torch.ones(2), "z": torch.from_numpy(array[5:6])})
+    assert not agree(first, {"x": begin, "y": torch.ones(2), "z": end})
+    assert agree(first, {"x": begin, "y": torch.from_numpy(array[4:]), "z": torch.ones(2)})
+    assert agree(first, {"x": torch.ones(2), "y": begin, "z": end})
+    owned = torch.ones(3)
+    assert not agree(first, {"x": owned, "y": torch.from_numpy(owned.numpy()[1:]), "z": 3})
 
 
 def test_only_written_tensors_need_memory_of_their_own():

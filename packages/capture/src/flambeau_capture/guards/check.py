@@ -14,6 +14,7 @@ import torch
 
 from ..sources.source import SourceError, resolve
 from . import spec as gs
+from .memory import share_memory
 from .shape_program import compile_expression, run
 from .state import current_state
 
@@ -58,8 +59,7 @@ def _holds(spec: gs.GuardSpec, frame: Frame) -> bool:
         case gs.NoAlias(sources=sources):
             return len({id(frame[source]) for source in sources}) == len(sources)
         case gs.DistinctStorage(written=written, read=read):
-            storages = {_storage_of(frame[source]) for source in written}
-            return len(storages) == len(written) and storages.isdisjoint(_storage_of(frame[s]) for s in read)
+            return not share_memory([frame[source] for source in written], [frame[source] for source in read])
         case gs.ShapeExpression(expression=expression, symbols=symbols):
             program = compile_expression(expression, [name for name, _ in symbols])
             return run(program, [frame[source] for _, source in symbols])
@@ -73,12 +73,6 @@ def changed_bindings(spec: gs.ModuleBindings) -> list[str]:
     absent = object()
     now = ((name, spec.namespace.get(name, absent), found) for name, *found in spec.bound)
     return [name for name, actual, found in now if actual is not (found[0] if found else absent)]
-
-
-def _storage_of(value: Any) -> int:
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return id(value)
-    return value.untyped_storage()._cdata
 
 
 def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:

@@ -39,9 +39,10 @@ _OF_THE_REAL_ONE = frozenset((
 """What two tensors of one layout can differ in: an input answers itself, and a guard remembers what."""
 _VIEWS_BY_ATTRIBUTE = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 _NEVER = {
-    "item": "data-dependent-value", "tolist": "data-dependent-value", "numpy": "numpy", "__array__": "numpy", "data_ptr": "data-dependent-value",
+    "item": "data-dependent-value", "_nnz": "data-dependent-value", "coalesce": "data-dependent-value",
+    "const_data_ptr": "data-dependent-value", "tolist": "data-dependent-value", "numpy": "numpy", "__array__": "numpy", "data_ptr": "data-dependent-value",
     "backward": "autograd-call", "register_hook": "tensor-hook", "register_post_accumulate_grad_hook": "tensor-hook",
-    "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "set_": "unsupported-call",
+    "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "storage_type": "unsupported-call", "set_": "unsupported-call",
     "__reduce_ex__": "unsupported-call", "__deepcopy__": "unsupported-call", "share_memory_": "unsupported-call", "dlpack": "unsupported-call",
     "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call", "is_set_to": "unsupported-call", "detach_": "autograd-call",
 }  # fmt: skip
@@ -168,9 +169,11 @@ class TensorValue(Value):
             tensor.is_inference() != self.fake.is_inference() for tensor, _, _ in t.tensor_inputs
         ):
             raise GraphBreak("unsupported-call", "is_inference() of what may be a view of an inference tensor")
+        if name == "is_coalesced" and self.fake.layout is torch.sparse_coo:
+            raise GraphBreak("data-dependent-value", "is_coalesced() of a sparse tensor that the graph computes")
         if name in _FACT_METHODS:
             return t.fact(self, name, args, kwargs)
-        if name == "type" and not args and not kwargs:
+        if name == "type" and not args and not kwargs and self.fake.layout is torch.strided:
             return ConstantValue(
                 torch.empty(0, dtype=self.fake.dtype, device="meta").type().replace("torch.meta.", "torch.")
                 if self.fake.device.type == "cpu"

@@ -55,7 +55,10 @@ def ones(g: Builder, *args: Any, **options: Any) -> TensorValue:
 
 @lowers("empty.memory_format", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 def empty(g: Builder, *args: Any, **options: Any) -> TensorValue:
-    # Contents are undefined in eager; zero is one of the allowed contents and needs no memory.
+    # Contents are undefined in eager; zero is one of the allowed contents and needs no memory. With deterministic algorithms eager fills them
+    # with what is told from results, as `torch.utils.deterministic` says when it runs.
+    if torch.are_deterministic_algorithms_enabled():
+        raise Decline("deterministic algorithms are asked for: new memory is filled")
     return _filled(g, 0)
 
 
