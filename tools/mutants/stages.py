@@ -151,7 +151,7 @@ STAGES = (
          "tests/robustness/test_beside_torch_compile.py"),
     ),
     Stage(
-        "checks", _below(_CAPTURE, "guards/check.py", "guards/filter.py", "guards/spec.py", "hook_py.py", "sources/*.py", "cache.py"), 12,
+        "checks", _below(_CAPTURE, "guards/check.py", "guards/filter.py", "guards/memory.py", "guards/spec.py", "hook_py.py", "sources/*.py", "cache.py"), 12,
         (f"{_C}/guards", f"{_C}/sources", f"{_C}/native", f"{_C}/interp/test_changes.py", "tests/behaviour/test_state_that_changes.py"),
     ),
     Stage(
@@ -167,10 +167,11 @@ STAGES = (
          "tests/behaviour/test_active_modes.py", *_PROGRAMS),
     ),
     Stage(
-        "policy", _below(_CAPTURE, "collector.py", "modes.py", "policy.py", "refusal.py", "class_names.py", "interp/tracer.py",
+        "policy", _below(_CAPTURE, "collector.py", "modes.py", "saved_tensor_hooks.py", "policy.py", "refusal.py", "class_names.py", "interp/tracer.py",
                          "interp/tried.py", "interp/trust.py", "interp/registry.py", "interp/signals.py", "values/base.py", "values/builtins.py",
                          "values/lazy.py", "values/symbolic.py", "graph/quiet.py", "graph/shape_env.py"), 16,
-        (_C, "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", *_PROGRAMS),
+        (_C, "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/training/test_checkpoints.py",
+         *_PROGRAMS),
     ),
     Stage(
         "saved", _below(_AUTOGRAD, "partition/exposed.py", "partition/simple.py", "partition/sizes.py", "partition/writes.py",
