@@ -73,3 +73,60 @@ def test_activations_go_with_the_step() -> None:
     del model, compiled
     gc.collect()
     assert gone() is None
+
+
+class Made:
+    """What a program makes for itself."""
+
+
+def raises_after_a_break(x: Tensor, log: list[Any]) -> Tensor:
+    made = Made()
+    log.append(weakref.ref(made))
+    if (x * 2).sum().item() > 0:
+        raise ValueError("positive")
+    return x
+
+
+def raises_at_once(x: Tensor, log: list[Any]) -> Tensor:
+    made = Made()
+    log.append(weakref.ref(made))
+    made.x = x * 2
+    raise ValueError(made.x.dim())
+
+
+def suspended(x: Tensor) -> Any:
+    with torch.no_grad():
+        yield x * 2
+        yield x * 3
+
+
+def leaves_a_generator(x: Tensor, log: list[Any]) -> Tensor:
+    waiting = suspended(x)
+    result = next(waiting)
+    print(end="")
+    log.append(weakref.ref(waiting))
+    return result + 1
+
+
+_LEFT_OUT = (pytest.mark.falls_back("a generator is left inside of a with"), pytest.mark.compiles(graphs=0))
+
+
+@pytest.mark.parametrize(
+    "program", [raises_after_a_break, raises_at_once, pytest.param(leaves_a_generator, marks=_LEFT_OUT)]
+)
+def test_what_a_program_made_ends_with_its_call(program: Callable[..., Any]) -> None:
+    """Also of a call that is looked at by the compiler: not when Python's collector comes, which here it does not."""
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = flambeau.compile(program)
+        for _ in range(3):
+            log: list[Any] = []
+            try:
+                compiled(torch.ones(2), log)
+            except ValueError:
+                pass
+            assert torch.is_grad_enabled()
+            assert [made() for made in log] == [None]
+    finally:
+        gc.enable()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from .guards.spec import GuardSpec
 from .sources.source import Source
@@ -30,6 +30,14 @@ class FrameInfo:
     closure: tuple[CellType, ...] | None
     function: FunctionType
     entries: int = 0
+    #: What traced the frame. These refer to themselves, and to objects of the program: see `let_go`.
+    traces: list[Any] = Factory(list)
+
+    def let_go(self) -> None:
+        """Empty what traced the frame, once it is answered for: a generator of the program that waits inside of a `with` would otherwise be closed,
+        and the mode put back, when Python's collector finds it."""
+        for trace in self.traces:
+            vars(trace).clear()
 
 
 @frozen(eq=False)

@@ -222,7 +222,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             assert returned is not None
             return _finish(tracer, Return(returned), None, state)
     except GraphBreak as error:
-        broken = error
+        broken = error.without_frames()
     if broken.code in _RAISES and (config.fullgraph or any(words in broken.message for words in _OF_HISTORY)):
         raise CannotCapture(broken, always=False)
     if broken.code in _RAISES and tracer.told_compiling:
@@ -246,7 +246,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
                 raise LoopBreaks(broken, tracer)  # with nothing to compute before it
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
-        raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from error
+        raise CannotCapture(error.without_frames() if error.code == "cannot-rebuild" else broken) from None
 
 
 def _refuse_open_sizes(info: FrameInfo, tracer: Tracer) -> None:
@@ -572,3 +572,5 @@ class _Callback:
                 ) from error
             hook.warn_of_fault(info.code, error)
             return SkipAlways()
+        finally:
+            info.let_go()

@@ -23,6 +23,14 @@ class GraphBreak(Exception):
         self.position: Position | None = None
         self.stack: tuple[tuple[str, int, str], ...] = ()
 
+    def without_frames(self) -> GraphBreak:
+        """This break, which keeps nothing of the trace alive: its tracebacks and those of what led to it hold every frame of ours."""
+        error: BaseException | None = self
+        while error is not None and error.__traceback__ is not None:
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
+        return self
+
 
 class TracedRaise(Exception):
     """The traced program raises `value`, an exception's stand-in."""

@@ -63,6 +63,7 @@ class TracerState:
     """Fields and the position in the user's program."""
 
     def __init__(self, info: FrameInfo, config: Config, dynamics: Dynamics, break_at: int | None) -> None:
+        info.traces.append(self)
         self.info = info
         self.config = config
         self.dynamics = dynamics
