@@ -35,6 +35,11 @@ def stores_data_later(tracer: Tracer) -> bool:
     return any(found.name == "STORE_ATTR" and found.value == "data" for found in rest)
 
 
+def handles_groups(tracer: Tracer) -> bool:
+    """Whether the root frame has an `except*`: what that raises has no line of the frame in its traceback, and would have one of a resume function."""
+    return any(found.name == "CHECK_EG_MATCH" for found in tracer.root.instructions)
+
+
 def computes(tracer: Tracer) -> bool:
     """Whether the root frame itself computes: functions that it only calls are captured without it."""
     return any(node.op != "placeholder" and len(node.meta.get("stack", ())) == 1 for node in tracer.graph.graph.nodes)

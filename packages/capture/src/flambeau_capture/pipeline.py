@@ -24,7 +24,7 @@ from .aliasing import history_guards, object_guards, refuse_writes, tensor_guard
 from .class_names import class_name
 from .collector import few_collections
 from .config import Config
-from .cut import computes, loops_around, place_to_cut, stores_data_later
+from .cut import computes, handles_groups, loops_around, place_to_cut, stores_data_later
 from .effects.describe import effects_text
 from .errors import BackendError, CaptureError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
@@ -234,6 +234,8 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     if stores_data_later(tracer) and tracer.graph.has_history():
         # If it is a tensor's, what eager saved of that for the backward changes as well, what a graph saved before does not.
         raise CannotCapture(broken, recursive=True)
+    if handles_groups(tracer):
+        raise CannotCapture(broken)
     stop = place_to_cut(tracer)
     if stop is None:
         raise LoopBreaks(broken, tracer)

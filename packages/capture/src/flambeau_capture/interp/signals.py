@@ -24,9 +24,10 @@ class GraphBreak(Exception):
         self.stack: tuple[tuple[str, int, str], ...] = ()
 
     def without_frames(self) -> GraphBreak:
-        """This break, which keeps nothing of the trace alive: its tracebacks and those of what led to it hold every frame of ours."""
+        """This break, which keeps nothing of the trace alive: its traceback and those of what led to it hold every frame of ours. Behind these may be
+        an exception that the program is handling, which stays as it is."""
         error: BaseException | None = self
-        while error is not None and error.__traceback__ is not None:
+        while isinstance(error, GraphBreak | TracedRaise):
             error.__traceback__ = None
             error = error.__cause__ or error.__context__
         return self
