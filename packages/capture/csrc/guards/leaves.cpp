@@ -340,17 +340,25 @@ class NoAlias final : public Relation {
     }
     return !foreign || apart(captured);
   }
-  // Whether the memory of the first ones overlaps no other's. What torch allocates begins where it is used.
+  // Whether the memory of the first ones overlaps no other's, in the order of addresses (its twin: guards/memory.py).
   bool apart(PyObject* const* captured) const {
-    std::vector<Memory> all;
-    for (int slot : slots_) all.push_back(memory_of(captured[slot]));
-    for (size_t one = 0; one < single_; ++one) {
-      for (size_t other = one + 1; other < all.size(); ++other) {
-        if (!all[one].foreign && !all[other].foreign) continue;
-        const auto* left = static_cast<const char*>(all[one].start);
-        const auto* right = static_cast<const char*>(all[other].start);
-        if (left < right + all[other].bytes && right < left + all[one].bytes) return false;
-      }
+    struct Span {
+      uintptr_t start, end;
+      bool single;
+    };
+    std::vector<Span> spans;
+    spans.reserve(slots_.size());
+    for (size_t at = 0; at < slots_.size(); ++at) {
+      const Memory memory = memory_of(captured[slots_[at]]);
+      const auto start = reinterpret_cast<uintptr_t>(memory.start);
+      spans.push_back({start, start + static_cast<uintptr_t>(memory.bytes), at < single_});
+    }
+    std::sort(spans.begin(), spans.end(), [](const Span& left, const Span& right) { return left.start < right.start; });
+    uintptr_t end = 0, end_of_single = 0;
+    for (const Span& span : spans) {
+      if (span.start < (span.single ? end : end_of_single)) return false;
+      end = std::max(end, span.end);
+      if (span.single) end_of_single = std::max(end_of_single, span.end);
     }
     return true;
   }
