@@ -35,6 +35,32 @@ inline int checked(int status) {
   return status;
 }
 
+// Take the exception of this thread away, whole: a class alone becomes an instance, with its traceback. None is set: an empty reference.
+inline Ref take_error() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Ref::steal(PyErr_GetRaisedException());
+#else
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return Ref::steal(value);
+#endif
+}
+
+// Set what `take_error` gave.
+inline void put_back_error(Ref error) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyErr_SetRaisedException(error.release());
+#else
+  if (!error) return PyErr_Clear();
+  PyObject* value = error.release();
+  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(value))), value, PyException_GetTraceback(value));
+#endif
+}
+
 // Run `body` at the boundary. What it throws becomes the Python exception, and the result its failure value.
 template <typename Body>
 auto boundary(Body&& body, std::invoke_result_t<Body> failure) noexcept -> std::invoke_result_t<Body> {

@@ -134,17 +134,9 @@ void save_values(const JointObject* self, JointNode* node, PyObject* const* args
 // Notes on the exception that is set that a hook of the program raised it, and no operation of the graph: nobody answers it by running the
 // graph again (see `PyJointFunction`).
 void note_hook() {
-#if PY_VERSION_HEX >= 0x030C0000
-  PyObject* value = PyErr_GetRaisedException();
-  checked(PyObject_SetAttrString(value, "raised_in_hook", Py_True));
-  PyErr_SetRaisedException(value);
-#else
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  checked(PyObject_SetAttrString(value, "raised_in_hook", Py_True));
-  PyErr_Restore(type, value, traceback);
-#endif
+  Ref error = take_error();
+  checked(PyObject_SetAttrString(error.get(), "raised_in_hook", Py_True));
+  put_back_error(std::move(error));
 }
 
 // Its version now, after the writes of the graph itself.

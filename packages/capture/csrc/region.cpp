@@ -306,20 +306,6 @@ struct Disabled {
 
 Disabled* as_disabled(PyObject* object) { return reinterpret_cast<Disabled*>(object); }
 
-Ref take_error() {
-#if PY_VERSION_HEX >= 0x030C0000
-  return Ref::steal(PyErr_GetRaisedException());
-#else
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  return Ref::steal(value);
-#endif
-}
-
 // The result of what is wrapped; where that raises an Exception, of `rescue(error, *arguments)`.
 PyObject* call_wrapped(Disabled* disabled, PyObject* const* arguments, size_t flags, PyObject* names) {
   PyObject* result = PyObject_Vectorcall(disabled->callable, arguments, flags, names);
