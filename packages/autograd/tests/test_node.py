@@ -93,9 +93,9 @@ def test_what_a_hook_on_saved_tensors_raises(config):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), pytest.raises(KeyError) as raised:
         call(x)
     assert raised.value.raised_in_hook
-    with pytest.raises(Exception, match=".") as raised:
-        call(torch.randn(4, 4).requires_grad_(), "one too many")
-    assert not hasattr(raised.value, "raised_in_hook")
+    with pytest.raises((TypeError, IndexError)) as refused:
+        call()
+    assert not hasattr(refused.value, "raised_in_hook")
 
 
 def test_retain_graph(config):

@@ -30,8 +30,7 @@ _mispredicted: set[str] = set()
 """Operators of others that returned something else than their fakes said, in this process."""
 
 _NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError)
-"""Nothing of the program's: trying again in eager would need at least as much. Neither is repeated what a hook on saved tensors raises
-(`raised_in_hook`): the graph has run, and checkpointing stops a forward so that it repeats."""
+"""Nothing of the program's: trying again in eager would need at least as much."""
 
 
 class StartAnew(Exception):
@@ -45,7 +44,8 @@ def rescue(
 
     A graph that writes to its inputs may have written to some before it failed: eager is then asked on copies, only for its error.
     One that does so after everything else (`in_order`) has not: where eager raises too, it writes what it writes before that.
-    Where plain Python runs the frame again (`starts_anew`), nothing is written and nothing drawn.
+    Where plain Python runs the frame again (`starts_anew`), nothing is written and nothing drawn. What a hook on saved tensors raises is the
+    program's: the graph has run, and checkpointing stops a forward so that it repeats.
     """
     written = sorted({mutation.index for mutation in signature.mutations})
     generator = torch.default_generator

@@ -44,8 +44,8 @@ _LIKE = (
 _ROW_MAJOR = (
     "_log_softmax", "_softmax", "_standard_gamma", "_upsample_nearest_exact1d", "all", "amax", "amin", "any", "bernoulli", "diag_embed",
     "glu_backward", "huber_loss_backward", "im2col", "index_add", "index_copy", "linalg_vector_norm", "log_sigmoid_forward", "logsumexp", "masked_fill", "masked_scatter", "mean",
-    "mse_loss_backward", "native_layer_norm", "native_layer_norm_backward", "normal.Tensor_Tensor", "normal.float_Tensor", "poisson", "pow.Scalar", "prod", "renorm", "rrelu_with_noise", "smooth_l1_loss_backward", "std", "sum", "tril", "triu", "var", "var_mean",
-    "upsample_nearest1d", "var",
+    "mse_loss_backward", "native_layer_norm", "native_layer_norm_backward", "normal.Tensor_Tensor", "normal.float_Tensor", "poisson", "pow.Scalar", "prod", "renorm", "rrelu_with_noise", "smooth_l1_loss_backward", "std", "sum", "tril", "triu",
+    "upsample_nearest1d", "var", "var_mean",
 )  # fmt: skip
 #: Loops over elements that are not tagged so, in some torch.
 _LOOPS = (

@@ -29,10 +29,8 @@ from .emitter import Emitter
 from .resume import CannotResume, Slot, first_argument, resume_code, sees_locals
 
 _BOUND_METHOD = {"LOAD_METHOD": "LOAD_ATTR", "LOAD_SUPER_METHOD": "LOAD_SUPER_ATTR"}
-_UNCUTTABLE = frozenset(
-    {"POP_EXCEPT", "PUSH_EXC_INFO", "CHECK_EG_MATCH", "PREP_RERAISE_STAR", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"}
-)
-"""Instructions at which no frame is cut: the exception state, or a raw slot, would have to be moved."""
+_UNCUTTABLE = frozenset({"POP_EXCEPT", "PUSH_EXC_INFO", "LOAD_FAST_AND_CLEAR", "MAKE_CELL"})
+"""Instructions that never break; cut there, the exception state or a raw slot would have to be moved."""
 
 
 @frozen(eq=False)

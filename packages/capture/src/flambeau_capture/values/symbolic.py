@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..sources.source import Source
 
 _DEEPEST = 150
+"""Operations in a chain that is rebuilt by recursion: two calls each, far below Python's limit of 1000."""
 _PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
@@ -43,7 +44,7 @@ class SymbolicValue(Value):
 
     def came_from(self, function: Callable[..., Any], operands: Sequence[Value]) -> None:
         """Note the operation that gave this float. The arithmetic of sizes adds and multiplies in an order of its own, so that the graph's number is
-        another in the last bits; not of long chains, which rebuild themselves by recursion."""
+        another in the last bits; in a chain of more than `_DEEPEST` it is taken all the same."""
         depth = 1 + max(operand.depth for operand in operands if isinstance(operand, SymbolicValue))
         if depth <= _DEEPEST:
             self.operation, self.depth = (function, tuple(operands)), depth
