@@ -17,6 +17,8 @@ import torch
 
 import flambeau
 
+from .counted_graphs import CountedGraphs
+
 FILE = "<shape>"
 DECLARATIONS = """
 import contextlib, sys, torch
@@ -170,21 +172,12 @@ def _run(source: str, compiler: Callable[..., Any], breaks: Callable[[], None], 
 @pytest.mark.judges_itself
 @pytest.mark.parametrize("way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
 def test_an_exception_tells_what_it_tells_in_python(way: str) -> None:
-    graphs = 0
-
-    def compiler(function: Callable[..., Any]) -> Callable[..., Any]:
-        def backend(graph: Any, inputs: Any) -> Any:
-            nonlocal graphs
-            graphs += 1
-            return graph.forward
-
-        return flambeau.compile(function, backend=backend)
-
+    graphs = CountedGraphs()
     for shape in SHAPES.values():
         source = WAYS[way].format(body=textwrap.indent(shape, "    "))
         lines = way == "alone"  # elsewhere the frames of inlined functions are missing
         flambeau.compiler.reset()
         plain = _run(source, lambda function: function, lambda: None, lines)
-        found = _run(source, compiler, flambeau.compiler.graph_break, lines)
+        found = _run(source, graphs, flambeau.compiler.graph_break, lines)
         assert found == plain, f"{source}\n{plain}\n{found}"
-    assert graphs >= 20
+    assert graphs.number >= 20

@@ -17,43 +17,21 @@ import torch
 
 import flambeau
 
+from .counted_graphs import CountedGraphs
+
 DECLARATIONS = """
 import contextlib, torch
 class E1(Exception): pass
 LOG=[]
 def note(): LOG.append(state())
 @contextlib.contextmanager
-def dtype_cm(d):
-    old = torch.get_default_dtype()
-    torch.set_default_dtype(d)
+def having(get, put, value):
+    old = get()
+    put(value)
     try:
         yield
     finally:
-        torch.set_default_dtype(old)
-@contextlib.contextmanager
-def determ_cm():
-    old = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(old)
-@contextlib.contextmanager
-def threads_cm():
-    old = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(old)
-@contextlib.contextmanager
-def warn_cm():
-    old = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)
-    try:
-        yield
-    finally:
-        torch.set_warn_always(old)
+        put(old)
 def fail(x):
     raise E1(1)
 def bad(x):
@@ -67,13 +45,16 @@ STATES = {
     "inference_mode": ("torch.inference_mode()", ""),
     "set_grad_enabled": ("torch.set_grad_enabled(False)", "torch.set_grad_enabled(False)"),
     "autocast": ("torch.autocast('cpu', torch.bfloat16)", ""),
-    "default dtype": ("dtype_cm(torch.float64)", "torch.set_default_dtype(torch.float64)"),
+    "default dtype": ("having(torch.get_default_dtype, torch.set_default_dtype, torch.float64)", "torch.set_default_dtype(torch.float64)"),
     "default device": ("torch.device('cpu')", "torch.set_default_device('cpu')"),
-    "deterministic": ("determ_cm()", "torch.use_deterministic_algorithms(True)"),
+    "deterministic": (
+        "having(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True)",
+        "torch.use_deterministic_algorithms(True)",
+    ),
     "anomaly": ("torch.autograd.set_detect_anomaly(True)", "torch.autograd.set_detect_anomaly(True)"),
     "detect_anomaly": ("torch.autograd.detect_anomaly(check_nan=False)", ""),
-    "threads": ("threads_cm()", "torch.set_num_threads(2)"),
-    "warn always": ("warn_cm()", "torch.set_warn_always(True)"),
+    "threads": ("having(torch.get_num_threads, torch.set_num_threads, 2)", "torch.set_num_threads(2)"),
+    "warn always": ("having(torch.is_warn_always_enabled, torch.set_warn_always, True)", "torch.set_warn_always(True)"),
     "multithreading": ("torch.autograd.set_multithreading_enabled(False)", "torch.autograd.set_multithreading_enabled(False)"),
     "saved tensors": ("torch.autograd.graph.save_on_cpu()", ""),
     "denormals": ("", "torch.set_flush_denormal(True)"),
@@ -177,23 +158,14 @@ GRID = [
 
 
 def _compare(cases: list[tuple[str, str, str]]) -> None:
-    graphs = 0
-
-    def compiler(function: Callable[..., Any]) -> Callable[..., Any]:
-        def backend(graph: Any, inputs: Any) -> Any:
-            nonlocal graphs
-            graphs += 1
-            return graph.forward
-
-        return flambeau.compile(function, backend=backend)
-
+    graphs = CountedGraphs()
     for place, (state, shape, end) in enumerate(cases):
         source, outer = _source(state, shape, end), place % 5 == 0
         plain = _run(source, lambda function: function, lambda: None, outer)
         flambeau.compiler.reset()
-        found = _run(source, compiler, flambeau.compiler.graph_break, outer)
+        found = _run(source, graphs, flambeau.compiler.graph_break, outer)
         assert found == plain, f"{state}, {shape}, {end}, under no_grad: {outer}\n{source}\n{plain}\n{found}"
-    assert graphs * 4 >= len(cases)
+    assert graphs.number * 4 >= len(cases)
 
 
 @pytest.mark.judges_itself  # some frames are left to Python
