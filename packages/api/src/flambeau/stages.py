@@ -15,7 +15,7 @@ import flambeau_autograd
 import flambeau_inductor
 import flambeau_runtime
 
-from .defaults import Settings, current, user_errors
+from .defaults import Settings, current, user_errors, variables
 from .options import Options
 
 _OF_INDUCTOR: Mapping[str, str] = {
@@ -73,11 +73,12 @@ def resolve_stages(options: Options, settings: Settings | None = None) -> Stages
     runtime: dict[str, Any] = {"cache_shared": settings.cache_shared}
     if "executor" in given:
         runtime["executor"] = given["executor"]
+    environment = variables()
     with user_errors():
         return Stages(
-            flambeau_autograd.Config.from_environment(**autograd),
-            flambeau_inductor.Config.from_environment(**inductor),
-            flambeau_runtime.Config.from_environment(**runtime),
+            flambeau_autograd.Config.from_environment(environment, **autograd),
+            flambeau_inductor.Config.from_environment(environment, **inductor),
+            flambeau_runtime.Config.from_environment(environment, **runtime),
             settings.capture.fullgraph,
             settings.capture.suppress_errors,
         )
