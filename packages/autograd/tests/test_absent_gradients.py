@@ -7,9 +7,10 @@ import torch
 from lifting import compile_function, fakes, lift_function
 from torch.utils import _pytree as pytree
 
-from flambeau_autograd import prepare
+from flambeau_autograd import core_table, prepare
 from flambeau_autograd.config import Config
 from flambeau_autograd.errors import UnsupportedGraph
+from flambeau_autograd.joint.build import build_joint
 
 
 def program(a, b, c):
@@ -157,3 +158,14 @@ def test_zeros_without_memory_go_to_inputs_alone(inner):
     assert torch.autograd.grad(compiled(x)[0].sum(), x)[0].equal(torch.zeros(3))
     with pytest.raises(UnsupportedGraph, match="zeros without memory"):
         compile_function(lambda x: (inner(x).sgn(),), [x])
+
+
+def test_no_leaf_is_viewed_to_find_its_place_in_the_history(monkeypatch):
+    """A call on fakes for each parameter would be most of what looking at the history of a large model costs."""
+    viewed = []
+    view_as = torch.Tensor.view_as
+    monkeypatch.setattr(torch.Tensor, "view_as", lambda own, other: viewed.append(own) or view_as(own, other))
+    values = [torch.randn(4, requires_grad=True) for _ in range(3)]
+    joint = build_joint(lift_function(program, values), fakes(values), core_table())
+    assert len(joint.reached_by) == len(joint.grads) == 3
+    assert not viewed

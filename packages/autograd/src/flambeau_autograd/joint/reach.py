@@ -18,6 +18,8 @@ from .lists import is_list_node
 
 #: The type of autograd's nodes for a write through a view of a tensor with a history.
 _WRITE_THROUGH_VIEW = "CopySlices"
+#: The type of those where the gradient of a leaf arrives.
+_OF_A_LEAF = "AccumulateGrad"
 
 
 class Reach:
@@ -37,6 +39,8 @@ class Reach:
         for node in self.nodes:
             for child, result, mask in self._decided_by(node):
                 self._add(child, result, mask, self._led[node])
+        #: Of the leaves that something leads to, the node where their gradient arrives. Asking autograd for one makes a view of the leaf.
+        self._ends = {id(node.variable): node for node in self.nodes if type(node).__name__ == _OF_A_LEAF}
 
     def _add(self, node: Any, result: int, mask: int, led: int) -> None:
         self._led[node] = self._led.get(node, 0) | led
@@ -52,11 +56,11 @@ class Reach:
 
     def outputs_of(self, leaf: torch.Tensor) -> tuple[int, ...]:
         """The places of the outputs that lead to a leaf."""
-        return self._places(self._masks.get(get_gradient_edge(leaf).node, 0))
+        return self._places(self._masks.get(self._ends.get(id(leaf)), 0))
 
     def leading_to(self, leaf: torch.Tensor) -> tuple[int, ...]:
         """The places of the outputs from which the engine comes to a leaf, with a gradient or without."""
-        return self._places(self._led.get(get_gradient_edge(leaf).node, 0))
+        return self._places(self._led.get(self._ends.get(id(leaf)), 0))
 
     def saved(self) -> Iterator[tuple[Any, tuple[int, ...]]]:
         """Each tensor that a node saves, and the places of the outputs that lead to the node. Before the graph is freed.
@@ -80,7 +84,7 @@ class Reach:
 
         Such a history starts at a view taken without grad mode, which wants a gradient and has no way to its base.
         """
-        leading = {get_gradient_edge(leaf).node for leaf in leaves}
+        leading = {self._ends[id(leaf)] for leaf in leaves if id(leaf) in self._ends}
         for node in reversed(self.nodes):
             if any(child in leading for child, _ in node.next_functions):
                 leading.add(node)
