@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
 from both_ways import assert_equal, outcome, recorded
 
-from flambeau_capture.graph.refusals import refused
+from flambeau_capture.graph.refusals import _TOTAL, _TOTAL_OF_TWO, is_total, refused
 
 ONES = torch.ones(2, 2)
 
@@ -85,6 +87,41 @@ def test_what_passes_is_one_graph(name):
     torch.manual_seed(3)
     assert_equal(captured(ONES), expected)
     assert len(graphs) == 1
+
+
+ODD = (
+    ONES,
+    torch.ones(0, 2),
+    torch.ones(()),
+    torch.ones(1).expand(2, 2),
+    torch.ones(2, 3, dtype=torch.float64).t()[1:2],
+)
+OPERATORS = {"pos": operator.pos, "truediv": operator.truediv}
+
+
+@pytest.mark.parametrize("name", sorted(_TOTAL | _TOTAL_OF_TWO))
+def test_of_a_total_function_nothing_need_be_asked(name):
+    function = OPERATORS.get(name) or getattr(torch, name, None) or getattr(F, name)
+    asked = 0
+    for operands in [*((x,) for x in ODD), *((x, y) for x in ODD for y in (*ODD, 0, -2.5))]:
+        try:
+            shape = torch.broadcast_shapes(*(x.shape for x in operands if isinstance(x, torch.Tensor)))
+            taken = function(*(torch.ones(2, 2) if isinstance(x, torch.Tensor) else x for x in operands))
+        except (RuntimeError, TypeError):
+            continue  # sizes that differ, or too many operands, whatever they are like
+        if is_total("call_function", function, operands, {}):
+            asked += 1
+            assert function(*operands).shape == (shape if taken.dim() else ())
+    assert asked >= len(ODD)
+
+
+def test_of_other_operands_it_is_asked():
+    whole = torch.ones(2, 2, dtype=torch.int64)
+    for operands in ((ONES, whole), (ONES.bfloat16(), 1), (ONES, True), (ONES.to_sparse(), 1)):
+        assert not is_total("call_function", torch.add, operands, {})
+    assert not is_total("call_function", torch.add, (ONES, 1), {"alpha": 2})
+    assert not is_total("call_method", "sum", (ONES, 1), {})
+    assert not is_total("call_function", test_of_other_operands_it_is_asked, (ONES,), {})
 
 
 def test_a_derivative_looks_at_types_too():

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 from ..interp.signals import GraphBreak
 from . import shapes
 from .fake_mode import new_fake_mode
-from .refusals import refused, writes_shared_elements
+from .refusals import is_total, refused, writes_shared_elements
 from .trials import trial_of
 
 if TYPE_CHECKING:
@@ -145,9 +145,11 @@ class GraphBuilder:
             fakes[0][0] is known for known in self.input_values
         ):
             raise GraphBreak("operator-error", f"{_name(target)} writes to elements that share memory")
-        if refused(kind, target, *fakes):
-            raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
-        trial = trial_of(kind, target, *fakes)
+        trial = None
+        if not is_total(kind, target, *fakes):
+            if refused(kind, target, *fakes):
+                raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
+            trial = trial_of(kind, target, *fakes)
         result = self.run(kind, target, *fakes)
         if trial is not None and trial.refuses(result):
             raise GraphBreak("operator-error", f"{_name(target)} refuses its operands")

@@ -13,6 +13,7 @@ packages know nothing of each other.
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,8 +26,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 _EXTENT = 2
 #: Every kernel of floating-point numbers knows these, alone.
 _COMMON = frozenset({torch.float32, torch.float64})
-#: Parts of names of calls that are for whole numbers.
-_OF_WHOLE_NUMBERS = ("bitwise", "gcd", "lcm", "shift", "and_", "or_", "xor", "invert")
+#: Of names of calls that are for whole numbers.
+_OF_WHOLE_NUMBERS = re.compile("bitwise|gcd|lcm|shift|and_|or_|xor|invert")
 KNOWN = frozenset(
     {
         *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -34,22 +35,8 @@ KNOWN = frozenset(
         *(torch.complex32, torch.complex64, torch.complex128),
     }
 )
-#: Parts of names of calls that are never made with made-up operands: kernels that read workspaces or need a device, and what is no computation.
-_NEVER = (
-    "lstm",
-    "gru",
-    "rnn",
-    "mkldnn",
-    "cudnn",
-    "miopen",
-    "quant",
-    "cuda",
-    "memory",
-    "hook",
-    "resize",
-    "set_",
-    "grad",
-)
+#: Of names of calls that are never made with made-up operands: kernels that read workspaces or need a device, and what is no computation.
+_NEVER = re.compile("lstm|gru|rnn|mkldnn|cudnn|miopen|quant|cuda|memory|hook|resize|set_|grad")
 
 #: Calls of several products, whose operands depend on each other in size: all of one type, but for masks.
 _OF_ONE_TYPE = frozenset(
@@ -62,14 +49,37 @@ _WRITING_OPERATORS = frozenset(
     ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift")
 )
 
+#: Calls of one operand that no kernel refuses, whatever the sizes and strides of a floating-point one are.
+_TOTAL = frozenset(
+    (
+        *("abs", "cos", "erf", "exp", "expm1", "gelu", "log", "log1p", "mean", "neg", "pos", "reciprocal", "relu", "rsqrt", "sigmoid", "sign"),
+        *("silu", "sin", "sqrt", "square", "sum", "tan", "tanh"),
+    )
+)  # fmt: skip
+#: The same of two operands, or of one and a number.
+_TOTAL_OF_TWO = frozenset(("add", "div", "maximum", "minimum", "mul", "sub", "truediv"))
+
 _answers: dict[Any, bool] = {}
+
+
+def is_total(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether eager takes the call, whatever its operands are like: most calls of a program, about which nothing need be asked."""
+    if kwargs or name_of(kind, target) not in (_TOTAL if len(args) == 1 else _TOTAL_OF_TWO):
+        return False
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            if value.dtype not in _COMMON or value.layout is not torch.strided:
+                return False
+        elif type(value) is not int and type(value) is not float:
+            return False
+    return kind == "call_method" or _is_of_torch(target)
 
 
 def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether eager raises for these types; False where it cannot be told."""
     kinds = set(_dtypes((*args, *kwargs.values())))
-    name = str(target if kind == "call_method" else getattr(target, "__name__", "")).lower()
-    if len(kinds) == 1 and kinds <= _COMMON and not any(part in name for part in _OF_WHOLE_NUMBERS):
+    name = name_of(kind, target)
+    if len(kinds) == 1 and kinds <= _COMMON and not _OF_WHOLE_NUMBERS.search(name):
         return False
     if not kinds or not kinds <= KNOWN:
         return False
@@ -92,10 +102,14 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     return answer
 
 
-def is_asked(kind: str, target: Any, *never: str) -> bool:
-    """Whether a call may be made with made-up operands: not one whose name has one of `never` in it, nor of `_NEVER`."""
-    name = str(target if kind == "call_method" else getattr(target, "__name__", "")).lower()
-    return (kind == "call_method" or _is_of_torch(target)) and not any(part in name for part in (*_NEVER, *never))
+def name_of(kind: str, target: Any) -> str:
+    """The name of a call's method or function, in small letters."""
+    return str(target if kind == "call_method" else getattr(target, "__name__", "")).lower()
+
+
+def is_asked(kind: str, target: Any) -> bool:
+    """Whether a call may be made with made-up operands, as far as its name tells."""
+    return (kind == "call_method" or _is_of_torch(target)) and not _NEVER.search(name_of(kind, target))
 
 
 def _dtypes(values: Iterable[Any]) -> Iterator[torch.dtype]:

@@ -9,6 +9,7 @@ the elements are; one that raises for some of them (an index, a matrix without a
 from __future__ import annotations
 
 import operator
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,28 +18,30 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .refusals import KNOWN, is_asked, is_write
+from .refusals import KNOWN, is_asked, is_write, name_of
 
 #: Elements of an operand or result; of one in a write that reads the memory it changes.
 _MOST_ELEMENTS = 1024
 _MOST_ELEMENTS_SHARED = 1 << 20
-#: Parts of names of calls that want their whole numbers to add up.
-_OF_COUNTS = ("repeat_interleave", "segment_reduce")
+#: Of names of calls that want their whole numbers to add up.
+_OF_COUNTS = re.compile("repeat_interleave|segment_reduce")
 _ERRORS = (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError)
 
 #: In place of a type: the operand is one that came before.
 _SAME = object()
+#: Types whose values are what they are.
+_PLAIN = frozenset((int, float, bool, complex, str, type(None), torch.dtype, torch.device))
 _answers: dict[Any, bool] = {}
 
 
 class Trial:
-    """One call that can be made for real: `leaves` describes its operands, of which those with one number share a storage."""
+    """One call that can be made for real: `call` describes its arguments, in which tensors with one number share a storage."""
 
-    __slots__ = ("_key", "_kind", "_leaves", "_most", "_spec", "_target")
+    __slots__ = ("_call", "_key", "_kind", "_most", "_target")
 
-    def __init__(self, kind: str, target: Any, leaves: tuple[Any, ...], spec: Any, most: int) -> None:
-        self._kind, self._target, self._leaves, self._spec, self._most = kind, target, leaves, spec, most
-        self._key = (target, spec, leaves, torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
+    def __init__(self, kind: str, target: Any, call: Any, most: int) -> None:
+        self._kind, self._target, self._call, self._most = kind, target, call, most
+        self._key = (target, call, torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"))
 
     def refuses(self, result: Any) -> bool:
         """Whether eager raises, whatever the elements are; `result` is what the run on fakes gave."""
@@ -67,13 +70,20 @@ class Trial:
 
     def _error(self, fill: Any) -> tuple[type, str] | None:
         storages: dict[int, torch.Tensor] = {}
-        leaves: list[Any] = []
-        for leaf in self._leaves:
-            if leaf[0] is _SAME:
-                leaves.append(leaves[leaf[1]])
-            else:
-                leaves.append(_made(leaf, fill, storages) if leaf[0] is torch.Tensor else leaf[1])
-        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        tensors: list[torch.Tensor] = []
+
+        def made(part: tuple[Any, ...]) -> Any:
+            kind, value = part[:2]
+            if kind is torch.Tensor:
+                tensors.append(_made(part, fill, storages))
+                return tensors[-1]
+            if kind is tuple or kind is list:
+                return kind(map(made, value))
+            if kind is dict:
+                return {name: made(item) for name, item in value}
+            return tensors[value] if kind is _SAME else value
+
+        args, kwargs = made(self._call)
         try:
             getattr(args[0], self._target)(*args[1:], **kwargs) if self._kind == "call_method" else self._target(
                 *args, **kwargs
@@ -85,40 +95,74 @@ class Trial:
 
 def trial_of(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trial | None:
     """The trial of a call; None for one that is not small, or that cannot be made with made-up operands."""
+    if not is_asked(kind, target) or _OF_COUNTS.search(name_of(kind, target)):
+        return None
     most = _most_elements(kind, target, args, kwargs)
-    if any(isinstance(value, torch.Tensor) and _count(value.shape) > most for value in args):
+    described = _Description(most)
+    try:
+        call = described.part((tuple(args), dict(kwargs)))
+    except _Untried:
         return None
-    leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    if not any(isinstance(leaf, torch.Tensor) for leaf in leaves) or not is_asked(kind, target, *_OF_COUNTS):
-        return None
-    described: list[tuple[Any, ...]] = []
-    groups: dict[int, int] = {}
-    places: dict[int, int] = {}
-    for place, leaf in enumerate(leaves):
-        if not isinstance(leaf, torch.Tensor):
-            if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                leaf = leaf.node.hint
-                if leaf is None:
-                    return None
-            elif isinstance(leaf, torch.Generator) or callable(leaf):
-                return None
-            # 1, 1.0 and True are equal, and different operands.
-            described.append((type(leaf), leaf))
-            continue
-        if (first := places.setdefault(id(leaf), place)) != place:
-            described.append((_SAME, first))
-            continue
-        if leaf.layout is not torch.strided or leaf.device.type != "cpu" or leaf.dtype not in KNOWN:
-            return None
-        if leaf.is_conj() or leaf.is_neg():
-            return None
-        size, stride = _numbers(leaf.shape), _numbers(leaf.stride())
-        offset, held = _hint(leaf.storage_offset()), _hint(leaf.untyped_storage().nbytes())
-        if size is None or stride is None or offset is None or held is None or _count(size) > most:
-            return None
-        group = groups.setdefault(leaf.untyped_storage()._cdata, len(groups))
-        described.append((torch.Tensor, leaf.dtype, size, stride, offset, group, held))
-    return Trial(kind, target, tuple(described), spec, most)
+    return Trial(kind, target, call, most) if described.has_tensors() else None
+
+
+class _Untried(Exception):
+    """An operand is not small, or cannot be made up."""
+
+
+class _Description:
+    """Describes the arguments of one call, so that equal descriptions are calls with the same answer: (type, value), or a tensor's layout."""
+
+    __slots__ = ("_groups", "_most", "_places")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._groups: dict[int, int] = {}
+        self._places: dict[int, int] = {}
+
+    def has_tensors(self) -> bool:
+        """Whether there is a tensor among what was described."""
+        return bool(self._places)
+
+    def part(self, value: Any) -> tuple[Any, ...]:
+        """One argument. Raises `_Untried`."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return kind, value  # 1, 1.0 and True are equal, and different operands
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if kind is tuple or kind is list:
+            return kind, tuple(map(self.part, value))
+        if kind is dict:
+            return kind, tuple([(name, self.part(item)) for name, item in value.items()])
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            value = value.node.hint
+            if value is None:
+                raise _Untried
+        elif (
+            isinstance(value, torch.Generator)
+            or callable(value)
+            or (isinstance(value, (tuple, list, dict)) and kind is not torch.Size)
+        ):
+            raise _Untried
+        return type(value), value
+
+    def _tensor(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        place = self._places.get(id(tensor))
+        if place is not None:
+            return _SAME, place
+        self._places[id(tensor)] = len(self._places)
+        if tensor.layout is not torch.strided or _count(tensor.shape) > self._most:
+            raise _Untried
+        if tensor.dtype not in KNOWN or tensor.is_conj() or tensor.is_neg() or tensor.device.type != "cpu":
+            raise _Untried
+        storage = tensor.untyped_storage()
+        size, stride = _numbers(tensor.shape), _numbers(tensor.stride())
+        offset, held = _hint(tensor.storage_offset()), _hint(storage.nbytes())
+        if size is None or stride is None or offset is None or held is None:
+            raise _Untried
+        group = self._groups.setdefault(storage._cdata, len(self._groups))
+        return torch.Tensor, tensor.dtype, size, stride, offset, group, held
 
 
 def _most_elements(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
@@ -161,8 +205,8 @@ def _hint(number: Any) -> int | None:
 
 
 def _numbers(sizes: Sequence[Any]) -> tuple[int, ...] | None:
-    known = tuple(number for size in sizes if (number := _hint(size)) is not None)
-    return known if len(known) == len(sizes) else None
+    known = tuple(map(_hint, sizes))
+    return None if None in known else known  # type: ignore[return-value]
 
 
 def _count(sizes: Sequence[Any]) -> int:
