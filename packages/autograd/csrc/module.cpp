@@ -16,7 +16,7 @@ int execute(PyObject* module) {
   if (type == nullptr) return -1;
   const int status = PyModule_AddObjectRef(module, "JointFunction", reinterpret_cast<PyObject*>(type));
   Py_DECREF(type);
-  if (status < 0 || PyModule_AddIntConstant(module, "interface", 7) < 0) return -1;
+  if (status < 0 || PyModule_AddIntConstant(module, "interface", 8) < 0) return -1;
   return PyModule_AddStringConstant(module, "torch_version", FLAMBEAU_TORCH_VERSION);
 }
 

@@ -294,9 +294,40 @@ variable_list JointNode::run(variable_list& grads, const std::vector<bool>& give
   return gradients(call_compiled(joint_->backward, joint_->backward_boxed, args.data() + 1, static_cast<size_t>(place), false));
 }
 
-// The tensor as it was. Of one that is gone or was written: nothing or the words of an error, and how it lay in memory, which what a weak
-// reference keeps still tells.
-PyObject* input_or_loss(const InputTrace& trace, size_t place) {
+void JointNode::add_front(const FrontNode* front) {
+  std::lock_guard<std::mutex> lock(fronts_mutex_);
+  fronts_.push_back(front);
+}
+
+void JointNode::remove_front(const FrontNode* front) {
+  std::lock_guard<std::mutex> lock(fronts_mutex_);
+  fronts_.erase(std::remove(fronts_.begin(), fronts_.end(), front), fronts_.end());
+}
+
+torch::autograd::edge_list JointNode::edges() {
+  if (num_outputs() != 0) return next_edges();
+  torch::autograd::edge_list edges(joint_->grad_inputs->size());
+  std::lock_guard<std::mutex> lock(fronts_mutex_);
+  for (const FrontNode* front : fronts_) {
+    for (size_t i = 0; i < front->inputs().size() && i < front->num_outputs(); ++i) edges[front->inputs()[i]] = front->next_edge(i);
+  }
+  return edges;
+}
+
+// Zeros in the place of an input, with its history alone.
+at::Tensor with_history(const torch::autograd::Edge& edge) {
+  at::Tensor zeros;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    zeros = edge.function->input_metadata(edge.input_nr).zeros_like();
+  }
+  torch::autograd::impl::set_gradient_edge(zeros, edge);
+  return zeros;
+}
+
+// A weak reference to a tensor that is gone keeps how it lay in memory.
+PyObject* JointNode::input_or_loss(size_t place, const torch::autograd::edge_list& edges) const {
+  const InputTrace& trace = inputs_[place];
   std::string words;
   if (auto alive = trace.tensor.lock(); alive.defined()) {
     at::Tensor tensor = at::Tensor::wrap_tensor_impl(std::move(alive));
@@ -307,17 +338,31 @@ PyObject* input_or_loss(const InputTrace& trace, size_t place) {
   const c10::TensorImpl* known = trace.tensor._unsafe_get_target();
   Ref sizes = tuple_of(known->sizes().vec());
   Ref strides = tuple_of(known->strides().vec());
-  return Py_BuildValue("(sOO)", words.c_str(), sizes.get(), strides.get());
+  at::Tensor history;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    if ((*joint_->grad_inputs)[i] == static_cast<int64_t>(place) && edges[i].is_valid()) history = with_history(edges[i]);
+  }
+  Ref led = Ref::steal(wrapped(history));
+  return Py_BuildValue("(sOOO)", words.c_str(), sizes.get(), strides.get(), led.get());
 }
 
+// Of an input that is gone or was written: nothing or the words of an error, how it lay in memory, and zeros with its history.
 variable_list JointNode::run_twice(const variable_list& grads) {
-  for (const auto& saved : tensors_) saved.unpack(getptr());  // the usual errors for freed or overwritten tensors
+  Ref kept = checked(PyTuple_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size())));
+  Py_ssize_t kept_place = 0;
+  auto keep = [&](PyObject* value) {
+    if (value == nullptr) throw PythonError();
+    PyTuple_SET_ITEM(kept.get(), kept_place++, value);
+  };
+  for (const auto& number : numbers_) keep(from_number(number));
+  for (const auto& saved : tensors_) keep(THPVariable_Wrap(saved.unpack(getptr())));  // the usual errors for freed or overwritten tensors
+  const torch::autograd::edge_list edges = this->edges();
   Ref inputs = checked(PyTuple_New(static_cast<Py_ssize_t>(inputs_.size())));
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const InputTrace& trace = inputs_[i];
     PyObject* value = nullptr;
     if (trace.is_tensor) {
-      value = input_or_loss(trace, i);
+      value = input_or_loss(i, edges);
     } else {
       value = trace.is_none ? Py_NewRef(Py_None) : from_number(trace.number);
     }
@@ -325,7 +370,7 @@ variable_list JointNode::run_twice(const variable_list& grads) {
     PyTuple_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), value);
   }
   Ref tangents = tuple_of(grads);
-  return gradients(checked(PyObject_CallFunctionObjArgs(joint_->twice, inputs.get(), tangents.get(), nullptr)));
+  return gradients(checked(PyObject_CallFunctionObjArgs(joint_->twice, inputs.get(), tangents.get(), kept.get(), nullptr)));
 }
 
 // What was saved is gone, and eager's backward would not have needed it: no value of an input decides these gradients.

@@ -4,6 +4,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <variant>
@@ -43,6 +44,8 @@ struct Watch {
   WeakTensor kept;  // null unless the tensor must not be detached
 };
 
+class FrontNode;
+
 // Runs the compiled backward. Behind all results where each leads to the same inputs; else behind none: `ResultNode`s and `FrontNode`s stand
 // for it then, so that the engine comes from a result only to those inputs that it leads to, as in eager.
 class JointNode : public torch::autograd::Node {
@@ -78,6 +81,9 @@ class JointNode : public torch::autograd::Node {
   // One for each of the joint function's watched places, in order.
   void watch(Watch watch) { watched_.push_back(std::move(watch)); }
   void remember(InputTrace trace) { inputs_.push_back(std::move(trace)); }
+  // A front that leads on in its stead, until it is freed.
+  void add_front(const FrontNode* front);
+  void remove_front(const FrontNode* front);
 
  private:
   // What came to the results in one run of the engine, and gradients that are not given away yet.
@@ -99,6 +105,10 @@ class JointNode : public torch::autograd::Node {
   torch::autograd::variable_list run(torch::autograd::variable_list& grads, const std::vector<bool>& given, bool may_free);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_again(const torch::autograd::variable_list& grads);
+  // Where the gradients of these inputs go; nowhere where the front that led there is freed.
+  torch::autograd::edge_list edges();
+  // The input as it was. Of one that is gone or was written see `run_twice`.
+  PyObject* input_or_loss(size_t place, const torch::autograd::edge_list& edges) const;
   void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;
   torch::autograd::variable_list gradients(const Ref& found) const;
   std::vector<Pending>::iterator pending();  // of the present run of the engine
@@ -110,6 +120,8 @@ class JointNode : public torch::autograd::Node {
   std::vector<Number> numbers_;
   c10::SmallVector<InputTrace, 4> inputs_;
   std::vector<Pending> pending_;
+  std::vector<const FrontNode*> fronts_;
+  std::mutex fronts_mutex_;  // not the node's: a front may be freed while the node is at work
   std::vector<bool> ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
   std::vector<bool> freed_;   // those through which none can come any more
   bool spent_ = false;        // so all that eager would have saved is freed, and what was saved is gone
@@ -133,11 +145,15 @@ class ResultNode : public torch::autograd::Node {
 // Leads to the inputs of all results that lead to the same ones.
 class FrontNode : public torch::autograd::Node {
  public:
-  FrontNode(NodePtr joint, const Front& front) : joint_(std::move(joint)), front_(front) {}
+  FrontNode(NodePtr joint, const Front& front) : joint_(std::move(joint)), front_(front) { shared().add_front(this); }
+  ~FrontNode() override { shared().remove_front(this); }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override;
   std::string name() const override { return "FlambeauFront"; }
+  // Places in grad_inputs, one for each edge.
+  const std::vector<int64_t>& inputs() const { return front_.inputs; }
 
  private:
+  JointNode& shared() const { return static_cast<JointNode&>(*joint_); }
   NodePtr joint_;
   const Front& front_;  // the joint function's, which the shared node keeps alive
 };

@@ -149,7 +149,10 @@ def interpret(gm, inputs):
 
 
 def compile_graph(gm, inputs, dynamic=False, compiler=interpret, **options):
-    return aot_autograd(fw_compiler=compiler, **options)(gm, fakes(inputs, dynamic))
+    given = fakes(inputs, dynamic)
+    for node, fake in zip(gm.graph.find_nodes(op="placeholder"), given):
+        node.meta["val"] = fake
+    return aot_autograd(fw_compiler=compiler, **options)(gm, given)
 
 
 def compile_function(function, inputs, **options):

@@ -217,7 +217,10 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
         prepared = autograd.prepare(gm, inputs, config=stages.autograd)
         backward = None if prepared.backward is None else prepared.backward.forward
         last = writes_last(prepared.forward.graph)
-        return _join(gm, prepared.signature, prepared.forward.forward, backward, stages, isolate=True, in_order=last)
+        again = partial(_retraced, gm, config=stages.autograd)
+        return _join(
+            gm, prepared.signature, prepared.forward.forward, backward, stages, again, isolate=True, in_order=last
+        )
     except autograd.UnsupportedGraph as error:
         return refused(gm, error, Recorder(), is_strict=stages.is_strict)
     except Exception as error:
@@ -230,12 +233,15 @@ def _join(
     forward: CompiledFn,
     backward: CompiledFn | None,
     stages: Stages,
+    again: Callable[[], autograd.Trace],
     *,
     isolate: bool = False,
     in_order: bool = False,
 ) -> CompiledFn:
     """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
-    joined = autograd.assemble(signature, forward, backward, replay=gm, config=stages.autograd, isolate=isolate)
+    joined = autograd.assemble(
+        signature, forward, backward, replay=gm, retrace=again, config=stages.autograd, isolate=isolate
+    )
     # A program may also raise for what a library returns, after anything.
     joined = as_if_not_called(gm, signature, joined, in_order=in_order and isolate)
     gm.meta["rescue"] = rescue(gm, signature, stages, in_order=in_order)
@@ -327,7 +333,16 @@ def _assemble(
         loaded.append(_load(artifact, tensors, kind, options, stages, recorder, store))
     backward = loaded[1] if len(loaded) > 1 else None
     in_order = bool(compiled.forward.meta.get("writes_last"))
-    return _join(gm, compiled.signature, loaded[0], backward, stages, in_order=in_order)
+    # With what `_compile_both` gives `prepare`.
+    rewrite = partial(inductor.rewrite_joint, options=stages.inductor)
+    again = partial(_retraced, gm, config=stages.autograd, decomposed=True, rewrite=rewrite)
+    return _join(gm, compiled.signature, loaded[0], backward, stages, again, in_order=in_order)
+
+
+def _retraced(gm: fx.GraphModule, *, decomposed: bool = False, **settings: Any) -> autograd.Trace:
+    """How the values of a graph follow from each other, for a second derivative some of whose operands are gone."""
+    inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    return autograd.retrace(gm, inputs, decompositions=inductor.decompositions() if decomposed else None, **settings)
 
 
 def _load(

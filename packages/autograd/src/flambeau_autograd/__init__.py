@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from .functional.predictions import corrected
     from .partition.min_cut import min_cut
     from .partition.simple import default as default_partition
-    from .pipeline import compile_joint, prepare
+    from .pipeline import compile_joint, prepare, retrace
     from .records import Prepared, Signature
     from .wrappers.assemble import assemble
+    from .wrappers.recovery import Trace
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "OptionError",
     "Prepared",
     "Signature",
+    "Trace",
     "UnsupportedDoubleBackward",
     "UnsupportedGraph",
     "UnsupportedMutation",
@@ -45,12 +47,14 @@ __all__ = [
     "merged",
     "min_cut",
     "prepare",
+    "retrace",
 ]
 
 #: Name -> module and the name there.
 _LOADED_LATER = {
     "Prepared": (".records", "Prepared"),
     "Signature": (".records", "Signature"),
+    "Trace": (".wrappers.recovery", "Trace"),
     "aot_autograd": (".backend", "aot_autograd"),
     "assemble": (".wrappers.assemble", "assemble"),
     "compile_joint": (".pipeline", "compile_joint"),
@@ -60,6 +64,7 @@ _LOADED_LATER = {
     "merged": (".decompose.registry", "merged"),
     "min_cut": (".partition.min_cut", "min_cut"),
     "prepare": (".pipeline", "prepare"),
+    "retrace": (".pipeline", "retrace"),
 }
 
 

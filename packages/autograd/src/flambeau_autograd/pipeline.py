@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,17 +24,20 @@ from .errors import AutogradError, InternalError, UnsupportedGraph
 from .joint.build import Joint, build_joint
 from .joint.control import error_without_us, is_torchs_own
 from .partition.min_cut import min_cut
-from .partition.split import split
-from .passes.facts import alias_root, draws, is_size, may_fail
+from .partition.split import Halves, split
+from .passes.definitions import definitions, must_be_known
+from .passes.facts import draws, is_size, may_fail
 from .passes.runner import run_passes
+from .passes.told import read_by_gradients, to_be_told
 from .records import Prepared, Signature
 from .wrappers.assemble import assemble
+from .wrappers.recovery import Trace
 
 Partitioner = Callable[[Joint, Config], set[Node]]
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 Rewrite = Callable[[Graph, list[Node]], Mapping[Node, Node]]
 
-__all__ = ["assemble", "compile_joint", "prepare"]
+__all__ = ["assemble", "compile_joint", "prepare", "retrace"]
 
 
 def prepare(
@@ -62,15 +66,7 @@ def prepare(
     except Exception as error:
         raise _judged(error, gm, inputs) from error
     traced = time.perf_counter()
-    with _ours("a pass"):
-        run_passes(joint, config)
-    if rewrite is not None and joint.grads:
-        _rewritten(joint, rewrite)
-    if joint.grads:
-        log.logger.debug(log.JOINT_GRAPH, artifact="aot_joint_graph", graph=log.Text(lambda: _joint_text(joint)))
-    saved = partitioner(joint, config) if joint.grads else set()
-    with _ours("cutting the graph in two"):
-        halves = split(joint, saved)
+    halves = _cut(joint, partitioner, config, rewrite)
     analysis = joint.analysis
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
     for node in failing:
@@ -109,6 +105,53 @@ def prepare(
     return Prepared(signature, halves.forward, halves.backward, forward_inputs, halves.backward_inputs, gm)
 
 
+def _cut(joint: Joint, partitioner: Partitioner, config: Config, rewrite: Rewrite | None) -> Halves:
+    """From the trace to the two graphs."""
+    with _ours("a pass"):
+        joint.told = to_be_told(joint)
+        run_passes(joint, config)
+    if rewrite is not None and joint.grads:
+        _rewritten(joint, rewrite)
+    if joint.grads:
+        log.logger.debug(log.JOINT_GRAPH, artifact="aot_joint_graph", graph=log.Text(lambda: _joint_text(joint)))
+    saved = partitioner(joint, config) if joint.grads else set()
+    with _ours("cutting the graph in two"):
+        return split(joint, saved)
+
+
+def retrace(
+    gm: GraphModule,
+    inputs: list[Any],
+    *,
+    partitioner: Partitioner = min_cut,
+    decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
+    config: Config | None = None,
+    rewrite: Rewrite | None = None,
+) -> Trace:
+    """As `prepare` with the same arguments; what is asked for is how the values that eager would save follow from those that are saved."""
+    packed: list[Node | None] = []
+    with _ours("tracing again"):
+        joint = build_joint(gm, inputs, merged(decompositions), packed)
+        first, defined = definitions(joint)
+        read = frozenset(first[node] for node in read_by_gradients(joint))
+        fixed = frozenset(first[operand] for node in first for operand in must_be_known(node))
+    places = tuple(item.node for item in joint.inputs)
+    halves = _cut(joint, partitioner, config or Config.from_environment(), rewrite)
+    return Trace(
+        first=first,
+        definitions=defined,
+        inputs=places,
+        packed=tuple(packed),
+        specs=halves.saved,
+        saved=halves.nodes,
+        sized=frozenset(filter(is_size, defined)),
+        drawn=frozenset(filter(draws, defined)),
+        fixed=fixed,
+        read=read,
+        constants=joint.constants,
+    )
+
+
 def _is_on_cpu(node: Node) -> bool:
     tensors = [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
     return any(tensor.device.type == "cpu" for tensor in tensors)
@@ -127,14 +170,16 @@ def compile_joint(
 ) -> Callable[..., Any]:
     """`prepare`, compile both halves, `assemble`. The backward is compiled when it first runs."""
     config = config or Config.from_environment()
-    prepared = prepare(gm, inputs, partitioner=partitioner, decompositions=decompositions, config=config)
+    trace = partial(prepare, gm, inputs, partitioner=partitioner, decompositions=decompositions, config=config)
+    prepared = trace()
     if prepared.backward is None:
         forward = (inference_compiler or forward_compiler)(prepared.forward, prepared.forward_inputs)
         isolate = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
         return assemble(prepared.signature, forward, None, replay=gm, config=config, isolate=isolate)
     forward = forward_compiler(prepared.forward, prepared.forward_inputs)
     backward = LazyCompiled(backward_compiler or forward_compiler, prepared.backward, prepared.backward_inputs)
-    return assemble(prepared.signature, forward, backward, replay=gm, config=config)
+    again = partial(retrace, *trace.args, **trace.keywords)
+    return assemble(prepared.signature, forward, backward, replay=gm, retrace=again, config=config)
 
 
 class LazyCompiled:
@@ -213,20 +258,6 @@ def _decisive(joint: Joint) -> list[int]:
 
 
 def _double_backward(joint: Joint) -> str:
-    """Why the backward cannot be differentiated again by replaying the forward, or ""."""
-    for node in joint.graph.nodes:
-        if draws(node):
-            return f"the graph draws random numbers ({node.target})"
-    written = {target for target, _ in joint.writes}
-    written.update(joint.inputs[m.index].node for m in joint.analysis.mutations)
-    if not written:
-        return ""
-    reached = set(written)
-    for node in joint.graph.nodes:
-        if any(a in reached for a in node.all_input_nodes):
-            reached.add(node)
-    for i in joint.differentiable:
-        result = joint.results[i]
-        if isinstance(result, Node) and (result in reached or alias_root(result) in reached):
-            return "an input that the graph overwrites decides its outputs"
-    return ""
+    """Why the forward computes other values when it is run again, or ""."""
+    drawing = next(filter(draws, joint.graph.nodes), None)
+    return "" if drawing is None else f"the graph draws random numbers ({drawing.target})"

@@ -113,7 +113,7 @@ class Signature:
     that is freed then is saved behind both. Not its own place where eager saves nothing behind it.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `flagged`: sets of places in `differentiable`; of each the backward is told, after the tangents, whether one of them has a gradient.
-    `double_backward`: "" when the backward may be differentiated again, else the reason why not.
+    `double_backward`: "" when the forward may be run again for a backward that is differentiated, else why that gives other values.
     `decisive`: inputs whose contents, and not their sizes alone, decide gradients; or whether the graph raises.
     `draws`: whether the forward draws random numbers from the CPU's generator.
     `raises`: whether the forward may raise for the values of what it is given.

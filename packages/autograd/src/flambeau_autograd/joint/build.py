@@ -7,7 +7,7 @@ something needs grad, tangent placeholders and the nodes of the backward, record
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from ..functional.recorder import Recorder
 from ..records import WatchedSpec
 from .inputs import TracedInput, find_fake_mode, trace_inputs
 from .kept import kept_by_eager
+from .packed import packed_values
 from .reach import Reach
 from .replay import Replay
 from .sums import Sums
@@ -30,7 +31,8 @@ from .tangents import dense_like, dense_order
 
 @define(eq=False)
 class Joint:
-    """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`."""
+    """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`;
+    `eagers`: nodes whose values eager's nodes save; `told`: those which must follow from what is saved, whether the backward reads them or not."""
 
     graph: Graph
     constants: dict[str, torch.Tensor]
@@ -47,11 +49,18 @@ class Joint:
     led_by: list[tuple[int, ...]] = field(factory=list)
     flagged: list[tuple[int, ...]] = field(factory=list)
     watched: list[WatchedSpec] = field(factory=list)
+    eagers: frozenset[Node] = frozenset()
+    told: set[Node] = field(factory=set)
     frees: list[tuple[int, ...]] = field(factory=list)
 
 
-def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Callable[..., Any]]) -> Joint:
-    """Trace once. Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
+def build_joint(
+    gm: GraphModule,
+    inputs: list[Any],
+    table: dict[OpOverload, Callable[..., Any]],
+    packed: list[Node | None] | None = None,
+) -> Joint:
+    """Trace once. `packed` gets what eager's nodes save (see `packed_values`). Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
     mode = find_fake_mode(inputs)
     recorder = Recorder(mode, table)
     placeholders = gm.graph.find_nodes(op="placeholder")
@@ -63,7 +72,8 @@ def build_joint(gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Call
         recorder.differentiates = any(t.is_tensor and t.leaf.requires_grad for t in traced)
         with mode, recorder:
             replay = Replay(recorder)
-            outputs = replay.run(gm, [t.seen for t in traced])
+            with nullcontext() if packed is None else packed_values(recorder, packed):
+                outputs = replay.run(gm, [t.seen for t in traced])
         recorder.stack, recorder.checkpoint = (), None
         if not isinstance(outputs, (list, tuple)):
             raise UnsupportedGraph("the graph must return a tuple")
@@ -116,7 +126,7 @@ def _backward(
             )
     if reach.ends_beside([t.leaf for t in wanted]):
         _try_whole(recorder, outputs, tangents)
-    joint.watched, joint.frees = list(kept.watched), list(kept.frees)
+    joint.watched, joint.frees, joint.eagers = list(kept.watched), list(kept.frees), kept.nodes
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
     for item, grad in zip(wanted, grads):

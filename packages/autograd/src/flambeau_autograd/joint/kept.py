@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from attrs import define, field, frozen
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Node
 
 from ..analysis.signature import Analysis
 from ..functional.recorder import Recorder
@@ -19,10 +20,11 @@ from .reach import Reach
 
 @frozen
 class Kept:
-    """See `Signature`; here `watched` has what the compiled graph saves as well."""
+    """See `Signature`; here `watched` has what the compiled graph saves as well. `nodes`: the trace's, of all that is saved."""
 
     watched: tuple[WatchedSpec, ...]
     frees: tuple[tuple[int, ...], ...]
+    nodes: frozenset[Node] = frozenset()
 
 
 @define
@@ -40,12 +42,16 @@ def kept_by_eager(recorder: Recorder, reach: Reach, inputs: list[TracedInput], a
     }
     found: dict[tuple[str, int], _Place] = {}
     frees: list[set[int]] = [set() for _ in reach.ends]
+    nodes: set[Node] = set()
     for tensor, reached in reach.saved():
         for end in reached:
             frees[end].update(reached)
         if not isinstance(tensor, FakeTensor):
             continue  # nothing, or a number that autograd keeps in a tensor of its own
-        cell = recorder.value_of(tensor).cell
+        value = recorder.value_of(tensor)
+        cell = value.cell
+        if value.version == cell.version:
+            nodes.add(value.node)
         index = cell.input_index
         if index >= 0:
             place = found.setdefault(("written" if index in rewritten else "input", index), _Place())
@@ -58,4 +64,4 @@ def kept_by_eager(recorder: Recorder, reach: Reach, inputs: list[TracedInput], a
         # A leaf stays one when it is detached.
         place.kept = place.kept or (tensor is own and tensor.grad_fn is not None)
     watched = tuple(WatchedSpec(*key, tuple(sorted(place.reached)), place.kept) for key, place in found.items())
-    return Kept(watched, tuple(tuple(sorted(places)) for places in frees))
+    return Kept(watched, tuple(tuple(sorted(places)) for places in frees), frozenset(nodes))

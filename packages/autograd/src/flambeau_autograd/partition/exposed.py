@@ -50,7 +50,8 @@ def read_elsewhere(joint: Joint, backward: GraphModule, saved: tuple[SavedSpec, 
     return [
         place
         for place, (spec, readers) in enumerate(zip(saved, _readers(backward, len(saved))))
-        if not spec.checked and not readers <= eagers[spec.kind, spec.index]
+        if not spec.checked
+        and not readers <= eagers[("output", spec.shares) if spec.shares >= 0 else (spec.kind, spec.index)]
     ]
 
 

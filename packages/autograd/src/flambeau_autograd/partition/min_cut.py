@@ -25,7 +25,7 @@ _INFINITE = 1 << 60
 
 @define
 class Problem:
-    """`late`: nodes that need a tangent; `wanted`: forward nodes read by the backward; `useful`: their ancestors."""
+    """`late`: nodes that need a tangent; `wanted`: forward nodes read by the backward, or by one of it; `useful`: their ancestors."""
 
     joint: Joint
     late: set[Node]
@@ -52,6 +52,7 @@ def _problem(joint: Joint) -> Problem:
         if node in needed and node in late:
             needed.update(node.all_input_nodes)
             wanted.update(a for a in node.all_input_nodes if a not in late)
+    wanted |= joint.told - late
     useful_set = set(wanted)
     for node in reversed(joint.graph.nodes):
         if node in useful_set:

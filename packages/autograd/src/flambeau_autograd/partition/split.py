@@ -25,7 +25,7 @@ from .writes import write_back
 
 @frozen
 class Halves:
-    """The two graphs, the saved values in the backward's input order, and what is watched besides."""
+    """The two graphs, the saved values in the backward's input order, what is watched besides, and the nodes of the saved values."""
 
     forward: GraphModule
     backward: GraphModule | None
@@ -33,6 +33,7 @@ class Halves:
     extras: int
     backward_inputs: list[Any]
     watched: tuple[WatchedSpec, ...]
+    nodes: tuple[Node, ...] = ()
 
 
 def dependents(joint: Joint) -> set[Node]:
@@ -68,7 +69,8 @@ def split(joint: Joint, saved: Iterable[Node], apart: frozenset[Node] = frozense
                 specs.append((node, SavedSpec("output", places[node], tensors, checked=checked)))
             else:
                 shares = roots.get(alias_root(node), -1) if tensors and not own else -1
-                specs.append((node, SavedSpec("extra", len(extra_nodes), tensors, shares)))
+                checked = shares < 0 or is_checked(joint, "output", shares)
+                specs.append((node, SavedSpec("extra", len(extra_nodes), tensors, shares, checked)))
                 extra_nodes.append(node)
     forward = _forward(joint, late, extra_nodes, copied)
     if not joint.grads:
@@ -83,7 +85,8 @@ def split(joint: Joint, saved: Iterable[Node], apart: frozenset[Node] = frozense
     if elsewhere:
         return split(joint, kept, apart | {alias_root(ordered[place][0]) for place in elsewhere})
     values = [n.meta["val"] for n, _ in ordered] + [t.meta["val"] for t in joint.tangents]
-    return Halves(forward, backward, saved_specs, len(extra_nodes), values, watched(joint, saved_specs))
+    nodes = tuple(n for n, _ in ordered)
+    return Halves(forward, backward, saved_specs, len(extra_nodes), values, watched(joint, saved_specs), nodes)
 
 
 def _copy(graph: Graph, node: Node, env: dict[Node, Node]) -> Node:

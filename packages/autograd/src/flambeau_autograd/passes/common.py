@@ -27,7 +27,7 @@ def merge_common(joint: Joint) -> int:
         target = node.target
         if not isinstance(target, OpOverload) and target is not operator.getitem and not _is_symbolic(node):
             continue
-        key = (target, _key(node.args), _key(node.kwargs), node.meta.get("checkpoint"))
+        key = (target, key_of(node.args), key_of(node.kwargs), node.meta.get("checkpoint"))
         if key[-1] is not None and not node.meta.get("backward"):
             continue
         first = known.setdefault(key, node)
@@ -42,15 +42,16 @@ def _is_symbolic(node: Node) -> bool:
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _key(value: Any) -> Any:
+def key_of(value: Any) -> Any:
+    """Equal for equal arguments: nodes by identity, numbers with their types."""
     if isinstance(value, Node):
         return value
     if isinstance(value, (list, tuple)):
-        return tuple(_key(v) for v in value)
+        return tuple(key_of(v) for v in value)
     if isinstance(value, dict):
-        return tuple((k, _key(v)) for k, v in sorted(value.items()))
+        return tuple((k, key_of(v)) for k, v in sorted(value.items()))
     if isinstance(value, float):
         return ("float", value.hex())
     if isinstance(value, slice):
-        return ("slice", _key(value.start), _key(value.stop), _key(value.step))
+        return ("slice", key_of(value.start), key_of(value.stop), key_of(value.step))
     return (type(value), value)

@@ -53,3 +53,5 @@ def replace(joint: Joint, old: Node, new: Node) -> None:
     joint.results = [new if r is old else r for r in joint.results]
     joint.grads = [new if g is old else g for g in joint.grads]
     joint.writes = [(target, new if value is old else value) for target, value in joint.writes]
+    if old in joint.told:
+        joint.told = {*joint.told - {old}, new}

@@ -16,6 +16,7 @@ from ..records import Signature
 from .double import DoubleBackward
 from .native import joint_type
 from .outputs import OutputBuilder
+from .recovery import Trace
 
 
 def assemble(
@@ -24,12 +25,14 @@ def assemble(
     backward: Callable[..., Any] | None,
     *,
     replay: GraphModule | None = None,
+    retrace: Callable[[], Trace] | None = None,
     config: Config | None = None,
     isolate: bool = False,
 ) -> Callable[..., Any]:
     """The callable for the whole graph.
 
-    `replay` is the captured graph; it is only run when the backward itself is differentiated (`create_graph=True`).
+    `replay` is the captured graph; it is only run when the backward itself is differentiated (`create_graph=True`). Where an input is gone
+    by then, `retrace` says how what eager would have saved follows from what was saved.
     Without a backward, writes or rebuilt outputs, the forward itself is handed back when it is not boxed, unless `isolate`
     says that autograd would see what it does.
     """
@@ -40,7 +43,7 @@ def assemble(
     if backward is None and not (writes or isolate) and not getattr(forward, "_boxed_call", False):
         joined = forward
     else:
-        double = DoubleBackward(signature, replay)
+        double = DoubleBackward(signature, replay, retrace)
         joined = joint_type(config.native)(
             forward,
             backward,

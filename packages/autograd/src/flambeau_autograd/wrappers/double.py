@@ -2,12 +2,13 @@
 
 In: the captured graph, the original inputs and the incoming gradients. Out: the same gradients as the compiled backward
 gives, but with history. The captured graph is replayed in eager, under the autocast state it was compiled in, and
-differentiated with `create_graph=True`: slower, exact, and only when asked for.
+differentiated with `create_graph=True`: slower, exact, and only when asked for. What is not as it was in the forward is
+recovered from what was saved (`recovery.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch.fx import GraphModule
 
 from ..errors import UnsupportedDoubleBackward
 from ..records import Signature
-from .stand_ins import stand_in
+from .recovery import Recovery, Trace
+from .stand_ins import HINT, stand_in, with_history
 
 _DEVICES = ("cpu", "cuda")
 AutocastState = tuple[tuple[str, bool, torch.dtype], ...]
@@ -54,9 +56,13 @@ def _zeros(like: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...])
 class DoubleBackward:
     """Called by the node with the inputs of the forward and the tangents when grad mode is on in a backward."""
 
-    def __init__(self, signature: Signature, replay: GraphModule | None) -> None:
+    def __init__(
+        self, signature: Signature, replay: GraphModule | None, retrace: Callable[[], Trace] | None = None
+    ) -> None:
         self._signature = signature
         self._replay = replay
+        self._retrace = retrace
+        self._trace: Trace | None = None
         self._autocast = autocast_state()
 
     def again(self, inputs: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -87,29 +93,35 @@ class DoubleBackward:
             allow_unused=True,
         )
 
-    def __call__(self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor | None, ...]) -> tuple[Any, ...]:
-        """Gradients of the signature's `grad_inputs`. `inputs`: for one that was written since the text of an error, its sizes and strides, for
-        one that is gone an empty text and these; `tangents`: None where no gradient came in. Raises `UnsupportedDoubleBackward` with the reason.
+    def __call__(
+        self, inputs: tuple[Any, ...], tangents: tuple[torch.Tensor | None, ...], saved: tuple[Any, ...] = ()
+    ) -> tuple[Any, ...]:
+        """Gradients of the signature's `grad_inputs`. `inputs`: for one that was written since the text of an error, its sizes and strides, and a
+        tensor with its history or None; for one that is gone an empty text and these. `tangents`: None where no gradient came in. `saved`: what the
+        forward saved. Raises `UnsupportedDoubleBackward` with the reason.
         """
         signature = self._signature
-        if signature.double_backward:
-            raise UnsupportedDoubleBackward(f"cannot differentiate twice: {signature.double_backward}")
         if self._replay is None:
             raise UnsupportedDoubleBackward("cannot differentiate twice: the captured graph was not kept")
-        self._refuse_lost(inputs)
         written = {m.index for m in signature.mutations}
         with torch.enable_grad():
             fed = []
             for i, value in enumerate(inputs):
                 if isinstance(value, tuple):
-                    value = stand_in(self._replay, i, inputs).requires_grad_(i in signature.grad_inputs)
-                if isinstance(value, torch.Tensor):
-                    value = value.clone() if i in written else value[...]
+                    history = value[3]
+                    value = stand_in(self._replay, i, inputs)
+                    value = value if history is None else with_history(value, history)
+                elif i in written:
+                    value = with_history(_zeros(value, value.shape, value.stride()), value)
+                elif isinstance(value, torch.Tensor):
+                    value = value[...]
                 fed.append(value)
+            after = [value.clone() if i in written else value for i, value in enumerate(fed)]
             with under_autocast(self._autocast):
-                outputs = self._replay(*fed)
+                outputs = self._run(inputs, after, saved)
             targets = [fed[i] for i in signature.grad_inputs]
             by_result = {o.index: outputs[i] for i, o in enumerate(signature.outputs) if o.kind == "graph"}
+            by_result.update({m.output: after[m.index] for m in signature.mutations if m.mode == "wrapper"})
             pairs = [(by_result.get(r), t) for r, t in zip(signature.differentiable, tangents) if t is not None]
             if any(out is None for out, _ in pairs):
                 raise UnsupportedDoubleBackward("cannot differentiate twice: an output is rebuilt from another")
@@ -117,13 +129,42 @@ class DoubleBackward:
                 [out for out, _ in pairs], targets, [t for _, t in pairs], create_graph=True, allow_unused=True
             )
 
-    def _refuse_lost(self, inputs: tuple[Any, ...]) -> None:
-        """Raise for an input that is not there as it was and whose contents decide gradients."""
-        for i in self._signature.decisive:
-            if not isinstance(inputs[i], tuple):
-                continue
-            if words := inputs[i][0]:
-                raise RuntimeError(words)
-            raise UnsupportedDoubleBackward(
-                "cannot differentiate twice: an input of the forward was freed", "keep the inputs alive"
+    def _run(self, inputs: tuple[Any, ...], fed: list[Any], saved: tuple[Any, ...]) -> Any:
+        """The captured graph on `fed`. Where it gives other values than in the forward, autograd saves what follows from `saved` instead."""
+        signature = self._signature
+        assert self._replay is not None
+        written = {m.index for m in signature.mutations}
+        lost = written.union(i for i, value in enumerate(inputs) if isinstance(value, tuple))
+        if not signature.double_backward and lost.isdisjoint(signature.decisive):
+            return self._replay(*fed)
+        recovery = Recovery(self._traced(), lost, fed, saved, self._reason(inputs, lost & set(signature.decisive)))
+        devices = {value.device for value in fed if isinstance(value, torch.Tensor) and value.is_cuda}
+        fork = torch.random.fork_rng(sorted(devices, key=str), enabled=bool(signature.double_backward))
+        with fork, torch.autograd.graph.saved_tensors_hooks(recovery.pack, recovery.unpack):
+            outputs = self._replay(*fed)
+        recovery.finish()
+        return outputs
+
+    def _reason(self, inputs: tuple[Any, ...], decisive: set[int]) -> Exception:
+        """The error for a value that does not follow from what was saved."""
+        written = {m.index for m in self._signature.mutations}
+        for i in sorted(decisive - written):
+            if isinstance(inputs[i], tuple) and inputs[i][0]:
+                return RuntimeError(inputs[i][0])
+        if self._signature.double_backward:
+            return UnsupportedDoubleBackward(f"cannot differentiate twice: {self._signature.double_backward}")
+        if decisive & written:
+            return UnsupportedDoubleBackward(
+                "cannot differentiate twice: the graph overwrites an input that decides gradients"
             )
+        return UnsupportedDoubleBackward("cannot differentiate twice: an input of the forward was freed", HINT)
+
+    def _traced(self) -> Trace:
+        if self._trace is None:
+            trace = None if self._retrace is None else self._retrace()
+            if trace is None or trace.specs != self._signature.saved:
+                raise UnsupportedDoubleBackward(
+                    "cannot differentiate twice: how values follow from what was saved is not known"
+                )
+            self._trace = trace
+        return self._trace

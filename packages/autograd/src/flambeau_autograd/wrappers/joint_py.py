@@ -60,9 +60,11 @@ class PyJointFunction:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
+            # The histories of inputs, without their memory. Taken before a view among them is written, which gives it another.
+            histories = {i: _History.apply(args[i]) for i in self.grad_inputs}
             values = self.run_forward(args, grad_mode=True)
             try:
-                return _Joined.apply(self, values, *args)
+                return _Joined.apply(self, (values, histories), *args)
             except Exception as error:
                 error.raised_in_hook = True  # type: ignore[attr-defined]  # the graph has run
                 raise
@@ -91,9 +93,20 @@ def call_either(function: Callable[..., Any] | None, args: tuple[Any, ...]) -> A
     return function(list(args)) if getattr(function, "_boxed_call", False) else function(*args)
 
 
+class _History(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.new_zeros(()).expand(tensor.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
+
+
 class _Joined(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, joint: PyJointFunction, values: tuple[Any, ...], *args: Any) -> Any:
+    def forward(ctx: Any, joint: PyJointFunction, made: tuple[Any, ...], *args: Any) -> Any:
+        values, ctx.histories = made
         results = list(values[: joint.results])
         given = {id(a) for a in args}
         for i in joint.differentiable:
@@ -119,10 +132,6 @@ class _Joined(torch.autograd.Function):
         ctx.inputs = [None if isinstance(a, torch.Tensor) else a for a in args]
         ctx.input_places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
         ctx.fed = {i: (weakref.ref(args[i]), _version(args[i])) for i in ctx.input_places if i not in joint.bumped}
-        # One that is written would not be as it was saved: only a second backward reads it, to write a copy.
-        ctx.overwritten = {
-            i: args[i].detach() for i in ctx.input_places if i in joint.bumped and not args[i].requires_grad
-        }
         # An inference tensor has no version to check, and autograd keeps none: its contents are kept.
         ctx.save_for_backward(*(t.clone() if t.is_inference() else t for t in tensors))
         fixed = set(range(joint.results)) - set(joint.differentiable)
@@ -146,12 +155,11 @@ class _Joined(torch.autograd.Function):
         if torch.is_grad_enabled():
             inputs = list(ctx.inputs)
             for place in ctx.input_places:
-                inputs[place] = (
-                    ctx.overwritten.get(place)
-                    if place in joint.bumped
-                    else _unwritten(place, *ctx.fed[place], *ctx.shapes[place][1:])
-                )
-            found = joint.double(tuple(inputs), tuple(given)) if joint.double is not None else ()
+                shape = (*ctx.shapes[place][1:], ctx.histories.get(place))
+                inputs[place] = ("", *shape) if place in joint.bumped else _unwritten(place, *ctx.fed[place], *shape)
+            found = (
+                joint.double(tuple(inputs), tuple(given), (*ctx.numbers, *tensors)) if joint.double is not None else ()
+            )
         else:
             tangents = tuple(
                 in_order(torch.zeros_like(like) if grad is None else grad, order)
@@ -177,13 +185,13 @@ def _version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-def _unwritten(place: int, held: Any, version: int, sizes: Any, strides: Any) -> Any:
+def _unwritten(place: int, held: Any, version: int, sizes: Any, strides: Any, history: Any) -> Any:
     """What a backward of the backward starts from: an input as it was, or what became of it (see `DoubleBackward`)."""
     tensor = held()
     if tensor is not None and _version(tensor) == version:
         return tensor
     words = "" if tensor is None else _OVERWRITTEN.format("input", place, tensor._version, version)
-    return words, sizes, strides
+    return words, sizes, strides, history
 
 
 def _saved(value: Any, checked: bool) -> Any:

@@ -16,7 +16,7 @@ from .. import log
 from .joint_py import PyJointFunction
 
 #: What the extension's constructors take; `csrc/module.cpp` has the same number.
-INTERFACE = 7
+INTERFACE = 8
 
 
 @functools.cache

@@ -1,0 +1,28 @@
+"""What autograd saves while a graph runs, in order.
+
+In: the recorder of a trace. Out: the node of each tensor that eager's nodes save. When the same graph runs on real tensors, they save the same
+values in the same order (`wrappers/recovery.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Node
+
+from ..functional.recorder import Recorder
+
+
+@contextmanager
+def packed_values(recorder: Recorder, packed: list[Node | None]) -> Iterator[None]:
+    """Append to `packed` while the graph runs; None for a tensor that is none of the graph's."""
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(recorder.node_of(tensor) if isinstance(tensor, FakeTensor) else None)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield
