@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import fx
 
+import flambeau_autograd as autograd
+import flambeau_runtime as runtime
 from flambeau import stack
 from flambeau.options import Options
 from flambeau.stages import resolve_stages
@@ -56,3 +58,22 @@ def test_a_compiled_graph_says_what_answers_in_its_place(compiler: Any) -> None:
     with pytest.warns(RuntimeWarning, match="repeated in eager: RuntimeError: of the program"):
         (found,) = answers[0](RuntimeError("of the program"), x)
     assert torch.equal(found, torch.relu(x) + 1)
+
+
+SIGNATURE = autograd.Signature(1, 1, 0, ())
+EMPTY = runtime.Artifact(runtime.artifact.Program([], 0, 0, [], []))
+
+
+@pytest.mark.parametrize("backward", [None, EMPTY])
+def test_a_cached_graph_holds_its_artifacts_as_they_are(backward: runtime.Artifact | None) -> None:
+    graph = stack.CompiledGraph(SIGNATURE, EMPTY, backward, ("s0 > 1",))
+    data = graph.to_bytes()
+    assert data.count(EMPTY.to_bytes()) == (1 if backward is None else 2)
+    assert stack.CompiledGraph.from_bytes(data) == graph
+
+
+@pytest.mark.parametrize("end", [0, 8, 20, -40])
+def test_half_a_cached_graph_is_refused(end: int) -> None:
+    data = stack.CompiledGraph(SIGNATURE, EMPTY, EMPTY).to_bytes()
+    with pytest.raises(ValueError):
+        stack.CompiledGraph.from_bytes(data[:end])

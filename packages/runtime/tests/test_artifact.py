@@ -61,6 +61,15 @@ def test_not_a_number_survives_the_bytes() -> None:
     assert value != value
 
 
+def test_sources_lie_in_the_bytes_as_they_are(artifact) -> None:
+    """Quotes and lines are not escaped, so that reading an artifact is no parsing of its sources; half a pair survives too."""
+    source = '"line"\n' * 500 + "\ud800"
+    made = attrs.evolve(artifact, libraries=[attrs.evolve(artifact.libraries[0], source=source)])
+    data = made.to_bytes()
+    assert source[:-1].encode() in data
+    assert a.Artifact.from_bytes(data).libraries[0].source == source
+
+
 def test_save_and_load(tmp_path, artifact) -> None:
     artifact.save(tmp_path / "x.flambeau")
     assert a.Artifact.load(tmp_path / "x.flambeau").program == artifact.program

@@ -7,8 +7,9 @@ fails for a reason that is ours does so after one warning. Under `fullgraph` bot
 
 from __future__ import annotations
 
-import base64
+import itertools
 import json
+import struct
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -43,6 +44,7 @@ from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
 
 CACHE_KIND = "graph"
+_SIZES = struct.Struct("<QQ")
 CompiledFn = Callable[..., Any]
 
 
@@ -56,22 +58,27 @@ class CompiledGraph:
     guards: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """JSON with the artifacts as base64 text."""
-        artifacts = [self.forward, self.backward]
-        blobs = [None if a is None else base64.b64encode(a.to_bytes()).decode() for a in artifacts]
-        return json.dumps({"signature": self.signature.to_json(), "artifacts": blobs, "guards": self.guards}).encode()
+        """Two sizes, a JSON header, the artifacts as they are: most of it are binaries and sources."""
+        header = json.dumps({"signature": self.signature.to_json(), "guards": self.guards}).encode()
+        forward = self.forward.to_bytes()
+        backward = b"" if self.backward is None else self.backward.to_bytes()
+        return b"".join((_SIZES.pack(len(header), len(forward)), header, forward, backward))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompiledGraph:
         """Inverse of `to_bytes`; raises `ValueError` for anything else."""
-        fields = json.loads(data)
-        forward, backward = (
-            None if blob is None else runtime.Artifact.from_bytes(base64.b64decode(blob))
-            for blob in fields["artifacts"]
-        )
-        if forward is None:
+        if len(data) < _SIZES.size:
             raise ValueError("a cached graph without a forward")
-        return cls(autograd.Signature.from_json(fields["signature"]), forward, backward, tuple(fields["guards"]))
+        header_size, forward_size = _SIZES.unpack_from(data)
+        ends = list(itertools.accumulate((_SIZES.size, header_size, forward_size)))
+        header, forward, backward = data[ends[0] : ends[1]], data[ends[1] : ends[2]], data[ends[2] :]
+        fields = json.loads(header)
+        return cls(
+            autograd.Signature.from_json(fields["signature"]),
+            runtime.Artifact.from_bytes(forward),
+            runtime.Artifact.from_bytes(backward) if backward else None,
+            tuple(fields["guards"]),
+        )
 
 
 class NotLowered(Exception):

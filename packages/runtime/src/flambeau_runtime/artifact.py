@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from attrs import evolve, field, frozen
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Written into every artifact; a reader refuses any other."""
 
 
@@ -398,7 +398,7 @@ class Artifact:
         return self
 
     def to_bytes(self) -> bytes:
-        """Serialise: a JSON header, then the binary parts, then a checksum. No pickle."""
+        """Serialise: a JSON header, then binaries and long texts, then a checksum. No pickle."""
         from .encode import encode
 
         return encode(self)

@@ -1,8 +1,8 @@
 """Artifacts to bytes and back, without pickle.
 
 Layout: magic, format version (u32), header length (u64), JSON header, blobs, SHA-256 of all before. The header is a
-tree of plain JSON values; records, registers and torch constants are one-key objects; bytes are blob numbers.
-Equal artifacts give equal bytes.
+tree of plain JSON values; records, registers and torch constants are one-key objects; bytes are blob numbers, and so are long
+texts: sources are most of the text, and reading them as JSON would be most of the reading. Equal artifacts give equal bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .errors import ArtifactError
 MAGIC = b"FLAMBEAU"
 _PREFIX = struct.Struct("<8sIQ")
 _CHECKSUM_BYTES = 32
+_LONG_TEXT = 1024
 
 _RECORDS: dict[str, type[Any]] = {
     cls.__name__: cls
@@ -49,7 +50,7 @@ class _Writer:
         self.blobs: list[bytes] = []
 
     def value(self, value: Any) -> Any:
-        if value is None or isinstance(value, (bool, int, str)):
+        if value is None or isinstance(value, (bool, int)) or (isinstance(value, str) and len(value) < _LONG_TEXT):
             return value
         record = _FIELDS.get(type(value))
         if record is not None:
@@ -63,9 +64,12 @@ class _Writer:
             return [self.value(item) for item in value]
         if isinstance(value, dict):
             return {"dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
-        if isinstance(value, bytes):
-            self.blobs.append(value)
-            return {"bytes": len(self.blobs) - 1}
+        if isinstance(value, (bytes, str)):
+            kind, blob = (
+                ("bytes", value) if isinstance(value, bytes) else ("text", value.encode(errors="surrogatepass"))
+            )
+            self.blobs.append(blob)
+            return {kind: len(self.blobs) - 1}
         if isinstance(value, torch.device):
             return {"device": str(value)}
         for kind, cls in _TORCH_KINDS.items():
@@ -90,6 +94,8 @@ class _Reader:
             return _RECORDS[kind](*(self.value(item) for item in content))
         if kind == "bytes":
             return self.blobs[content]
+        if kind == "text":
+            return self.blobs[content].decode(errors="surrogatepass")
         if kind == "dict":
             return {self.value(key): self.value(item) for key, item in content}
         if kind == "float":
@@ -122,14 +128,14 @@ def decode(data: bytes) -> records.Artifact:
         raise ArtifactError("this is not an artifact")
     if version != records.FORMAT_VERSION:
         raise ArtifactError(f"the artifact has format {version}, this runtime reads {records.FORMAT_VERSION}")
-    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    body, checksum = memoryview(data)[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     if hashlib.sha256(body).digest() != checksum:
         raise ArtifactError("the artifact is truncated or corrupt: its checksum does not match")
     try:
-        header = json.loads(body[_PREFIX.size : _PREFIX.size + header_size])
+        header = json.loads(bytes(body[_PREFIX.size : _PREFIX.size + header_size]))
         blobs, position = [], _PREFIX.size + header_size
         for size in header["blobs"]:
-            blobs.append(body[position : position + size])
+            blobs.append(bytes(body[position : position + size]))
             position += size
         result = _Reader(blobs).value(header["tree"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
