@@ -103,7 +103,7 @@ def _of_type(fake: Any, dtype: torch.dtype) -> Any:
 
 def _with_strides(fake: Any, args: tuple[Any, ...], wanted: Shape | None) -> Any:
     """`fake` with these strides, where it has others: in memory of its own, or in that of the first argument where it is a view of it."""
-    if wanted is None or wanted == tuple(map(hint, fake.stride())):
+    if wanted is None or wanted == _in_numbers(fake.stride(), fake):
         return fake
     like = [arg.stride() for arg in args if isinstance(arg, torch.Tensor) and tuple(map(hint, arg.stride())) == wanted]
     strides = like[0] if like else _in_symbols(fake.shape, wanted)
@@ -151,10 +151,13 @@ def _laid(tensor: Any) -> Laid | None:
     """Sizes and strides in numbers; None where one is not known, or where there are none."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
         return None
-    shape, strides = tuple(tensor.shape), tensor.stride()
-    if not all(type(n) is int for n in (*shape, *strides)):
-        shape, strides = tuple(map(hint, shape)), tuple(map(hint, strides))
+    shape, strides = _in_numbers(tensor.shape, tensor), _in_numbers(tensor.stride(), tensor)
     return None if None in shape or None in strides else (shape, strides)
+
+
+def _in_numbers(sizes: Sequence[Any], tensor: torch.Tensor) -> tuple[Any, ...]:
+    """The tensor's sizes or strides, with None for what is not known."""
+    return tuple(map(hint, sizes) if tensor._has_symbolic_sizes_strides else sizes)
 
 
 def _in_symbols(shape: Sequence[Any], strides: Shape) -> tuple[Any, ...] | None:
@@ -200,6 +203,8 @@ def _of_a_loop(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> S
 
 def _converts(op: OpOverload, args: tuple[Any, ...], out: Any, value: torch.Tensor, place: int) -> bool:
     """Whether a loop on the CPU reads a copy of this operand, in the type that it computes in; a copy has no gaps."""
+    if value.dtype is out.dtype and out.dtype is not torch.bool:
+        return False
     if value.device.type != "cpu" or _short(op) in _OF_PARTS or (_short(op) in _CHOOSING and value is args[0]):
         return False
     if out.dtype is not torch.bool:
