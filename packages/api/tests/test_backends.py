@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
+import torch
 
+import flambeau
 from flambeau import backends
 from flambeau.errors import BackendLookupError, DuplicateBackend, UnknownName
 
@@ -41,3 +44,29 @@ def test_what_is_no_backend() -> None:
     """Neither a name nor a callable."""
     with pytest.raises(BackendLookupError, match="takes a name or a callable"):
         backends.lookup_backend(3)  # type: ignore[arg-type]
+
+
+def test_the_code_of_a_graph_is_made_for_those_who_run_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default backend reads nodes; any other may run the graph, or look at the names that its code takes."""
+    made: list[Any] = []
+    signatures: list[list[str]] = []
+    real = torch.fx.GraphModule.recompile
+    monkeypatch.setattr(torch.fx.GraphModule, "recompile", lambda gm: made.append(gm) or real(gm))
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        signatures.append(list(inspect.signature(gm.forward).parameters))
+        return gm.forward
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * y).sum()
+
+    x, y = torch.randn(4, requires_grad=True), torch.randn(4)
+    compiled = flambeau.compile(program, fullgraph=True, options={"force_disable_caches": True})
+    torch.testing.assert_close(compiled(x, y), program(x, y))
+    assert not made
+    torch.testing.assert_close(flambeau.compile(program, backend=backend)(x, y), program(x, y))
+    assert len(made) == 1 and signatures == [["in_l_x", "in_l_y"]]
+    # A second derivative replays the graph, whose code is made then.
+    (first,) = torch.autograd.grad(compiled(x, y), x, create_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(first.sum(), x)[0], -x.detach().sin() * y)
+    assert len(made) == 2

@@ -110,6 +110,12 @@ def reads_fakes(backend: BackendT) -> BackendT:
     return backend
 
 
+def reads_nodes(backend: BackendT) -> BackendT:
+    """Mark a backend that reads the nodes of a graph: its Python code is made only if it is asked for."""
+    setattr(backend, "wants_code", False)  # noqa: B010
+    return backend
+
+
 @register_backend(name="eager", tags=("debug",))
 @reads_fakes
 def eager(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
@@ -126,6 +132,7 @@ def noop(gm: torch.fx.GraphModule, inputs: list[Any]) -> CompiledFn:
 
 @register_backend(name="aot_eager", tags=("debug",))
 @reads_fakes
+@reads_nodes
 def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:
     """Ahead-of-time autograd, then torch's own ops: tests capture and autograd without generated kernels."""
     from .stack import compile_aot_eager
@@ -135,6 +142,7 @@ def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Settings
 
 @register_backend(name="inductor")
 @reads_fakes
+@reads_nodes
 def inductor(
     gm: torch.fx.GraphModule,
     inputs: list[Any],
@@ -151,6 +159,7 @@ def inductor(
 
 @register_backend(name="cudagraphs")
 @reads_fakes
+@reads_nodes
 def cudagraphs(
     gm: torch.fx.GraphModule,
     inputs: list[Any],

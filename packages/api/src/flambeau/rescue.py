@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 import flambeau_autograd as autograd
 from flambeau_capture import left_as_before, raised_in_hook, with_marked_hooks
@@ -118,6 +119,7 @@ def as_if_not_called(
 
 def as_captured(gm: fx.GraphModule) -> Callable[..., Any]:
     """The graph run by torch's own ops; where plain Python runs its frame again, numbers are drawn once, and hooks on saved tensors called once."""
+    _LazyGraphModule.force_recompile(gm)
     return from_the_same_numbers(with_marked_hooks(gm.forward)) if gm.meta.get("starts_anew") else gm.forward
 
 

@@ -23,6 +23,7 @@ import attrs
 import torch
 from attrs import frozen
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
@@ -222,6 +223,8 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
     stages = resolve_stages(Options(), settings)
     try:
         prepared = autograd.prepare(gm, inputs, config=stages.autograd)
+        for half in filter(None, (prepared.forward, prepared.backward)):
+            _LazyGraphModule.force_recompile(half)
         backward = None if prepared.backward is None else prepared.backward.forward
         last = writes_last(prepared.forward.graph)
         again = partial(_retraced, gm, config=stages.autograd)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils import _pytree as pytree
 
 from . import log
@@ -172,6 +173,8 @@ def compile_joint(
     config = config or Config.from_environment()
     trace = partial(prepare, gm, inputs, partitioner=partitioner, decompositions=decompositions, config=config)
     prepared = trace()
+    for half in filter(None, (prepared.forward, prepared.backward)):
+        _LazyGraphModule.force_recompile(half)
     if prepared.backward is None:
         forward = (inference_compiler or forward_compiler)(prepared.forward, prepared.forward_inputs)
         isolate = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from attrs import evolve, frozen
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from . import hook, log
 from .aliasing import history_guards, object_guards, refuse_writes, tensor_guards
@@ -374,6 +375,8 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
     builder, graph = traced.tracer.graph, traced.result.graph
     assert graph is not None
     inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
+    if getattr(backend, "wants_code", True):
+        _LazyGraphModule.force_recompile(graph)
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled() or traced.result.wants_grad):
             compiled = backend(graph, list(inputs))

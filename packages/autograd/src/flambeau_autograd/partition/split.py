@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from attrs import frozen
 from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_arg
 
 from ..errors import InternalError
@@ -175,4 +176,4 @@ def _module(graph: Graph, outputs: tuple[Any, ...], joint: Joint) -> GraphModule
     for node in graph.nodes:
         if node.op == "get_attr":
             root.register_buffer(str(node.target), joint.constants[str(node.target)], persistent=False)
-    return GraphModule(root, graph)
+    return _LazyGraphModule(root, graph)

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     UnsupportedOperatorException,
 )
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..interp.signals import GraphBreak
 from . import shapes
@@ -313,7 +314,8 @@ class GraphBuilder:
         self.input_nodes = [self.input_nodes[i] for i in used]
         for i, node in enumerate(self.input_nodes):
             self.input_values[i] = node.meta["val"] = _as_given(self.input_values[i], self.input_reals[i])
-        return torch.fx.GraphModule(root, self.graph, "CapturedGraph")
+        # Its code is made when somebody asks for it: writing and compiling it is a tenth of a small trace.
+        return _LazyGraphModule(root, self.graph, "CapturedGraph")
 
 
 def _as_printed(target: Any, args: Sequence[Any]) -> Any:

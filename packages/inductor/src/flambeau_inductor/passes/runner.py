@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import field, frozen
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..context import CompileContext
 from ..errors import FlambeauInductorError, VerifyError
@@ -56,7 +57,7 @@ def _copy(gm: fx.GraphModule) -> fx.GraphModule:
     for old in gm.graph.nodes:
         if old.op == "output":
             last.meta = dict(old.meta)
-    return fx.GraphModule(gm, graph)
+    return _LazyGraphModule(gm, graph)
 
 
 def _check(gm: fx.GraphModule, name: str) -> None:
