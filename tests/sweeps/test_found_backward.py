@@ -85,6 +85,21 @@ def test_a_detached_alias_has_a_history_of_its_own(name: str) -> None:
     check(f"def f(a, c):\n    {body}\n{_ONE_CALL}", "aot_eager", refused=refused)
 
 
+STRIDED = {
+    "beside a column": ("v = a.select(1, 0).as_strided((2,), (1,))\n    a.mul_(2)\n    return v", 1),
+    "beside a part of what was computed": ("d = a * 2\n    v = d[:, :1].as_strided((2,), (1,))\n    d.mul_(c)\n    return v", 1),
+    "of all elements": ("v = a.view(-1).as_strided((2,), (1,))\n    a.mul_(2)\n    return v", 0),
+    "without a write": ("return a.select(1, 0).as_strided((2,), (1,)) * 2", 0),
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_a_view_in_strides_that_looks_beside_another(name: str) -> None:
+    """After a write eager takes its gradient of the base, where it is more than that of the other view."""
+    body, refused = STRIDED[name]
+    check(f"def f(a, c):\n    {body}\n{_ONE_CALL}", "aot_eager", refused=refused)
+
+
 #: What eager refuses of views that go over a break.
 VIEWS = {
     "detached": "F.max_pool1d(a, 2).detach_()",
@@ -140,6 +155,12 @@ def test_a_view_is_one_behind_a_break(name: str) -> None:
 @pytest.mark.parametrize("name", ONE_CALL)
 def test_what_is_written_or_detached_before_the_backward(name: str) -> None:
     check(f"def f(a, c):\n    {ONE_CALL[name]}\n{_ONE_CALL}", "aot_eager")
+
+
+def test_an_index_among_no_elements() -> None:
+    """It is the same for all of them, yet nothing may look at it."""
+    body = "v = a[:0, 0] * c[0, 0]\n    return v.scatter_add(0, torch.zeros_like(v, dtype=torch.int64), v)"
+    check(f"def f(a, c):\n    {body}\n{_ONE_CALL}", "inductor")
 
 
 @pytest.mark.parametrize("name", BUFFER)

@@ -307,6 +307,7 @@ class Recorder(TorchDispatchMode):
         value = self.value_of(source)
         if is_strided(func):
             self.refuse_beside(source, out)
+            value.cell.looked_beside |= bool(value.chain) and not lies_within(out, source)
             if value.cell.version:
                 # What a write left as the contents need not lie in memory as the tensor does.
                 value.node, value.version = self._from_base(value, strided=True), value.cell.version
@@ -507,6 +508,9 @@ class Recorder(TorchDispatchMode):
         """From here on the contents of `target` (and of what shares its storage) are those of `new`."""
         value = self.value_of(target)
         cell = value.cell
+        if self.differentiates and cell.looked_beside:
+            # Eager then takes the view, and its gradient, of the base at once; of fakes autograd takes each view of the one before.
+            raise UnsupportedMutation("a write comes after a view in strides that looks beside the view it was taken of")
         node = self.node_of(new)
         if not value.chain:
             cell.base = node

@@ -33,12 +33,16 @@ class Step:
 
 
 class Cell:
-    """The contents of one storage. `input_index` is set when the storage belongs to graph inputs."""
+    """The contents of one storage. `input_index` is set when the storage belongs to graph inputs.
 
-    __slots__ = ("base", "input_index", "meta", "version")
+    `looked_beside`: a view in strides was taken of another view and shows elements that this one does not.
+    """
+
+    __slots__ = ("base", "input_index", "looked_beside", "meta", "version")
 
     def __init__(self, base: Node, meta: torch.Tensor, input_index: int = -1) -> None:
         self.base, self.meta, self.version, self.input_index = base, meta, 0, input_index
+        self.looked_beside = False
 
 
 class Value:

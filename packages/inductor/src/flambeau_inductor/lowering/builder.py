@@ -268,7 +268,9 @@ class Builder:
             position[d] = e
         for d, e in zip(dims, inner, strict=True):
             position[d] = e
-        body = self.convert(value.at(tuple(position)), accumulate)
+        # Of no elements nothing is read: what is the same for all of them would be computed before their loop, and could refuse an index.
+        element = sc.constant(0, accumulate) if ZERO in reduced_sizes else value.at(tuple(position))
+        body = self.convert(element, accumulate)
         buffer = self.new_buffer(Layout.contiguous(kept_sizes, stored, value.device))
         self.operations.append(Reduction(buffer, make_axes(kept_sizes), reduce_axes, kind, body, self.origins))
         result = TensorValue.of_ref(Ref.whole(buffer))
