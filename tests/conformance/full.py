@@ -123,6 +123,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no new case after so long")
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
+    if arguments.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = (
+            ""  # torch's samples and optimizers use what is there, and it does not survive a fork
+        )
     done: dict[str, list[dict[str, Any]]] = {}
     if arguments.results is not None and arguments.results.exists():
         done = {row["case"]: row["findings"] for row in map(json.loads, arguments.results.read_text().splitlines())}

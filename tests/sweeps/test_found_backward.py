@@ -87,7 +87,10 @@ def test_a_detached_alias_has_a_history_of_its_own(name: str) -> None:
 
 STRIDED = {
     "beside a column": ("v = a.select(1, 0).as_strided((2,), (1,))\n    a.mul_(2)\n    return v", 1),
-    "beside a part of what was computed": ("d = a * 2\n    v = d[:, :1].as_strided((2,), (1,))\n    d.mul_(c)\n    return v", 1),
+    "beside a part of what was computed": (
+        "d = a * 2\n    v = d[:, :1].as_strided((2,), (1,))\n    d.mul_(c)\n    return v",
+        1,
+    ),
     "of all elements": ("v = a.view(-1).as_strided((2,), (1,))\n    a.mul_(2)\n    return v", 0),
     "without a write": ("return a.select(1, 0).as_strided((2,), (1,)) * 2", 0),
 }

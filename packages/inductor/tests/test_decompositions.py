@@ -45,3 +45,13 @@ def test_bytes_are_interpolated_by_the_kernel(name):
     image = torch.randn(1, 1, 4, 4)
     assert formula(image, [6, 6], False).shape == (1, 1, 6, 6)
     assert formula(image.to(torch.uint8), [6, 6], False) is NotImplemented
+
+
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+def test_steps_that_are_rounded_are_the_kernels(name):
+    """On the CPU it rounds the first element of each vector, and steps on from there."""
+    formula = decompositions()[getattr(torch.ops.aten, name).default]
+    assert formula(-3, 7, 5, dtype=torch.float32).shape == (5,)
+    assert formula(-3, 7, 5, dtype=torch.int16, device="meta").shape == (5,)
+    assert formula(-3, 7, 5, dtype=torch.int16) is NotImplemented
+    assert formula(-3, 7, 5, dtype=torch.bfloat16, device=torch.device("cpu")) is NotImplemented

@@ -78,6 +78,23 @@ def _but_bytes(formula: Callable[..., Any]) -> Callable[..., Any]:
     return decompose
 
 
+#: Their kernels on the CPU step from one vector of elements to the next: what they round each first element to, all of its vector have.
+_STEPPED = ("linspace", "logspace")
+
+
+def _but_rounded_steps(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """A formula that leaves integers and short floats on the CPU to the kernel: which step is rounded depends on its registers."""
+
+    @functools.wraps(formula)
+    def decompose(*args: Any, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Any:
+        result, place = dtype or torch.get_default_dtype(), torch.device(device or "cpu")
+        if place.type == "cpu" and not result.is_complex and result not in (torch.float32, torch.float64):
+            return NotImplemented
+        return formula(*args, dtype=dtype, device=device, **kwargs)
+
+    return decompose
+
+
 def overloads_of(name: str) -> tuple[OpOverload, ...]:
     """The functional overloads that ``"relu"`` (all) or ``"max.other"`` (one) names; empty where this torch lacks it."""
     base, _, suffix = name.partition(".")
@@ -96,7 +113,8 @@ def _table() -> dict[OpOverload, Callable[..., Any] | None]:
         for op in overloads_of(name):
             if op in decomposition_table:
                 formula = decomposition_table[op]
-                table[op] = _but_bytes(formula) if name in _WEIGHTED_BYTES else formula
+                formula = _but_bytes(formula) if name in _WEIGHTED_BYTES else formula
+                table[op] = _but_rounded_steps(formula) if name in _STEPPED else formula
     for op in lowered_ops():
         table[op] = None
     for name in LIBRARY:

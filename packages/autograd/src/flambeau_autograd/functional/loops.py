@@ -88,10 +88,9 @@ def is_dense_in_order(laid: Laid, inner_first: Sequence[int]) -> bool:
     return True
 
 
-def in_suggested_format(laid: Laid) -> Shape:
-    """Those of a new tensor in the memory format that this one suggests: channels-last or row-major."""
-    shape, _strides = laid
-    order = _channels_last(len(shape))
+def in_suggested_format(laid: Laid, shape: Shape | None = None) -> Shape:
+    """Those of a new tensor (of `shape`, or as large) in the memory format that this one suggests: channels-last or row-major."""
+    order, shape = _channels_last(len(laid[0])), laid[0] if shape is None else shape
     return _in_order(shape, order) if order and _ascends(laid, order) else row_major(shape)
 
 

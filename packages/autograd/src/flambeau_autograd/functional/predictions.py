@@ -74,6 +74,7 @@ _BATCH_NORMS = (
 _TRANSFORMS = ("_fft_c2c", "_fft_r2c")
 _BAGS = frozenset({aten._embedding_bag.default, aten._embedding_bag_forward_only.default})
 _ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
+_MARGIN_LOSS = aten.multilabel_margin_loss_forward.default
 
 
 def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
@@ -82,6 +83,9 @@ def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
         return _of_bags(args, out)
     if op is _ATTENTION and args[0].dtype is torch.float64:
         out = (out[0], _of_type(out[1], torch.float64), *out[2:])  # sums of a double are doubles, not floats
+    if op is _MARGIN_LOSS and args[0].dim() < 2 and out[0].dim():
+        with out[0].fake_mode:
+            out = (out[0].new_empty(()), *out[1:])  # of one row without a reduction too
     if op is aten.pow.Tensor_Scalar and args[0].dtype is torch.bool and isinstance(args[1], (bool, torch.SymBool)):
         out = _of_type(out, torch.bool)
     rule = _rule_of(op) if isinstance(op, OpOverload) else None
@@ -299,6 +303,14 @@ def _suggested(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> S
     return None if laid is None or place or args[0].device.type != "cpu" else in_suggested_format(laid)
 
 
+def _unpooled(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
+    """Of other sizes than the argument, in the format that this one suggests."""
+    laid, result = _laid(args[0]), _laid(out)
+    if laid is None or result is None or args[0].device.type != "cpu":
+        return None
+    return in_suggested_format(laid, result[0])
+
+
 def _normalised(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
     """Row-major where the argument is, channels-last where it is and the vectors have no gaps; else as the argument suggests."""
     if args[0].device.type != "cpu" or args[0].dim() < 2:
@@ -365,5 +377,6 @@ _RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("native_group_norm",), _suggested),
     (_BATCH_NORMS, _normalised),
     (("glu",), _halved),
+    (("max_unpool2d",), _unpooled),
     (_TRANSFORMS, _of_a_transform),
 )

@@ -510,7 +510,9 @@ class Recorder(TorchDispatchMode):
         cell = value.cell
         if self.differentiates and cell.looked_beside:
             # Eager then takes the view, and its gradient, of the base at once; of fakes autograd takes each view of the one before.
-            raise UnsupportedMutation("a write comes after a view in strides that looks beside the view it was taken of")
+            raise UnsupportedMutation(
+                "a write comes after a view in strides that looks beside the view it was taken of"
+            )
         node = self.node_of(new)
         if not value.chain:
             cell.base = node
