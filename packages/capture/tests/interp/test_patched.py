@@ -114,3 +114,33 @@ def test_a_module_that_others_write_to_keeps_its_entries():
     finally:
         del torch.somebody_else, F.somebody_else
     assert len(records) == 1
+
+
+def other_answer(original):
+    """Calls torch's own, and gives something else of the same kind."""
+
+    def replaced(*args, **kwargs):
+        found = original(*args, **kwargs)
+        return not found if isinstance(found, bool) else found + 1
+
+    return replaced
+
+
+@pytest.mark.parametrize(
+    "name", ["dim", "numel", "is_contiguous", "storage_offset", "is_inference", "element_size", "_is_view", "is_pinned"]
+)
+def test_a_replacement_that_calls_torchs_own(name, monkeypatch):
+    """Torch's own is what it calls, not itself: of an input, and of what the frame computed."""
+
+    def function(x):
+        y = x + 1
+        return y * 2, getattr(x, name)(), getattr(y, name)(), getattr(torch.Tensor, name)(y)
+
+    region = make_region(function, eager, suppress_errors=False)
+    x = torch.ones(3, 2)
+    assert_equal(region(x), function(x))
+    monkeypatch.setattr(torch.Tensor, name, other_answer(getattr(torch.Tensor, name)))
+    for given in (x, torch.ones(4, 2)):
+        assert_equal(region(given), function(given))
+    monkeypatch.undo()
+    assert_equal(region(x), function(x))

@@ -140,7 +140,7 @@ def _norm_by_positions(
     """A vector norm with its dimensions counted from the front: torch 2.11's formula keeps those of one element that are named from the back."""
     if not dim or all(d >= 0 for d in dim):
         return NotImplemented
-    return func(x, ord, [d % max(x.dim(), 1) for d in dim], *args, **kwargs)
+    return func(x, ord, [d % max(x.ndim, 1) for d in dim], *args, **kwargs)
 
 
 def _by_positions(formula: Any) -> Any:
@@ -148,7 +148,7 @@ def _by_positions(formula: Any) -> Any:
 
     @functools.wraps(formula)
     def norm(x: torch.Tensor, ord: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return formula(x, ord, dim and [d % max(x.dim(), 1) for d in dim], *args, **kwargs)
+        return formula(x, ord, dim and [d % max(x.ndim, 1) for d in dim], *args, **kwargs)
 
     return norm
 

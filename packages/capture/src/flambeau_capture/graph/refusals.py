@@ -149,7 +149,7 @@ def _describe(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         if leaf.layout is not torch.strided or leaf.device.type != "cpu":
             return None
-        return (torch.Tensor, leaf.dtype, leaf.dim(), leaf.requires_grad and torch.is_grad_enabled())
+        return (torch.Tensor, leaf.dtype, leaf.ndim, leaf.requires_grad and torch.is_grad_enabled())
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool, torch.Generator, torch.device)):
         return None
     # 1, 1.0 and True are equal, and different operands.

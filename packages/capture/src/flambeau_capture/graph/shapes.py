@@ -39,13 +39,13 @@ class Mark:
 
 def _mark(t: torch.Tensor, dim: int | list[int] | tuple[int, ...] | None, mark: Mark) -> None:
     if dim is None:
-        dim = tuple(range(t.dim()))
+        dim = tuple(range(t.ndim))
     for d in (dim,) if isinstance(dim, int) else dim:
-        if not -t.dim() <= d < t.dim():
-            raise IndexError(f"dimension {d} of a tensor with {t.dim()} dimensions")
+        if not -t.ndim <= d < t.ndim:
+            raise IndexError(f"dimension {d} of a tensor with {t.ndim} dimensions")
         if MARKS not in t.__dict__:
             setattr(t, MARKS, {})
-        getattr(t, MARKS)[d % t.dim()] = mark
+        getattr(t, MARKS)[d % t.ndim] = mark
 
 
 def mark_dynamic(
@@ -253,10 +253,10 @@ def has_own_elements(tensor: torch.Tensor, fake: torch.Tensor) -> bool:
     """Whether no two elements share memory, told by strides that each pass over all smaller ones; symbolic ones are guarded so."""
     if tensor.numel() == 0:
         return True
-    if fake.dim() != tensor.dim():
+    if fake.ndim != tensor.ndim:
         return False
     passed: Any = 1
-    for d in sorted(range(tensor.dim()), key=tensor.stride):
+    for d in sorted(range(tensor.ndim), key=tensor.stride):
         if tensor.shape[d] == 1:
             continue
         try:
@@ -296,7 +296,7 @@ def behind(tensor: torch.Tensor) -> dict[int, int]:
     """The dimensions that lie directly behind another in memory: their stride is that one's size times its stride."""
     found: dict[int, int] = {}
     real, expected, before = tensor.stride(), 1, -1
-    for d in sorted(range(tensor.dim()), key=lambda d: (real[d], tensor.shape[d], -d)):
+    for d in sorted(range(tensor.ndim), key=lambda d: (real[d], tensor.shape[d], -d)):
         if real[d] == expected:
             if before >= 0:
                 found[d] = before
@@ -310,7 +310,7 @@ def _symbolic_strides(builder: GraphBuilder, tensor: torch.Tensor, sizes: list[A
     """Strides as products of sizes where they are; anything else is static. `TensorMatch` guards both."""
     strides: list[Any] = list(tensor.stride())
     known = behind(tensor)
-    for d in sorted(range(tensor.dim()), key=lambda d: (strides[d], tensor.shape[d], -d)):
+    for d in sorted(range(tensor.ndim), key=lambda d: (strides[d], tensor.shape[d], -d)):
         if d in known:
             strides[d] = strides[known[d]] * sizes[known[d]]
         elif strides[d] > 1 and tensor.shape[d] != 1 and any(isinstance(s, torch.SymInt) for s in sizes):

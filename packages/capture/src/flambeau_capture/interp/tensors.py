@@ -115,7 +115,7 @@ class TensorOperations(Wrapping):
         taken = {_memory(tensor) for tensor in others}
         fits = len(made) == len(given) and all(
             (ours.dtype, ours.device, ours.layout) == (theirs.dtype, theirs.device, theirs.layout)
-            and ours.dim() == theirs.dim()
+            and ours.ndim == theirs.ndim
             and all(self.graph.decide(a == b) for a, b in zip(ours.shape, theirs.shape, strict=True))
             and _memory(ours) not in taken
             and torch._debug_has_internal_overlap(ours) != _OVERLAPS
@@ -134,13 +134,14 @@ class TensorOperations(Wrapping):
     def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
         """Guard the method of the tensor's class that decides; one that the program put there is no node."""
         if kind == "call_method":
-            self._refuse_patched(args[0], target)
+            self.refuse_patched(args[0], target)
         elif target in _SPECIAL_METHODS:
             special = _SPECIAL_METHODS[target]
             for value, name in zip(args, (special, f"__r{special[2:]}"), strict=False):
-                self._refuse_patched(value, name)
+                self.refuse_patched(value, name)
 
-    def _refuse_patched(self, value: Value, name: str) -> None:
+    def refuse_patched(self, value: Value, name: str) -> None:
+        """Break where the tensor's class has a member of the program's; guarded either way."""
         if isinstance(value, TensorValue) and self.patched_member(value.tensor_type, name) is not None:
             raise GraphBreak("unsupported-call", f"Tensor.{name} is the program's own")
 
@@ -257,11 +258,11 @@ class TensorOperations(Wrapping):
 
     def shape_of(self, tensor: TensorValue) -> Value:
         """`tensor.shape`."""
-        return TupleValue([self.size_of(tensor, d) for d in range(tensor.fake.dim())], torch.Size)
+        return TupleValue([self.size_of(tensor, d) for d in range(tensor.fake.ndim)], torch.Size)
 
     def strides_of(self, tensor: TensorValue) -> Value:
         """`tensor.stride()`."""
-        return TupleValue([self.stride_of(tensor, d) for d in range(tensor.fake.dim())], tuple)
+        return TupleValue([self.stride_of(tensor, d) for d in range(tensor.fake.ndim)], tuple)
 
     def fact(self, tensor: TensorValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A query of a tensor that computes nothing."""

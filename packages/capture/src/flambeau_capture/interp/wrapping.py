@@ -323,12 +323,12 @@ class Wrapping(TracerState):
         static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
         learn = self.break_at is None and not static
         changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not static else frozenset()
-        if is_open(source) and obj.dim():
+        if is_open(source) and obj.ndim:
             changed |= {0}
         dynamic, unbacked = shapes.dynamic_dims_for(obj, False if static else self.config.dynamic, changed)
         fake = self.graph.fake_of(obj, source, dynamic, unbacked)
         free = dynamic | unbacked
-        free_strides = range(obj.dim()) if free else ()
+        free_strides = range(obj.ndim) if free else ()
         self.guards.add(
             TensorMatch.of(
                 source,

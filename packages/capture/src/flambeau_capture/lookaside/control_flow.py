@@ -49,7 +49,7 @@ def associative_scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def _scan(combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise") -> Any:
     leaves, spec = pytree.tree_flatten(xs)
-    count, dim = len(leaves), dim % leaves[0].dim()
+    count, dim = len(leaves), dim % leaves[0].ndim
     if reverse:
         leaves = [torch.flip(leaf, [dim]) for leaf in leaves]
 

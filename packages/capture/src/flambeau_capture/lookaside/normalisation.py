@@ -31,7 +31,7 @@ def _normalisation(target: Any) -> None:
     @replaces(target)
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         tensors = [value.fake for value in map(t.realise, (*args, *kwargs.values())) if isinstance(value, TensorValue)]
-        if target.__name__ == "batch_norm" and tensors and tensors[0].dim() < 2:
+        if target.__name__ == "batch_norm" and tensors and tensors[0].ndim < 2:
             # torch reads a second size all the same, which on fakes may end the process.
             raise GraphBreak("operator-error", "batch_norm of a tensor without channels")
         given = [tensor.dtype for tensor in tensors]

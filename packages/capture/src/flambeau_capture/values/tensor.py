@@ -37,6 +37,17 @@ _OF_THE_REAL_ONE = frozenset((
     "is_leaf", "retains_grad", "_is_view", "is_pinned", "is_shared", "storage_offset", "is_inference",
 ))  # fmt: skip
 """What two tensors of one layout can differ in: an input answers itself, and a guard remembers what."""
+_ANSWERED = _FACT_METHODS | {
+    "size",
+    "stride",
+    "requires_grad_",
+    "type",
+    "__len__",
+    "__iter__",
+    "__bool__",
+    "__setitem__",
+}
+"""Methods that make no node of their own name."""
 _VIEWS_BY_ATTRIBUTE = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 _NEVER = {
     "item": "data-dependent-value", "_nnz": "data-dependent-value", "coalesce": "data-dependent-value",
@@ -155,6 +166,9 @@ class TensorValue(Value):
             self._refuse_detached()
         if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
+        if name in _ANSWERED:
+            # By asking the tensor, whose class may have another by now: torch's own was called by itself.
+            t.refuse_patched(self, name)
         if name in ("size", "stride"):
             return _size_or_stride(t, self, name, args, kwargs)
         if name == "requires_grad_":
@@ -239,7 +253,7 @@ class TensorValue(Value):
         t.record("call_function", operator.setitem, [self, key, value], {})
 
     def length(self, t: Tracer) -> Value:
-        if self.fake.dim() == 0:
+        if self.fake.ndim == 0:
             raise t.raised(TypeError("len() of a 0-d tensor"))
         return t.size_of(self, 0)
 
@@ -252,7 +266,7 @@ class TensorValue(Value):
     def iterate(self, t: Tracer) -> Value:
         from .iterators import SequenceIterator
 
-        if self.fake.dim() == 0:
+        if self.fake.ndim == 0:
             raise t.raised(TypeError("iteration over a 0-d tensor"))
         parts = t.record("call_method", "unbind", [self, ConstantValue(0)], {})
         return SequenceIterator(list(t.iterate_all(parts)))
@@ -269,14 +283,12 @@ def _size_or_stride(
     if dim is None or (dim.is_constant() and dim.constant() is None):
         return t.shape_of(tensor) if name == "size" else t.strides_of(tensor)
     index = t.concrete(dim)
-    if not isinstance(index, int) or not -tensor.fake.dim() <= index < tensor.fake.dim():
+    if not isinstance(index, int) or not -tensor.fake.ndim <= index < tensor.fake.ndim:
         raise t.raised(
             IndexError(
-                f"Dimension out of range (expected to be in range of [{-tensor.fake.dim()}, {tensor.fake.dim() - 1}], but got {index})"
+                f"Dimension out of range (expected to be in range of [{-tensor.fake.ndim}, {tensor.fake.ndim - 1}], but got {index})"
             )
         )
     return (
-        t.size_of(tensor, index % tensor.fake.dim())
-        if name == "size"
-        else t.stride_of(tensor, index % tensor.fake.dim())
+        t.size_of(tensor, index % tensor.fake.ndim) if name == "size" else t.stride_of(tensor, index % tensor.fake.ndim)
     )
