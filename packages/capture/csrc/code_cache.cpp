@@ -111,9 +111,11 @@ PyObject* run_code(Region* region, Entry& entry, PyFunctionObject* original, con
   HookInstalled hook;
   ActiveScope active(state, region);
   state.pass_code = entry.code.get();
+  state.handed = {view.owned, view.count, entry.code.get()};
   PyObject* result =
       PyObject_Vectorcall(function.get(), view.arguments, static_cast<size_t>(view.count), nullptr);
   state.pass_code = nullptr;
+  state.handed = {};
   if (result == nullptr) throw PythonError();
   return result;
 }

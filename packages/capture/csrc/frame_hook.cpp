@@ -37,7 +37,8 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
   if (record->skip_recursive) return run_inactive(state, thread, frame);
   if (record->skip) return run_plain(thread, frame, 0);
 
-  const FrameView view = view_of(function, frame->localsplus, parameter_count(code));
+  FrameView view = view_of(function, frame->localsplus, parameter_count(code));
+  view.owned = frame->localsplus;
   if (!record->skipped.empty() && record->skipped.count(owner_of(view)) > 0) return run_plain(thread, frame, 0);
   bool hit = false;
   PyObject* result = nullptr;
@@ -64,6 +65,7 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
 
 PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwing) {
   ThreadState& state = thread_state();
+  if (state.handed.values != nullptr && state.handed.code == reinterpret_cast<PyObject*>(compat::frame_code(frame))) state.handed.let_go();
   // The compiler's own frames are nobody's business, another compiler's hook below ours included.
   if (state.suspended) return _PyEval_EvalFrameDefault(thread, frame, throwing);
   if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {

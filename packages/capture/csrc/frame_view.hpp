@@ -12,6 +12,7 @@ struct FrameView {
   PyObject* closure = nullptr;   // tuple of cells, or NULL
   PyObject* globals = nullptr;   // dict
   PyObject* builtins = nullptr;  // dict, or NULL
+  PyObject** owned = nullptr;    // `arguments`, where they are the references of a frame that will not run
   PyObject* locals = nullptr;    // mapping name -> value, used instead of `arguments` by checks from Python
 };
 

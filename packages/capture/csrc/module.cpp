@@ -1,4 +1,7 @@
 // The module: method table, slots, version; nothing else.
+#include <memory>
+#include <utility>
+
 #include "devices.hpp"
 #include "frame_hook.hpp"
 #include "module_call.hpp"
@@ -54,12 +57,32 @@ PyObject* put_back_hooks(PyObject*, PyObject* taken) {
       static_cast<PyObject*>(nullptr));
 }
 
+// The interpreter keeps the arguments of a call on the stack of the frame that calls, and drops them when the call is done: None in their place.
+PyObject* hand_over(PyObject*, PyObject* const* arguments, Py_ssize_t given) {
+  if (given == 0 || !PyFunction_Check(arguments[0])) return PyErr_Format(PyExc_TypeError, "hand_over needs a function");
+  const Py_ssize_t count = given - 1;
+  constexpr Py_ssize_t kInline = 32;
+  PyObject* small[kInline];
+  std::unique_ptr<PyObject*[]> large(count > kInline ? new PyObject*[static_cast<size_t>(count)] : nullptr);
+  PyObject** values = large ? large.get() : small;
+  auto** stack = const_cast<PyObject**>(arguments) + 1;
+  for (Py_ssize_t i = 0; i < count; ++i) values[i] = std::exchange(stack[i], Py_NewRef(Py_None));
+  ThreadState& state = thread_state();
+  state.handed = {values, count, reinterpret_cast<PyFunctionObject*>(arguments[0])->func_code};
+  PyObject* result = PyObject_Vectorcall(arguments[0], values, static_cast<size_t>(count), nullptr);
+  state.handed = {};
+  for (Py_ssize_t i = 0; i < count; ++i) Py_XDECREF(values[i]);
+  return result;
+}
+
 PyMethodDef methods[] = {
     {"hook_installed", hook_installed, METH_NOARGS, "Whether the frame hook is installed now."},
     {"active_region", active_region, METH_NOARGS, "The region that runs on this thread, or None."},
     {"set_suspended", set_suspended, METH_O, "While True, calls of regions on this thread are plain calls; returns the old value."},
     {"set_module_call", set_module_call, METH_VARARGS,
      "set_module_call(type, entered, inner): the module class and the code of its call machinery, which is compiled for a region's own module alone."},
+    {"hand_over", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(hand_over)), METH_FASTCALL,
+     "hand_over(function, *arguments): call it with arguments that the caller, an instruction CALL of ours, does not hold any more."},
     {"keep_cuda_guard", keep_guard, METH_NOARGS, "Fakes of CUDA tensors in a process without a CUDA device: what stands for its guard stays for good."},
     {"take_node_hooks", take_hooks, METH_NOARGS, "Take this thread's hooks on new nodes of autograd away; what `put_back_node_hooks` takes."},
     {"put_back_node_hooks", put_back_hooks, METH_O, "Put back what `take_node_hooks` gave."},

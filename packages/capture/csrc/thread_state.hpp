@@ -1,6 +1,8 @@
 // What one thread is doing: which region runs, and what the frame hook must let pass.
 #pragma once
 
+#include <utility>
+
 #include "compat.hpp"
 
 namespace flambeau {
@@ -8,11 +10,23 @@ namespace flambeau {
 struct Region;
 struct CodeEntries;
 
+// References that are let go when a frame of `code` starts, which by then has its own.
+struct Handed {
+  PyObject** values = nullptr;
+  Py_ssize_t count = 0;
+  PyObject* code = nullptr;
+
+  void let_go() {
+    for (PyObject** value = std::exchange(values, nullptr); count > 0; --count, ++value) Py_CLEAR(*value);
+  }
+};
+
 struct ThreadState {
   Region* active = nullptr;             // frames that start are this region's; NULL: frames run as they are
   bool entered_in_collection = false;   // the active region was called by what the garbage collector runs
   PyObject* pass_code = nullptr;        // the next frame of this code is a rewritten one of ours
   PyObject* skip_code = nullptr;        // the next frame of this code runs as it is, frames it calls do not
+  Handed handed{};                      // what the frame about to start takes over
   CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
   unsigned long long runs = 0;          // how often an entry was run: a strict region sees whether its call ran one
   bool suspended = false;               // the compiler itself runs: calls of regions are plain calls

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from types import CellType, CodeType, TracebackType
 
 from attrs import field, frozen
 
 from ..bytecode.behaviour import BEHAVIOUR
 from ..bytecode.encode import argument_names
-from ..bytecode.flow import falls_through
+from ..bytecode.flow import falls_through, reachable
 from ..bytecode.liveness import live_locals
 from ..bytecode.model import Instruction, Label, Protect
 from ..bytecode.normalise import decode_normalised
 from ..bytecode.stack_depth import StackEffect, UnknownInstructionError, effect, exception_slots
 from ..graph.captured import Break
+from ..native import _C
 from ..sources.arguments import FIRST
+from ..sources.source import Local
 from ..values.base import NullValue, Value
 from ..values.iterators import GeneratorValue
 from ..values.lazy import LazyValue
@@ -187,10 +190,25 @@ def _restore_variables(e: Emitter, point: BreakPoint) -> None:
             e.pinned(CellType)
             e.call(0)
         e.op("STORE_FAST", value=name)
-    if sees_locals(point.code):
-        for name in argument_names(point.code):
-            if name not in locals_ and name not in point.code.co_cellvars:
-                e.op("DELETE_FAST", value=name)
+    dropped = _bound_anew(point.code, point.exit.instruction)
+    for name in argument_names(point.code):
+        if name in point.needed or name in point.code.co_cellvars:
+            continue
+        if name in dropped or not _is_argument(locals_.get(name), name):
+            e.op("DELETE_FAST", value=name)
+
+
+@lru_cache(maxsize=512)
+def _bound_anew(code: CodeType, start: int) -> frozenset[str]:
+    """The variables that the rest of the function, from an instruction on, binds or deletes."""
+    instructions = decode_normalised(code)
+    rest = (instructions[index] for index in reachable(instructions, start))
+    return frozenset(str(i.value) for i in rest if i.name in ("STORE_FAST", "DELETE_FAST"))
+
+
+def _is_argument(value: Value | None, name: str) -> bool:
+    """Whether a variable holds what the frame was given under its name; if not, the frame has let go of that."""
+    return value is not None and isinstance(value.source, Local) and value.source.variable == name
 
 
 class _Ways:
@@ -325,6 +343,8 @@ class _Ways:
             e.ret()
             return
         made = resume_code(code, target, tuple(held.slot for held in stack), self._passed(target, instructions))
+        if made.lets_go:
+            e.pinned(_C.hand_over)
         e.function(made.code, made.free)
         values = iter([held for held in stack if held.slot is not Slot.NULL])
         for parameter in made.parameters:
@@ -334,7 +354,9 @@ class _Ways:
                 e.op("LOAD_DEREF", value=code.co_varnames[0])
             else:
                 e.op("LOAD_FAST", value=parameter)
-        e.call(len(made.parameters))
+                if made.lets_go:
+                    e.op("DELETE_FAST", value=parameter)
+        e.call(len(made.parameters) + made.lets_go)
         e.ret()
 
     def _push(self, held: Held) -> None:

@@ -63,13 +63,15 @@ class Slot(enum.Enum):
 class ResumeCode:
     """A resume function's code.
 
-    `parameters` are its argument names; those in `stack` hold the stack, in order. `free` are its free variables.
+    `parameters` are its argument names; those in `stack` hold the stack, in order. `free` are its free variables. `lets_go`: whether it may let go
+    of an argument before it returns, which nobody must hold for it then.
     """
 
     code: CodeType
     parameters: tuple[str, ...]
     free: tuple[str, ...]
     stack: frozenset[str]
+    lets_go: bool = False
 
 
 def base_name(name: str) -> str:
@@ -94,7 +96,8 @@ def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables:
     body = _body(instructions, kept, target, prologue, unbound)
     used = {i.value for i in body if i.name in _LOCALS} - set(free) - set(parameters)
     spec = spec_of_part(code, "resume", instructions[target], parameters, used)
-    return ResumeCode(write_code(body, spec), tuple(parameters), free, stack)
+    lets_go = any(i.name in ("STORE_FAST", "DELETE_FAST") and i.value in parameters for i in body)
+    return ResumeCode(write_code(body, spec), tuple(parameters), free, stack, lets_go)
 
 
 def spec_of_part(

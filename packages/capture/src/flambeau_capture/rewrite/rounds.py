@@ -28,6 +28,7 @@ from ..bytecode.liveness import live_locals
 from ..bytecode.model import Handler, Instruction, Label, Position, Protect
 from ..bytecode.normalise import decode_normalised
 from ..bytecode.stack_depth import UnknownInstructionError, effect, stack_depths
+from ..native import _C
 from ..sources.arguments import FIRST, ITEM
 from .emitter import Emitter
 from .resume import CannotResume, resume_code, sees_locals, spec_of_part
@@ -234,12 +235,13 @@ def _call_round(e: Emitter, found: Round, round_code: CodeType) -> None:
     """item -> . What a round changes is let go of before the call: nothing lives longer for its sake."""
     item = e.temp()
     e.store_local(item)
+    e.pinned(_C.hand_over)
     e.function(round_code, round_code.co_freevars)
     for name in (item, *found.reads):
         e.op("LOAD_FAST", value=name)
         if name == item or name in found.stores:
             e.op("DELETE_FAST", value=name)
-    e.call(1 + len(found.reads))
+    e.call(2 + len(found.reads))
     if not found.changes:
         e.pop()
     elif len(found.changes) > 1:
@@ -262,6 +264,8 @@ def _rest(code: CodeType, instructions: Sequence[Instruction], found: Round, end
 
 def _run_rest(e: Emitter, code: CodeType, end: int, variables: tuple[str, ...]) -> None:
     made = resume_code(code, end, (), variables)
+    if made.lets_go:
+        e.pinned(_C.hand_over)
     e.function(made.code, made.free)
     for parameter in made.parameters:
         if parameter == FIRST:
@@ -269,5 +273,5 @@ def _run_rest(e: Emitter, code: CodeType, end: int, variables: tuple[str, ...]) 
         else:
             e.op("LOAD_FAST", value=parameter)
             e.op("DELETE_FAST", value=parameter)
-    e.call(len(made.parameters))
+    e.call(len(made.parameters) + made.lets_go)
     e.ret()
