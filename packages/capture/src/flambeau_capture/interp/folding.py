@@ -6,9 +6,9 @@ In: a function and values that are constants. Out: the result as a value, the ex
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import inspect
+import math
 import operator
 import sys
 import warnings
@@ -27,7 +27,7 @@ from .wrapping import NotConstant
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_MUTABLE = (list, dict, set, collections.deque, collections.OrderedDict)
+_MUTABLE = frozenset((list, dict, set, collections.deque, collections.OrderedDict))
 _TAKE_KEYWORDS: dict[type, tuple[str, ...]] = {
     list: ("sort",),
     dict: ("update",),
@@ -48,13 +48,6 @@ _FLAGS_ARE_TRUTHS = _flags_are_truths()
 """Whether a sort takes anything that has a truth value for `reverse`."""
 
 
-def _listening(arguments: Sequence[Any]) -> contextlib.AbstractContextManager[list[Any] | None]:
-    """A manager that gives the list of warnings: Python warns at every call of what inverts a truth value (3.12 and later)."""
-    if any(type(argument) is bool for argument in arguments):
-        return warnings.catch_warnings(record=True, action="always")
-    return contextlib.nullcontext()
-
-
 class Folding(TensorOperations):
     """Mixin of `Tracer`."""
 
@@ -65,10 +58,18 @@ class Folding(TensorOperations):
             keyword = {name: self.to_python(value) for name, value in kwargs.items()}
         except NotConstant as error:
             raise GraphBreak("unsupported-call", f"{name_of(function)} of {error}") from None
-        fresh = [made for made in (*real, *keyword.values()) if type(made) in _MUTABLE]
+        kinds = {*map(type, real), type(getattr(function, "__self__", None))}
+        fresh: list[Any] = []
+        if keyword or not kinds.isdisjoint(_MUTABLE):
+            fresh = [made for made in (*real, *keyword.values()) if type(made) in _MUTABLE]
         before = [repr(made) for made in fresh]
+        told: list[Any] | None = None
         try:
-            with _listening([getattr(function, "__self__", None), *real]) as told:
+            if bool in kinds:
+                # Python warns at every call of what inverts a truth value (3.12 and later).
+                with warnings.catch_warnings(record=True, action="always") as told:
+                    result = function(*real, **keyword)
+            else:
                 result = function(*real, **keyword)
         except GraphBreak:
             raise
@@ -184,11 +185,29 @@ def fits_an_index(number: int) -> int:
 
 def _takes(method: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
     """Whether a model has a parameter for each of these arguments."""
+    counts = _counts(method)
+    if counts is not None and not kwargs:
+        return counts[0] <= len(args) <= counts[1]
     try:
         _signature(method).bind(*args, **kwargs)
     except TypeError:
         return False
     return True
+
+
+@functools.cache
+def _counts(method: Callable[..., Any]) -> tuple[int, float] | None:
+    """How few and how many arguments a function takes by position; None where it needs some by name."""
+    few, many = 0, 0.0
+    for parameter in _signature(method).parameters.values():
+        needed = parameter.default is parameter.empty
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            many = math.inf
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            few, many = few + needed, many + 1
+        elif parameter.kind is parameter.KEYWORD_ONLY and needed:
+            return None
+    return few, many
 
 
 _signature = functools.cache(inspect.signature)
