@@ -15,6 +15,8 @@
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <atomic>
+
 #include "flambeau/errors.hpp"
 #include "guards/node.hpp"
 
@@ -206,8 +208,12 @@ class GlobalState final : public Leaf {
 
   // Python keeps one object for each small int.
   bool dual_level_holds() const {
+    const uint64_t version = compat::version_of_dict(forward_ad_);
+    if (version == forward_ad_version_.load(std::memory_order_relaxed)) return true;
     static PyObject* const name = PyUnicode_InternFromString("_current_level");
-    return PyDict_GetItemWithError(forward_ad_, name) == dual_level_;
+    if (PyDict_GetItemWithError(forward_ad_, name) != dual_level_) return false;
+    forward_ad_version_.store(version, std::memory_order_relaxed);
+    return true;
   }
 
   bool grad_, inference_, cache_, deterministic_, warn_only_, torch_function_;
@@ -218,6 +224,7 @@ class GlobalState final : public Leaf {
   int64_t attention_;
   PyObject* forward_ad_;
   PyObject* dual_level_;
+  mutable std::atomic<uint64_t> forward_ad_version_{0};
   c10::DispatchKeySet enabled_;
   c10::DispatchKeySet watched_;
   std::vector<AutocastDevice> autocast_;
