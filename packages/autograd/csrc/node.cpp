@@ -35,13 +35,13 @@ constexpr const char* detached =
     "`.detach()` instead";
 
 // Of the gradients that came in, which are there: eager gives none to an input that only decides others.
-std::vector<bool> given_of(const variable_list& grads) {
-  std::vector<bool> given(grads.size());
+Flags given_of(const variable_list& grads) {
+  Flags given(grads.size());
   for (size_t i = 0; i < grads.size(); ++i) given[i] = grads[i].defined();
   return given;
 }
 
-bool any_given(const std::vector<int64_t>& places, const std::vector<bool>& given) {
+bool any_given(const std::vector<int64_t>& places, const Flags& given) {
   return std::any_of(places.begin(), places.end(), [&](int64_t place) { return given[place]; });
 }
 
@@ -115,15 +115,15 @@ void JointNode::release_variables() {
   spent_ = true;
 }
 
-std::vector<bool> JointNode::freed_after(const std::vector<bool>& given) const {
-  std::vector<bool> freed = freed_.empty() ? std::vector<bool>(joint_->frees->size()) : freed_;
+Flags JointNode::freed_after(const Flags& given) const {
+  Flags freed = freed_.empty() ? Flags(joint_->frees->size()) : freed_;
   for (size_t i = 0; i < given.size(); ++i) {
     for (int64_t place : (*joint_->frees)[i]) freed[place] = freed[place] || given[i];
   }
   return freed;
 }
 
-bool JointNode::is_all(const std::vector<bool>& freed) const {
+bool JointNode::is_all(const Flags& freed) const {
   for (size_t i = 0; i < freed.size(); ++i) {
     if (!freed[i] && !(*joint_->frees)[i].empty()) return false;
   }
@@ -138,13 +138,13 @@ void JointNode::settle(variable_list& grads) const {
   }
 }
 
-void JointNode::drop_undecided(variable_list& found, const std::vector<bool>& given) const {
+void JointNode::drop_undecided(variable_list& found, const Flags& given) const {
   for (size_t i = 0; i < found.size(); ++i) {
     if (!any_given((*joint_->reached_by)[i], given)) found[i] = at::Tensor();
   }
 }
 
-void JointNode::check_watched(const std::vector<bool>& given) const {
+void JointNode::check_watched(const Flags& given) const {
   for (size_t i = 0; i < watched_.size(); ++i) {
     const auto& [version, expected, kept] = watched_[i];
     const WatchedPlace& watched = (*joint_->watched)[i];
@@ -184,7 +184,7 @@ variable_list JointNode::gradients(const Ref& found) const {
 variable_list JointNode::apply(variable_list&& grads) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (is_nothing(grads)) return variable_list(joint_->grad_inputs->size());
-  const std::vector<bool> given = given_of(grads);
+  const Flags given = given_of(grads);
   return differentiate(std::move(grads), given);
 }
 
@@ -223,9 +223,9 @@ variable_list JointNode::collect(const std::vector<int64_t>& inputs) {
   return collected;
 }
 
-variable_list JointNode::differentiate(variable_list&& grads, const std::vector<bool>& came) {
+variable_list JointNode::differentiate(variable_list&& grads, const Flags& came) {
   for (size_t i = 0; i < freed_.size(); ++i) TORCH_CHECK(!freed_[i] || !came[i], torch::autograd::ERR_BACKWARD_TWICE);
-  const std::vector<bool> given = given_of(grads);
+  const Flags given = given_of(grads);
   check_watched(given);
   if (!torch::autograd::get_current_graph_task_keep_graph()) {
     ending_.resize(came.size());
@@ -245,7 +245,7 @@ variable_list JointNode::differentiate(variable_list&& grads, const std::vector<
   }
 }
 
-variable_list JointNode::run_all(variable_list&& grads, const std::vector<bool>& given, bool last) {
+variable_list JointNode::run_all(variable_list&& grads, const Flags& given, bool last) {
   const Batch batch = batch_of(grads);
   if (batch.size < 0) {
     settle(grads);
@@ -268,7 +268,7 @@ variable_list JointNode::run_all(variable_list&& grads, const std::vector<bool>&
   return joined;
 }
 
-variable_list JointNode::run(variable_list& grads, const std::vector<bool>& given, bool may_free) {
+variable_list JointNode::run(variable_list& grads, const Flags& given, bool may_free) {
   const bool last = may_free && !torch::autograd::get_current_graph_task_keep_graph() && is_all(freed_after(ending_));
   Ref list = checked(PyList_New(static_cast<Py_ssize_t>(numbers_.size() + tensors_.size() + grads.size() + joint_->flagged->size())));
   Py_ssize_t place = 0;

@@ -14,6 +14,9 @@
 
 namespace flambeau {
 
+// One truth for each result; most functions have few, which cost no allocation.
+using Flags = c10::SmallVector<bool, 8>;
+
 using Number = std::variant<bool, int64_t, double>;
 
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
@@ -90,26 +93,26 @@ class JointNode : public torch::autograd::Node {
   struct Pending {
     int run;  // the engine's number of it: several threads may differentiate one graph
     torch::autograd::variable_list grads;
-    std::vector<bool> came;
+    Flags came;
     torch::autograd::variable_list found;
   };
   // `came`: the places in differentiable to which the engine has come.
-  torch::autograd::variable_list differentiate(torch::autograd::variable_list&& grads, const std::vector<bool>& came);
+  torch::autograd::variable_list differentiate(torch::autograd::variable_list&& grads, const Flags& came);
   void settle(torch::autograd::variable_list& grads) const;
   // The places that are freed when a backward with these gradients is done, and whether that leaves nothing to free.
-  std::vector<bool> freed_after(const std::vector<bool>& given) const;
-  bool is_all(const std::vector<bool>& freed) const;
-  void check_watched(const std::vector<bool>& given) const;
+  Flags freed_after(const Flags& given) const;
+  bool is_all(const Flags& freed) const;
+  void check_watched(const Flags& given) const;
   // One call of the compiled backward, or one for each sample of a batch; `may_free`: where the engine keeps no graph, none comes after it.
-  torch::autograd::variable_list run_all(torch::autograd::variable_list&& grads, const std::vector<bool>& given, bool may_free);
-  torch::autograd::variable_list run(torch::autograd::variable_list& grads, const std::vector<bool>& given, bool may_free);
+  torch::autograd::variable_list run_all(torch::autograd::variable_list&& grads, const Flags& given, bool may_free);
+  torch::autograd::variable_list run(torch::autograd::variable_list& grads, const Flags& given, bool may_free);
   torch::autograd::variable_list run_twice(const torch::autograd::variable_list& grads);
   torch::autograd::variable_list run_again(const torch::autograd::variable_list& grads);
   // Where the gradients of these inputs go; nowhere where the front that led there is freed.
   torch::autograd::edge_list edges();
   // The input as it was. Of one that is gone or was written see `run_twice`.
   PyObject* input_or_loss(size_t place, const torch::autograd::edge_list& edges) const;
-  void drop_undecided(torch::autograd::variable_list& found, const std::vector<bool>& given) const;
+  void drop_undecided(torch::autograd::variable_list& found, const Flags& given) const;
   torch::autograd::variable_list gradients(const Ref& found) const;
   std::vector<Pending>::iterator pending();  // of the present run of the engine
 
@@ -122,8 +125,8 @@ class JointNode : public torch::autograd::Node {
   std::vector<Pending> pending_;
   std::vector<const FrontNode*> fronts_;
   std::mutex fronts_mutex_;  // not the node's: a front may be freed while the node is at work
-  std::vector<bool> ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
-  std::vector<bool> freed_;   // those through which none can come any more
+  Flags ending_;  // the places in differentiable through which a backward comes that keeps no graph, until it lets go
+  Flags freed_;   // those through which none can come any more
   bool spent_ = false;        // so all that eager would have saved is freed, and what was saved is gone
 };
 
