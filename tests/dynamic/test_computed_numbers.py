@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 import flambeau
 
@@ -119,6 +119,9 @@ RESIZING: dict[str, Callable[[Tensor], Tensor]] = {
     "reflect": lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"),
     "scale": lambda x: F.interpolate(x, scale_factor=2),
     "bilinear": lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"),
+    "scale, by the operator": lambda x: torch.ops.aten.upsample_nearest2d.vec(x, None, [2.0, 1.5]),
+    "bilinear, by the operator": lambda x: torch.ops.aten.upsample_bilinear2d.vec(x, None, False, [2.0, 2.0]),
+    "size, by the operator": lambda x: torch.ops.aten.upsample_bicubic2d.vec(x, [5, 7], True, None),
     "two axes": lambda x: F.interpolate(x, scale_factor=(2.0, 0.5), mode="nearest-exact"),
     "to a size": lambda x: F.interpolate(x, size=(5, 7), mode="bicubic"),
     "to another's size": lambda x: F.interpolate(x, size=(x.shape[2] * 2, x.shape[3] + 1)),
@@ -140,6 +143,14 @@ def test_scaling_that_rounds_is_compiled() -> None:
     """A factor without an exact product makes constants of the sizes; the graphs are still compiled."""
     calls = [(torch.randn(2, 3, height, 9),) for height in (8, 10, 13)]
     compilations(lambda x: F.interpolate(x, scale_factor=0.3), calls)
+    compilations(lambda x: torch.ops.aten.upsample_nearest2d.vec(x, None, [0.3, 1.7]), calls)
+
+
+def test_a_factor_that_a_module_holds() -> None:
+    """It is a constant, where every number may change; sizes are not."""
+    calls = [(torch.randn(2, 3, height, height + 3),) for height in (5, 6, 8, 11)]
+    for module in (nn.Upsample(scale_factor=2), nn.Upsample(scale_factor=(2.0, 1.5), mode="bilinear")):
+        assert compilations(module, calls, dynamic=True) == 1
 
 
 def _drawn(generator: random.Random, depth: int) -> str:

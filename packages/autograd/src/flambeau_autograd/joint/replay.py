@@ -24,6 +24,14 @@ _PRODUCTS: Final = (torch.nn.functional.linear, torch.matmul, operator.matmul, "
 _READS_SIZES: Final[frozenset[Any]] = frozenset((
     torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_nearest, torch.nn.functional.upsample_bilinear,
     torch.nn.functional.local_response_norm,
+    *(
+        getattr(torch.ops.aten, name).vec
+        for name in (
+            "upsample_linear1d", "upsample_nearest1d", "_upsample_nearest_exact1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_nearest2d",
+            "_upsample_nearest_exact2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_trilinear3d", "upsample_nearest3d",
+            "_upsample_nearest_exact3d",
+        )
+    ),
     *(_PRODUCTS if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13) else ()),
 ))  # fmt: skip
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import warnings
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.fx
@@ -38,10 +38,22 @@ SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _EXACT = 2**12
 _DROPS = (torch.dropout, torch.nn.functional.dropout)
 """They give their argument back where nothing is dropped; the formula in Python gives a copy."""
-_SCALES_SIZES = frozenset((
-    torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_nearest,
-    torch.nn.functional.upsample_bilinear,
-))  # fmt: skip
+_RESIZING = (
+    "upsample_linear1d", "upsample_nearest1d", "_upsample_nearest_exact1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_nearest2d",
+    "_upsample_nearest_exact2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_trilinear3d", "upsample_nearest3d",
+    "_upsample_nearest_exact3d",
+)  # fmt: skip
+SCALES_SIZES: Final[dict[Any, tuple[int, str]]] = {
+    **dict.fromkeys(
+        (
+            torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_nearest,
+            torch.nn.functional.upsample_bilinear,
+        ),
+        (2, "scale_factor"),
+    ),
+    **{op: (len(op._schema.arguments) - 1, "scale_factors") for op in (getattr(torch.ops.aten, name).vec for name in _RESIZING)},
+}  # fmt: skip
+"""Functions that compute sizes with factors, and where those stand among the arguments."""
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
 
 
@@ -333,9 +345,10 @@ def _as_given(value: Any, real: Any) -> Any:
 
 def _rounds_sizes(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether sizes are scaled by floats that round: the stages below hold integers in integer arithmetic only, so these become constants."""
-    if target not in _SCALES_SIZES:
+    if target not in SCALES_SIZES:
         return False
-    scale = kwargs.get("scale_factor", args[2] if len(args) > 2 else None)
+    place, name = SCALES_SIZES[target]
+    scale = kwargs.get(name, args[place] if len(args) > place else None)
     factors = scale if isinstance(scale, (list, tuple)) else (scale,)
     return any(
         isinstance(factor, torch.SymFloat)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.builder import SCALES_SIZES
 from ..refusal import CannotCapture
 from ..sources.source import TensorSize
 from ..values.base import MISSING, Value
@@ -79,6 +80,8 @@ class TensorOperations(Wrapping):
             from ..lookaside.devices import with_device
 
             kwargs = with_device(self, target, kwargs)  # type: ignore[arg-type]
+        if target in SCALES_SIZES:
+            args, kwargs = self._with_plain_factors(target, args, kwargs)
         nodes, fakes = self._arguments(args)
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
         if _tensors_in(out := keyword.get("out", (None, None))[1]):
@@ -100,6 +103,23 @@ class TensorOperations(Wrapping):
         if any(_layout(tensor) != layout for tensor, layout in written):
             raise GraphBreak("external-mutation", f"{getattr(target, '__name__', target)} gives a tensor another size")
         return self.wrap_result(result, node)
+
+    def _with_plain_factors(
+        self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> tuple[Sequence[Value], Mapping[str, Value]]:
+        """Factors of sizes as numbers: times a symbol, every size would be a constant."""
+        place, name = SCALES_SIZES[target]
+        if name in kwargs:
+            return args, {**kwargs, name: self._plain_factor(kwargs[name])}
+        return [self._plain_factor(value) if at == place else value for at, value in enumerate(args)], kwargs
+
+    def _plain_factor(self, value: Value) -> Value:
+        value = self.realise(value)
+        if isinstance(value, SymbolicValue) and isinstance(value.symbol, torch.SymFloat):
+            return ConstantValue(value.concrete(self))  # type: ignore[arg-type]
+        if isinstance(value, (TupleValue, ListValue)) and any(isinstance(item, SymbolicValue) for item in value.items):
+            return TupleValue([self._plain_factor(item) for item in value.items], tuple)
+        return value
 
     def _check_out(self, kind: str, target: Any, out: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Eager resizes, converts or refuses an `out=` that is not as the result would be: only one that is stays in the graph.
