@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from flambeau_capture import allow_in_graph, disable, graph_break, is_capturing
 from flambeau_capture.lookaside import registry
 from flambeau_capture.lookaside.registry import Decision, torch_decision
+from flambeau_capture.lookaside.signatures import signature_of
 
 
 def test_a_target_has_one_replacement():
@@ -16,6 +20,19 @@ def test_a_target_has_one_replacement():
         registry.replaces(len)(lambda t, args, kwargs: None)
     with pytest.raises(ValueError, match="two replacements"):
         registry.replaces_wrapper(next(iter(registry._WRAPPERS)))(lambda t, function, args, kwargs: None)
+
+
+def test_every_replaced_function_tells_its_signature():
+    """Or it is written down; torch checks calls of its own itself."""
+    targets = [target for target in registry.replaced() if not registry.is_torchs(target)]
+    assert len(targets) > 150
+    assert not [target for target in targets if signature_of(target) is None]
+
+
+def test_importing_reads_no_signature():
+    """That would be a tenth of the import, for functions that most programs never call."""
+    script = "import inspect\ninspect._signature_fromstr = None\nimport flambeau_capture.lookaside"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_native_class_methods_are_found_however_they_are_read():

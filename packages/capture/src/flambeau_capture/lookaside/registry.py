@@ -11,6 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import module_name, name_of
+from ..errors import InternalError
 from ..interp.signals import GraphBreak
 from .signatures import fit, signature_of
 
@@ -74,11 +75,11 @@ def _fitted(target: Any, replacement: Replacement) -> Replacement:
     """The replacement behind a look at the signature. Of what torch has in C nobody tells the signature: torch checks the call itself."""
     if is_torchs(target):
         return replacement
-    signature = signature_of(target)
-    if signature is None:
-        raise ValueError(f"nothing tells the signature of {target!r}: write it down in signatures.py")
 
     def fitted(t: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        signature = signature_of(target)
+        if signature is None:
+            raise InternalError(f"nothing tells the signature of {target!r}: write it down in signatures.py")
         arguments = fit(signature, args, kwargs, t.from_python)
         if arguments is None:
             raise GraphBreak("unsupported-call", f"{name_of(target)}() does not take these arguments")

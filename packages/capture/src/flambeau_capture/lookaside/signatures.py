@@ -71,8 +71,9 @@ _WRITTEN: dict[Any, Callable[..., Any]] = {
 """Those of the functions written in C that do not tell their own."""
 
 
+@functools.cache
 def signature_of(function: Any) -> inspect.Signature | None:
-    """The parameters of a callable, None where nothing tells them."""
+    """The parameters of a callable, None where nothing tells them. Asked for at the first call: to read one of C's takes as long as a module."""
     written = next((found for target, found in _WRITTEN.items() if target is function), None)
     try:
         return inspect.signature(function if written is None else written)
