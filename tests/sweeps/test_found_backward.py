@@ -115,6 +115,7 @@ DATA = {
     "of an operand": "v = a * c\n    c.data = c.data * 2\n    return v",
     "of an operand that a view shows": "v = c.squeeze().abs().sqrt()\n    c.data = c.data * 2\n    return v",
     "of a mask's origin": "v = F.leaky_relu(c)\n    c.data = a.data\n    return v",
+    "of an operand that a buffer was kept for": "v = F.logsigmoid(c)\n    c.data.mul_(v)\n    return v.clone()",
     "without gradients": "v = a * c\n    with torch.no_grad():\n        c.data = c * 2\n    return v",
     "in a loop": "for _ in range(2):\n        v = a * c\n        c.data = c * 2\n    return v",
     "after another break": "v = a * c\n    print(end='')\n    c.data = c.data * 2\n    return v",

@@ -104,3 +104,13 @@ def test_more_random_layouts() -> None:
 def test_order_of_dimensions_of_a_dense_tensor(shape: tuple, strides: tuple, order: tuple) -> None:
     """From the largest stride to the smallest; the natural one where the tensor is contiguous or not dense."""
     assert dense_order(torch.empty(100).as_strided(shape, strides)) == order
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_unpooled_images_lie_as_the_pooled_ones(layout):
+    pooled, places = torch.rand(1, 2, 3, 2), torch.arange(6).view(3, 2).expand(1, 2, 3, 2)
+    op, args = aten.max_unpool2d.default, [part.contiguous(memory_format=layout) for part in (pooled, places)]
+    with FakeTensorMode() as mode:
+        fakes = (*map(mode.from_tensor, args), [6, 4])
+        found = corrected(op, fakes, {}, op(*fakes))
+    assert found.stride() == op(*args, [6, 4]).stride()

@@ -34,9 +34,6 @@ CASES = {
     "angle of complex numbers": lambda turned, hollow: torch.angle(torch.complex(turned, turned)),
     "a mask that is converted": lambda turned, hollow: (turned[0, 0] > 3).expand(4, 3).t() * turned[0].int().t(),
     "another type that is converted": lambda turned, hollow: turned[0, 0].double().expand(4, 3).t() > turned[0].t(),
-    "unpooled": lambda turned, hollow: F.max_unpool2d(
-        *F.max_pool2d(turned[None, :, :, :2].contiguous(memory_format=torch.channels_last), 2, return_indices=True), 2
-    ),
     "losses of one row": lambda turned, hollow: F.multilabel_margin_loss(
         turned[0, 0], torch.tensor([1, -1, 0]), reduction="none"
     ),

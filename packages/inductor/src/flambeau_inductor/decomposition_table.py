@@ -25,7 +25,7 @@ DECOMPOSED = (
     # Activations and their gradients.
     "celu", "elu", "elu_backward", "gelu_backward", "glu", "glu_backward", "hardshrink", "hardsigmoid", "hardsigmoid_backward",
     "hardswish", "hardswish_backward", "hardtanh", "hardtanh_backward", "leaky_relu_backward", "log_sigmoid",
-    "log_sigmoid_backward", "log_sigmoid_forward", "logit", "logit_backward", "mish", "mish_backward", "prelu", "_prelu_kernel",
+    "log_sigmoid_forward", "logit", "logit_backward", "mish", "mish_backward", "prelu", "_prelu_kernel",
     "_prelu_kernel_backward", "relu6", "rrelu_with_noise_backward", "selu", "silu_backward", "softplus", "softplus_backward",
     "softshrink_backward",
     # Losses.

@@ -25,7 +25,7 @@ CORE_NAMES: tuple[str, ...] = (
     "gelu_backward", "silu_backward", "silu", "elu_backward", "elu", "celu", "hardswish", "hardswish_backward",
     "hardsigmoid", "hardsigmoid_backward", "hardtanh", "hardtanh_backward", "leaky_relu", "leaky_relu_backward",
     "mish", "mish_backward", "softplus", "softplus_backward", "glu", "glu_backward", "log_sigmoid_forward",
-    "log_sigmoid_backward", "prelu", "_prelu_kernel", "_prelu_kernel_backward", "selu", "relu6",
+    "prelu", "_prelu_kernel", "_prelu_kernel_backward", "selu", "relu6",
     "softshrink", "softshrink_backward", "hardshrink", "logit", "logit_backward",
     "nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward", "mse_loss",
     "mse_loss_backward", "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward",
@@ -87,6 +87,14 @@ def _huber_loss(input: torch.Tensor, target: torch.Tensor, reduction: int = 1, d
     return losses.mean() if reduction == 1 else losses.sum() if reduction == 2 else losses
 
 
+def _log_sigmoid_backward(gradient: torch.Tensor, x: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
+    """With d = exp(-|x|) the derivative is d / (1 + d), from 1 where x is negative. The CPU's kernel reads d from the forward's `buffer`,
+    which a write to x does not change; that of CUDA leaves it empty. Torch's own (2.11) computes d of x again."""
+    decay = buffer if buffer.numel() else torch.exp(-torch.abs(x))
+    part = decay / (1 + decay)
+    return gradient * torch.where(x < 0, 1 - part, part)
+
+
 def _linalg_vector_norm(
     x: torch.Tensor,
     ord: float = 2,
@@ -111,4 +119,5 @@ EXTRA: dict[OpOverload, Callable[..., Any]] = {
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.huber_loss.default: _huber_loss,
     aten.linalg_vector_norm.default: _linalg_vector_norm,
+    aten.log_sigmoid_backward.default: _log_sigmoid_backward,
 }
