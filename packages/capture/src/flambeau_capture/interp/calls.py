@@ -6,9 +6,11 @@ user, the torch policy, then inlining (Python) or folding (C, on constants only)
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import gc
+import inspect
 import re
 import types
 from typing import TYPE_CHECKING, Any
@@ -449,6 +451,8 @@ class Calls(Exceptions):
             # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
             raise GraphBreak("unsupported-call", f"making the guard {full_name(cls)}")
         meta_call, _ = self.class_member(type(cls), "__call__")
+        if isinstance(meta_call, type):
+            return self.call(self.wrap_pinned(meta_call), args, kwargs)  # that of a TypedDict: it makes a plain dict
         calls_python = isinstance(meta_call, types.FunctionType) and not natively
         if calls_python and class_module(cls).partition(".")[0] != "torch":
             return self.call(self.wrap_pinned(meta_call), [value, *args], kwargs)
@@ -476,11 +480,13 @@ class Calls(Exceptions):
             raise GraphBreak("unsupported-call", "keyword arguments for a native __new__")
         else:
             made = self.make_instance(value, args)
-        if not issubclass(made.python_type(), cls):
+        if cls not in made.python_type().__mro__:
             return made
         init, init_owner = self.class_member(made.python_type(), "__init__")
         if isinstance(init, types.FunctionType):
-            self.call(self.wrap_pinned(init), [made, *args], kwargs)
+            returned = self.call(self.wrap_pinned(init), [made, *args], kwargs)
+            if returned.python_type() is not types.NoneType:
+                raise self.raised(TypeError(f"__init__() should return None, not '{class_name(returned.python_type())}'"))
         elif (
             isinstance(made, ObjectValue)
             and not isinstance(made, ExceptionValue)
@@ -535,6 +541,10 @@ class Calls(Exceptions):
             and class_module(where) not in ("typing", "_abc")
         ):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
+        if mro_lookup(cls, "__abstractmethods__")[0] is not MISSING:
+            self.guards.answer(inspect.isabstract, (cls,), {}, inspect.isabstract(cls))
+            if inspect.isabstract(cls):
+                return self.fold(object.__new__, [value], {})
         return ObjectValue(cls)
 
     # classes that are asked about
@@ -543,15 +553,16 @@ class Calls(Exceptions):
         """The real class or tuple of classes."""
         return self.concrete(value)
 
-    def asked_of_class(self, cls: type, classes: Any) -> None:
+    def asked_of_class(self, cls: type, classes: Any, check: str = "__instancecheck__") -> None:
         """Guard what a class answers for itself to `isinstance` and `issubclass`: an abstract one may get a subclass later."""
         for one in _flat(classes):
-            _, owner = mro_lookup(type(one), "__instancecheck__")
+            _, owner = mro_lookup(type(one), check)
             if owner is type or is_trusted_namespace(one):
                 continue
             if not is_trusted_namespace(owner):
-                raise GraphBreak("unsupported-call", f"{class_name(type(one))}.__instancecheck__ decides")
-            self.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
+                raise GraphBreak("unsupported-call", f"{class_name(type(one))}.{check} decides")
+            with contextlib.suppress(TypeError):  # of a class that refuses to answer, the caller too
+                self.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
 
 
 def _flat(classes: Any) -> Iterator[type]:

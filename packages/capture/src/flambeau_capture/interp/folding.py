@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..class_names import name_of
 from ..values.base import Value
+from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
@@ -53,6 +54,9 @@ class Folding(TensorOperations):
 
     def fold(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Call a pure function for real; its exceptions are raised in the traced program."""
+        decides = next((arg for arg in args if isinstance(arg, ClassValue) and arg.has_own_metaclass()), None)
+        if decides is not None:
+            raise GraphBreak("unsupported-call", f"{name_of(function)} of {decides.describe()}, whose metaclass decides")
         try:
             real = [self.to_python(arg) for arg in args]
             keyword = {name: self.to_python(value) for name, value in kwargs.items()}

@@ -181,8 +181,8 @@ class Wrapping(TracerState):
         return self._wrap_object(obj, source)
 
     def _wrap_object(self, obj: Any, source: Source) -> Value:
-        kind = type(obj)
-        if isinstance(obj, BaseException):
+        kind = type(obj)  # not `isinstance`: an object may name another class
+        if issubclass(kind, BaseException):
             self.guards.type_is(source, kind)
             given = Attribute(source, "args")
             self.guards.length(given, len(obj.args))
@@ -205,17 +205,17 @@ class Wrapping(TracerState):
 
             self.guards.type_is(source, kind)
             return wrap_autocast(self, obj, source)  # type: ignore[arg-type]
-        if isinstance(obj, threading.local):
+        if issubclass(kind, threading.local):
             raise GraphBreak("unsupported-argument", "attributes of a thread-local object")
         storage: Value | None = None
-        if isinstance(obj, dict):
+        if issubclass(kind, dict):
             storage = self._wrap_dict(obj, source)
-        elif isinstance(obj, (list, tuple)):
+        elif issubclass(kind, (list, tuple)):
             storage = self._wrap_sequence(obj, source, storage=True)
-        elif isinstance(obj, (set, frozenset)):
+        elif issubclass(kind, (set, frozenset)):
             storage = self._wrap_set(obj, source)
-        elif isinstance(obj, (str, int, float, bytes)):
-            base: Any = next(b for b in (bool, int, float, str, bytes) if isinstance(obj, b))
+        elif issubclass(kind, (str, int, float, bytes)):
+            base: Any = next(b for b in (bool, int, float, str, bytes) if issubclass(kind, b))
             storage = ConstantValue(base(obj))
             self.guards.identity(source, obj)
         self.guards.type_is(source, kind)

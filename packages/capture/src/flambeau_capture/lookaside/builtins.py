@@ -98,7 +98,7 @@ def is_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     cls, classes = t.concrete(args[0]), t.class_or_tuple(args[1])
     if not isinstance(cls, type):
         t.real_error(issubclass, args, {})
-    t.asked_of_class(cls, classes)
+    t.asked_of_class(cls, classes, "__subclasscheck__")
     try:
         return ConstantValue(issubclass(cls, classes))
     except TypeError as error:

@@ -5,11 +5,13 @@ In: the real object. Out: calling goes through the lookaside table, then the tor
 
 from __future__ import annotations
 
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_name, class_qualname
 from ..interp.signals import GraphBreak
+from ..interp.trust import is_trusted_namespace
 from .base import Value
 from .constants import ConstantValue
 
@@ -119,6 +121,15 @@ class ClassValue(RealValue):
     def describe(self) -> str:
         return f"class {class_qualname(self.object)}"
 
+    def has_own_metaclass(self) -> bool:
+        """Whether what operators and functions do with the class may be the program's code, which reads what it likes."""
+        return not is_trusted_namespace(type(self.object))
+
+    def truth(self, t: Tracer) -> bool:
+        if self.has_own_metaclass() and not {"__bool__", "__len__"}.isdisjoint(dir(type(self.object))):
+            raise GraphBreak("unsupported-operation", f"the truth of {self.describe()}, whose metaclass decides")
+        return True
+
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         return t.construct(self, args, kwargs)
 
@@ -138,7 +149,10 @@ class ClassValue(RealValue):
         self.attrs[name] = value
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        return t.fold(lambda cls, item: cls[item], [self, key], {})
+        given, owner = t.class_member(self.object, "__class_getitem__")
+        if isinstance(getattr(given, "__func__", given), types.FunctionType) and not is_trusted_namespace(owner):
+            raise GraphBreak("unsupported-operation", f"subscripts of {self.describe()}, which has its own __class_getitem__")
+        return t.fold(operator.getitem, [self, key], {})
 
     def iterate(self, t: Tracer) -> Value:
         import enum

@@ -148,6 +148,7 @@ def match_class(f: Frame, i: Instruction) -> None:
     cls = f.pop()
     subject = f.pop()
     real = cls.real()
+    f.tracer.asked_of_class(subject.python_type(), real)
     if not issubclass(subject.python_type(), real):
         f.push(ConstantValue(None))
         return

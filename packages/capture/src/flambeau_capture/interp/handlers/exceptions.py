@@ -60,8 +60,12 @@ def pop_except(f: Frame, i: Instruction) -> None:
 @handles("CHECK_EXC_MATCH")
 def check_exc_match(f: Frame, i: Instruction) -> None:
     wanted = f.pop()
-    classes = f.tracer.class_or_tuple(wanted)
-    f.push(ConstantValue(issubclass(f.stack[-1].python_type(), classes)))
+    asked = f.tracer.class_or_tuple(wanted)
+    classes = asked if isinstance(asked, tuple) else (asked,)
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in classes):
+        raise f.tracer.raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
+    # By ancestors alone: no metaclass is asked.
+    f.push(ConstantValue(any(one in f.stack[-1].python_type().__mro__ for one in classes)))
 
 
 @handles("CHECK_EG_MATCH", "PREP_RERAISE_STAR")
