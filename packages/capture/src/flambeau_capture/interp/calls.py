@@ -486,7 +486,9 @@ class Calls(Exceptions):
         if isinstance(init, types.FunctionType):
             returned = self.call(self.wrap_pinned(init), [made, *args], kwargs)
             if returned.python_type() is not types.NoneType:
-                raise self.raised(TypeError(f"__init__() should return None, not '{class_name(returned.python_type())}'"))
+                raise self.raised(
+                    TypeError(f"__init__() should return None, not '{class_name(returned.python_type())}'")
+                )
         elif (
             isinstance(made, ObjectValue)
             and not isinstance(made, ExceptionValue)

@@ -56,7 +56,9 @@ class Folding(TensorOperations):
         """Call a pure function for real; its exceptions are raised in the traced program."""
         decides = next((arg for arg in args if isinstance(arg, ClassValue) and arg.has_own_metaclass()), None)
         if decides is not None:
-            raise GraphBreak("unsupported-call", f"{name_of(function)} of {decides.describe()}, whose metaclass decides")
+            raise GraphBreak(
+                "unsupported-call", f"{name_of(function)} of {decides.describe()}, whose metaclass decides"
+            )
         try:
             real = [self.to_python(arg) for arg in args]
             keyword = {name: self.to_python(value) for name, value in kwargs.items()}

@@ -151,7 +151,9 @@ class ClassValue(RealValue):
     def get_item(self, t: Tracer, key: Value) -> Value:
         given, owner = t.class_member(self.object, "__class_getitem__")
         if isinstance(getattr(given, "__func__", given), types.FunctionType) and not is_trusted_namespace(owner):
-            raise GraphBreak("unsupported-operation", f"subscripts of {self.describe()}, which has its own __class_getitem__")
+            raise GraphBreak(
+                "unsupported-operation", f"subscripts of {self.describe()}, which has its own __class_getitem__"
+            )
         return t.fold(operator.getitem, [self, key], {})
 
     def iterate(self, t: Tracer) -> Value:
