@@ -129,3 +129,75 @@ def test_what_a_program_made_ends_with_its_call(program: Callable[..., Any]) -> 
             assert [made() for made in log] == [None]
     finally:
         gc.enable()
+
+
+class Told:
+    """It tells of its end."""
+
+    def __init__(self, number: int, log: list[Any]) -> None:
+        self.number, self.log = number, log
+
+    def __del__(self) -> None:
+        self.log.append(self.number)
+
+
+def ends_in_turn(x: Tensor, log: list[Any]) -> Tensor:
+    made = Told(1, log)
+    made = Told(2, log)
+    log.append("second")
+    del made
+    log.append("none")
+    Told(3, log)
+    log.append("end")
+    return x * 2
+
+
+def asks_a_weak_reference(x: Tensor, log: list[Any]) -> Tensor:
+    made = Made()
+    made.x = x * 2
+    reference = weakref.ref(made)
+    x = x + reference().x
+    del made
+    log.append(reference() is None)
+    return x
+
+
+def asks_about_a_tensor(x: Tensor, log: list[Any]) -> Tensor:
+    doubled = x * 2
+    reference = weakref.ref(doubled)
+    x = x + reference()
+    del doubled
+    log.append(reference() is None)
+    return x
+
+
+_LEFT_OUT = (pytest.mark.falls_back("which has a __del__"), pytest.mark.compiles(graphs=0))
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(ends_in_turn, marks=_LEFT_OUT), asks_a_weak_reference, asks_about_a_tensor]
+)
+def test_what_ends_within_its_call(program: Callable[..., Any]) -> None:
+    """Also where the frame is left to Python, for what it makes tells of its end."""
+    compiled, expected = flambeau.compile(program), []
+    result = program(torch.ones(2), expected)
+    for _ in range(3):
+        log: list[Any] = []
+        assert torch.equal(compiled(torch.ones(2), log), result)
+        assert log == expected
+
+
+def test_a_caller_is_let_go_of_where_a_size_becomes_symbolic() -> None:
+    compiled = flambeau.compile(lambda x: x * 2, dynamic=True)
+
+    def calls() -> Any:
+        made = Made()
+        made.x = compiled(torch.ones(5))
+        return weakref.ref(made)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert calls()() is None
+    finally:
+        gc.enable()

@@ -13,7 +13,6 @@ validator is on, it is the ordinary one. Imports sympy: only for compiles with s
 from __future__ import annotations
 
 import builtins
-import inspect
 import logging
 import os
 import sys
@@ -56,8 +55,8 @@ class LeanShapeEnv(ShapeEnv):
 
     def _get_user_frame(self) -> FrameType | None:
         """The innermost frame whose code is not torch's."""
-        here = inspect.currentframe()
-        frame = here.f_back if here is not None else None
+        # Not this frame itself: in a variable of its own it would stay, and the program's frames with it, until Python's collector finds it.
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
             frame = frame.f_back
         return frame

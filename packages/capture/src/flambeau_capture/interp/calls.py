@@ -543,11 +543,19 @@ class Calls(Exceptions):
             and class_module(where) not in ("typing", "_abc")
         ):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
+        if self.class_member(cls, "__del__")[0] is not MISSING:
+            # It runs when the last variable lets go of the object: between effects that a cut frame has behind a graph.
+            raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}, which has a __del__", whole=True)
         if mro_lookup(cls, "__abstractmethods__")[0] is not MISSING:
             self.guards.answer(inspect.isabstract, (cls,), {}, inspect.isabstract(cls))
             if inspect.isabstract(cls):
                 return self.fold(object.__new__, [value], {})
         return ObjectValue(cls)
+
+    def lets_go_of(self, found: Any) -> bool:
+        """Whether the frame deletes or overwrites a variable that holds this object, which may then be gone."""
+        names = {name for name, value in self.info.locals.items() if value is found}
+        return any(i.name in ("DELETE_FAST", "STORE_FAST") and i.value in names for i in self.root.instructions)
 
     # classes that are asked about
 

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 class GraphBreak(Exception):
-    """The current instruction cannot be traced. `code` is a key of `reasons`."""
+    """The current instruction cannot be traced. `code` is a key of `reasons`; a `whole` frame is left to Python, where others are cut."""
 
-    def __init__(self, code: str, message: str, hint: str = "") -> None:
+    def __init__(self, code: str, message: str, hint: str = "", *, whole: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.whole = whole
         self.message = message
         self.hint = hint
         self.position: Position | None = None

@@ -109,7 +109,12 @@ class ObjectValue(Value):
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if isinstance(self.object, weakref.ref) and not args and not kwargs and self.source is not None:
-            return t.wrap(self.object(), CallResult(self.source))
+            found = self.object()
+            if found is not None and t.lets_go_of(found):
+                raise GraphBreak(
+                    "unsupported-call", "a weak reference to what a variable holds until the frame lets go of it"
+                )
+            return t.wrap(found, CallResult(self.source))
         method = self.special(t, "__call__")
         if method is None:
             if callable(self.object) and self.object is not MISSING:
