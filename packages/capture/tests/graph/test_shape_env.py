@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from flambeau_capture.graph.shapes import _CallableName, _SymbolSource
 
 PROGRAM = """
 import sys
+import weakref
 import torch
 import flambeau_capture
 from flambeau_capture.config import Config
@@ -89,3 +92,22 @@ def test_symbolic_sizes_do_not_load_the_compiler() -> None:
     """In a fresh process: a program with changing sizes is captured without torch's compiler."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100)
     assert done.stdout.strip() == "ok", done.stderr
+
+
+def test_the_frames_that_were_looked_at_are_let_go():
+    """Those of whoever calls the compiler among them, with all that they hold."""
+
+    class Held:
+        pass
+
+    def calls():
+        held = Held()
+        assert shape_env.LeanShapeEnv()._get_user_frame() is not None
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert calls()() is None
+    finally:
+        gc.enable()
