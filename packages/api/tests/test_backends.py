@@ -70,3 +70,16 @@ def test_the_code_of_a_graph_is_made_for_those_who_run_it(monkeypatch: pytest.Mo
     (first,) = torch.autograd.grad(compiled(x, y), x, create_graph=True)
     torch.testing.assert_close(torch.autograd.grad(first.sum(), x)[0], -x.detach().sin() * y)
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("name", ["norm", "abs", "roll", "relu"])
+def test_a_graph_in_eager_calls_what_was_captured(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Not what the program has put under the name of a function that its own replacement calls."""
+    owner = {"roll": torch, "relu": torch.nn.functional}.get(name, torch.Tensor)
+    original = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args: original(*args) * 2)
+    arguments = (1,) if name == "roll" else ()
+    x = torch.tensor([3.0, -4.0])
+    assert torch.equal(
+        flambeau.compile(lambda x: getattr(owner, name)(x, *arguments), backend="eager")(x), original(x, *arguments) * 2
+    )

@@ -39,8 +39,6 @@ def flambeau(
     """
     fakes = _describe_inputs(gm, inputs)
     compiled = compile_stack(gm, fakes, resolve(mode, options))
-    if compiled is gm.forward:
-        return compiled
     return call_disabled(compiled, rescue=gm.meta.get("rescue"))
 
 
