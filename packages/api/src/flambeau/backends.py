@@ -106,13 +106,16 @@ def lookup_backend(backend: str | Backend | None) -> Backend:
 
 def reads_fakes(backend: BackendT) -> BackendT:
     """Mark a backend that reads fake example inputs; any other is given real tensors, as existing backends expect."""
-    setattr(backend, "wants_real_inputs", False)  # noqa: B010
-    return backend
+    return _does_not_want("real_inputs", backend)
 
 
 def reads_nodes(backend: BackendT) -> BackendT:
     """Mark a backend that reads the nodes of a graph: its Python code is made only if it is asked for."""
-    setattr(backend, "wants_code", False)  # noqa: B010
+    return _does_not_want("code", backend)
+
+
+def _does_not_want(what: str, backend: BackendT) -> BackendT:
+    setattr(backend, f"wants_{what}", False)
     return backend
 
 
