@@ -16,7 +16,7 @@ import flambeau_autograd.config
 import flambeau_capture.config
 import flambeau_inductor.config
 import flambeau_runtime.config
-from flambeau.defaults import current
+from flambeau.defaults import current, variables
 from flambeau.graph_key import graph_key
 from flambeau.options import OPTIONS, Options
 from flambeau.stack import mark_static
@@ -79,6 +79,7 @@ def test_a_variable_changes_the_key_exactly_where_its_field_is_marked(
     before = PACKAGES[package].Config.from_environment()
     value = other_value(option)
     monkeypatch.setenv(PACKAGES[package].variable_of(name), str(value))
+    assert PACKAGES[package].variable_of(name) in variables()
     assert getattr(PACKAGES[package].Config.from_environment(), name) == value != getattr(before, name)
     assert (key(resolve_stages(Options())) != plain) is option.metadata["key"]
 
