@@ -235,7 +235,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     if stores_data_later(tracer) and tracer.graph.has_history():
         # If it is a tensor's, what eager saved of that for the backward changes as well, what a graph saved before does not.
         raise CannotCapture(broken, recursive=True)
-    if handles_groups(tracer) or (broken.whole and len(broken.stack) == 1):
+    if handles_groups(tracer) or (broken.whole and broken.is_in_root):
         raise CannotCapture(broken)
     stop = place_to_cut(tracer)
     if stop is None:
@@ -277,7 +277,7 @@ def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
     variables.update({name: cell for name, cell in root.cells.items() if name in root.code.co_cellvars})
     handled = tuple(error for error in root.current_exceptions if error is not None)
     position = broken.position or tracer.position_of(root)
-    is_open = broken.code == "dynamic-output-shape" and len(broken.stack) == 1
+    is_open = broken.code == "dynamic-output-shape" and broken.is_in_root
     return Break(root.index, tuple(root.stack), variables, broken.message, position, handled, is_open)
 
 

@@ -24,6 +24,11 @@ class GraphBreak(Exception):
         self.position: Position | None = None
         self.stack: tuple[tuple[str, int, str], ...] = ()
 
+    @property
+    def is_in_root(self) -> bool:
+        """Whether it is an instruction of the frame itself, not of a call that was inlined."""
+        return len(self.stack) == 1
+
     def without_frames(self) -> GraphBreak:
         """This break, which keeps nothing of the trace alive: its traceback and those of what led to it hold every frame of ours. Behind these may be
         an exception that the program is handling, which stays as it is."""
