@@ -206,7 +206,7 @@ def _hint(number: Any) -> int | None:
 
 def _numbers(sizes: Sequence[Any]) -> tuple[int, ...] | None:
     known = tuple(map(_hint, sizes))
-    return None if None in known else known  # type: ignore[return-value]
+    return None if None in known else known  # type: ignore[return-value]  # there is no None in it
 
 
 def _count(sizes: Sequence[Any]) -> int:
