@@ -1,18 +1,24 @@
 """Live locals.
 
-In: normalised instructions. Out: for an instruction, the locals whose present value may still be read when control is there.
+In: normalised instructions. Out: for an instruction, the locals whose present value may still be read when control is there; of several, the locals
+that they write.
 Cells and free variables are not looked at: closures may read them at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .flow import falls_through
 from .model import Instruction
 
 _READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST", "MAKE_CELL"})
 _WRITES = frozenset({"STORE_FAST", "DELETE_FAST"})
+
+
+def written_locals(instructions: Iterable[Instruction]) -> frozenset[str]:
+    """The locals that some of these bind or delete, which lets go of what they held."""
+    return frozenset(i.value for i in instructions if i.name in _WRITES)
 
 
 def live_locals(instructions: Sequence[Instruction]) -> list[frozenset[str]]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..bytecode.liveness import written_locals
 from ..class_names import class_module, class_name, class_qualname, full_name
 from ..graph.captured import CallFunction
 from ..hook import Region
@@ -555,7 +556,7 @@ class Calls(Exceptions):
     def lets_go_of(self, found: Any) -> bool:
         """Whether the frame deletes or overwrites a variable that holds this object, which may then be gone."""
         names = {name for name, value in self.info.locals.items() if value is found}
-        return any(i.name in ("DELETE_FAST", "STORE_FAST") and i.value in names for i in self.root.instructions)
+        return bool(names) and not names.isdisjoint(written_locals(self.root.instructions))
 
     # classes that are asked about
 

@@ -17,7 +17,7 @@ from attrs import field, frozen
 from ..bytecode.behaviour import BEHAVIOUR
 from ..bytecode.encode import argument_names
 from ..bytecode.flow import falls_through, reachable
-from ..bytecode.liveness import live_locals
+from ..bytecode.liveness import live_locals, written_locals
 from ..bytecode.model import Instruction, Label, Protect
 from ..bytecode.normalise import decode_normalised
 from ..bytecode.stack_depth import StackEffect, UnknownInstructionError, effect, exception_slots
@@ -202,8 +202,7 @@ def _restore_variables(e: Emitter, point: BreakPoint) -> None:
 def _bound_anew(code: CodeType, start: int) -> frozenset[str]:
     """The variables that the rest of the function, from an instruction on, binds or deletes."""
     instructions = decode_normalised(code)
-    rest = (instructions[index] for index in reachable(instructions, start))
-    return frozenset(str(i.value) for i in rest if i.name in ("STORE_FAST", "DELETE_FAST"))
+    return written_locals(instructions[index] for index in reachable(instructions, start))
 
 
 def _is_argument(value: Value | None, name: str) -> bool:

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from ..bytecode.encode import CodeSpec, spec_of
 from ..bytecode.flow import reachable
-from ..bytecode.liveness import live_locals
+from ..bytecode.liveness import live_locals, written_locals
 from ..bytecode.lower import write_code
 from ..bytecode.model import Handler, Instruction
 from ..bytecode.normalise import decode_normalised
@@ -96,7 +96,7 @@ def resume_code(code: CodeType, target: int, slots: tuple[Slot, ...], variables:
     body = _body(instructions, kept, target, prologue, unbound)
     used = {i.value for i in body if i.name in _LOCALS} - set(free) - set(parameters)
     spec = spec_of_part(code, "resume", instructions[target], parameters, used)
-    lets_go = any(i.name in ("STORE_FAST", "DELETE_FAST") and i.value in parameters for i in body)
+    lets_go = not written_locals(body).isdisjoint(parameters)
     return ResumeCode(write_code(body, spec), tuple(parameters), free, stack, lets_go)
 
 
