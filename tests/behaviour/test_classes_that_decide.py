@@ -81,7 +81,7 @@ class Typed(typing.TypedDict):
 
 class Returns:
     def __init__(self) -> None:
-        return 5  # noqa: PLE0101
+        return 5  # noqa: PLE0101 - Python's error for it is what is tested
 
 
 class NamesAnother:
@@ -149,7 +149,7 @@ def no_exception(x: Tensor) -> Any:
     try:
         try:
             raise ValueError(1)
-        except (KeyError, 3):  # noqa: B030
+        except (KeyError, 3):  # noqa: B030 - likewise
             return x
     except TypeError as error:
         return x * 2, str(error)

@@ -124,9 +124,8 @@ def main() -> int:
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
     if arguments.device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = (
-            ""  # torch's samples and optimizers use what is there, and it does not survive a fork
-        )
+        # Torch's samples and optimizers use the devices that are there, which do not survive a fork.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     done: dict[str, list[dict[str, Any]]] = {}
     if arguments.results is not None and arguments.results.exists():
         done = {row["case"]: row["findings"] for row in map(json.loads, arguments.results.read_text().splitlines())}

@@ -19,7 +19,6 @@ from flambeau_capture.graph.shapes import _CallableName, _SymbolSource
 
 PROGRAM = """
 import sys
-import weakref
 import torch
 import flambeau_capture
 from flambeau_capture.config import Config
