@@ -1,6 +1,11 @@
-"""A compiled module inside of a checkpoint: its forward is repeated for the backward, and ended by a hook on saved tensors once that has all it needs."""
+"""A compiled module inside of a checkpoint: its forward is repeated for the backward, and ended by a hook on saved tensors once that has all it needs.
+A checkpoint inside of a compiled function: what a second run would show is seen."""
 
 from __future__ import annotations
+
+import functools
+import inspect
+import warnings
 
 import pytest
 import torch
@@ -82,3 +87,109 @@ def test_what_a_hook_on_saved_tensors_raises(backend):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), pytest.raises(Full, match="no room"):
         flambeau.compile(lambda x: x.exp() + 1, backend=backend)(torch.ones(3, requires_grad=True))
     assert len(calls) == 1
+
+
+def _drops(x):
+    return torch.nn.functional.dropout(x.sin().exp(), 0.5).cos()
+
+
+def _smooth(x):
+    return x.sin().exp().cos()
+
+
+LOG: list[int] = []
+
+
+def _logs(x):
+    LOG.append(1)
+    return x.sin().exp().cos()
+
+
+#: Function and arguments of the checkpoint. What a second run would show leaves the checkpoint to torch.
+INSIDE = {
+    "plain": (_smooth, {"use_reentrant": False}),
+    "its state of the generator": (_drops, {"use_reentrant": False}),
+    "other draws": (_drops, {"use_reentrant": False, "preserve_rng_state": False}),
+    "no draws": (_smooth, {"use_reentrant": False, "preserve_rng_state": False}),
+    "reentrant": (_drops, {"use_reentrant": True}),
+    "other draws, reentrant": (_drops, {"use_reentrant": True, "preserve_rng_state": False}),
+    "an effect": (_logs, {"use_reentrant": False}),
+    "to the end": (_logs, {"use_reentrant": False, "early_stop": False}),
+}
+
+
+DECORATES = inspect.signature(checkpoint).parameters["function"].default is None
+"""Whether this torch has `checkpoint` in the form of a decorator."""
+
+
+@pytest.mark.parametrize(
+    "way", ["call", pytest.param("decorator", marks=pytest.mark.skipif(not DECORATES, reason="torch 2.15"))]
+)
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_checkpoint_inside_of_a_compiled_function(name, way):
+    """The second run for the backward draws again, or changes things again, where it does so in eager."""
+    function, arguments = INSIDE[name]
+    if way == "decorator":
+        checkpointed = checkpoint(**arguments)(function)
+    else:
+        checkpointed = functools.partial(checkpoint, function, **arguments)
+    seen = []
+    for compiled in (False, True):
+
+        def step(x):
+            return checkpointed(x * 2) + 1
+
+        call = flambeau.compile(step) if compiled else step
+        torch.manual_seed(0)
+        LOG.clear()
+        steps = []
+        for _ in range(2):
+            x = torch.rand(6, requires_grad=True)
+            result = call(x)
+            result.sum().backward()
+            steps.append((result, x.grad, torch.rand(2), len(LOG)))
+        seen.append(steps)
+    assert_same(seen[1], seen[0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_inside_of_a_checkpoint(training):
+    """The second run writes them again."""
+    seen = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        norm = nn.BatchNorm1d(4).train(training)
+
+        def step(x, norm):
+            return checkpoint(lambda x: norm(x.exp()).sin(), x * 2, use_reentrant=False) + 1
+
+        call = flambeau.compile(step) if compiled else step
+        x = torch.rand(3, 4, requires_grad=True)
+        call(x, norm).sum().backward()
+        seen.append((x.grad, list(norm.state_dict().values())))
+    assert_same(seen[1], seen[0])
+
+
+@pytest.mark.parametrize("call", ["grad", "parameters", "warning"])
+def test_what_a_reentrant_checkpoint_refuses(call):
+    """`torch.autograd.grad`; gradients of parameters alone, with a warning; to be the default without a word."""
+    layer = nn.Linear(4, 4)
+
+    def step(x):
+        own = {} if call == "warning" else {"use_reentrant": True}
+        return checkpoint(lambda x: layer(x).sin(), x * 2, **own) + 1
+
+    seen = []
+    for run in (step, flambeau.compile(step)):
+        x = torch.ones(3, 4, requires_grad=call != "parameters")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            result = run(x)
+            raised = None
+            try:
+                if call == "grad":
+                    torch.autograd.grad(result.sum(), x)
+            except RuntimeError as error:
+                raised = str(error)
+        seen.append((result.requires_grad, raised, [(str(w.message), w.filename, w.lineno) for w in told]))
+    assert seen[1] == seen[0]

@@ -82,7 +82,7 @@ STAGES = (
     ),
     Stage(
         "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py",
-                             "lookaside/autograd.py", "lookaside/context_managers.py"), 18,
+                             "lookaside/autograd.py", "lookaside/context_managers.py", "graph/repeats.py"), 18,
         (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),
     ),
     Stage(

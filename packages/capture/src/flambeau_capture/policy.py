@@ -68,6 +68,8 @@ _DECISIONS: Final = {
 }
 
 
+_REPEATS: Final = "/torch/utils/checkpoint.py"
+"""Runs a function twice, and asks of the second run what the first one saved: both are eager's, with all that they call."""
 _OPTIMIZER_ROOTS: Final = ("step", "wrapper", "_single_tensor", "_multi_tensor", "_fused", "zero_grad")
 """The functions of torch.optim that may be captured by themselves. Its helpers ask whether they are being compiled: all of a step must
 get the same answer, so that they are never the only part that is captured."""
@@ -89,7 +91,7 @@ def decide(code: CodeType) -> Decision:
         return Decision.SKIP
     if "/torch/optim/" in code.co_filename and not code.co_name.startswith(_OPTIMIZER_ROOTS):
         return Decision.SKIP
-    if code.co_filename.startswith(_tool_roots()):
+    if code.co_filename.startswith(_tool_roots()) or code.co_filename.endswith(_REPEATS):
         return Decision.OPAQUE
     return _DECISIONS[owner_of(code.co_filename)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from both_ways import eager
 from torch.utils.checkpoint import checkpoint
@@ -100,3 +101,64 @@ def test_a_checkpoint_with_contexts_of_its_own_breaks(broken):
 
     assert broken(run, torch.ones(3, requires_grad=True)) == {"unsupported-call"}
     assert entered
+
+
+SEEN: list[int] = []
+BUFFER = torch.zeros(3)
+NORM = torch.nn.BatchNorm1d(3, affine=False)
+
+
+def _appends(x):
+    SEEN.append(1)
+    return x.sin()
+
+
+def _writes(x):
+    BUFFER.add_(1)
+    return x.sin()
+
+
+def _writes_its_own(x):
+    y = x.sin()
+    y.add_(1).mul_(2)
+    return y.exp()
+
+
+def _draws(x):
+    return x.sin() + torch.rand_like(x) * 0
+
+
+def _attends(x):
+    rows = x[None, None]
+    return torch.nn.functional.scaled_dot_product_attention(rows, rows, rows).exp()
+
+
+def _normalises(x):
+    return NORM(x).sin()
+
+
+@pytest.mark.parametrize(
+    ("function", "own", "breaks"),
+    [
+        (_appends, {}, True),
+        (_writes, {}, True),
+        (_writes_its_own, {}, False),
+        (_draws, {}, False),
+        (_draws, {"preserve_rng_state": False}, True),
+        (_attends, {"preserve_rng_state": False}, False),
+        (_normalises, {}, True),
+        (lambda x: checkpoint(_appends, x, use_reentrant=False).cos(), {}, True),
+        (torch.sin, {"use_reentrant": True}, True),
+        (torch.sin, {"debug": True}, False),
+        (torch.sin, {"determinism_check": "none", "early_stop": False}, False),
+    ],
+)
+def test_a_checkpoint_whose_second_run_is_seen_breaks(broken, function, own, breaks):
+    """It draws other numbers, or changes again what is outside of it; not where nothing needs a gradient."""
+
+    def run(x):
+        return checkpoint(function, x * 2, **{"use_reentrant": False, **own}) + 1
+
+    assert broken(run, torch.ones(3, 3, requires_grad=True)) == ({"unsupported-call"} if breaks else set())
+    if own.get("use_reentrant") is None:
+        assert not broken(run, torch.ones(3, 3))

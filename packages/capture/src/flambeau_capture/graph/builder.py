@@ -26,6 +26,7 @@ from ..interp.signals import GraphBreak
 from . import shapes
 from .fake_mode import new_fake_mode
 from .refusals import is_total, refused, writes_shared_elements
+from .repeats import Region
 from .trials import trial_of
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class GraphBuilder:
         self.constants: dict[str, Any] = {}
         self.open_modes: list[Any] = []
         self.operations = 0
-        self.checkpoint: int | None = None
+        self.region: Region | None = None
         self._checkpoints = 0
         self._names: set[str] = set()
         self._position = position
@@ -178,20 +179,20 @@ class GraphBuilder:
     def _describe(self, node: torch.fx.Node, value: Any) -> None:
         node.meta["val"] = value
         node.meta["stack"] = self._position()
-        if self.checkpoint is not None:
-            node.meta["checkpoint"] = self.checkpoint
+        if self.region is not None:
+            node.meta["checkpoint"] = self.region.number
 
     @contextmanager
-    def checkpointed(self) -> Iterator[None]:
+    def checkpointed(self) -> Iterator[Region]:
         """Nodes made inside belong to one more region of activation checkpointing; a region inside of another is part of that."""
-        outer = self.checkpoint
+        outer = self.region
         if outer is None:
             self._checkpoints += 1
-            self.checkpoint = self._checkpoints
+        self.region = Region(self._checkpoints, outer)
         try:
-            yield
+            yield self.region
         finally:
-            self.checkpoint = outer
+            self.region = outer
 
     def mark(self) -> Mark:
         """A place to `rewind` to."""
@@ -215,6 +216,7 @@ class GraphBuilder:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
             keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
+            self.fake_mode.region = self.region
             with self.fake_mode, warnings.catch_warnings(), dispatcher:
                 warnings.simplefilter("ignore")
                 result = (
@@ -239,6 +241,7 @@ class GraphBuilder:
                 "operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}"
             ) from error
         finally:
+            self.fake_mode.region = None
             self.note_guards()
         return result
 
@@ -248,9 +251,10 @@ class GraphBuilder:
         self._describe(node, value)
         return node
 
-    def has_history(self) -> bool:
-        """Whether some result has a gradient, so that something may be saved for it."""
-        values = (node.meta.get("val") for node in self.graph.nodes if node.op != "placeholder")
+    def has_history(self, region: int | None = None) -> bool:
+        """Whether some result (of one checkpointed region) has a gradient, so that something may be saved for it."""
+        nodes = (node for node in self.graph.nodes if region is None or node.meta.get("checkpoint") == region)
+        values = (node.meta.get("val") for node in nodes if node.op != "placeholder")
         parts = (part for value in values for part in (value if isinstance(value, (list, tuple)) else (value,)))
         return any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts)
 

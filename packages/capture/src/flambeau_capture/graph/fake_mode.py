@@ -37,6 +37,7 @@ from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
 from torch.torch_version import TorchVersion
 
 from ..native import _C
+from .repeats import Region
 
 #: What `FakeTensorMode.__init__` sets in torch 2.11 to 2.15; a test compares the values too.
 _ATTRIBUTES = frozenset(
@@ -193,7 +194,9 @@ def register_correction(correct: Correction) -> None:
 
 
 class CorrectedFakeMode(FakeTensorMode):
-    """A `FakeTensorMode` whose results are corrected by what is registered."""
+    """A `FakeTensorMode` whose results are corrected by what is registered; a region that is set is told of each op."""
+
+    region: Region | None = None
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -208,6 +211,8 @@ class CorrectedFakeMode(FakeTensorMode):
         out = self._dispatch(func, types, args, kwargs)
         for correct in _corrections:
             out = correct(func, args, kwargs, out)
+        if self.region is not None:
+            self.region.note(func, args, kwargs, out)
         return out
 
 

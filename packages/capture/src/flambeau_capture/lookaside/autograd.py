@@ -11,6 +11,7 @@ put in the graph is then taken away again.
 
 from __future__ import annotations
 
+import inspect
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from torch.utils import checkpoint as checkpoints
 
 from ..class_names import class_name
 from ..interp.signals import GraphBreak, TracedRaise
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
@@ -145,20 +146,51 @@ def _callable_of(cls: Any) -> Any:
 
 # activation checkpointing
 
-_OWN_ARGUMENTS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
+_SIGNATURE = inspect.signature(checkpoints.checkpoint)
+_OWN_ARGUMENTS = {name for name, what in _SIGNATURE.parameters.items() if what.kind is what.KEYWORD_ONLY}
+_OWN_ARGUMENTS |= {"preserve_rng_state"}  # older torch takes it out of the function's own
+_MODELLED = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
 
 
 @replaces(checkpoints.checkpoint)
 def checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`checkpoint(function, *args)`: traced in place; the regions tell the partitioner what to compute again in the backward."""
-    function, *rest = args
+    if not args or "function" in kwargs:
+        raise GraphBreak("unsupported-call", "checkpoint() without a function by position")
     own = {name: value for name, value in kwargs.items() if name in _OWN_ARGUMENTS}
-    context = own.get("context_fn")
-    if context is not None and context.real() is not checkpoints.noop_context_fn:
-        raise GraphBreak("unsupported-call", "checkpoint() with a context_fn")
     others = {name: value for name, value in kwargs.items() if name not in own}
-    reentrant = own.get("use_reentrant", ConstantValue(False))
-    if others and reentrant.is_constant() and reentrant.constant() is not False:
-        raise GraphBreak("unsupported-call", "checkpoint(use_reentrant=True) takes no other keyword arguments")
-    with t.graph.checkpointed():
-        return t.call(function, rest, others)
+    return _region(t, args[0], args[1:], others, own)
+
+
+def decorated(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """A call of what `checkpoint(**kwargs)` gave for a function."""
+    function, positional, named = args
+    others = {t.to_python(key): value for key, value in t.mapping_items(named)}
+    return _region(t, function, list(t.iterate_all(positional)), others, kwargs)
+
+
+# Where torch has the form of a decorator.
+if hasattr(checkpoints, "_checkpoint_impl"):
+    replaces(checkpoints._checkpoint_impl)(decorated)
+
+
+def _region(t: Tracer, function: Value, args: Args, kwargs: Kwargs, own: Kwargs) -> Value:
+    """torch runs the function a second time for the backward: what such a run would show besides its gradients breaks."""
+    for name, value in own.items():
+        known = value.constant() if value.is_constant() else value.real()
+        if known is MISSING or (name not in _MODELLED and known is not _SIGNATURE.parameters[name].default):
+            raise GraphBreak("unsupported-call", f"checkpoint() with {name}")
+    # That variant has no history of its own: it refuses `torch.autograd.grad`, and parameters alone get no gradient.
+    if "use_reentrant" not in own or own["use_reentrant"].constant() is not False:
+        raise GraphBreak("unsupported-call", "checkpoint() without use_reentrant=False")
+    before = t.heap.size()
+    with t.graph.checkpointed() as region:
+        result = t.call(function, args, kwargs)
+    if t.graph.has_history(region.number):
+        if region.draws and "preserve_rng_state" in own and not own["preserve_rng_state"].constant():
+            raise GraphBreak(
+                "unsupported-call", "checkpoint(preserve_rng_state=False) of a function that draws random numbers"
+            )
+        if region.writes or t.heap.size() != before:
+            raise GraphBreak("unsupported-call", "checkpoint() of a function that changes what is outside of it")
+    return result

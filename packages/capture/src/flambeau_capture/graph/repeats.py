@@ -1,0 +1,60 @@
+"""`Region`: what would be seen if operations ran a second time, as a checkpointed region does for the backward.
+
+In: each operator that ran on fakes meanwhile. Out: whether one drew random numbers, whether one wrote to a tensor that was there before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+#: Arguments that say how often an operator draws: at 0 it does not.
+_RATES = ("dropout_p", "dropout")
+#: What batch norms write in training, whether their schema says so or not.
+_STATISTICS = ("running_mean", "running_var")
+_TRAINING = ("training", "train")
+
+
+class Region:
+    """The operators of one region, and of the regions inside of it."""
+
+    def __init__(self, number: int, outer: Region | None) -> None:
+        self.number = number
+        self.outer = outer
+        self.draws = False
+        self.writes = False
+        self._made: dict[int, Any] = {}
+
+    def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """One operator has run."""
+        if self.outer is not None:
+            self.outer.note(func, args, kwargs, out)
+        given = {
+            argument.name: (
+                argument,
+                args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value),
+            )
+            for place, argument in enumerate(func._schema.arguments)
+        }
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.draws = self.draws or all(given[name][1] != 0 for name in _RATES if name in given)
+        trains = any(name in given and given[name][1] is True for name in _TRAINING)
+        known = set[int]()
+        for name, (argument, value) in given.items():
+            tensors = _storages(value)
+            known |= tensors.keys()
+            if (argument.alias_info is not None and argument.alias_info.is_write) or (name in _STATISTICS and trains):
+                self.writes = self.writes or not tensors.keys() <= self._made.keys()
+        self._made |= {key: storage for key, storage in _storages(out).items() if key not in known}
+
+
+def _storages(value: Any) -> dict[int, Any]:
+    """The memory of the tensors of a value; held, so that its address stays its name."""
+    found = {}
+    for leaf in tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            storage = leaf.untyped_storage()
+            found[storage._cdata] = storage
+    return found
