@@ -139,6 +139,19 @@ def test_integer_division_by_a_tensor_stays_with_the_library(check):
     check(lambda a, b: a // b, a, b, library=["floor_divide.default"])
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+def test_clamp_to_bounds_out_of_range(check, dtype):
+    """Some versions of torch leave such bounds out, some wrap them around, and each refuses others."""
+    x, taken = torch.tensor([0, 1, 5, 100, 127], dtype=dtype), []
+    for bounds in ((-1, None), (-200, 500), (None, 300), (-(2**40), 3), (1, 2**40), (-1, 4)):
+        try:
+            x.clamp(*bounds)
+        except RuntimeError:
+            continue
+        taken.append(bounds)
+    check(lambda x: tuple(x.clamp(*bounds) for bounds in taken), x)
+
+
 def test_where_clamp_and_nan(check):
     """NaN wins in maximum and clamp."""
     x = torch.tensor([1.0, float("nan"), -2.0, float("inf")])
