@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRELUDE = """
     import warnings
     warnings.simplefilter("error", RuntimeWarning)
+    warnings.filterwarnings("ignore", "Guards may run slower on Python 3.13.0")  # what torch.compile says of itself
     import torch, flambeau
     from torch import nn
     from flambeau import stack
