@@ -244,7 +244,8 @@ def _rounded(facts: Any) -> Any:
 
 MARKS = {
     "parametrized": pytest.mark.falls_back(
-        "ParametrizationList.__init__", *["reversed() of an object"] * (TorchVersion(torch.__version__) < "2.13")
+        "ParametrizationList.__init__",
+        *["reversed() of an object"] * (not "2.13" <= TorchVersion(torch.__version__) < "2.15"),
     ),
     "generator_left_in_a_context": pytest.mark.falls_back("a generator is left inside of a with"),
     "check_of_no_bool": pytest.mark.compiles(graphs=0),

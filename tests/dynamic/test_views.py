@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 import flambeau
 
@@ -70,11 +71,12 @@ def _compare(function: Callable[..., Any], kind: str, **options: Any) -> None:
         torch.testing.assert_close(our_tensors, tensors)
 
 
-#: Drawn programs that are left to eager -> why.
+#: Drawn programs that are left to eager -> why. (torch 2.15 refuses some writes on fakes already, which breaks the graph.)
 IN_EAGER = {
-    0: "a write reads memory that it overwrites",
+    **dict.fromkeys(
+        (0, 12) if TorchVersion(torch.__version__) < "2.15" else (), "a write reads memory that it overwrites"
+    ),
     9: "a write goes through a view in strides that starts where another view does",
-    12: "a write reads memory that it overwrites",
     17: "is a view and is being modified inplace",
     **dict.fromkeys((7, 13, 19, 22), "leaf Variable that requires grad is being used in an in-place operation"),
 }

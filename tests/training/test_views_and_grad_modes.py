@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 import flambeau
 from tests.witness import watch
@@ -177,7 +178,15 @@ def test_a_plain_view_of_the_caller_is_written_in_the_graph() -> None:
     torch.testing.assert_close(compiled(base[1:]), (torch.full((2, 4), 4.0)).sin())
 
 
-@pytest.mark.falls_back("an output has no history any more")
+#: torch 2.15 refuses the view on fakes already, behind which the frame goes on.
+OVERTAKEN = (
+    "an output has no history any more"
+    if TorchVersion(torch.__version__) < "2.15"
+    else "a tensor is written whose memory another input shares"
+)
+
+
+@pytest.mark.falls_back(OVERTAKEN)
 @pytest.mark.parametrize("view", ["b[0]", "b.unbind()[1]", "b.expand(2, 3, 4)"])
 @pytest.mark.parametrize("write", ["b.mul_(2)", "b.random_()", "torch._foreach_mul_([b], 2)", "b[1:] = b[:-1].clone()"])
 def test_a_view_that_was_overtaken_is_no_result(view: str, write: str) -> None:
