@@ -235,7 +235,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     if stores_data_later(tracer) and tracer.graph.has_history():
         # If it is a tensor's, what eager saved of that for the backward changes as well, what a graph saved before does not.
         raise CannotCapture(broken, recursive=True)
-    if handles_groups(tracer) or (broken.whole and broken.is_in_root):
+    if handles_groups(tracer) or broken.whole:
         raise CannotCapture(broken)
     stop = place_to_cut(tracer)
     if stop is None:

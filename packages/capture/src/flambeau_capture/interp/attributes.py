@@ -9,6 +9,7 @@ import functools
 import inspect
 import types
 import warnings
+from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +23,7 @@ from ..values.functions import CellValue, MethodValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
+from ..values.sequences import TupleValue
 from .operations import Operations
 from .signals import GraphBreak, TracedRaise
 from .trust import is_torch_member, is_trusted_namespace
@@ -35,6 +37,8 @@ _NATIVE_METHODS = (
     types.BuiltinFunctionType,
     types.ClassMethodDescriptorType,
 )
+_FIELD: Any = type(vars(namedtuple("_Named", "field"))["field"])
+"""What the class of a named tuple has under the name of a field."""
 _FIELDS_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__dict__")
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -219,8 +223,13 @@ class Attributes(Operations):
         if found is MISSING:
             found, _ = self.class_member(meta, name)
             if found is MISSING:
-                if "__getattr__" in dir(meta):
-                    return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
+                fallback, _ = self.class_member(meta, "__getattr__")
+                if isinstance(fallback, types.FunctionType):
+                    return self.call(self.wrap_pinned(fallback), [value, ConstantValue(name)], {})
+                if fallback is not MISSING:
+                    raise GraphBreak(
+                        "unsupported-attribute", f"{name!r} of a class whose metaclass looks it up natively"
+                    )
                 raise self.raised(AttributeError(f"type object '{class_name(cls)}' has no attribute '{name}'"))
             if isinstance(found, types.FunctionType):
                 return MethodValue(self.wrap_pinned(found), value)
@@ -235,6 +244,9 @@ class Attributes(Operations):
             return BoundBuiltin(value, name)
         if isinstance(found, (property, functools.cached_property)) or inspect.ismemberdescriptor(found):
             return self.wrap_pinned(found)
+        getter = getattr(type(found), "__get__", None)
+        if isinstance(getter, types.FunctionType):
+            return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), ConstantValue(None), value], {})
         return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
 
     def bind_class_attribute(self, value: Value, cls: type, name: str, found: Any, where: type | None = None) -> Value:
@@ -260,6 +272,8 @@ class Attributes(Operations):
             raise GraphBreak("unsupported-attribute", "a partialmethod")
         if isinstance(found, _NATIVE_METHODS):
             return BoundBuiltin(value, name)
+        if type(found) is _FIELD and isinstance(value, ObjectValue) and isinstance(value.storage, TupleValue):
+            return self.realise(value.storage.items[found.__reduce__()[1][0]])
         getter = getattr(type(found), "__get__", None)
         if isinstance(getter, types.FunctionType):
             return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), value, self.wrap_pinned(cls)], {})

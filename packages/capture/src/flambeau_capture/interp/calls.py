@@ -13,11 +13,12 @@ import gc
 import inspect
 import re
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..bytecode.liveness import written_locals
+from ..bytecode.liveness import live_locals, written_locals
 from ..class_names import class_module, class_name, class_qualname, full_name
 from ..graph.captured import CallFunction
 from ..hook import Region
@@ -30,7 +31,7 @@ from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodVal
 from ..values.iterators import GeneratorValue
 from ..values.mappings import DictValue
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue
-from ..values.sequences import ListValue, TupleValue
+from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
@@ -234,7 +235,18 @@ class Calls(Exceptions):
                     kwargs,
                 )
             return self.fold(function, args, kwargs)
+        if function is weakref.proxy or function is weakref.ref.__new__:
+            raise self.weakly_held(args if function is weakref.proxy else args[1:])
         raise GraphBreak("unsupported-call", f"calling {value.describe()}")
+
+    def _refuse_unhashable(self, value: Value) -> None:
+        """Raise what a cache does that looks for this argument."""
+        value = self.realise(value)
+        if isinstance(value, TupleValue) and value.cls is tuple:
+            for item in value.items:
+                self._refuse_unhashable(item)
+        elif value.python_type().__hash__ is None:
+            raise self.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
 
     def _call_cached(self, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A `functools.cache`d function: its body; calls that it leaves for later are made through the cache, so once.
@@ -245,6 +257,9 @@ class Calls(Exceptions):
         # An attribute like any other: what the cache calls is only known to be among what it holds.
         if not any(inner is held for held in gc.get_referents(function)):
             raise GraphBreak("unsupported-call", "a cached function whose __wrapped__ was assigned")
+        if function.cache_parameters()["maxsize"] != 0:
+            for arg in (*args, *kwargs.values()):
+                self._refuse_unhashable(arg)
         before, changes, mark = len(self.heap.calls), self.heap.size(), self.graph.mark()
         try:
             result = self.call(self.wrap_pinned(inner), args, kwargs)
@@ -299,6 +314,9 @@ class Calls(Exceptions):
             )
         of_all = function.__objclass__ is object
         if isinstance(owner, ObjectValue) and owner.storage is not None and not of_all:
+            if not issubclass(owner.storage.python_type(), function.__objclass__):
+                # What a subclass of a class in C has beside its contents: the factory of a dict with defaults.
+                raise GraphBreak("unsupported-call", f"{function!r} of {owner.describe()}")
             holder = owner if owner.storage.is_constant() else owner.storage
             return holder.call_method(self, name, args[1:], kwargs)  # type: ignore[arg-type]
         if isinstance(owner, ObjectValue) and of_all and (owner.storage is None or name not in _OPERATOR_METHODS):
@@ -459,11 +477,7 @@ class Calls(Exceptions):
             return self.call(self.wrap_pinned(meta_call), [value, *args], kwargs)
         if issubclass(cls, torch.Tensor) or (calls_python and not issubclass(cls, torch.nn.Module)):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
-        if (
-            issubclass(cls, tuple)
-            and hasattr(cls, "_fields")
-            and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType)
-        ):
+        if is_plain_named(cls) and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType):
             return self._construct_named(cls, args, kwargs)
         new, where = self.class_member(cls, "__new__")
         new = getattr(new, "__func__", new)
@@ -516,6 +530,8 @@ class Calls(Exceptions):
         cls = value.real()
         if issubclass(cls, BaseException):
             return self.make_exception(cls, args)
+        if issubclass(cls, weakref.ref):
+            raise self.weakly_held(args)
         if issubclass(cls, dict):
             import collections
 
@@ -527,11 +543,7 @@ class Calls(Exceptions):
             return ObjectValue(cls, storage=SetValue({}))
         if issubclass(cls, tuple):
             items = list(self.iterate_all(args[0])) if args else []
-            return (
-                TupleValue(items, cls)
-                if hasattr(cls, "_fields")
-                else ObjectValue(cls, storage=TupleValue(items, tuple))
-            )
+            return TupleValue(items, cls) if is_plain_named(cls) else ObjectValue(cls, storage=TupleValue(items, tuple))
         for scalar in (int, float, str, bytes):
             if issubclass(cls, scalar):
                 return ObjectValue(cls, storage=self.fold(scalar, args, {}))
@@ -552,6 +564,13 @@ class Calls(Exceptions):
             if inspect.isabstract(cls):
                 return self.fold(object.__new__, [value], {})
         return ObjectValue(cls)
+
+    def weakly_held(self, args: Sequence[Value]) -> GraphBreak:
+        """The break where a weak reference is made: plain Python's variable holds the object on, a cut frame keeps only those that it still reads."""
+        held = self.realise(args[0]) if args else None
+        names = {name for name, value in self.root.locals.items() if getattr(value, "realised", value) is held}
+        read = live_locals(self.root.instructions)[self.root.index + 1]
+        return GraphBreak("unsupported-call", "making a weak reference", whole=bool(names) and names.isdisjoint(read))
 
     def lets_go_of(self, found: Any) -> bool:
         """Whether the frame deletes or overwrites a variable that holds this object, which may then be gone."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.shapes import is_large, is_large_sum
-from ..values.base import MISSING, Value, objects_have
+from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
@@ -154,6 +154,7 @@ class Operations(Folding):
             found = self._special_binary(plain, left, right, inplace=inplace)
             if found is not None:
                 return found
+        self._refuse_class(symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not inplace or not isinstance(left, TensorValue):
                 function = BINARY[plain]
@@ -193,6 +194,14 @@ class Operations(Folding):
                 inplace=inplace,
             )
         return self.fold((INPLACE if inplace else BINARY)[plain], [left, right], {})
+
+    def _refuse_class(self, symbol: str, left: Value, right: Value) -> None:
+        """What a class does as an operand beside a tensor or a symbol, its metaclass decides."""
+        for value, other in ((left, right), (right, left)):
+            if not isinstance(value, ClassValue) or type(value.object) is type:
+                continue
+            if isinstance(other, TensorValue | SymbolicValue):
+                raise GraphBreak("unsupported-operation", f"{left.describe()} {symbol} {right.describe()}")
 
     def _storage(self, value: Value) -> Value:
         if isinstance(value, ObjectValue) and value.storage is not None:
@@ -369,6 +378,7 @@ class Operations(Folding):
                 equal = self._special_binary("==", left, right, inplace=False)
                 if equal is not None:
                     return self.negate(equal)
+        self._refuse_class(symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             other = right if isinstance(left, TensorValue) else left
             if (
@@ -571,9 +581,19 @@ class Operations(Folding):
         """`format(value, spec)`."""
         if isinstance(value, SymbolicValue):
             value = ConstantValue(value.concrete(self))  # type: ignore[arg-type]
+        if isinstance(value, ObjectValue):
+            method = value.special(self, "__format__")  # type: ignore[arg-type]
+            if method is not None:
+                return self._text_of(self.call(method, [spec], {}))
         if isinstance(value, (ObjectValue, ClassValue)) and spec.is_constant() and spec.constant() == "":
             return self.to_text(value, "str")
         return self.fold(format, [value, spec], {})
+
+    def _text_of(self, formatted: Value) -> Value:
+        """What a `__format__` gave, which has to be a text."""
+        if not issubclass(formatted.python_type(), str):
+            raise self.raised(TypeError(f"__format__ must return a str, not {type_name(formatted.python_type())}"))
+        return formatted
 
     # supplied by other mixins
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class GraphBreak(Exception):
-    """The current instruction cannot be traced. `code` is a key of `reasons`; a `whole` frame is left to Python, where others are cut."""
+    """The current instruction cannot be traced. `code` is a key of `reasons`; a `whole` frame is left to Python, where others are cut,
+    also for what a call does that was inlined: it may give it back."""
 
     def __init__(self, code: str, message: str, hint: str = "", *, whole: bool = False) -> None:
         super().__init__(message)

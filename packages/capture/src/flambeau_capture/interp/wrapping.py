@@ -28,7 +28,7 @@ from ..values.functions import CellValue, FunctionValue, MethodValue, PartialVal
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, ProxyValue
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue, OpaqueValue
-from ..values.sequences import ListValue, SliceValue, TupleValue
+from ..values.sequences import ListValue, SliceValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
@@ -134,6 +134,8 @@ class Wrapping(TracerState):
 
     def _wrap_new(self, obj: Any, source: Source) -> Value:
         kind = type(obj)
+        if kind in weakref.ProxyTypes:  # the first: one of what is gone raises when it is asked for anything
+            raise GraphBreak("unsupported-argument", "a weak proxy")
         if isinstance(obj, torch.Tensor):
             return self._wrap_tensor(obj, source)
         if kind in (list, tuple, collections.deque, torch.Size):
@@ -170,7 +172,7 @@ class Wrapping(TracerState):
         ):
             self.guards.identity(source, obj)
             return BuiltinValue(obj, source)
-        if isinstance(obj, tuple) and hasattr(kind, "_fields"):
+        if is_plain_named(kind):
             return self._wrap_sequence(obj, source)
         if kind is slice:
             self.guards.type_is(source, kind)
@@ -190,8 +192,6 @@ class Wrapping(TracerState):
         if class_module(kind) == "numpy":
             self.guards.type_is(source, kind)
             return OpaqueValue(obj, source, "numpy")
-        if kind in weakref.ProxyTypes:
-            raise GraphBreak("unsupported-argument", "a weak proxy")
         if kind is types.MappingProxyType:
             self.guards.type_is(source, kind)
             if not all(map(is_constant_object, obj)):
@@ -472,6 +472,8 @@ class Wrapping(TracerState):
         made = ExceptionValue(type(error), arguments)
         if isinstance(error, EXCEPTIONS_WITH_FIELDS):
             made.keep_fields(self, error)  # type: ignore[arg-type]
+        # What an `__init__` in Python has stored.
+        made.attrs.update({name: self.from_python(held) for name, held in vars(error).items()})
         return TracedRaise(made)
 
 

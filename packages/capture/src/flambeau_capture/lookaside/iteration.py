@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
+
+_ITERTOOLS = types.SimpleNamespace(**vars(itertools))
+"""What stands under its names when this is imported: a program may put its own functions there."""
 
 
 @replaces(itertools.chain)
@@ -48,20 +52,20 @@ def _chained(t: Tracer, outer: Value) -> Value:
                 return None
             current[0] = t.iterate(following)
 
-    return ComputedIterator(itertools.chain, step)
+    return ComputedIterator(_ITERTOOLS.chain, step)
 
 
 @replaces(itertools.islice)
 def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     given = [t.concrete(arg) for arg in args[1:]]
     try:
-        itertools.islice((), *given)
+        _ITERTOOLS.islice((), *given)
     except (TypeError, ValueError) as error:
         raise t.raised(error) from None
     bounds = slice(*given)
     source = t.iterate(args[0])
     stop = None if bounds.stop is None else operator.index(bounds.stop)
-    wanted = itertools.count(bounds.start or 0, bounds.step or 1)
+    wanted = _ITERTOOLS.count(bounds.start or 0, bounds.step or 1)
     following = [next(wanted)]
     state = [0]
 
@@ -81,7 +85,7 @@ def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         following[0] = next(wanted)
         return item
 
-    return ComputedIterator(itertools.islice, step)
+    return ComputedIterator(_ITERTOOLS.islice, step)
 
 
 @replaces(itertools.repeat)
@@ -96,7 +100,7 @@ def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return args[0]
 
     return ComputedIterator(
-        itertools.repeat,
+        _ITERTOOLS.repeat,
         step,
         lambda: (args[0], *(() if times is None else (ConstantValue(max(times - state[0], 0)),))),
     )
@@ -114,7 +118,7 @@ def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         current[0] = t.binary("+", found, increment)
         return found
 
-    return ComputedIterator(itertools.count, step, lambda: (current[0], increment))
+    return ComputedIterator(_ITERTOOLS.count, step, lambda: (current[0], increment))
 
 
 @replaces(itertools.cycle)
@@ -126,7 +130,7 @@ def cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         state[0] += 1
         return items[(state[0] - 1) % len(items)] if items else None
 
-    return ComputedIterator(itertools.cycle, step)
+    return ComputedIterator(_ITERTOOLS.cycle, step)
 
 
 def _combined(target: Any, pools: Any) -> None:
@@ -161,7 +165,7 @@ def _product_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[list[Value]]:
 def _chosen_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[Any]:
     pool = _pool(t, args[0])
     if not all(issubclass(arg.python_type(), (int, type(None))) for arg in args[1:]):  # none of `__index__`
-        t.real_error(itertools.permutations, [t.sequence([], tuple), *args[1:]], {})
+        t.real_error(_ITERTOOLS.permutations, [t.sequence([], tuple), *args[1:]], {})
     lengths = [t.integer(arg) for arg in args[1:] if not (arg.is_constant() and arg.constant() is None)]
     return [pool, *lengths]
 
@@ -193,7 +197,7 @@ def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         last[0] = item
         return row
 
-    return ComputedIterator(itertools.pairwise, step)
+    return ComputedIterator(_ITERTOOLS.pairwise, step)
 
 
 @replaces(itertools.zip_longest)
@@ -212,7 +216,7 @@ def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             row.append(fill if item is None else item)
         return t.sequence(row, tuple) if row else None
 
-    return ComputedIterator(itertools.zip_longest, step)
+    return ComputedIterator(_ITERTOOLS.zip_longest, step)
 
 
 @replaces(itertools.accumulate)
@@ -236,7 +240,7 @@ def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             total[0] = t.binary("+", total[0], item) if plain else t.call(function, [total[0], item], {})
         return total[0]
 
-    return ComputedIterator(itertools.accumulate, step)
+    return ComputedIterator(_ITERTOOLS.accumulate, step)
 
 
 @replaces(itertools.starmap)
@@ -247,7 +251,7 @@ def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         row = source.next(t)
         return None if row is None else t.call(function, list(t.iterate_all(row)), {})
 
-    return ComputedIterator(itertools.starmap, step, lambda: (function, source))
+    return ComputedIterator(_ITERTOOLS.starmap, step, lambda: (function, source))
 
 
 @replaces(itertools.takewhile)
@@ -263,7 +267,7 @@ def takewhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return item
 
     return ComputedIterator(
-        itertools.takewhile, step, lambda: (predicate, t.sequence([], list) if ended[0] else source)
+        _ITERTOOLS.takewhile, step, lambda: (predicate, t.sequence([], list) if ended[0] else source)
     )
 
 
@@ -279,7 +283,7 @@ def dropwhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         dropping[0] = False
         return item
 
-    return ComputedIterator(itertools.dropwhile, step)
+    return ComputedIterator(_ITERTOOLS.dropwhile, step)
 
 
 @replaces(itertools.compress)
@@ -292,7 +296,7 @@ def compress(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                 return item
         return None
 
-    return ComputedIterator(itertools.compress, step, lambda: (source, chosen))
+    return ComputedIterator(_ITERTOOLS.compress, step, lambda: (source, chosen))
 
 
 @replaces(itertools.filterfalse)
@@ -307,7 +311,7 @@ def filterfalse(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                 return item
         return None
 
-    return ComputedIterator(itertools.filterfalse, step, lambda: (predicate, source))
+    return ComputedIterator(_ITERTOOLS.filterfalse, step, lambda: (predicate, source))
 
 
 @replaces(itertools.groupby)
@@ -347,10 +351,10 @@ def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             ahead.clear()
             return item
 
-        return ComputedIterator(itertools._grouper, inner)  # type: ignore[attr-defined]
+        return ComputedIterator(_ITERTOOLS._grouper, inner)
 
     current: list[Value] = []
-    return ComputedIterator(itertools.groupby, step)
+    return ComputedIterator(_ITERTOOLS.groupby, step)
 
 
 @replaces(itertools.tee)
@@ -373,6 +377,6 @@ def tee(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             place[0] += 1
             return drawn[place[0] - 1]
 
-        return ComputedIterator(itertools._tee, step)  # type: ignore[attr-defined]
+        return ComputedIterator(_ITERTOOLS._tee, step)
 
     return t.sequence([reader() for _ in range(count)], tuple)

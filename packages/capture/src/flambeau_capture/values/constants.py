@@ -44,7 +44,7 @@ _OF_AN_ENUM: tuple[tuple[type, Any], ...] = ((int, int.__int__), (float, float._
 def is_constant_object(obj: Any) -> bool:
     """Whether `obj` is immutable through and through and compares by value."""
     kind = type(obj)
-    if kind in PLAIN_TYPES or kind in TORCH_TYPES or isinstance(obj, enum.Enum):
+    if kind in PLAIN_TYPES or kind in TORCH_TYPES or issubclass(kind, enum.Enum):
         return True
     if kind is range:
         return True

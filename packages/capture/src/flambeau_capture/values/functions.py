@@ -142,7 +142,8 @@ class ClosureValue(Value):
         e.build("tuple", len(self.closure))
         e.const(self.name)
         e.const(self.qualname)
-        e.call(7)
+        e.value(self.annotations) if self.annotations is not None else e.const(None)
+        e.call(8)
 
     def fill(self, e: Any) -> None:
         for name, value in self.attrs.items():
@@ -178,9 +179,11 @@ class ClosureValue(Value):
             return t.sequence(list(self.closure), tuple) if self.closure else ConstantValue(None)
         if name == "__call__":
             return self
-        if name == "__annotations__" and self.annotations is None:
-            made = self.attrs["__annotations__"] = t.new_dict({})
-            return made
+        if name == "__annotations__":
+            parts = [] if self.annotations is None else list(t.iterate_all(self.annotations))
+            made = {key.constant(): value for key, value in zip(parts[::2], parts[1::2], strict=True)}
+            self.attrs[name] = t.new_dict(made)
+            return self.attrs[name]
         if name == "__type_params__" and hasattr(types.FunctionType, name):
             return ConstantValue(())
         return t.native_attribute(self, name)
@@ -218,8 +221,12 @@ def _make_function(
     closure: tuple[Any, ...],
     name: str,
     qualname: str,
+    annotations: tuple[Any, ...] | None,
 ) -> types.FunctionType:
+    """A function of its parts; annotations are names and values in turn, as the instruction has them."""
     made = types.FunctionType(code, globals, name, defaults, closure or None)
+    if annotations is not None:
+        made.__annotations__ = dict(zip(annotations[::2], annotations[1::2], strict=True))
     made.__kwdefaults__ = kwdefaults
     made.__qualname__ = qualname
     return made

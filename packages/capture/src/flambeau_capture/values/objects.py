@@ -286,6 +286,10 @@ class InstanceDictValue(DictValue):
             self.base.guard_key(t, key, value)
         self._refresh()
 
+    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        self._refresh()
+        return super().call_method(t, name, args, kwargs)
+
     def _refresh(self) -> None:
         items = dict(self.base.items) if isinstance(self.base, DictValue) else {}
         for name, value in self.owner.attrs.items():
@@ -314,6 +318,21 @@ class InstanceDictValue(DictValue):
 
     def changed(self, t: Tracer) -> None:
         raise GraphBreak("unsupported-store", f"reordering or clearing the __dict__ of {self.owner.describe()}")
+
+
+class TracebackValue(Value):
+    """Where an exception that was never raised for real came from: there is such an object, no more is known."""
+
+    __slots__ = ()
+
+    def python_type(self) -> type:
+        return types.TracebackType
+
+    def truth(self, t: Tracer) -> bool:
+        return True
+
+    def rebuild(self, e: Any) -> None:
+        raise GraphBreak("cannot-rebuild", "the traceback of an exception that was not raised for real")
 
 
 EXCEPTIONS_WITH_FIELDS = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -181,6 +182,24 @@ def _is_builtin_method(found: Any) -> bool:
         "builtin_function_or_method",
         "classmethod_descriptor",
     )
+
+
+def is_plain_named(cls: Any) -> bool:
+    """Whether a class of tuples with named fields has no special method but those that it gets from `tuple` and `namedtuple`."""
+    if not issubclass(cls, tuple) or not hasattr(cls, "_fields"):
+        return False
+    own = [pair for base in cls.__mro__[: cls.__mro__.index(tuple)] for pair in vars(base).items()]
+    return all(_is_of_namedtuple(member) for name, member in own if name.startswith("__") and name not in _IN_CLASSES)
+
+
+_IN_CLASSES = frozenset(("__init_subclass__", "__class_getitem__", "__classcell__", "__dict__", "__weakref__"))
+"""Descriptors and methods that an instance's own operations do not come to."""
+
+
+def _is_of_namedtuple(member: Any) -> bool:
+    if isinstance(member, types.FunctionType):
+        return member.__module__ == "collections" or "_tuple_new" in member.__globals__
+    return not callable(member) and not hasattr(type(member), "__get__")
 
 
 def _make_named(cls: Any, items: tuple[Any, ...]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...values.constants import ConstantValue
+from ...values.objects import TracebackValue
 from ..registry import handles
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ def with_except_start(f: Frame, i: Instruction) -> None:
     """The stack is `exit lasti previous exception`."""
     error = f.stack[-1]
     leave = f.stack[-4]
-    f.push(f.tracer.call(leave, [f.tracer.wrap_pinned(error.python_type()), error, ConstantValue(None)], {}))
+    f.push(f.tracer.call(leave, [f.tracer.wrap_pinned(error.python_type()), error, TracebackValue()], {}))
