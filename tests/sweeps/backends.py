@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
@@ -64,6 +65,9 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
 
 
 def _as_it_is(gm: fx.GraphModule, inputs: list[Any]) -> Compiled:
+    _LazyGraphModule.force_recompile(
+        gm
+    )  # the lazy one calls the module, and a program may have replaced how modules are called
     return gm.forward
 
 

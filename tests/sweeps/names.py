@@ -5,19 +5,28 @@ In: sizes, a dtype, a seed, a layout. Out: tensors of small whole numbers, the s
 
 from __future__ import annotations
 
+import abc
 import bisect
 import collections
 import contextlib
 import copy
 import dataclasses
+import datetime
+import decimal
 import enum
+import fractions
 import functools
 import heapq
+import io
 import itertools
+import json
 import math
 import operator
 import random
+import re
 import string
+import struct
+import textwrap
 import threading
 import types
 import typing
@@ -25,6 +34,7 @@ import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -68,5 +78,6 @@ def parameter(shape: Sequence[int], dtype: torch.dtype, seed: int) -> nn.Paramet
 NAMES: dict[str, Any] = {
     **{m.__name__: m for m in (bisect, collections, contextlib, copy, dataclasses, enum, functools, heapq, itertools, math, operator, random)},
     **{m.__name__: m for m in (string, threading, types, typing, warnings, weakref, torch)},
-    "F": F, "nn": nn, "whole": whole, "parameter": parameter, "laid_out": laid_out,
+    **{m.__name__: m for m in (abc, datetime, decimal, fractions, io, json, re, struct, textwrap)},
+    "mock": mock, "F": F, "nn": nn, "whole": whole, "parameter": parameter, "laid_out": laid_out,
 }  # fmt: skip

@@ -138,7 +138,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, nn.Module):
         yield from _module_parts(value)
     elif isinstance(value, BaseException):
-        yield ".args", value.args
+        # In which call the stack ran out says nothing.
+        yield ".args", () if isinstance(value, RecursionError) else value.args
         # A compiled program may add a note that says where it was.
         yield from ((name, part) for name, part in _attributes(value) if name != ".__notes__")
     elif isinstance(value, Mapping | types.MappingProxyType):

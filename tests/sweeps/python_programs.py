@@ -1,6 +1,6 @@
 """Random Python programs around tensors: classes, containers, closures, exceptions, generators, context managers, the standard library.
 
-In: a seed. Out: a `Program`. A few kits (`python_kits.py`, `python_language_kits.py`) give declarations; statements and expressions are grown from their templates and from
+In: a seed. Out: a `Program`. A few kits (`python_kits.py` and those beside it) give declarations; statements and expressions are grown from their templates and from
 the general ones here, tried in plain Python as they are drawn; between the calls the program changes what the function read.
 """
 
@@ -22,11 +22,17 @@ from attrs import define
 
 from .names import NAMES
 from .program import Program
+from .python_class_kits import CLASS_KITS
 from .python_kits import KITS, Kit
 from .python_language_kits import LANGUAGE_KITS
+from .python_library_kits import LIBRARY_KITS
+from .python_torch_kits import TORCH_KITS
+from .restored import restored
 
 #: How often each backend is taken when none is named: what is wrong with Python is wrong in capture.
 MIX = {"eager": 12, "aot_eager": 2, "lowered": 1}
+#: How many programs replace functions of torch or of the standard library.
+_REPLACING = 0.2
 _HOLE = re.compile(r"\{([TISBLDtlid])\}")
 #: A loop that runs longer than this may never end.
 _MOST_LINES = 4000
@@ -129,7 +135,9 @@ def program(seed: int, backend: str | None = None) -> Program:
     """The program of a seed."""
     chance = random.Random(f"python {seed}")
     chosen = chance.choices(list(MIX), list(MIX.values()))[0]
-    kits = chance.sample(KITS + LANGUAGE_KITS, chance.choice([1, 1, 2, 2, 3]))
+    kits = chance.sample(KITS + LANGUAGE_KITS + CLASS_KITS + LIBRARY_KITS, chance.choice([1, 1, 2, 2, 3]))
+    if chance.random() < _REPLACING:
+        kits.append(chance.choice(TORCH_KITS))
     share = max(6 // len(kits), 2)
     expressions = {
         kind: [(general, 8), *((kit.uses[kind], share) for kit in kits if kit.uses.get(kind))]
@@ -185,7 +193,12 @@ def _run_bounded(source: str, calls: int = 1) -> str:
     vars(module).update(NAMES)
     sys.modules["sweep_program"] = module
     try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), _bounded(calls * _MOST_LINES):
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            warnings.catch_warnings(),
+            restored(),
+            _bounded(calls * _MOST_LINES),
+        ):
             warnings.simplefilter("ignore")
             exec(compile(source, "<trial>", "exec"), vars(module))
     except (SyntaxError, _Endless):

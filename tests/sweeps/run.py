@@ -31,6 +31,7 @@ from .backends import backend_of
 from .names import NAMES
 from .nudge import Nudging
 from .observe import Entry, Observer
+from .restored import restored
 
 FILE = "<sweep program>"
 _MODULE = "sweep_program"
@@ -198,8 +199,9 @@ def _drive(source: str, driver: _Driver, reset: Callable[[], None]) -> str:
     with _same_surroundings(), contextlib.redirect_stdout(printed), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            exec(compile(source, FILE, "exec"), vars(module))
-            module.drive(driver.compile, driver.call, driver.show, driver.backward)
+            with restored():
+                exec(compile(source, FILE, "exec"), vars(module))
+                module.drive(driver.compile, driver.call, driver.show, driver.backward)
         except Exception as error:
             broken = f"{type(error).__name__}: {error}"
         for thread in set(threading.enumerate()) - before:
