@@ -98,3 +98,22 @@ def check(recorder: Recorder) -> None:
     assert not recorder.breaks
     assert not recorder.eager_graphs
     assert all(program.kernels and not program.library_calls for program in recorder.programs)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("name", ["Adam", "NAdam"])
+def test_first_steps_are_as_near_as_eagers(name: str, foreach: bool) -> None:
+    """Eager computes with counters as Python's numbers: `1 - beta ** step` has lost digits in the precision of a weight."""
+
+    def train(x: Tensor, y: Tensor) -> Tensor:
+        weight = nn.Parameter(x.clone())
+        optimizer = getattr(torch.optim, name)([weight], lr=0.1, foreach=foreach)
+        for _ in range(2):
+            weight.grad = 2 * (weight.detach() - y)
+            optimizer.step()
+        return weight.detach()
+
+    torch.manual_seed(0)
+    x, y = torch.rand(5), torch.rand(5)
+    compiled = compile_recorded(train, Recorder())
+    torch.testing.assert_close(compiled(x, y), train(x, y), rtol=2e-7, atol=2e-7)

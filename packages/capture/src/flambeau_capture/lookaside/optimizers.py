@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import _disable_dynamo_if_unsupported, _use_grad_for_differentiable
+from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _use_grad_for_differentiable
 
 from ..interp.signals import GraphBreak
 from ..values.base import Value
@@ -64,6 +64,16 @@ def _under_its_grad_mode(step: Any, optimizer: Any, *args: Any, **kwargs: Any) -
         return step(optimizer, *args, **kwargs)
     finally:
         torch.set_grad_enabled(before)
+
+
+@replaces(_get_value)
+def get_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """A counter as the number that eager reads out of it: what is computed from it has the precision of Python's numbers."""
+    t.told_compiling = True
+    value = args[0]
+    if isinstance(value, TensorValue) and value.fake.is_floating_point():
+        return t.record("call_method", "double", [value], {})
+    return value
 
 
 def _addcdiv(target: Any, first: Any, second: Any, value: Any) -> Any:
