@@ -72,8 +72,9 @@ def test_the_code_of_a_graph_is_made_for_those_who_run_it(monkeypatch: pytest.Mo
     assert len(made) == 2
 
 
+@pytest.mark.parametrize("backend", ["eager", "noop", lambda gm, inputs: gm.forward, lambda gm, inputs: gm])
 @pytest.mark.parametrize("name", ["norm", "abs", "roll", "relu"])
-def test_a_graph_in_eager_calls_what_was_captured(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_graph_in_eager_calls_what_was_captured(monkeypatch: pytest.MonkeyPatch, name: str, backend: Any) -> None:
     """Not what the program has put under the name of a function that its own replacement calls."""
     owner = {"roll": torch, "relu": torch.nn.functional}.get(name, torch.Tensor)
     original = getattr(owner, name)
@@ -81,5 +82,5 @@ def test_a_graph_in_eager_calls_what_was_captured(monkeypatch: pytest.MonkeyPatc
     arguments = (1,) if name == "roll" else ()
     x = torch.tensor([3.0, -4.0])
     assert torch.equal(
-        flambeau.compile(lambda x: getattr(owner, name)(x, *arguments), backend="eager")(x), original(x, *arguments) * 2
+        flambeau.compile(lambda x: getattr(owner, name)(x, *arguments), backend=backend)(x), original(x, *arguments) * 2
     )

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.fx.node import _get_qualified_name
 
 import flambeau_autograd as autograd
-from flambeau_capture import left_as_before, raised_in_hook, with_marked_hooks
+from flambeau_capture import is_under_its_name, left_as_before, raised_in_hook, with_marked_hooks
 from flambeau_runtime import PredictionError
 
 from .stages import Stages
@@ -126,22 +125,12 @@ def as_captured(gm: fx.GraphModule) -> Callable[..., Any]:
 
 def _forward(gm: fx.GraphModule) -> Callable[..., Any]:
     """The graph's code, which calls functions of torch by their names; node by node where the program has put its own under such a name."""
-    if not all(_is_under_its_name(node.target) for node in gm.graph.nodes if node.op == "call_function"):
+    if not all(is_under_its_name(node.target) for node in gm.graph.nodes if node.op == "call_function"):
         run: Callable[..., Any] = fx.Interpreter(gm).run
         return run
     _LazyGraphModule.force_recompile(gm)
     forward: Callable[..., Any] = gm.forward
     return forward
-
-
-def _is_under_its_name(function: Any) -> bool:
-    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        return True
-    try:
-        first, *names = _get_qualified_name(function).split(".")
-    except AttributeError:  # a method of tensors that is theirs no more
-        return False
-    return first != "torch" or reduce(lambda owner, name: getattr(owner, name, None), names, torch) is function
 
 
 def in_eager(gm: fx.GraphModule) -> Callable[..., Any]:

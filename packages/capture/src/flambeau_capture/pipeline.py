@@ -31,6 +31,7 @@ from .errors import BackendError, CaptureError, FlambeauCaptureError, InternalEr
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .graph.describe import symbols_text
+from .graph.names import hold_replaced
 from .graph.outputs import needed_outputs
 from .graph.quiet import quiet_fakes
 from .graph.shapes import check_marks, open_conditions, shape_guards
@@ -376,6 +377,8 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
     assert graph is not None
     inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
     if getattr(backend, "wants_code", True):
+        if hold_replaced(graph.graph):
+            graph.recompile()
         _LazyGraphModule.force_recompile(graph)
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled() or traced.result.wants_grad):
