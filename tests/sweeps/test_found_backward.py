@@ -244,3 +244,33 @@ def drive(compile, call, show, backward):
 """,
         "aot_eager",
     )
+
+
+@pytest.mark.parametrize(
+    "write", ["self.w.squeeze_()", "torch.Tensor.squeeze_(self.w)", "self.w.as_strided_((3,), (1,))", "turned(self.w)"]
+)
+def test_a_parameter_that_gets_another_size_while_something_computed_of_it_is_held(write: str) -> None:
+    """What takes its gradient is as old as what is held, also where that is not read any more, and refuses a gradient of the new size."""
+    check(
+        f"""
+        def turned(w):
+            w.t_()
+
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = parameter((1, 3), torch.float64, 7)
+
+            def forward(self, a):
+                held = torch.where(self.w > 0, self.w, 2)
+                with torch.no_grad():
+                    {write}
+                return self.w * 3 + a.sum()
+
+        def drive(compile, call, show, backward):
+            m = M()
+            backward(call(compile(m), whole((2,))))
+            show(m)
+        """,
+        "aot_eager",
+    )

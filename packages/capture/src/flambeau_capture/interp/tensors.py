@@ -100,8 +100,15 @@ class TensorOperations(Wrapping):
         )
         if before != self._grad_state():
             raise GraphBreak("unsupported-call", f"{getattr(target, '__name__', target)} changes the grad mode")
-        if any(_layout(tensor) != layout for tensor, layout in written):
-            raise GraphBreak("external-mutation", f"{getattr(target, '__name__', target)} gives a tensor another size")
+        changed = [tensor for tensor, layout in written if _layout(tensor) != layout]
+        if changed:
+            # What takes a leaf's gradient knows the size that the leaf had when it was made, and lives as long as what was computed of the leaf:
+            # of a cut frame's variables that are read no more, not as long as plain Python's.
+            raise GraphBreak(
+                "external-mutation",
+                f"{getattr(target, '__name__', target)} gives a tensor another size",
+                whole=any(tensor.requires_grad and tensor.is_leaf for tensor in changed),
+            )
         return self.wrap_result(result, node)
 
     def _with_plain_factors(
@@ -171,7 +178,8 @@ class TensorOperations(Wrapping):
 
     def _resizable(self, kind: str, target: Any, args: Sequence[Value]) -> Any:
         """The tensors from outside that the operation may give another size, and how they are laid out before."""
-        if kind != "call_method" or not args or not str(target).endswith("_"):
+        name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
+        if not args or not name.endswith("_") or name.endswith("__"):
             return []
         owner = self.realise(args[0])
         return (
