@@ -13,7 +13,7 @@ from .python_kits import Kit, kit_of
 #: A method of tensors -> its arguments.
 _METHODS = {
     "abs": "", "sum": "", "mul": "{I}", "add": "{T}", "sub": "{I}", "relu": "", "neg": "", "square": "", "sign": "", "clamp": "-1, {I}", "flip": "0", "cumsum": "0", "amax": "", "max": "", "unsqueeze": "0", "view": "-1", "expand": "-1",
-    "fill_": "{I}", "mul_": "{I}", "add_": "{T}", "relu_": "", "zero_": "", "new_zeros": "(1,)", "masked_fill": "{t} > 0, {I}", "where": "{t} > 1, {T}", "eq": "{T}", "__add__": "{T}", "__radd__": "{I}", "__mul__": "{I}", "__rmul__": "{I}", "__sub__": "{T}", "__rsub__": "{I}",
+    "fill_": "{I}", "mul_": "{I}", "add_": "{T}", "relu_": "", "zero_": "", "where": "{t} > 1, {T}", "eq": "{T}", "__add__": "{T}", "__radd__": "{I}", "__mul__": "{I}", "__rmul__": "{I}", "__sub__": "{T}", "__rsub__": "{I}",
     "__neg__": "", "__pow__": "2", "__abs__": "", "__iadd__": "{I}", "__matmul__": "{T}", "repeat": "2", "double": "", "float": "", "type": "torch.float64", "prod": "", "outer": "{T}", "index_select": "0, torch.tensor([0])", "diff": "", "norm": "1", "unbind": "", "contiguous": "",
     "tolist": "", "permute": "0", "t": "", "squeeze": "", "flatten": "", "any": "", "all": "", "count_nonzero": "", "sort": "", "argmax": "", "lt": "{T}", "logical_not": "", "trunc": "", "scatter_add": "0, torch.tensor([0]), {T}",
 }  # fmt: skip

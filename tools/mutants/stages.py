@@ -72,7 +72,7 @@ STAGES = (
     ),
     Stage(
         "interpreter", _below(_CAPTURE, "interp/handlers/*.py", "interp/operations.py", "interp/calls.py", "interp/frame.py",
-                              "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py"), 26,
+                              "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/texts.py", "interp/lifetimes.py"), 26,
         (f"{_C}/interp", f"{_C}/lookaside", *_PROGRAMS),
     ),
     Stage(
@@ -86,7 +86,7 @@ STAGES = (
         (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),
     ),
     Stage(
-        "tracing", _below(_CAPTURE, "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "rewrite/rounds.py",
+        "tracing", _below(_CAPTURE, "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/names.py", "rewrite/rounds.py",
                           "interp/exceptions.py", "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
         (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py",
          *_PROGRAMS),

@@ -24,8 +24,8 @@ from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
-from .operations import Operations
 from .signals import GraphBreak, TracedRaise
+from .texts import Texts
 from .trust import is_torch_member, is_trusted_namespace
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, An
     return MISSING, None
 
 
-class Attributes(Operations):
+class Attributes(Texts):
     """Mixin of `Tracer`."""
 
     def get_attribute(self, value: Value, name: str) -> Value:
@@ -270,6 +270,8 @@ class Attributes(Operations):
             return MethodValue(self.wrap_pinned(found), value)
         if isinstance(found, functools.partialmethod):
             raise GraphBreak("unsupported-attribute", "a partialmethod")
+        if isinstance(found, types.BuiltinFunctionType):  # no method: it is not bound
+            return self.wrap(found, Attribute(home, name))
         if isinstance(found, _NATIVE_METHODS):
             return BoundBuiltin(value, name)
         if type(found) is _FIELD and isinstance(value, ObjectValue) and isinstance(value.storage, TupleValue):

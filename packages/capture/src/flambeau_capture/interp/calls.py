@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..bytecode.liveness import live_locals, written_locals
 from ..class_names import class_module, class_name, class_qualname, full_name
 from ..graph.captured import CallFunction
 from ..hook import Region
@@ -36,8 +35,9 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .attributes import mro_lookup
-from .exceptions import Exceptions, has_python_init
+from .exceptions import has_python_init
 from .frame import Frame
+from .lifetimes import Lifetimes
 from .operations import COMPARE
 from .signals import GraphBreak, TracedRaise
 from .trust import is_pure_native, is_trusted_namespace
@@ -62,7 +62,7 @@ _TAKE = {
 """How many arguments the special methods of containers take."""
 
 
-class Calls(Exceptions):
+class Calls(Lifetimes):
     """Mixin of `Tracer`."""
 
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -564,18 +564,6 @@ class Calls(Exceptions):
             if inspect.isabstract(cls):
                 return self.fold(object.__new__, [value], {})
         return ObjectValue(cls)
-
-    def weakly_held(self, args: Sequence[Value]) -> GraphBreak:
-        """The break where a weak reference is made: plain Python's variable holds the object on, a cut frame keeps only those that it still reads."""
-        held = self.realise(args[0]) if args else None
-        names = {name for name, value in self.root.locals.items() if getattr(value, "realised", value) is held}
-        read = live_locals(self.root.instructions)[self.root.index + 1]
-        return GraphBreak("unsupported-call", "making a weak reference", whole=bool(names) and names.isdisjoint(read))
-
-    def lets_go_of(self, found: Any) -> bool:
-        """Whether the frame deletes or overwrites a variable that holds this object, which may then be gone."""
-        names = {name for name, value in self.info.locals.items() if value is found}
-        return bool(names) and not names.isdisjoint(written_locals(self.root.instructions))
 
     # classes that are asked about
 

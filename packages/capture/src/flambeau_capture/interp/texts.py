@@ -1,0 +1,68 @@
+"""Texts of values: `str`, `repr`, `ascii`, `format`.
+
+In: values. Out: a value for the text, which a class may write itself, or a break.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..values.base import Value, type_name
+from ..values.builtins import ClassValue
+from ..values.constants import ConstantValue
+from ..values.objects import ExceptionValue, ObjectValue, new_exception
+from ..values.symbolic import SymbolicValue
+from .operations import Operations
+from .signals import GraphBreak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Texts(Operations):
+    """Mixin of `Tracer`."""
+
+    def to_text(self, value: Value, how: str) -> Value:
+        """`str`, `repr` or `ascii` of a value."""
+        functions: dict[str, Callable[..., Any]] = {"str": str, "repr": repr, "ascii": ascii}
+        function = functions[how]
+        if isinstance(value, SymbolicValue):
+            return ConstantValue(function(value.concrete(self)))  # type: ignore[arg-type]
+        if isinstance(value, ClassValue):
+            for name in ("__module__", "__qualname__"):  # guarded: what the text is made of can be assigned
+                if any(isinstance(vars(base).get(name), property) for base in type(value.object).__mro__):
+                    raise GraphBreak("unsupported-call", f"{how}() of a class whose metaclass has another {name}")
+                self.get_attribute(value, name)
+        if isinstance(value, ObjectValue):
+            for name in (f"__{how}__", "__repr__"):
+                method = value.special(self, name)  # type: ignore[arg-type]
+                if method is not None:
+                    return self.call(method, [], {})
+            arguments = getattr(value, "arguments", None)
+            if isinstance(value, ExceptionValue) and value.has_own_fields():
+                raise GraphBreak("unsupported-call", f"{how}() of an exception with fields of its own")
+            if arguments is not None and how == "str":
+                if len(arguments) == 1 and not issubclass(value.cls, KeyError):
+                    return self.to_text(self.realise(arguments[0]), "str")
+                return self.fold(lambda *parts: str(new_exception(value.cls, parts)), arguments, {})
+            if arguments is not None:
+                return self.fold(lambda *parts: repr(new_exception(value.cls, parts)), arguments, {})
+        return self.fold(function, [value], {})
+
+    def format(self, value: Value, spec: Value) -> Value:
+        """`format(value, spec)`."""
+        if isinstance(value, SymbolicValue):
+            value = ConstantValue(value.concrete(self))  # type: ignore[arg-type]
+        if isinstance(value, ObjectValue):
+            method = value.special(self, "__format__")  # type: ignore[arg-type]
+            if method is not None:
+                return self._text_of(self.call(method, [spec], {}))
+        if isinstance(value, (ObjectValue, ClassValue)) and spec.is_constant() and spec.constant() == "":
+            return self.to_text(value, "str")
+        return self.fold(format, [value, spec], {})
+
+    def _text_of(self, formatted: Value) -> Value:
+        """What a `__format__` gave, which has to be a text."""
+        if not issubclass(formatted.python_type(), str):
+            raise self.raised(TypeError(f"__format__ must return a str, not {type_name(formatted.python_type())}"))
+        return formatted
