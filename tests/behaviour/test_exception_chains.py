@@ -21,7 +21,7 @@ from .counted_graphs import CountedGraphs
 
 FILE = "<shape>"
 DECLARATIONS = """
-import contextlib, sys, torch
+import contextlib, dataclasses, sys, torch
 class A(Exception): pass
 class B(Exception): pass
 class C(Exception): pass
@@ -116,6 +116,7 @@ SHAPES = {
     "attr": "try:\n    None.zz\nexcept AttributeError:\n    1 // 0\n",
     "del e": "e = 5\ntry:\n    raise A(1)\nexcept A as e:\n    pass\ne\n",
     "return finally": "def q():\n    try:\n        raise A(1)\n    finally:\n        return 3\nnote()\nraise C(q())\n",
+    "of a library's own": "try:\n    {}['k']\nexcept KeyError:\n    dataclasses.fields(5)\n",
     "stopiter": "next(iter([]))\n",
     "gen stop": "list(gen4())\n",
     "nested star": "try:\n    try:\n        raise ExceptionGroup('g',[A(1),B(2)])\n    except* A:\n        note()\nexcept* B:\n    raise C(5)\n",
