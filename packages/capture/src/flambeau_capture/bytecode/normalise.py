@@ -12,7 +12,7 @@ The set (`value` in brackets; stacks grow to the right):
 locals      LOAD_FAST, LOAD_FAST_CHECK [name] (may be unbound: LOAD_FAST_CHECK, and LOAD_FAST too on 3.11), STORE_FAST, DELETE_FAST [name],
             LOAD_FAST_AND_CLEAR [name] (pushes the slot as it is: NULL if unbound, the *cell itself* if the name is a cell; unbinds it;
             a later STORE_FAST puts it back as it was, cell or NULL), MAKE_CELL [name] (only inside inlined comprehensions)
-cells       LOAD_CLOSURE [name] (the cell itself), LOAD_DEREF, STORE_DEREF, DELETE_DEREF [name] (its contents),
+cells       LOAD_CLOSURE [name] (the cell itself; a local where a comprehension has cleared the slot), LOAD_DEREF, STORE_DEREF, DELETE_DEREF [name] (its contents),
             LOAD_CLASSDEREF, LOAD_FROM_DICT_OR_DEREF [name] (class bodies)
 names       LOAD_GLOBAL, STORE_GLOBAL, DELETE_GLOBAL, LOAD_NAME, STORE_NAME, DELETE_NAME, LOAD_FROM_DICT_OR_GLOBALS [name], LOAD_LOCALS
 constants   LOAD_CONST [object]; LOAD_ASSERTION_ERROR, LOAD_BUILD_CLASS

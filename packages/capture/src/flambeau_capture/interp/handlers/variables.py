@@ -61,7 +61,10 @@ def make_cell(f: Frame, i: Instruction) -> None:
 
 @handles("LOAD_CLOSURE")
 def load_closure(f: Frame, i: Instruction) -> None:
-    f.stack.append(f.cells[i.value])
+    if i.value in f.cells:
+        f.stack.append(f.cells[i.value])
+    else:  # a comprehension has put the cell away and uses the slot for a variable of its own: Python 3.13 reads both by one instruction
+        load_fast(f, i)
 
 
 @handles("LOAD_DEREF", "LOAD_CLASSDEREF")
