@@ -84,6 +84,50 @@ def test_a_warning_that_the_program_counts_is_given_in_its_place():
         assert [str(warning.message) for warning in record] == ["counted"]
 
 
+def _warns_above(text):
+    warnings.warn(text, stacklevel=2)
+
+
+def _warns(x):
+    y = x + 1
+    warnings.warn("twice")
+    warnings.warn("twice")
+    warnings.warn(
+        "on several lines",
+        RuntimeWarning,
+    )
+    _warns_above("above")
+    _warns_above("above")
+    warnings.warn("of the caller", DeprecationWarning, 2)
+    warnings.warn(FutureWarning("an object"))
+    return y * 2
+
+
+@pytest.mark.parametrize("action", ["default", "always", "module", "once"])
+def test_a_warning_tells_where_it_was_given(action):
+    """The line, and with it which of several equal ones are shown; a compile makes Python forget none that was shown."""
+    shown = []
+    for function in (_warns, make_region(_warns, eager, suppress_errors=False)):
+        globals().pop("__warningregistry__", None)
+        with warnings.catch_warnings(record=True) as record:
+            warnings.resetwarnings()
+            warnings.simplefilter(action)
+            for size in (2, 3):
+                function(torch.zeros(size))
+        shown.append([(str(w.message), w.category, w.filename, w.lineno) for w in record])
+    assert shown[1] == shown[0]
+
+
+def test_a_compile_shows_no_warning_again():
+    with warnings.catch_warnings(record=True) as record:
+        warnings.resetwarnings()
+        warnings.simplefilter("default")
+        for _ in range(2):
+            warnings.warn("known", stacklevel=1)
+            make_region(lambda x: x.sin(), eager, suppress_errors=False)(torch.zeros(2))
+    assert [str(w.message) for w in record] == ["known"]
+
+
 Point = collections.namedtuple("Point", ["x", "y"])
 
 

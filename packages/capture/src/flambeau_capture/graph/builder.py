@@ -7,7 +7,6 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 from __future__ import annotations
 
 import operator
-import warnings
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from ..interp.signals import GraphBreak
 from . import shapes
 from .fake_mode import new_fake_mode
+from .quiet import no_warnings
 from .refusals import is_total, refused, writes_shared_elements
 from .repeats import Region
 from .trials import trial_of
@@ -217,8 +217,7 @@ class GraphBuilder:
             keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
             self.fake_mode.region = self.region
-            with self.fake_mode, warnings.catch_warnings(), dispatcher:
-                warnings.simplefilter("ignore")
+            with self.fake_mode, no_warnings(), dispatcher:
                 result = (
                     getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
                 )

@@ -1,6 +1,6 @@
-"""Keeps torch's fake tensors from writing to the user's log what a trace handles itself.
+"""Keeps torch from telling the user what it only meets in a trace: fakes from writing to the log, operators from warning.
 
-In: nothing. Out: a context. An op that a fake tensor cannot run (its size would have to be known) ends the graph, which the break report
+In: nothing. Out: contexts. An op that a fake tensor cannot run (its size would have to be known) ends the graph, which the break report
 says; torch logs the traceback as an error besides, before it raises. Records of other threads, and of other loggers, pass.
 """
 
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _LOGGER = logging.getLogger("torch._subclasses.fake_tensor")
 
@@ -27,3 +29,17 @@ def quiet_fakes() -> Iterator[None]:
         yield
     finally:
         _LOGGER.removeFilter(passes)
+
+
+_NOTHING: Any = ("ignore", None, Warning, None, 0)
+
+
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Within it, nothing warns: the program's own call does. `warnings.catch_warnings` would make Python forget which warnings it has shown."""
+    before = warnings.filters
+    warnings.filters = [_NOTHING]
+    try:
+        yield
+    finally:
+        warnings.filters = before

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .quiet import no_warnings
 from .refusals import KNOWN, is_asked, is_write, name_of
 
 #: Elements of an operand or result; of one in a write that reads the memory it changes.
@@ -59,8 +59,7 @@ class Trial:
     def _fails(self) -> bool:
         numbers = torch.get_rng_state()
         try:
-            with _disable_current_modes(), torch.no_grad(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the program's own call gives its warning
+            with _disable_current_modes(), torch.no_grad(), no_warnings():
                 first = self._error(_FILLS[0])
                 if first is None or issubclass(first[0], torch.linalg.LinAlgError):
                     return False

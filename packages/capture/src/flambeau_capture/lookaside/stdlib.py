@@ -364,7 +364,28 @@ def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("input-output", "a warning that is not constant")
     if not t.ask(_warnings_only_tell, [], {}).constant() or _is_recorded_by(t.info.locals.values()):
         raise GraphBreak("input-output", "a warning that is raised or recorded")
-    return call_later(t, t.wrap_pinned(warnings.warn), args[:2])
+    level, frame = (t.to_python(args[2]) if len(args) > 2 else 1), t.frame
+    if type(level) is not int:
+        raise GraphBreak("input-output", "a warning whose level is no number")
+    for above in range(1, max(level, 1)):
+        if frame.caller is None:  # of a frame that is not traced, which the call finds where it is made
+            return call_later(t, t.wrap_pinned(functools.partial(_warn_above, max(level, 1) - above + 1)), args[:2])
+        frame = frame.caller
+    line = frame.instructions[frame.index].position.line or 1
+    return call_later(
+        t, t.wrap_pinned(functools.partial(_warn_at, frame.code.co_filename, line, frame.globals)), args[:2]
+    )
+
+
+def _warn_above(level: int, message: Any, category: Any = None) -> None:
+    warnings.warn(message, category, level + 1)
+
+
+def _warn_at(filename: str, line: int, namespace: dict[str, Any], message: Any, category: Any = None) -> None:
+    """What `warnings.warn` does where a line of a file with these globals calls it."""
+    registry = namespace.setdefault("__warningregistry__", {})
+    kind = UserWarning if category is None else category
+    warnings.warn_explicit(message, kind, filename, line, namespace.get("__name__", "<string>"), registry)
 
 
 def _warnings_only_tell() -> bool:
