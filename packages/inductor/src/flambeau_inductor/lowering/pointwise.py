@@ -6,7 +6,6 @@ a number operand is not rounded to the half type first (eager's kernels keep it 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -401,15 +400,9 @@ def clamp(g: Builder, a: TensorValue, min: Any = None, max: Any = None) -> Tenso
     joined = promote(a, *present)
     if joined is torch.bool:
         raise Decline("bool")
+    if not all(_fits(bound, joined) for bound in present):
+        raise Decline("a limit that the type may not hold: libraries wrap it, leave it out, or refuse it")
     result = a
-    if not joined.is_floating_point and _leaves_out_wide_bounds():
-        range_ = torch.iinfo(joined)
-        min = None if isinstance(min, int) and min < range_.min else min
-        max = None if isinstance(max, int) and max > range_.max else max
-        if min is None and max is None:
-            return elementwise(g, lambda x: x, a, common=joined)
-        if joined.itemsize < 8 and any(isinstance(bound, Expr | Scalar) for bound in (min, max)):
-            raise Decline("small integers between limits that are known at run time only")
     if min is not None:
         result = elementwise(g, _keeping("lt") if _is_limit(min) else _op("maximum"), result, min, common=joined)
     if max is not None:
@@ -417,10 +410,15 @@ def clamp(g: Builder, a: TensorValue, min: Any = None, max: Any = None) -> Tenso
     return result
 
 
-@functools.cache
-def _leaves_out_wide_bounds() -> bool:
-    """Whether this torch takes a bound that no element of a tensor of integers passes for none; others wrap it around, or refuse it."""
-    return bool(torch.zeros(1, dtype=torch.uint8).clamp(-1) == 0)
+def _fits(bound: Any, dtype: torch.dtype) -> bool:
+    """True for a number that an integer `dtype` can hold, for tensors, and for limits of floats."""
+    if dtype.is_floating_point or not isinstance(bound, int | Expr | Scalar):
+        return True
+    held = torch.iinfo(dtype)
+    if held.bits == 64 or isinstance(bound, Scalar):
+        return held.bits == 64
+    low, high = (bound.lo, bound.hi) if isinstance(bound, Expr) else (bound, bound)
+    return held.min <= low and high <= held.max
 
 
 def _is_limit(bound: Any) -> bool:
