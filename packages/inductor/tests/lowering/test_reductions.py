@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from flambeau_inductor.expr import Int
-from flambeau_inductor.ir.loops import Pointwise
+from flambeau_inductor.ir.loops import Pointwise, Reduction
+
+from .conftest import lower_and_run
 
 aten = torch.ops.aten
 torch.manual_seed(0)
@@ -116,3 +118,20 @@ def test_group_and_batch_norm(check):
     x, w = torch.randn(2, 6, 3, 3), torch.randn(6)
     check(lambda x, w: aten.native_group_norm(x, w, w, 2, 6, 9, 3, 1e-5), x, w, modes=("fake",))
     check(lambda x, w: aten._native_batch_norm_legit_no_training(x, w, None, w, w.abs(), 0.1, 1e-5)[0], x, w)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float16, torch.int8])
+def test_elements_are_converted_before_they_are_added_up(check, dtype):
+    """Whole numbers that a half type holds as infinity make no finite sum; truths are joined by `or` and `and`."""
+    x = torch.tensor([[70000, -70000, 3], [2, 0, 250], [1, 1, 7]])
+    found = check(lambda x: (x.sum(dtype=dtype), x.sum(0, dtype=dtype), x.prod(1, dtype=dtype)), x)
+    assert not [op for op in found.graph.operations if not isinstance(op, Pointwise | Reduction)]
+
+
+@pytest.mark.parametrize("function", [torch.cumsum, torch.cumprod])
+def test_running_sums_are_of_converted_elements(check, function):
+    """Those of truths are left to the library, whose kernels refuse them."""
+    x = torch.tensor([70000, -70000, 3])
+    check(lambda x: (function(x, 0, dtype=torch.float16), function(x, 0, dtype=torch.int8)), x)
+    with pytest.raises(RuntimeError, match="not implemented for 'Bool'"):
+        lower_and_run(lambda x: function(x, 0, dtype=torch.bool), x)

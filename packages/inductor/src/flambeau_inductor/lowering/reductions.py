@@ -41,19 +41,29 @@ def _sum_type(a: TensorValue, dtype: torch.dtype | None) -> torch.dtype:
     return a.dtype if a.dtype.is_floating_point else torch.int64
 
 
+def _in_type(g: Builder, a: TensorValue, dtype: torch.dtype | None) -> TensorValue:
+    """The elements in the type that was asked for: eager rounds each before it adds them up in a wider one (not those of a mean)."""
+    if dtype is None or dtype is a.dtype:
+        return a
+    return g.lazy(a.sizes, dtype, a.device, lambda index: g.convert(a.at(index), dtype))
+
+
 @lowers("sum", "sum.dim_IntList")
 def sum_(
     g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> TensorValue:
     result = _sum_type(a, dtype)
-    return g.reduce(a, dims_of(a, dim), "sum", dtype=result, keepdim=keepdim)
+    kind = "any" if result is torch.bool else "sum"
+    return g.reduce(_in_type(g, a, dtype), dims_of(a, dim), kind, dtype=result, keepdim=keepdim)
 
 
 @lowers("prod", "prod.dim_int")
 def prod(
     g: Builder, a: TensorValue, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> TensorValue:
-    return g.reduce(a, dims_of(a, dim), "prod", dtype=_sum_type(a, dtype), keepdim=keepdim)
+    result = _sum_type(a, dtype)
+    kind = "all" if result is torch.bool else "prod"
+    return g.reduce(_in_type(g, a, dtype), dims_of(a, dim), kind, dtype=result, keepdim=keepdim)
 
 
 def divided(g: Builder, total: Scalar, count: Expr) -> Scalar:
@@ -290,9 +300,13 @@ def _scan(g: Builder, a: TensorValue, dim: int, kind: str, dtype: torch.dtype | 
     if a.rank == 0:
         raise Decline("0-d")
     result = _sum_type(a, dtype)
+    if result is torch.bool:
+        raise Decline("running sums of truths, which eager's kernels refuse")
     # As eager, which on the CPU adds float32 up in double precision, half types in float32, and rounds every element once.
     wide = result is torch.float32 and a.device.type == "cpu"
-    return g.scan(a, int(dim) % a.rank, kind, result, torch.float64 if wide else compute_dtype(result))
+    return g.scan(
+        _in_type(g, a, dtype), int(dim) % a.rank, kind, result, torch.float64 if wide else compute_dtype(result)
+    )
 
 
 @lowers("cumsum")
