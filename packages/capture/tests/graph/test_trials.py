@@ -113,3 +113,9 @@ def test_no_sample_of_the_database_is_refused(part):
     asked, wrong = _refused_samples(op_db[part])
     assert asked > 10
     assert not wrong
+
+
+@pytest.mark.parametrize("call", [torch.linalg.ldl_solve, torch.linalg.lu_solve])
+def test_pivots_are_not_made_up(call):
+    """LAPACK follows them without a look: to other memory, where they are no places of rows."""
+    assert trial_of("call_function", call, (MATRIX[0], torch.zeros(4, dtype=torch.int32), MATRIX[0]), {}) is None

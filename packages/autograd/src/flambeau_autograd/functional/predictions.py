@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from .layout import hint
 from .loops import (
@@ -70,8 +71,8 @@ _RESHAPED = ("_unsafe_view", "view")
 _BATCH_NORMS = (
     "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
 )  # fmt: skip
-#: Transforms of one dimension: MKL's results lie with that dimension innermost, which not every torch's fakes know.
-_TRANSFORMS = ("_fft_c2c", "_fft_r2c")
+#: Transforms: MKL's results lie with their dimensions innermost, which not every torch's fakes know.
+_TRANSFORMS = ("_fft_c2c", "_fft_c2r", "_fft_r2c")
 _BAGS = frozenset({aten._embedding_bag.default, aten._embedding_bag_forward_only.default})
 _ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
 _MARGIN_LOSS = aten.multilabel_margin_loss_forward.default
@@ -81,6 +82,8 @@ def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
     """`out`, or the fakes that show what the op's kernel really returns."""
     if op in _BAGS:
         return _of_bags(args, out)
+    if op is aten._unique.default and torch.Tag.dynamic_output_shape not in op.tags:
+        raise DynamicOutputShapeException(op)  # torch 2.11: its fakes say that there is one
     if op is _ATTENTION and args[0].dtype is torch.float64:
         out = (out[0], _of_type(out[1], torch.float64), *out[2:])  # sums of a double are doubles, not floats
     if op is _MARGIN_LOSS and args[0].dim() < 2 and out[0].dim():
@@ -327,20 +330,36 @@ def _normalised(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> 
 def _of_a_transform(op: OpOverload, args: tuple[Any, ...], out: Any, place: int) -> Shape | None:
     argument, dims = args[:2]
     result, laid = _laid(out), _laid(argument)
-    if (
-        len(dims) != 1
-        or argument.device.type != "cpu"
-        or not torch.backends.mkl.is_available()
-        or not result
-        or not laid
-    ):
+    if argument.device.type != "cpu" or not torch.backends.mkl.is_available() or not dims or not result or not laid:
         return None
-    dim = dims[0] % argument.dim()
-    batch = sorted((d for d in range(out.dim()) if d != dim), key=lambda d: -laid[1][d])
-    wanted, running = [0] * out.dim(), 1
-    for d in (dim, *reversed(batch)):
+    sizes, strides = laid
+    dims = [d % argument.dim() for d in dims]
+    if op is aten._fft_c2r.default:
+        # The others first, among complex numbers; then the one whose numbers are real.
+        if len(dims) > 1:
+            strides = _transformed(sizes, strides, sorted(dims[:-1], key=lambda d: -strides[d]))
+        return _transformed(result[0], strides, dims[-1:])
+    last = [] if op is aten._fft_c2c.default else dims[-1:]  # the halved one stays innermost
+    return _transformed(result[0], strides, [*sorted(dims[: len(dims) - len(last)], key=lambda d: -strides[d]), *last])
+
+
+def _transformed(sizes: Shape, strides: Shape, dims: Sequence[int]) -> Shape:
+    """Strides of what MKL gives: `dims` are innermost, in this order; the others are as they were in the argument."""
+    order = list(range(len(sizes)))
+    # Of equal strides, as std::partition leaves them: it swaps the outermost that is to go back with the innermost that is to come forward.
+    at, end = 0, len(order) - 1
+    while at < end:
+        if order[at] not in dims:
+            at += 1
+        elif order[end] in dims:
+            end -= 1
+        else:
+            order[at], order[end] = order[end], order[at]
+    batch = sorted((d for d in order if d not in dims), key=lambda d: -strides[d])
+    wanted, running = [0] * len(sizes), 1
+    for d in reversed([*batch, *dims]):
         wanted[d] = running
-        running = running * result[0][d]
+        running *= sizes[d]
     return tuple(wanted)
 
 

@@ -35,8 +35,8 @@ KNOWN = frozenset(
         *(torch.complex32, torch.complex64, torch.complex128),
     }
 )
-#: Of names of calls that are never made with made-up operands: kernels that read workspaces or need a device, and what is no computation.
-_NEVER = re.compile("lstm|gru|rnn|mkldnn|cudnn|miopen|quant|cuda|memory|hook|resize|set_|grad")
+#: Of names of calls that are never made with made-up operands: kernels that read workspaces, trust pivots (LAPACK's) or need a device, and what is no computation.
+_NEVER = re.compile("ldl_solve|lu_solve|lstm|gru|rnn|mkldnn|cudnn|miopen|quant|cuda|memory|hook|resize|set_|grad")
 
 #: Calls of several products, whose operands depend on each other in size: all of one type, but for masks.
 _OF_ONE_TYPE = frozenset(
