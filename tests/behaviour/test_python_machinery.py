@@ -276,9 +276,23 @@ def builtins_in_a_class(x: Tensor, log: list[Any]) -> Any:
     return x * 2, Doubles().total(), Inherits([1]).count_of([1, 2])
 
 
+class Prepares:
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return functools.partial(setattr, instance, "n")
+
+
+class Prepared:
+    __init__ = Prepares()
+
+
+def made_by_an_object(x: Tensor, log: list[Any]) -> Any:
+    y = x * 2
+    return y, Prepared(3).n  # type: ignore[attr-defined]
+
+
 PROGRAMS: tuple[Callable[[Tensor, list[Any]], Any], ...] = (
     formats, formats_wrongly, takes_out_of_an_older_dict, annotated, fields_of_errors, asks_a_cache, leaves_a_manager, records,
-    missing, class_as_an_operand, attribute_of_a_metaclass, descriptors_of_a_class, builtins_in_a_class,
+    missing, class_as_an_operand, attribute_of_a_metaclass, descriptors_of_a_class, builtins_in_a_class, made_by_an_object,
 )  # fmt: skip
 
 
