@@ -11,6 +11,7 @@ import functools
 import itertools
 import json
 import re
+import types
 import typing
 import weakref
 from collections.abc import Callable
@@ -290,9 +291,23 @@ def made_by_an_object(x: Tensor, log: list[Any]) -> Any:
     return y, Prepared(3).n  # type: ignore[attr-defined]
 
 
+BEHIND: dict[str, int] = {"a": 1}
+SHOWN = types.MappingProxyType(BEHIND)
+
+
+def shows_a_dict_that_changes(x: Tensor, log: list[Any]) -> Any:
+    y = x * 2
+    before = (len(SHOWN), SHOWN.get("b", 0))
+    BEHIND["b"] = BEHIND.get("b", 0) + 1
+    log.append((before, len(SHOWN), SHOWN["b"], "b" in SHOWN, list(SHOWN.items())))
+    BEHIND.pop("b")
+    return y, dict(SHOWN)
+
+
 PROGRAMS: tuple[Callable[[Tensor, list[Any]], Any], ...] = (
     formats, formats_wrongly, takes_out_of_an_older_dict, annotated, fields_of_errors, asks_a_cache, leaves_a_manager, records,
     missing, class_as_an_operand, attribute_of_a_metaclass, descriptors_of_a_class, builtins_in_a_class, made_by_an_object,
+    shows_a_dict_that_changes,
 )  # fmt: skip
 
 

@@ -272,6 +272,19 @@ class ProxyValue(DictValue):
     def __init__(self, items: dict[Any, tuple[Value, Value]], source: Source, origin: Any) -> None:
         super().__init__(items, types.MappingProxyType, source, origin=origin)
 
+    def guard_all(self, t: Tracer) -> None:
+        self._refuse_changes(t)
+        super().guard_all(t)
+
+    def guard_key(self, t: Tracer, key: Any, value: Value) -> None:
+        self._refuse_changes(t)
+        super().guard_key(t, key, value)
+
+    def _refuse_changes(self, t: Tracer) -> None:
+        """It does not tell which dict it shows: any that the frame has changed may be that."""
+        if any(isinstance(container, DictValue) for container in t.heap.containers.values()):
+            raise GraphBreak("unsupported-operation", "reading a mappingproxy after a dict has changed")
+
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         raise GraphBreak("unsupported-store", "writing to a mappingproxy")
 
