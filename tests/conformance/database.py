@@ -50,13 +50,9 @@ RUNS_IN_EAGER: dict[str, str] = {
     # Sparse tensors are not compiled.
     "to_sparse": "a tensor of layout torch.sparse_coo",
 }
-_UNDEFINED = "the result is not differentiable where eager's is and all its gradients are undefined"
 #: Ops of which one of the first six samples differs from eager -> how. Once none does, the slow suite says so.
 DIFFERS = {
     "linalg.eig": "eager's backward looks at the data to refuse a loss that depends on the eigenvectors' phase",
-    "linalg.norm": _UNDEFINED,
-    "linalg.vector_norm": _UNDEFINED,
-    "norm": _UNDEFINED,
     **dict.fromkeys(("unsafe_chunk", "unsafe_split"), KNOWN["op:unsafe_*:*"]),
 }
 
