@@ -99,6 +99,11 @@ class Attributes(Texts):
             )
         found, owner = mro_lookup(cls, name, after)
         self.guards.member(cls, name, after, found, owner)
+        kind = type(found)
+        if kind.__flags__ & HEAP_TYPE and found is not MISSING and not is_trusted_namespace(kind):
+            # Whether it is a descriptor, and what it then does: a program may say so later.
+            for method in ("__get__", "__set__", "__delete__"):
+                self.guards.member(kind, method, None, *mro_lookup(kind, method))
         return found, owner
 
     def patched_member(self, cls: type, name: str) -> Any:
@@ -340,7 +345,7 @@ class Attributes(Texts):
                 return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
             if slot is not None:
                 return slot
-            if hasattr(type(found), "__set__") and not isinstance(found, type):
+            if _goes_first(type(found)) and not isinstance(found, type):
                 return self.bind_class_attribute(value, cls, name, found)
         obj = value.object
         if obj is not MISSING and not deleted:
@@ -490,11 +495,11 @@ class Attributes(Texts):
             return
         if (
             found is not MISSING
-            and hasattr(type(found), "__set__")
+            and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
             and not inspect.ismemberdescriptor(found)
             and name != "__class__"
         ):
-            setter = type(found).__set__
+            setter = getattr(type(found), "__set__", None)
             if isinstance(setter, types.FunctionType):
                 self.call(self.wrap_pinned(setter), [self.wrap_pinned(found), value, new], {})
                 return
@@ -550,6 +555,11 @@ class Attributes(Texts):
     def generic_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """See `Calls`."""
         raise NotImplementedError
+
+
+def _goes_first(kind: type) -> bool:
+    """Whether a descriptor of this type answers in place of what the instance holds: it is also told of writes."""
+    return hasattr(kind, "__get__") and (hasattr(kind, "__set__") or hasattr(kind, "__delete__"))
 
 
 def _property_error(access: Callable[..., Any], found: property, cls: type, *given: Any) -> Exception:

@@ -577,7 +577,7 @@ class Calls(Lifetimes):
         """Guard what a class answers for itself to `isinstance` and `issubclass`: an abstract one may get a subclass later."""
         for one in _flat(classes):
             _, owner = mro_lookup(type(one), check)
-            if owner is type or is_trusted_namespace(one):
+            if owner is type or (is_trusted_namespace(one) and is_trusted_namespace(cls)):
                 continue
             if not is_trusted_namespace(owner):
                 raise GraphBreak("unsupported-call", f"{class_name(type(one))}.{check} decides")

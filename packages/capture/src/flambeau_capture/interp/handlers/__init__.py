@@ -9,12 +9,13 @@ from . import (
     exceptions,
     functions,
     generators,
+    matching,
     operators,
     stack,
     variables,
 )
 
 __all__ = [
-    "attributes", "branches", "calling", "containers", "contexts", "exceptions", "functions", "generators", "operators", "stack",
-    "variables",
+    "attributes", "branches", "calling", "containers", "contexts", "exceptions", "functions", "generators", "matching", "operators",
+    "stack", "variables",
 ]  # fmt: skip

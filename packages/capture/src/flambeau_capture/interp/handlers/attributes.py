@@ -7,7 +7,6 @@ import sys
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
 
-from ...values.constants import ConstantValue
 from ...values.functions import MethodValue
 from ..registry import handles
 from ..signals import GraphBreak
@@ -110,53 +109,3 @@ def class_or_module_scope(f: Frame, i: Instruction) -> None:
     raise GraphBreak(
         "unsupported-instruction", "a class is defined" if i.name == "LOAD_BUILD_CLASS" else f"instruction {i.name}"
     )
-
-
-@handles("GET_LEN")
-def get_len(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.length(f.stack[-1]))
-
-
-@handles("MATCH_SEQUENCE")
-def match_sequence(f: Frame, i: Instruction) -> None:
-    import collections.abc
-
-    cls = f.stack[-1].python_type()
-    f.push(ConstantValue(issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray))))
-
-
-@handles("MATCH_MAPPING")
-def match_mapping(f: Frame, i: Instruction) -> None:
-    import collections.abc
-
-    f.push(ConstantValue(issubclass(f.stack[-1].python_type(), collections.abc.Mapping)))
-
-
-@handles("MATCH_KEYS")
-def match_keys(f: Frame, i: Instruction) -> None:
-    subject, keys = f.stack[-2], f.stack[-1]
-    wanted = list(f.tracer.iterate_all(keys))
-    if all(subject.contains(f.tracer, key) for key in wanted):
-        f.push(f.tracer.sequence([subject.get_item(f.tracer, key) for key in wanted], tuple))
-    else:
-        f.push(ConstantValue(None))
-
-
-@handles("MATCH_CLASS")
-def match_class(f: Frame, i: Instruction) -> None:
-    names = f.pop().constant()
-    cls = f.pop()
-    subject = f.pop()
-    real = cls.real()
-    f.tracer.asked_of_class(subject.python_type(), real)
-    if not issubclass(subject.python_type(), real):
-        f.push(ConstantValue(None))
-        return
-    found: list[Value] = []
-    if i.arg:
-        if real in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple):
-            found.append(subject)
-        else:
-            found += [f.tracer.get_attribute(subject, name) for name in real.__match_args__[: i.arg]]
-    found += [f.tracer.get_attribute(subject, name) for name in names]
-    f.push(f.tracer.sequence(found, tuple))
