@@ -24,6 +24,7 @@ def test_equals_eager(op: OpInfo) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", parameters(candidates(), strict=True))
+@pytest.mark.judges_itself
 def test_whole_database(op: OpInfo) -> None:
     """Every op, more samples."""
     check(op, 6)
