@@ -38,7 +38,7 @@ HANDLERS = {
         "packages/capture/tests/lookaside/test_generated.py::test_methods_do_what_python_does"
     ),
     f"{_CAPTURE}/interp/folding.py:Folding.real_error": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
-    f"{_CAPTURE}/interp/calls.py:Calls._cached_object": f"{_FAULTS}test_a_cached_function_that_raises_when_asked_for_real",
+    f"{_CAPTURE}/interp/cached.py:_Call._found": f"{_FAULTS}test_a_cached_function_that_raises_when_asked_for_real",
     f"{_CAPTURE}/interp/exceptions.py:Exceptions.make_exception": (
         "packages/capture/tests/interp/test_exceptions.py::test_fields_of_native_exceptions"
     ),

@@ -71,7 +71,7 @@ STAGES = (
         (f"{_C}/rewrite", *_PROGRAMS),
     ),
     Stage(
-        "interpreter", _below(_CAPTURE, "interp/handlers/*.py", "interp/operations.py", "interp/calls.py", "interp/frame.py",
+        "interpreter", _below(_CAPTURE, "interp/handlers/*.py", "interp/operations.py", "interp/calls.py", "interp/cached.py", "interp/frame.py",
                               "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/texts.py", "interp/lifetimes.py"), 26,
         (f"{_C}/interp", f"{_C}/lookaside", *_PROGRAMS),
     ),

@@ -16,7 +16,7 @@ from flambeau_capture.errors import InternalError
 from flambeau_capture.graph.builder import GraphBuilder
 from flambeau_capture.guards import spec as gs
 from flambeau_capture.guards.explain import explain
-from flambeau_capture.interp.calls import Calls
+from flambeau_capture.interp.cached import _Call
 from flambeau_capture.interp.formulas import combined, of_input
 from flambeau_capture.interp.signals import GraphBreak
 from flambeau_capture.sources import source as src
@@ -79,8 +79,10 @@ def test_a_cached_function_that_raises_when_asked_for_real():
     """Its error is the program's."""
     raised = []
     tracer = SimpleNamespace(raised=lambda error: raised.append(error) or LookupError("in the program"))
+    call = _Call.__new__(_Call)
+    call.t, call.function = tracer, fault
     with pytest.raises(LookupError, match="in the program"):
-        Calls._cached_object(tracer, fault, [], {})
+        call._found([], {})
     assert [str(error) for error in raised] == ["a fault of ours"]
 
 

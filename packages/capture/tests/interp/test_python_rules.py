@@ -16,9 +16,9 @@ from both_ways import eager, outcome
 
 from flambeau_capture import make_region
 
-from .rules import classes, flow, objects
+from .rules import caches, classes, flow, objects
 
-PROBES = [*objects.PROGRAMS, *classes.PROGRAMS, *flow.PROGRAMS]
+PROBES = [*objects.PROGRAMS, *classes.PROGRAMS, *caches.PROGRAMS, *flow.PROGRAMS]
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 

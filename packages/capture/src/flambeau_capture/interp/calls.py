@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
-import gc
 import inspect
 import re
 import types
@@ -19,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_module, class_name, class_qualname, full_name
-from ..graph.captured import CallFunction
 from ..hook import Region
 from ..lookaside import registry
-from ..sources.source import Attribute, CallResult, Item, Pinned
+from ..sources.source import Attribute, Item, Pinned
 from ..values.base import HEAP_TYPE, MISSING, Value, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
@@ -35,6 +33,7 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .attributes import mro_lookup
+from .cached import call_cached
 from .exceptions import has_python_init
 from .frame import Frame
 from .lifetimes import Lifetimes
@@ -196,7 +195,7 @@ class Calls(Lifetimes):
             return replaced(self, args, kwargs)
         registry.refuse_marked(function)
         if isinstance(function, functools._lru_cache_wrapper):
-            return self._call_cached(value, function, args, kwargs)
+            return call_cached(self, value, function, args, kwargs)  # type: ignore[arg-type]
         if isinstance(function, Region):
             # Part of this region then: its backend and options are those of the outermost.
             inner = self.wrap(function.callable, Attribute(value.source or Pinned(function), "callable"))
@@ -238,69 +237,6 @@ class Calls(Lifetimes):
         if function is weakref.proxy or function is weakref.ref.__new__:
             raise self.weakly_held(args if function is weakref.proxy else args[1:])
         raise GraphBreak("unsupported-call", f"calling {value.describe()}")
-
-    def _refuse_unhashable(self, value: Value) -> None:
-        """Raise what a cache does that looks for this argument."""
-        value = self.realise(value)
-        if isinstance(value, TupleValue) and value.cls is tuple:
-            for item in value.items:
-                self._refuse_unhashable(item)
-        elif value.python_type().__hash__ is None:
-            raise self.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
-
-    def _call_cached(self, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """A `functools.cache`d function: its body; calls that it leaves for later are made through the cache, so once.
-
-        One of constants that cannot be traced is asked for real: it answers the same to the same arguments, whenever it is asked.
-        """
-        inner = getattr(function, "__wrapped__", None)
-        # An attribute like any other: what the cache calls is only known to be among what it holds.
-        if not any(inner is held for held in gc.get_referents(function)):
-            raise GraphBreak("unsupported-call", "a cached function whose __wrapped__ was assigned")
-        if function.cache_parameters()["maxsize"] != 0:
-            for arg in (*args, *kwargs.values()):
-                self._refuse_unhashable(arg)
-        before, changes, mark = len(self.heap.calls), self.heap.size(), self.graph.mark()
-        try:
-            result = self.call(self.wrap_pinned(inner), args, kwargs)
-        except GraphBreak as error:
-            known = all(self.is_foldable(arg) for arg in (*args, *kwargs.values()))
-            if not known or error.code == "input-output" or self.heap.size() != changes or self.graph.rewind(mark):
-                raise
-            return self.fold(function, args, kwargs)
-        if len(self.heap.calls) > before:
-            if kwargs or not all(self.is_foldable(arg) or arg.real() is not MISSING for arg in args):
-                raise GraphBreak("input-output", "a cached function with effects")
-            self.heap.calls[before:] = [CallFunction(value, tuple(args))]
-            if not isinstance(result, ConstantValue | SymbolicValue):
-                raise GraphBreak("unsupported-call", "a cached function that makes an object")
-            return result
-        if isinstance(result, ConstantValue | SymbolicValue):
-            if self.heap.size() == changes and all(self.is_foldable(arg) for arg in (*args, *kwargs.values())):
-                # The cache may hold an older answer, and has to hold this one from now on.
-                return self.fold(function, args, kwargs)
-            if self.heap.size() != changes:
-                raise GraphBreak("unsupported-call", "a cached function with effects, which a call may have had before")
-            return result
-        if self.heap.size() != changes or changes != (0,) * len(changes) or self.graph.rewind(mark):
-            raise GraphBreak("unsupported-call", "a cached function that makes an object")
-        return self._cached_object(function, args, kwargs)
-
-    def _cached_object(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """The very object that the cache holds, asked for real; every call asks again, as it would in eager."""
-        if not all(self.is_foldable(arg) for arg in (*args, *kwargs.values())):
-            raise GraphBreak(
-                "unsupported-call", "a cached function that makes an object of arguments that are not constant"
-            )
-        given = tuple(self.to_python(arg) for arg in args)
-        named = {name: self.to_python(value) for name, value in kwargs.items()}
-        try:
-            found = function(*given, **named)
-        except Exception as error:
-            raise self.raised(error) from None
-        asked = functools.partial(function, *given, **named) if given or named else function
-        self.keep_alive.append(asked)
-        return self.wrap(found, CallResult(Pinned(asked)))
 
     def call_descriptor(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """An unbound native method: `list.append(x, 1)`, `dict.__setitem__(self, k, v)`."""

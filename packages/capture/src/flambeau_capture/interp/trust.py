@@ -59,6 +59,11 @@ def is_pure_native(function: Any) -> bool:
     return module in _PURE_MODULES
 
 
+def is_pure_module(module: types.ModuleType) -> bool:
+    """Whether all native functions of a module of the standard library compute from their arguments alone."""
+    return module.__name__ in _PURE_MODULES
+
+
 def is_torch_member(found: Any) -> bool:
     """Whether what a tensor class has under a name is torch's own or Python's, and not put there by a program."""
     if isinstance(found, types.FunctionType | property | classmethod | staticmethod):
