@@ -468,6 +468,10 @@ class Attributes(Texts):
             return self.bind_class_attribute(value, value.cls, name, found)
         if value.storage is None and callable(found) and not isinstance(found, _NATIVE_METHODS):
             return self.wrap(found, Attribute(Pinned(value.cls), name))
+        if found is None or isinstance(
+            found, property
+        ):  # None says that there is none, also where a base class has one
+            raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, where its class has {found!r}")
         return None
 
     # stores

@@ -461,7 +461,7 @@ class Calls(Lifetimes):
             given = [ConstantValue(None), *args]
             bound = bind_arguments(self, new.__code__, defaults, {}, given, kwargs, new.__qualname__)  # type: ignore[arg-type]
             return TupleValue([bound[name] for name in new.__code__.co_varnames[1 : new.__code__.co_argcount]], cls)
-        return TupleValue(list(self.iterate_all(args[0])), cls)
+        return TupleValue(self.collect(args[0]), cls)
 
     def make_instance(self, value: Value, args: Sequence[Value]) -> Value:
         """`cls.__new__(cls, *args)` with nothing initialised."""
@@ -480,7 +480,7 @@ class Calls(Lifetimes):
         if issubclass(cls, set):
             return ObjectValue(cls, storage=SetValue({}))
         if issubclass(cls, tuple):
-            items = list(self.iterate_all(args[0])) if args else []
+            items = self.collect(args[0]) if args else []
             return TupleValue(items, cls) if is_plain_named(cls) else ObjectValue(cls, storage=TupleValue(items, tuple))
         for scalar in (int, float, str, bytes):
             if issubclass(cls, scalar):

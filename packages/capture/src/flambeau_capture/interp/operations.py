@@ -15,9 +15,9 @@ import torch
 from ..graph.shapes import is_large, is_large_sum
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
+from ..values.by_index import ask_how_many
 from ..values.constants import ConstantValue
 from ..values.functions import MethodValue
-from ..values.iterators import ComputedIterator
 from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
@@ -51,7 +51,6 @@ _SPECIAL = {
 _TURNED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 _REFLECTED = {symbol: _SPECIAL[turned] for symbol, turned in _TURNED.items()}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
-_BY_INDEX: type = type(iter(type("Indexed", (), {"__getitem__": operator.getitem})()))
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 _SYMBOLIC = (TensorValue, SymbolicValue)
 _IN_PYTHON: dict[Any, Callable[..., Any]] = {
@@ -485,7 +484,19 @@ class Operations(Folding):
 
     def iterate_all(self, value: Value, limit: int | None = None) -> Iterator[Value]:
         """Every element, none lazy; at most `limit`."""
+        return self._drain(self.iterate(value), limit)
+
+    def iterate_for_a_list(self, value: Value) -> Iterator[Value]:
+        """Every element for a list or a tuple: how many there are is asked first."""
         iterator = self.iterate(value)
+        ask_how_many(self, self.realise(value))  # type: ignore[arg-type]
+        yield from self._drain(iterator, None)
+
+    def collect(self, value: Value) -> list[Value]:
+        """The elements for a list or a tuple that is made."""
+        return list(self.iterate_for_a_list(value))
+
+    def _drain(self, iterator: Value, limit: int | None) -> Iterator[Value]:
         count = 0
         while limit is None or count < limit:
             item = iterator.next(self)  # type: ignore[arg-type]
@@ -495,22 +506,6 @@ class Operations(Folding):
             count += 1
             if count > self.config.unroll_limit:
                 raise GraphBreak("too-long", "an iterator longer than the unroll limit")
-
-    def iterate_by_index(self, value: Value) -> Value:
-        """The old iteration protocol: `value[0]`, `value[1]`… until IndexError."""
-        position = [0]
-
-        def step(t: Any) -> Value | None:
-            try:
-                found: Value = t.get_item(value, ConstantValue(position[0]))
-            except TracedRaise as error:
-                if issubclass(error.value.python_type(), (IndexError, StopIteration)):
-                    return None
-                raise
-            position[0] += 1
-            return found
-
-        return ComputedIterator(_BY_INDEX, step)
 
     def mapping_items(self, mapping: Value) -> Iterator[tuple[Value, Value]]:
         """Keys and values of a mapping or of an iterable of pairs, each asked for when it is wanted."""

@@ -16,6 +16,7 @@ from ..class_names import class_qualname
 from ..interp.signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
+from ..values.by_index import ReversedIterator
 from ..values.constants import ConstantValue
 from ..values.iterators import ComputedIterator, GeneratorValue
 from ..values.mappings import DictValue
@@ -290,6 +291,8 @@ def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         # Of a list that changes meanwhile, Python's iterator would show it; the rest of another one cannot be told from a tuple's.
         rest = None if cls not in (list, tuple) else lambda: [t.sequence(items, kind)]
         return ComputedIterator(_REVERSED[cls], lambda t: items.pop() if items else None, rest, maker=reversed)
+    if isinstance(value, ObjectValue) and value.storage is None and value.special(t, "__getitem__") is not None:
+        return ReversedIterator(value, t.integer(t.length(value)) - 1)
     raise GraphBreak("unsupported-call", f"reversed() of {value.describe()}")
 
 
@@ -301,7 +304,7 @@ _REVERSED: dict[type, type] = {
 
 @replaces(builtins.sorted)
 def make_sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    items = list(t.iterate_all(args[0]))
+    items = t.collect(args[0])
     reverse = kwargs.get("reverse")
     return ListValue(t.sort(items, kwargs.get("key"), reverse is not None and t.flag(reverse)))
 
@@ -485,12 +488,12 @@ def id_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.list)
 def to_list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ListValue(list(t.iterate_all(args[0])) if args else [])
+    return ListValue(t.collect(args[0]) if args else [])
 
 
 @replaces(builtins.tuple)
 def to_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue(list(t.iterate_all(args[0])) if args else [], tuple)
+    return TupleValue(t.collect(args[0]) if args else [], tuple)
 
 
 @replaces(builtins.set)

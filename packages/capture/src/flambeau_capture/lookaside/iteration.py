@@ -152,7 +152,7 @@ def _combined(target: Any, pools: Any) -> None:
 
 
 def _pool(t: Tracer, value: Value) -> list[Value]:
-    return list(t.iterate_all(value))
+    return t.collect(value)
 
 
 def _product_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[list[Value]]:

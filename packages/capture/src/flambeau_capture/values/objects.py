@@ -170,11 +170,20 @@ class ObjectValue(Value):
     def length(self, t: Tracer) -> Value:
         if self.special(t, "__len__") is None and self.storage is not None and objects_have(self.cls, "__len__"):
             return self.storage.length(t)
-        return self._do(t, "__len__")
+        found = self._do(t, "__len__")
+        if found.python_type() is not int:
+            found = ConstantValue(t.integer(found))
+        if t.truth(t.compare("<", found, ConstantValue(0))):
+            raise t.raised(ValueError("__len__() should return >= 0"))
+        return found
 
     def truth(self, t: Tracer) -> bool:
         if self.special(t, "__bool__") is not None:
-            return t.truth(self._do(t, "__bool__"))
+            found = self._do(t, "__bool__")
+            if found.python_type() is not bool:
+                returned = type_name(found.python_type())
+                raise t.raised(TypeError(f"__bool__ should return bool, returned {returned}"))
+            return t.truth(found)
         if self.special(t, "__len__") is not None:
             return t.truth(self.length(t))
         if self.storage is not None:
@@ -184,14 +193,19 @@ class ObjectValue(Value):
         return True
 
     def iterate(self, t: Tracer) -> Value:
+        from .by_index import IndexIterator
+
         if self.special(t, "__iter__") is not None:
-            return self._do(t, "__iter__")
+            found = self._do(t, "__iter__")
+            if not objects_have(found.python_type(), "__next__"):
+                raise t.raised(TypeError(f"iter() returned non-iterator of type '{type_name(found.python_type())}'"))
+            return found
         if self.storage is not None and objects_have(self.cls, "__iter__"):
             if isinstance(self.storage, ConstantValue) and type(self.storage.value) is str:
                 return SequenceIterator([ConstantValue(text) for text in self.storage.value], self, _OVER_TEXT)
             return self.storage.iterate(t)
         if self.special(t, "__getitem__") is not None:
-            return t.iterate_by_index(self)
+            return IndexIterator(self)
         if self.object is not MISSING and objects_have(self.cls, "__iter__"):
             raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
         raise t.raised(TypeError(f"'{type_name(self.cls)}' object is not iterable"))

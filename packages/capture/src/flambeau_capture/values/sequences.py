@@ -264,7 +264,7 @@ class ListValue(SequenceValue):
             ):
                 raise t.raised(_error_of_no_iterable(index))
             length = len(self.items)
-            new = list(t.iterate_all(value))
+            new = t.collect(value)
             if _SLICES_COME_FIRST and len(self.items) != length:
                 index = self._place_before(index, length)
         try:
@@ -317,7 +317,9 @@ class ListValue(SequenceValue):
 
     def _one_by_one(self, t: Tracer, items: Value) -> Iterable[Value]:
         """What is added: each is there before the next is asked for, but of its own those that it has now."""
-        return list(self.all(t)) if t.realise(items) is self else t.iterate_all(items)
+        if t.realise(items) is self:
+            return list(self.all(t))
+        return t.iterate_all(items) if self.cls is collections.deque else t.iterate_for_a_list(items)
 
     def m_insert(self, t: Tracer, index: Value, item: Value) -> None:
         place = t.integer(index)

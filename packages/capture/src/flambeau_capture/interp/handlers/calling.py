@@ -46,6 +46,6 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
     if i.arg & 1:
         mapping = f.pop_mapping()
         kwargs = {t.to_python(key): value for key, value in t.mapping_items(mapping)}
-    args = list(t.iterate_all(f.pop_iterable()))
+    args = t.collect(f.pop_iterable())
     function = _pop_callable(f, args)
     f.push(t.call(function, args, kwargs))

@@ -73,7 +73,7 @@ def map_add(f: Frame, i: Instruction) -> None:
 
 @handles("LIST_EXTEND")
 def list_extend(f: Frame, i: Instruction) -> None:
-    new = list(f.tracer.iterate_all(f.pop_iterable()))
+    new = f.tracer.collect(f.pop_iterable())
     _changing(f, i, ListValue).items.extend(new)
 
 
