@@ -13,8 +13,12 @@ from flambeau_capture import GraphBreakError, make_region
 
 @pytest.mark.parametrize(
     "make",
-    [lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True)],
-    ids=["sgd", "adamw"],
+    [
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True),
+        lambda p: torch.optim.Adamax(p, lr=0.1, foreach=True),
+    ],
+    ids=["sgd", "adamw", "adamax"],
 )
 def test_a_step_is_one_graph(make):
     """Two graphs in all: the first step makes the state."""
@@ -44,6 +48,21 @@ def test_a_scalar_that_is_a_tensor(name):
     x, a, b = torch.ones(3), torch.full((3,), 2.0), torch.full((3,), 4.0)
     region = make_region(run, eager, fullgraph=True)
     torch.testing.assert_close(region(x, a, b, torch.tensor(0.5)), run(x, a, b, 0.5))
+
+
+def test_a_list_of_tensors_is_no_list_of_scalars():
+    """But for the optimizers' own, which are numbers in eager."""
+
+    def run(x, value):
+        y = x + 1
+        torch._foreach_addcdiv_([y], [x], [x], [value])
+        return y
+
+    records = []
+    for function in (run, make_region(run, eager, observer=records.append)):
+        with pytest.raises(TypeError, match="_foreach_addcdiv_"):
+            function(torch.ones(2), torch.tensor(2.0))
+    assert records
 
 
 def test_alpha_that_is_a_tensor(check):

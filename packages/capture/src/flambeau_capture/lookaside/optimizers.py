@@ -16,6 +16,7 @@ from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _u
 from ..interp.signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
+from ..values.sequences import ListValue, TupleValue
 from ..values.tensor import TensorValue
 from .registry import replaces, replaces_wrapper
 
@@ -133,25 +134,35 @@ def _foreach(name: str, written_out: Any) -> None:
 
     @replaces(target)
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        if len(args) == 4 and isinstance(args[3], TensorValue) and not kwargs:
-            return t.call(t.wrap_pinned(written_out), args, {})
+        if len(args) == 4 and not kwargs:
+            values = t.realise(args[3])
+            if isinstance(values, TensorValue):
+                return t.call(t.wrap_pinned(written_out), [*args[:3], values.call_method(t, "unbind", [], {})], {})
+            # Eager has numbers here; a program's own list of tensors is refused.
+            if t.told_compiling and isinstance(values, ListValue | TupleValue) and _has_tensor(t, values):
+                return t.call(t.wrap_pinned(written_out), [*args[:3], values], {})
         return t.record("call_function", target, args, kwargs)
 
 
+def _has_tensor(t: Tracer, values: ListValue | TupleValue) -> bool:
+    """Whether a list of scalars has one that was computed from a counter."""
+    return any(isinstance(t.realise(item), TensorValue) for item in values.items)
+
+
 def _each_addcdiv_(targets: Any, firsts: Any, seconds: Any, values: Any) -> None:
-    torch._foreach_add_(targets, [a / b * v for a, b, v in zip(firsts, seconds, values.unbind(), strict=True)])
+    torch._foreach_add_(targets, [a / b * v for a, b, v in zip(firsts, seconds, values, strict=True)])
 
 
 def _each_addcmul_(targets: Any, firsts: Any, seconds: Any, values: Any) -> None:
-    torch._foreach_add_(targets, [a * b * v for a, b, v in zip(firsts, seconds, values.unbind(), strict=True)])
+    torch._foreach_add_(targets, [a * b * v for a, b, v in zip(firsts, seconds, values, strict=True)])
 
 
 def _each_addcdiv(targets: Any, firsts: Any, seconds: Any, values: Any) -> Any:
-    return [x + a / b * v for x, a, b, v in zip(targets, firsts, seconds, values.unbind(), strict=True)]
+    return [x + a / b * v for x, a, b, v in zip(targets, firsts, seconds, values, strict=True)]
 
 
 def _each_addcmul(targets: Any, firsts: Any, seconds: Any, values: Any) -> Any:
-    return [x + a * b * v for x, a, b, v in zip(targets, firsts, seconds, values.unbind(), strict=True)]
+    return [x + a * b * v for x, a, b, v in zip(targets, firsts, seconds, values, strict=True)]
 
 
 _foreach("_foreach_addcdiv_", _each_addcdiv_)
