@@ -152,6 +152,77 @@ def test_a_checkpoint_inside_of_a_compiled_function(name, way):
     assert_same(seen[1], seen[0])
 
 
+class Box:
+    def __init__(self):
+        self.rows = []
+
+
+def _appends(x):
+    seen = []
+    return checkpoint(lambda v: (seen.append(1), v.sin().exp())[1], x, use_reentrant=False), seen
+
+
+def _counts(x):
+    count = 0
+
+    def smooth(v):
+        nonlocal count
+        count += 1
+        return v.sin().exp()
+
+    return checkpoint(smooth, x, use_reentrant=False), lambda: count
+
+
+def _stores(x):
+    box, table = Box(), {}
+    box.rows = [table]
+
+    def smooth(v, box):
+        box.rows[0][len(table)] = 1
+        box.last = len(table)
+        return v.sin().exp()
+
+    return checkpoint(smooth, x, box, use_reentrant=False), box
+
+
+def _takes(x):
+    rest = iter([1, 2, 3])
+    return checkpoint(lambda v: v.sin() * next(rest), x, use_reentrant=False), rest
+
+
+def _keeps_its_own(x):
+    def smooth(v):
+        mine = []
+        mine.append(v.sin())
+        return mine[0].exp()
+
+    return checkpoint(smooth, x, use_reentrant=False), []
+
+
+@pytest.mark.parametrize(
+    ("function", "breaks"),
+    [(_appends, True), (_counts, True), (_stores, True), (_takes, True), (_keeps_its_own, False)],
+)
+def test_objects_of_the_compiled_function_that_a_checkpoint_changes(function, breaks):
+    """The second run changes them again; what the checkpointed function makes itself is new then."""
+    told = []
+    for compiled in (False, True):
+
+        def whole(x):
+            return function(x * 2)
+
+        call = flambeau.compile(whole) if compiled else whole
+        x = torch.linspace(0, 1, 6).requires_grad_()
+        result, changed = call(x)
+        result.sum().backward()
+        state = changed() if callable(changed) else getattr(changed, "__dict__", None) or list(changed)
+        told.append((result, x.grad, state))
+    assert_same(told[1][:2], told[0][:2])
+    assert told[1][2] == told[0][2]
+    explained = flambeau.explain(whole)(torch.ones(6, requires_grad=True))
+    assert bool(explained.breaks) == breaks
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_statistics_inside_of_a_checkpoint(training):
     """The second run writes them again."""

@@ -77,7 +77,7 @@ STAGES = (
     ),
     Stage(
         "values", _below(_CAPTURE, "values/sequences.py", "values/mappings.py", "values/constants.py", "values/iterators.py",
-                         "values/functions.py", "values/objects.py", "values/tensor.py"), 16,
+                         "values/functions.py", "values/objects.py", "values/tensor.py", "values/by_index.py", "values/walk.py"), 16,
         (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", *_PROGRAMS),
     ),
     Stage(

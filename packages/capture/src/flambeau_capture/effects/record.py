@@ -6,6 +6,7 @@ change. Objects that the trace made itself carry their own state and need no rec
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,10 @@ from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue
 from ..values.constants import ConstantValue
 from ..values.tensor import TensorValue
+from ..values.walk import reachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 class Heap:
@@ -45,6 +47,8 @@ class Heap:
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], Value | None]] = {}
         self.cells: dict[int, tuple[Value, Value]] = {}
         self.calls: list[CallFunction] = []
+        # By identity: objects of the trace's own, changes of which count too for now (see `watching`).
+        self._watched: dict[int, Value] = {}
         self._writes = 0
 
     def changed(self, container: Value) -> None:
@@ -52,6 +56,24 @@ class Heap:
         if container.source is not None:
             self._writes += 1
             self.containers[id(container)] = container
+        elif self._watched:
+            self._note(container)
+
+    def _note(self, target: Value) -> None:
+        if id(target) in self._watched:
+            self._writes += 1
+
+    @contextmanager
+    def watching(self, values: Iterable[Value]) -> Iterator[None]:
+        """Count changes of these too, and of all that they and what was recorded lead to, objects of the trace's own among them."""
+        outer = self._watched
+        stored = (value for _, value in (*self.globals.values(), *self.cells.values()))
+        attributes = (part for target, value, _ in self.attributes.values() for part in (target, value))
+        self._watched = outer | reachable((*values, *self.containers.values(), *stored, *attributes))
+        try:
+            yield
+        finally:
+            self._watched = outer
 
     def store_attribute(self, target: Value, name: str, value: Value | None, *, plain: bool = True) -> None:
         """`target.name = value` (None: deleted), recorded when the target existed before or is made by the graph."""
@@ -66,6 +88,8 @@ class Heap:
                 if name in getattr(target.real(), "__dict__", ()):
                     self.renewed.add(key)
             self.attributes[key] = (target, value, plain)
+        elif self._watched:
+            self._note(target)
 
     def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
         """`namespace[name] = value` (None: deleted)."""
@@ -78,7 +102,10 @@ class Heap:
         return MISSING if found is None else found[1]
 
     def store_cell(self, cell: Value, value: Value) -> None:
-        """A cell that existed before got new contents."""
+        """A cell got new contents."""
+        if cell.source is None:
+            self._note(cell)
+            return
         self._writes += 1
         self.cells[id(cell)] = (cell, value)
 

@@ -198,8 +198,7 @@ class Attributes(Texts):
 
     def store_cell(self, cell: CellValue, value: Value) -> None:
         """Give a cell new contents."""
-        if cell.source is not None:
-            self.heap.store_cell(cell, value)
+        self.heap.store_cell(cell, value)
         cell.contents = value
 
     # classes

@@ -24,8 +24,10 @@ from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
+from ..values.iterators import IteratorValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from ..values.walk import reachable
 from .registry import replaces
 from .torch_state import set_grad_mode
 
@@ -184,7 +186,10 @@ def _region(t: Tracer, function: Value, args: Args, kwargs: Kwargs, own: Kwargs)
     if "use_reentrant" not in own or own["use_reentrant"].constant() is not False:
         raise GraphBreak("unsupported-call", "checkpoint() without use_reentrant=False")
     before = t.heap.size()
-    with t.graph.checkpointed() as region:
+    given = (function, *args, *kwargs.values())
+    if any(isinstance(value, IteratorValue) and value.source is None for value in reachable(given).values()):
+        raise GraphBreak("unsupported-call", "checkpoint() of a function that is given an iterator")
+    with t.heap.watching(given), t.graph.checkpointed() as region:
         result = t.call(function, args, kwargs)
     if t.graph.has_history(region.number):
         if region.draws and "preserve_rng_state" in own and not own["preserve_rng_state"].constant():
