@@ -58,7 +58,8 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
     # As the facade's backends do, but that nothing is repeated in eager: of a graph that raises eager is asked for its error.
     stages = attrs.evolve(resolve_stages(Options()), suppress_errors=False)
     in_order = forward.in_order if lowers else writes_last(prepared.forward.graph)
-    joined = autograd.assemble(prepared.signature, forward, backward, replay=gm, isolate=True)
+    laid = partial(autograd.layouts, gm, decompositions=more.get("decompositions"))
+    joined = autograd.assemble(prepared.signature, forward, backward, replay=gm, layouts=laid, isolate=True)
     joined = as_if_not_called(gm, prepared.signature, joined, in_order=in_order and not lowers)
     gm.meta["rescue"] = rescue(gm, prepared.signature, stages, in_order=in_order)
     return joined

@@ -22,8 +22,8 @@ struct BelowAutograd {
   at::AutoGradMode mode;
 };
 
-bool is_boxed(PyObject* function) {
-  Ref flag = Ref::steal(PyObject_GetAttrString(function, "_boxed_call"));
+bool is_true(PyObject* object, const char* attribute) {
+  Ref flag = Ref::steal(PyObject_GetAttrString(object, attribute));
   if (!flag) {
     PyErr_Clear();
     return false;
@@ -354,10 +354,15 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         self->twice = Py_NewRef(twice);
         self->take = PyObject_GetAttrString(backward, "take");
         if (self->take == nullptr) PyErr_Clear();
-        self->forward_boxed = is_boxed(forward);
-        self->backward_boxed = is_boxed(backward);
+        self->relaid = PyObject_GetAttrString(twice, "relaid");
+        if (self->relaid == nullptr) PyErr_Clear();
+        if (self->relaid == Py_None) Py_CLEAR(self->relaid);
+        self->changing = self->relaid != nullptr && is_true(self->relaid, "changing");
+        self->forward_boxed = is_true(forward, "_boxed_call");
+        self->backward_boxed = is_true(backward, "_boxed_call");
         self->results = results;
         self->extras = extras;
+        self->unmoved = new std::vector<std::vector<int64_t>>();
         self->differentiable = new std::vector<int64_t>(integers(differentiable));
         self->grad_inputs = new std::vector<int64_t>(integers(grad_inputs));
         self->bumped = new std::vector<int64_t>(integers(bumped));
@@ -420,6 +425,7 @@ int joint_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->backward);
   Py_VISIT(self->take);
   Py_VISIT(self->twice);
+  Py_VISIT(self->relaid);
   return 0;
 }
 
@@ -429,6 +435,7 @@ int joint_clear(PyObject* object) {
   Py_CLEAR(self->backward);
   Py_CLEAR(self->take);
   Py_CLEAR(self->twice);
+  Py_CLEAR(self->relaid);
   return 0;
 }
 
@@ -437,6 +444,7 @@ void joint_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   joint_clear(object);
+  delete self->unmoved;
   delete self->differentiable;
   delete self->tangent_orders;
   delete self->grad_inputs;

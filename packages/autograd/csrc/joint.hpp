@@ -40,6 +40,9 @@ struct JointObject {
   PyObject* backward;
   PyObject* take;  // the backward's method that empties a list of inputs, or null
   PyObject* twice;
+  PyObject* relaid;  // lays out gradients as eager does where a tangent lay otherwise than expected, or null
+  bool changing;  // relaid wants to know sizes and numbers of the inputs too
+  std::vector<std::vector<int64_t>>* unmoved;  // else the last tangents' strides for which it had nothing to lay out, none where absent
   bool forward_boxed;
   bool backward_boxed;
   size_t least_inputs;  // one more than the largest input that is referred to

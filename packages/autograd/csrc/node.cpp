@@ -77,6 +77,16 @@ at::Tensor in_order(const at::Tensor& grad, const std::vector<int64_t>& order) {
   return turned.is_contiguous() ? grad : turned.contiguous().permute(inverse);
 }
 
+// Of an absent gradient: a tensor has no negative strides.
+const std::vector<int64_t> no_strides{-1};
+
+bool lie_so(const variable_list& tensors, const std::vector<std::vector<int64_t>>& strides) {
+  const auto lies = [](const at::Tensor& tensor, const std::vector<int64_t>& known) {
+    return tensor.defined() ? tensor.strides() == at::IntArrayRef(known) : known == no_strides;
+  };
+  return tensors.size() == strides.size() && std::equal(tensors.begin(), tensors.end(), strides.begin(), lies);
+}
+
 }  // namespace
 
 Number to_number(PyObject* object) {
@@ -131,11 +141,39 @@ bool JointNode::is_all(const Flags& freed) const {
 }
 
 // Absent gradients become zeros; the others get the layout that the backward was compiled for.
-void JointNode::settle(variable_list& grads) const {
+variable_list JointNode::settle(variable_list& grads, const Flags& given) {
+  variable_list came;
+  bool asked = joint_->relaid == nullptr;
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) grads[i] = input_metadata(i).zeros_like();
-    grads[i] = in_order(grads[i], (*joint_->tangent_orders)[i]);
+    at::Tensor laid = in_order(grads[i], (*joint_->tangent_orders)[i]);
+    if (laid.is_same(grads[i])) continue;
+    if (!asked && is_looked_at()) {
+      came = grads;
+      for (size_t j = 0; j < given.size(); ++j) {
+        if (!given[j]) came[j] = at::Tensor();
+      }
+    }
+    asked = true;
+    grads[i] = std::move(laid);
   }
+  return came;
+}
+
+bool JointNode::is_looked_at() {
+  const auto* wanted = torch::autograd::get_current_graph_task_exec_info();
+  for (const torch::autograd::Edge& edge : edges()) {
+    if (!edge.is_valid()) continue;
+    torch::autograd::Node& next = *edge.function;
+    if (!next.pre_hooks().empty() || !next.tensor_pre_hooks().empty() || !next.post_hooks().empty()) return true;
+    if (!next.retains_grad_hooks().empty()) return true;
+    if (wanted == nullptr || wanted->empty()) continue;
+    const auto known = wanted->find(&next);
+    if (known == wanted->end() || !known->second.should_execute()) continue;
+    // What is added to `.grad` of a leaf that was named to `backward`; any other that was named lies behind this node.
+    if (known->second.captures_ != nullptr || next.num_outputs() != 0) return true;
+  }
+  return false;
 }
 
 void JointNode::drop_undecided(variable_list& found, const Flags& given) const {
@@ -245,11 +283,35 @@ variable_list JointNode::differentiate(variable_list&& grads, const Flags& came)
   }
 }
 
+variable_list JointNode::laid_out(variable_list&& found, const variable_list& came) const {
+  if (!joint_->changing && lie_so(came, *joint_->unmoved)) return std::move(found);
+  Ref before = tuple_of(found);
+  Ref tangents = tuple_of(came);
+  Ref inputs = checked(PyTuple_New(joint_->changing ? static_cast<Py_ssize_t>(inputs_.size()) : 0));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs.get()); ++i) {
+    const InputTrace& trace = inputs_[i];
+    PyObject* value = nullptr;
+    if (trace.is_tensor) {
+      value = tuple_of(trace.tensor._unsafe_get_target()->sizes().vec()).release();
+    } else {
+      value = trace.is_none ? Py_NewRef(Py_None) : from_number(trace.number);
+    }
+    if (value == nullptr) throw PythonError();
+    PyTuple_SET_ITEM(inputs.get(), i, value);
+  }
+  Ref laid = checked(PyObject_CallFunctionObjArgs(joint_->relaid, before.get(), tangents.get(), inputs.get(), nullptr));
+  if (laid.get() != Py_None) return gradients(laid);
+  joint_->unmoved->clear();
+  for (const at::Tensor& tangent : came) joint_->unmoved->push_back(tangent.defined() ? tangent.strides().vec() : no_strides);
+  return std::move(found);
+}
+
 variable_list JointNode::run_all(variable_list&& grads, const Flags& given, bool last) {
   const Batch batch = batch_of(grads);
   if (batch.size < 0) {
-    settle(grads);
-    return run(grads, given, last);
+    const variable_list came = settle(grads, given);
+    variable_list found = run(grads, given, last);
+    return came.empty() ? found : laid_out(std::move(found), came);
   }
   const int64_t samples = std::max<int64_t>(batch.size, 1);
   std::vector<variable_list> found(joint_->grad_inputs->size());

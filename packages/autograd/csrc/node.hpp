@@ -98,7 +98,12 @@ class JointNode : public torch::autograd::Node {
   };
   // `came`: the places in differentiable to which the engine has come.
   torch::autograd::variable_list differentiate(torch::autograd::variable_list&& grads, const Flags& came);
-  void settle(torch::autograd::variable_list& grads) const;
+  // Answers with the gradients as they came, where one was laid out anew and somebody may look at what follows from it; else with none.
+  torch::autograd::variable_list settle(torch::autograd::variable_list& grads, const Flags& given);
+  // Whether anybody sees the gradients themselves: who asked the engine for one, or a hook. `.grad` of a leaf lies as the leaf does.
+  bool is_looked_at();
+  // The gradients as eager would lay them out, of tangents that came so.
+  torch::autograd::variable_list laid_out(torch::autograd::variable_list&& found, const torch::autograd::variable_list& came) const;
   // The places that are freed when a backward with these gradients is done, and whether that leaves nothing to free.
   Flags freed_after(const Flags& given) const;
   bool is_all(const Flags& freed) const;

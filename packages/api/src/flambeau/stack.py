@@ -229,7 +229,15 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
         last = writes_last(prepared.forward.graph)
         again = partial(_retraced, gm, config=stages.autograd)
         return _join(
-            gm, prepared.signature, prepared.forward.forward, backward, stages, again, isolate=True, in_order=last
+            gm,
+            prepared.signature,
+            prepared.forward.forward,
+            backward,
+            stages,
+            again,
+            _laid(gm),
+            isolate=True,
+            in_order=last,
         )
     except autograd.UnsupportedGraph as error:
         return refused(gm, error, Recorder(), is_strict=stages.is_strict)
@@ -244,13 +252,14 @@ def _join(
     backward: CompiledFn | None,
     stages: Stages,
     again: Callable[[], autograd.Trace],
+    laid: Callable[..., Any],
     *,
     isolate: bool = False,
     in_order: bool = False,
 ) -> CompiledFn:
     """Both halves as the callable for the captured graph, which answers where they raise and is what a second derivative is taken of."""
     joined = autograd.assemble(
-        signature, forward, backward, replay=gm, retrace=again, config=stages.autograd, isolate=isolate
+        signature, forward, backward, replay=gm, retrace=again, layouts=laid, config=stages.autograd, isolate=isolate
     )
     # A program may also raise for what a library returns, after anything.
     joined = as_if_not_called(gm, signature, joined, in_order=in_order and isolate)
@@ -346,13 +355,24 @@ def _assemble(
     # With what `_compile_both` gives `prepare`.
     rewrite = partial(inductor.rewrite_joint, options=stages.inductor)
     again = partial(_retraced, gm, config=stages.autograd, decomposed=True, rewrite=rewrite)
-    return _join(gm, compiled.signature, loaded[0], backward, stages, again, in_order=in_order)
+    return _join(
+        gm, compiled.signature, loaded[0], backward, stages, again, _laid(gm, decomposed=True), in_order=in_order
+    )
 
 
 def _retraced(gm: fx.GraphModule, *, decomposed: bool = False, **settings: Any) -> autograd.Trace:
     """How the values of a graph follow from each other, for a second derivative some of whose operands are gone."""
     inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
     return autograd.retrace(gm, inputs, decompositions=inductor.decompositions() if decomposed else None, **settings)
+
+
+def _laid(gm: fx.GraphModule, *, decomposed: bool = False) -> Callable[..., Any]:
+    """How eager lays out the gradients of a graph, for tangents that lie otherwise than its backward was compiled for."""
+
+    def ask(inputs: list[Any], lying: Any) -> Any:
+        return autograd.layouts(gm, inputs, lying, decompositions=inductor.decompositions() if decomposed else None)
+
+    return ask
 
 
 def _load(

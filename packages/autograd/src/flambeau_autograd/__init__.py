@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .functional.predictions import corrected
     from .partition.min_cut import min_cut
     from .partition.simple import default as default_partition
-    from .pipeline import compile_joint, prepare, retrace
+    from .pipeline import compile_joint, layouts, prepare, retrace
     from .records import Prepared, Signature
     from .wrappers.assemble import assemble
     from .wrappers.recovery import Trace
@@ -44,6 +44,7 @@ __all__ = [
     "core_table",
     "corrected",
     "default_partition",
+    "layouts",
     "merged",
     "min_cut",
     "prepare",
@@ -61,6 +62,7 @@ _LOADED_LATER = {
     "core_table": (".decompose.registry", "core_table"),
     "corrected": (".functional.predictions", "corrected"),
     "default_partition": (".partition.simple", "default"),
+    "layouts": (".pipeline", "layouts"),
     "merged": (".decompose.registry", "merged"),
     "min_cut": (".partition.min_cut", "min_cut"),
     "prepare": (".pipeline", "prepare"),

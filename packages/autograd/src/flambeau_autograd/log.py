@@ -52,5 +52,6 @@ class Text:
 
 TRACED: Final = "autograd.traced"
 PASS: Final = "autograd.pass"
+NOT_RELAID: Final = "autograd.not_relaid"
 NATIVE_MISSING: Final = "autograd.native_missing"
 JOINT_GRAPH: Final = "joint_graph"

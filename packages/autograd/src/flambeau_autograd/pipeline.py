@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -24,13 +24,14 @@ from .decompose.registry import merged
 from .errors import AutogradError, InternalError, UnsupportedGraph
 from .joint.build import Joint, build_joint
 from .joint.control import error_without_us, is_torchs_own
+from .joint.layouts import gradient_layouts, may_follow
 from .partition.min_cut import min_cut
 from .partition.split import Halves, split
 from .passes.definitions import definitions, must_be_known
 from .passes.facts import draws, is_size, may_fail
 from .passes.runner import run_passes
 from .passes.told import read_by_gradients, to_be_told
-from .records import Prepared, Signature
+from .records import Layout, Lying, Prepared, Signature
 from .wrappers.assemble import assemble
 from .wrappers.recovery import Trace
 
@@ -38,7 +39,7 @@ Partitioner = Callable[[Joint, Config], set[Node]]
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 Rewrite = Callable[[Graph, list[Node]], Mapping[Node, Node]]
 
-__all__ = ["assemble", "compile_joint", "prepare", "retrace"]
+__all__ = ["assemble", "compile_joint", "layouts", "prepare", "retrace"]
 
 
 def prepare(
@@ -67,6 +68,7 @@ def prepare(
     except Exception as error:
         raise _judged(error, gm, inputs) from error
     traced = time.perf_counter()
+    follows = may_follow(joint)
     halves = _cut(joint, partitioner, config, rewrite)
     analysis = joint.analysis
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
@@ -87,6 +89,7 @@ def prepare(
         led_by=tuple(joint.led_by),
         saved=halves.saved,
         flagged=tuple(joint.flagged) if joint.grads else (),
+        follows=follows,
         watched=halves.watched,
         frees=tuple(joint.frees) if joint.grads else (),
         double_backward=_double_backward(joint),
@@ -153,6 +156,18 @@ def retrace(
     )
 
 
+def layouts(
+    gm: GraphModule,
+    inputs: list[Any],
+    lying: Sequence[Lying],
+    *,
+    decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
+) -> Mapping[int, Layout]:
+    """How eager lays out the gradients of `gm`, prepared from such inputs, for tangents that lie so: see `gradient_layouts`."""
+    with _ours("tracing for other tangents"):
+        return gradient_layouts(gm, inputs, merged(decompositions), lying)
+
+
 def _is_on_cpu(node: Node) -> bool:
     tensors = [value for value in pytree.tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor)]
     return any(tensor.device.type == "cpu" for tensor in tensors)
@@ -182,7 +197,8 @@ def compile_joint(
     forward = forward_compiler(prepared.forward, prepared.forward_inputs)
     backward = LazyCompiled(backward_compiler or forward_compiler, prepared.backward, prepared.backward_inputs)
     again = partial(retrace, *trace.args, **trace.keywords)
-    return assemble(prepared.signature, forward, backward, replay=gm, retrace=again, config=config)
+    laid = partial(layouts, gm, decompositions=decompositions)
+    return assemble(prepared.signature, forward, backward, replay=gm, retrace=again, layouts=laid, config=config)
 
 
 class LazyCompiled:

@@ -113,6 +113,7 @@ class Signature:
     that is freed then is saved behind both. Not its own place where eager saves nothing behind it.
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `flagged`: sets of places in `differentiable`; of each the backward is told, after the tangents, whether one of them has a gradient.
+    `follows`: whether how a gradient lies in eager may depend on how the tangents do.
     `double_backward`: "" when the forward may be run again for a backward that is differentiated, else why that gives other values.
     `decisive`: inputs whose contents, and not their sizes alone, decide gradients; or whether the graph raises.
     `draws`: whether the forward draws random numbers from the CPU's generator.
@@ -133,6 +134,7 @@ class Signature:
     watched: tuple[WatchedSpec, ...] = ()
     frees: tuple[tuple[int, ...], ...] = ()
     flagged: tuple[tuple[int, ...], ...] = ()
+    follows: bool = False
     double_backward: str = ""
     decisive: tuple[int, ...] = ()
     draws: bool = False
@@ -165,6 +167,19 @@ class Signature:
         for name in ("tangent_orders", "reached_by", "led_by", "frees", "flagged"):
             data[name] = tuple(tuple(part) for part in data[name])
         return cls(**data)
+
+
+#: Sizes and strides of a tangent, or None where no gradient came to a result.
+Lying = tuple[tuple[int, ...], tuple[int, ...]] | None
+
+
+@frozen
+class Layout:
+    """How a gradient lies. `tangent`: the place of the one in whose memory it does, `offset` elements after the beginning of that, or -1."""
+
+    strides: tuple[int, ...]
+    tangent: int = -1
+    offset: int = 0
 
 
 @frozen

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from attrs import define, field
+from attrs import define, field, frozen
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
@@ -54,6 +54,45 @@ class Joint:
     frees: list[tuple[int, ...]] = field(factory=list)
 
 
+@frozen(eq=False)
+class Forward:
+    """The forward half of a trace; `saved_by_lists`: what nodes of list ops save."""
+
+    inputs: list[TracedInput]
+    analysis: Analysis
+    saved_by_lists: dict[Any, list[torch.Tensor]]
+
+    @property
+    def wanted(self) -> list[TracedInput]:
+        """The inputs that need a gradient."""
+        return [t for t in self.inputs if t.is_tensor and t.leaf.requires_grad]
+
+    @property
+    def differentiable(self) -> list[int]:
+        """The results that have a history."""
+        results = enumerate(self.analysis.results)
+        return [i for i, r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+
+
+def trace_forward(
+    recorder: Recorder, gm: GraphModule, inputs: list[Any], packed: list[Node | None] | None = None
+) -> Forward:
+    """Run the graph under `recorder`, outside of torch functions and of hooks on saved tensors."""
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    if len(names) != len(inputs):
+        raise UnsupportedGraph(f"the graph has {len(names)} placeholders and {len(inputs)} inputs were given")
+    traced = trace_inputs(recorder, inputs, names)
+    recorder.differentiates = any(t.is_tensor and t.leaf.requires_grad for t in traced)
+    with recorder.fake_mode, recorder:
+        replay = Replay(recorder)
+        with nullcontext() if packed is None else packed_values(recorder, packed):
+            outputs = replay.run(gm, [t.seen for t in traced])
+    recorder.stack, recorder.checkpoint = (), None
+    if not isinstance(outputs, (list, tuple)):
+        raise UnsupportedGraph("the graph must return a tuple")
+    return Forward(traced, analyse(recorder, traced, list(outputs)), replay.saved_by_lists)
+
+
 def build_joint(
     gm: GraphModule,
     inputs: list[Any],
@@ -61,23 +100,10 @@ def build_joint(
     packed: list[Node | None] | None = None,
 ) -> Joint:
     """Trace once. `packed` gets what eager's nodes save (see `packed_values`). Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
-    mode = find_fake_mode(inputs)
-    recorder = Recorder(mode, table)
-    placeholders = gm.graph.find_nodes(op="placeholder")
-    names = [node.name for node in placeholders]
-    if len(names) != len(inputs):
-        raise UnsupportedGraph(f"the graph has {len(names)} placeholders and {len(inputs)} inputs were given")
+    recorder = Recorder(find_fake_mode(inputs), table)
     with torch._C.DisableTorchFunction(), without_saved_hooks():
-        traced = trace_inputs(recorder, inputs, names)
-        recorder.differentiates = any(t.is_tensor and t.leaf.requires_grad for t in traced)
-        with mode, recorder:
-            replay = Replay(recorder)
-            with nullcontext() if packed is None else packed_values(recorder, packed):
-                outputs = replay.run(gm, [t.seen for t in traced])
-        recorder.stack, recorder.checkpoint = (), None
-        if not isinstance(outputs, (list, tuple)):
-            raise UnsupportedGraph("the graph must return a tuple")
-        analysis = analyse(recorder, traced, list(outputs))
+        forward = trace_forward(recorder, gm, inputs, packed)
+        analysis, traced = forward.analysis, forward.inputs
         joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
         joint.results = [
             recorder.laid_out(r) if isinstance(r, torch.Tensor) else recorder.operands(r) for r in analysis.results
@@ -86,19 +112,17 @@ def build_joint(
             item = traced[mutation.index]
             if mutation.mode != "wrapper":
                 joint.writes.append((item.node, recorder.node_of(item.seen)))
-        _backward(joint, recorder, traced, replay.saved_by_lists)
+        _backward(joint, recorder, forward)
+    placeholders = gm.graph.find_nodes(op="placeholder")
     if any(w.kind == "input" and placeholders[w.index].meta.get("inference") for w in joint.watched):
         raise UnsupportedGraph("eager refuses to save an inference tensor for the backward")
     _detach_values(joint.graph)
     return joint
 
 
-def _backward(
-    joint: Joint, recorder: Recorder, traced: list[TracedInput], saved_by_lists: dict[Any, list[torch.Tensor]]
-) -> None:
-    results = joint.analysis.results
-    wanted = [t for t in traced if t.is_tensor and t.leaf.requires_grad]
-    joint.differentiable = [i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad]
+def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
+    results, wanted = forward.analysis.results, forward.wanted
+    joint.differentiable = forward.differentiable
     if not wanted or not joint.differentiable:
         joint.differentiable = []
         return
@@ -118,8 +142,8 @@ def _backward(
     # Backward formulas run in the dtypes that the forward chose.
     no_autocast = torch._C._DisableAutocast()
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
-        reach = Reach(outputs, saved_by_lists)
-        kept = kept_by_eager(recorder, reach, traced, joint.analysis)
+        reach = Reach(outputs, forward.saved_by_lists)
+        kept = kept_by_eager(recorder, reach, forward.inputs, joint.analysis)
         with Sums(recorder, reach.nodes, joint.tangents) as sums:
             grads = torch.autograd.grad(
                 outputs, [t.leaf for t in wanted], tangents, retain_graph=True, allow_unused=True

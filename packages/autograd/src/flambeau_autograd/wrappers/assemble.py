@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from ..config import Config
 from ..records import Signature
-from .double import DoubleBackward
+from .double import DoubleBackward, Layouts
 from .native import joint_type
 from .outputs import OutputBuilder
 from .recovery import Trace
@@ -26,13 +26,15 @@ def assemble(
     *,
     replay: GraphModule | None = None,
     retrace: Callable[[], Trace] | None = None,
+    layouts: Layouts | None = None,
     config: Config | None = None,
     isolate: bool = False,
 ) -> Callable[..., Any]:
     """The callable for the whole graph.
 
     `replay` is the captured graph; it is only run when the backward itself is differentiated (`create_graph=True`). Where an input is gone
-    by then, `retrace` says how what eager would have saved follows from what was saved.
+    by then, `retrace` says how what eager would have saved follows from what was saved. `layouts` says how eager lays out gradients for
+    tangents of other layouts than the backward was compiled for.
     Without a backward, writes or rebuilt outputs, the forward itself is handed back when it is not boxed, unless `isolate`
     says that autograd would see what it does.
     """
@@ -43,7 +45,7 @@ def assemble(
     if backward is None and not (writes or isolate) and not getattr(forward, "_boxed_call", False):
         joined = forward
     else:
-        double = DoubleBackward(signature, replay, retrace)
+        double = DoubleBackward(signature, replay, retrace, layouts)
         joined = joint_type(config.native)(
             forward,
             backward,

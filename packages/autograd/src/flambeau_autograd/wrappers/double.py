@@ -8,19 +8,22 @@ recovered from what was saved (`recovery.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
 from ..errors import UnsupportedDoubleBackward
-from ..records import Signature
+from ..records import Layout, Lying, Signature
 from .recovery import Recovery, Trace
-from .stand_ins import HINT, stand_in, with_history
+from .relaid import Given, Relaid
+from .stand_ins import HINT, changes, of_sizes, stand_in, with_history
 
 _DEVICES = ("cpu", "cuda")
+Layouts = Callable[[list[Any], Sequence[Lying]], Mapping[int, Layout]]
 AutocastState = tuple[tuple[str, bool, torch.dtype], ...]
 
 
@@ -57,13 +60,30 @@ class DoubleBackward:
     """Called by the node with the inputs of the forward and the tangents when grad mode is on in a backward."""
 
     def __init__(
-        self, signature: Signature, replay: GraphModule | None, retrace: Callable[[], Trace] | None = None
+        self,
+        signature: Signature,
+        replay: GraphModule | None,
+        retrace: Callable[[], Trace] | None = None,
+        layouts: Layouts | None = None,
     ) -> None:
         self._signature = signature
         self._replay = replay
         self._retrace = retrace
         self._trace: Trace | None = None
         self._autocast = autocast_state()
+        #: Called by the node where a tangent lay otherwise than the backward was compiled for, and somebody may look at a gradient.
+        self.relaid: Relaid | None = None
+        if layouts is not None and replay is not None and signature.follows:
+            ask = partial(self._ask, layouts, replay)
+            self.relaid = Relaid(ask, signature.grad_inputs, changing=changes(replay))
+
+    def _ask(
+        self, layouts: Layouts, replay: GraphModule, lying: tuple[Lying, ...], given: Given
+    ) -> Mapping[int, Layout]:
+        """How eager lays out the gradients, in the state that the graph was compiled in."""
+        inputs = of_sizes(replay, given)
+        with torch.enable_grad(), under_autocast(self._autocast):
+            return layouts(inputs, lying)
 
     def again(self, inputs: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
         """Gradients that no value of an input decides, when what the backward saved is gone. `inputs`: numbers, and for a tensor an empty one of

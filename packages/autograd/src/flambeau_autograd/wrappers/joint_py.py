@@ -171,6 +171,10 @@ class _Joined(torch.autograd.Function):
                     for places in joint.flagged
                 ]
                 found = call_either(joint.backward, (*ctx.numbers, *tensors, *tangents, *flags))
+            relaid = getattr(joint.double, "relaid", None)
+            if relaid is not None and any(g is not None and g is not t for g, t in zip(given, tangents)):
+                known = (tuple(v[1]) if isinstance(v, tuple) else v for v in ctx.shapes)
+                found = relaid(found, given, tuple(known) if relaid.changing else ()) or found
         if not torch._C._autograd._get_current_graph_task_keep_graph():
             ctx.freed.update(*(row for row, grad in zip(joint.frees, given) if grad is not None))
             ctx.spent = all(not row or place in ctx.freed for place, row in enumerate(joint.frees))
@@ -215,6 +219,8 @@ def in_order(grad: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
     """The gradient, dense in the dimension order that the backward was compiled for."""
     if order == tuple(range(grad.dim())):
         return grad.contiguous()
+    if grad.permute(order).is_contiguous():
+        return grad
     inverse = [0] * len(order)
     for place, dim in enumerate(order):
         inverse[dim] = place
