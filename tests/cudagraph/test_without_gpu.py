@@ -69,6 +69,7 @@ def test_inference(name: str, seen: Seen) -> None:
         kept = [case.outputs(compiled(**given)) for given in inputs]
         for found, given in zip(kept, inputs):
             assert_same(found, case.outputs(case.model(**given)), rtol=1e-4, atol=1e-5)
+    assert not [decision for decision in seen.decisions if decision.kind == "failed"]
     if name != "moe":
         assert seen.count("replayed") > 5
 

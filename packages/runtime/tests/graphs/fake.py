@@ -57,6 +57,9 @@ class FakeRecorder:
         tensors = [value for value in given if isinstance(value, torch.Tensor)]
         # Bytes, not values: fresh memory may hold NaNs, and an expanded input cannot be copied to.
         before, state = [tensor.untyped_storage().clone() for tensor in tensors], torch.get_rng_state()
+        for tensor in tensors:
+            if not tensor.is_floating_point():  # an index in memory that was not written yet is out of range
+                tensor.untyped_storage().fill_(0)
         try:
             outputs = run()
         finally:
