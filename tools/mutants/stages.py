@@ -81,7 +81,7 @@ STAGES = (
         (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", *_PROGRAMS),
     ),
     Stage(
-        "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py",
+        "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",
                              "lookaside/autograd.py", "lookaside/context_managers.py", "graph/repeats.py"), 18,
         (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),
     ),

@@ -162,7 +162,7 @@ def test_rounds_are_calls(function, args):
     for head in heads(function):
         code = separate_rounds(function.__code__, head)
         assert any(
-            getattr(constant, "co_name", "").startswith(f"{function.__name__}.round_at_") for constant in code.co_consts
+            f"{function.__name__}.round_at_" in getattr(constant, "co_qualname", "") for constant in code.co_consts
         )
         assert outcome(with_code(function, code), args) == expected
 

@@ -1,4 +1,4 @@
-"""functools, itertools, collections, math, copy, logging, warnings, dataclasses.
+"""functools, itertools, collections, math, copy, dataclasses.
 
 In: calls of standard library functions that are written in C or whose Python body is not worth tracing. Out: the same on values.
 """
@@ -11,13 +11,11 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import logging
 import math
 import random
 import reprlib
 import time
 import types
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +24,7 @@ import torch
 from ..interp.signals import GraphBreak, TracedRaise
 from ..interp.trust import is_trusted_namespace
 from ..sources.source import Pinned
-from ..values.base import MISSING, Value
+from ..values.base import Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
@@ -38,10 +36,9 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .builtins import callable_value, fill_dict
 from .registry import impure, replaces, replaces_wrapper
-from .torch_state import call_later
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..interp.tracer import Tracer
 
@@ -338,73 +335,3 @@ def _plainly_copied(cls: type) -> bool:
         and not any("__slots__" in vars(base) for base in cls.__mro__ if base is not object)
         and cls.__new__ is object.__new__
     )
-
-
-_LOG_METHODS = tuple(
-    getattr(logging.Logger, name) for name in ("debug", "info", "warning", "error", "critical", "exception", "log")
-)
-
-
-def _log_method(method: Any) -> None:
-    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        if kwargs or args[0].real() is MISSING or not all(t.is_foldable(arg) for arg in args[1:]):
-            raise GraphBreak("input-output", "a message that is not constant is logged")
-        return call_later(t, t.wrap_pinned(method), [t.wrap_pinned(args[0].real()), *args[1:]])
-
-    replaces(method)(replacement)
-
-
-for _method in _LOG_METHODS:
-    _log_method(_method)
-
-
-@replaces(warnings.warn)
-def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if not all(t.is_foldable(arg) for arg in args) or len(args) > 3 or kwargs:
-        raise GraphBreak("input-output", "a warning that is not constant")
-    if not t.ask(_warnings_only_tell, [], {}).constant() or _is_recorded_by(t.info.locals.values()):
-        raise GraphBreak("input-output", "a warning that is raised or recorded")
-    level, frame = (t.to_python(args[2]) if len(args) > 2 else 1), t.frame
-    if type(level) is not int:
-        raise GraphBreak("input-output", "a warning whose level is no number")
-    for above in range(1, max(level, 1)):
-        if frame.caller is None:  # of a frame that is not traced, which the call finds where it is made
-            return call_later(t, t.wrap_pinned(functools.partial(_warn_above, max(level, 1) - above + 1)), args[:2])
-        frame = frame.caller
-    line = frame.instructions[frame.index].position.line or 1
-    return call_later(
-        t, t.wrap_pinned(functools.partial(_warn_at, frame.code.co_filename, line, frame.globals)), args[:2]
-    )
-
-
-def _warn_above(level: int, message: Any, category: Any = None) -> None:
-    warnings.warn(message, category, level + 1)
-
-
-def _warn_at(filename: str, line: int, namespace: dict[str, Any], message: Any, category: Any = None) -> None:
-    """What `warnings.warn` does where a line of a file with these globals calls it."""
-    registry = namespace.setdefault("__warningregistry__", {})
-    kind = UserWarning if category is None else category
-    warnings.warn_explicit(message, kind, filename, line, namespace.get("__name__", "<string>"), registry)
-
-
-def _warnings_only_tell() -> bool:
-    """Whether no filter makes an exception of a warning."""
-    return all(found[0] != "error" for found in warnings.filters)
-
-
-def _is_recorded_by(variables: Iterable[Any]) -> bool:
-    """Whether warnings go to a list that the program holds (`catch_warnings(record=True)`): it would look into it too early."""
-    show = getattr(warnings, "_showwarnmsg_impl", None)
-    record = getattr(show, "__self__", None)
-    return isinstance(record, list) and any(found is record for found in variables)
-
-
-@replaces(warnings.catch_warnings)
-def catch_warnings(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("unsupported-call", "warnings.catch_warnings")
-
-
-@replaces(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)
-def filter_warnings(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("unsupported-call", "the filters of warnings are changed")

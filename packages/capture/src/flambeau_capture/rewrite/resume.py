@@ -105,12 +105,12 @@ def spec_of_part(
 ) -> CodeSpec:
     """The spec of a function made of a part of `code` that begins with `start`: its arguments and its other variables.
 
-    The cells of `code` are free variables of it; its name tells the `kind` of part and the line.
+    The cells of `code` are free variables of it; its qualified name tells the `kind` of part and the line, its name is the function's own,
+    which tracebacks and messages tell.
     """
     suffix = f".{kind}_at_{start.position.line or code.co_firstlineno}"
     return evolve(
         spec_of(code),
-        name=base_name(code.co_name) + suffix,
         qualified_name=base_name(code.co_qualname) + suffix,
         flags=code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
         argument_count=len(parameters),
