@@ -21,6 +21,7 @@ from flambeau.options import Options
 from flambeau.records import Recorder
 from flambeau.rescue import as_if_not_called, in_eager, rescue, writes_last
 from flambeau.stages import resolve_stages
+from flambeau_capture import unpatched
 from flambeau_inductor.config import Config
 from flambeau_inductor.context import CompileContext
 from flambeau_inductor.effects import may_fail
@@ -49,9 +50,10 @@ def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Com
     lowers = compiler is _interpreted
     more = {"decompositions": inductor.decompositions(), "rewrite": inductor.rewrite_joint} if lowers else {}
     try:
-        prepared = autograd.prepare(gm, inputs, **more)
-        forward = compiler(prepared.forward, prepared.forward_inputs)
-        backward = None if prepared.backward is None else compiler(prepared.backward, prepared.backward_inputs)
+        with unpatched():
+            prepared = autograd.prepare(gm, inputs, **more)
+            forward = compiler(prepared.forward, prepared.forward_inputs)
+            backward = None if prepared.backward is None else compiler(prepared.backward, prepared.backward_inputs)
     except (autograd.UnsupportedGraph, inductor.UnsupportedGraphError) as error:
         recorder.ran_in_eager(str(error))
         return in_eager(gm)
@@ -85,7 +87,8 @@ class _Interpreted:
         return steps_write_last(steps, self.graph.buffers, inputs)
 
     def __call__(self, *args: Any) -> Any:
-        return run_graph(self.graph, args)
+        with unpatched():
+            return run_graph(self.graph, args)
 
 
 def _interpreted(gm: fx.GraphModule, inputs: list[Any]) -> _Interpreted:

@@ -28,6 +28,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
+from flambeau_capture import unpatched
 from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.build.toolchain import Toolchain
@@ -363,7 +364,10 @@ def _assemble(
 def _retraced(gm: fx.GraphModule, *, decomposed: bool = False, **settings: Any) -> autograd.Trace:
     """How the values of a graph follow from each other, for a second derivative some of whose operands are gone."""
     inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    return autograd.retrace(gm, inputs, decompositions=inductor.decompositions() if decomposed else None, **settings)
+    with unpatched():
+        return autograd.retrace(
+            gm, inputs, decompositions=inductor.decompositions() if decomposed else None, **settings
+        )
 
 
 def _laid(gm: fx.GraphModule, *, decomposed: bool = False) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from flambeau_capture import call_disabled
+from flambeau_capture import call_disabled, unpatched
 
 from .options import resolve
 from .stack import compile_stack
@@ -37,8 +37,9 @@ def flambeau(
     Raises:
         UnknownName, InvalidOption: as `flambeau.compile`.
     """
-    fakes = _describe_inputs(gm, inputs)
-    compiled = compile_stack(gm, fakes, resolve(mode, options))
+    with unpatched():
+        fakes = _describe_inputs(gm, inputs)
+        compiled = compile_stack(gm, fakes, resolve(mode, options))
     return call_disabled(compiled, rescue=gm.meta.get("rescue"))
 
 

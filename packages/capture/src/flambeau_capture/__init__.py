@@ -28,6 +28,7 @@ from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_d
 from .hook import Region, call_disabled
 from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
 from .modes import left_as_before
+from .patches import unpatched
 from .pipeline import capture_frame, make_region
 from .record import BreakRecord, CompileRecord
 from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
@@ -65,6 +66,7 @@ __all__ = [
     "raised_in_hook",
     "register_correction",
     "reset",
+    "unpatched",
     "with_marked_hooks",
 ]
 

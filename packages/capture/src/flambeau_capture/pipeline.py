@@ -52,6 +52,7 @@ from .modes import (
     restored_modes,
     with_gradients,
 )
+from .patches import unpatched
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
@@ -213,7 +214,8 @@ def _owner_guards(info: FrameInfo) -> tuple[GuardSpec, ...]:
 
 def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
-    state = current_state()
+    with unpatched():
+        state = current_state()
     if what := beyond_graphs(state):
         raise CannotCapture(GraphBreak("unsupported-call", f"{what} is active"), always=False)
     tracer = Tracer(info, config, dynamics, None)

@@ -6,8 +6,9 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 
 from __future__ import annotations
 
-import operator
 from contextlib import contextmanager, nullcontext
+from operator import getitem
+from operator import pow as power
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -22,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..interp.signals import GraphBreak
+from ..patches import patches, unpatched
 from . import shapes
 from .fake_mode import new_fake_mode
 from .quiet import no_warnings
@@ -74,6 +76,8 @@ class GraphBuilder:
     def __init__(self, config: Config, position: Callable[[], tuple[tuple[str, int, str], ...]]) -> None:
         self.config = config
         self.fake_mode = new_fake_mode()
+        self.patches = patches()
+        self.unpatched = unpatched(self.patches)
         if config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops:
             self.need_shape_env()
         self.graph = torch.fx.Graph()
@@ -142,7 +146,8 @@ class GraphBuilder:
         self, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int] = frozenset()
     ) -> FakeTensor:
         """A fake with the metadata of `tensor`; the dimensions in `dynamic_dims` get symbols."""
-        return shapes.fake_of(self, tensor, source, dynamic_dims, unbacked)
+        with self.unpatched:
+            return shapes.fake_of(self, tensor, source, dynamic_dims, unbacked)
 
     # operations
 
@@ -155,6 +160,15 @@ class GraphBuilder:
         fakes: tuple[Sequence[Any], dict[str, Any]],
     ) -> tuple[torch.fx.Node, Any]:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
+        with self.unpatched:
+            result = self._tried(kind, target, fakes)
+        node = self.graph.create_node(kind, _as_printed(target, args), tuple(args), kwargs)
+        self._describe(node, result)
+        self.operations += 1
+        return node, result
+
+    def _tried(self, kind: str, target: Any, fakes: tuple[Sequence[Any], dict[str, Any]]) -> Any:
+        """The operation on fakes; what eager refuses though fakes do not ends the graph."""
         if writes_shared_elements(kind, target, fakes[0]) and not any(
             fakes[0][0] is known for known in self.input_values
         ):
@@ -171,10 +185,7 @@ class GraphBuilder:
             torch.autograd.graph.increment_version(
                 fakes[0][0]
             )  # kernels of list ops count their writes, fakes have none
-        node = self.graph.create_node(kind, _as_printed(target, args), tuple(args), kwargs)
-        self._describe(node, result)
-        self.operations += 1
-        return node, result
+        return result
 
     def _describe(self, node: torch.fx.Node, value: Any) -> None:
         node.meta["val"] = value
@@ -217,7 +228,7 @@ class GraphBuilder:
             keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
             self.fake_mode.region = self.region
-            with self.fake_mode, no_warnings(), dispatcher:
+            with self.unpatched, self.fake_mode, no_warnings(), dispatcher:
                 result = (
                     getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
                 )
@@ -261,7 +272,8 @@ class GraphBuilder:
         """A tensor that the trace keeps as a constant of the graph module."""
         name = f"_constant_{len(self.constants)}"
         self.constants[name] = tensor
-        fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        with self.unpatched:
+            fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
         node = self.graph.create_node("get_attr", name, (), {})
         node.meta["val"] = fake
         node.meta["stack"] = self._position()
@@ -335,7 +347,7 @@ class GraphBuilder:
 
 def _as_printed(target: Any, args: Sequence[Any]) -> Any:
     """The function that a graph module can print: it writes `-2 ** n` for a negative base, which Python reads as `-(2 ** n)`."""
-    negative = target is operator.pow and isinstance(args[0], int | float | complex) and repr(args[0]).startswith("-")
+    negative = target is power and isinstance(args[0], int | float | complex) and repr(args[0]).startswith("-")
     return pow if negative else target
 
 
@@ -365,7 +377,7 @@ def _is_pure_read(node: torch.fx.Node) -> bool:
         return node.target in _PURE_READS
     if node.op != "call_function":
         return False
-    if node.target is operator.getitem:
+    if node.target is getitem:
         # An index that is a tensor, or a list that becomes one, raises where it is out of bounds.
         index: list[torch.fx.Node] = []
         torch.fx.map_arg(node.args[1], index.append)

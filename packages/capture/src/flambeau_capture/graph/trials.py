@@ -8,9 +8,9 @@ the elements are; one that raises for some of them (an index, a matrix without a
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping, Sequence
+from operator import setitem
 from typing import Any
 
 import torch
@@ -165,7 +165,7 @@ class _Description:
 
 
 def _most_elements(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    stores = target is operator.setitem or target == "__setitem__"
+    stores = target is setitem or target == "__setitem__"
     if not (stores or is_write(kind, target)) and "out" not in kwargs:
         return _MOST_ELEMENTS
     storages = [

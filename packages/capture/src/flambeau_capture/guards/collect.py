@@ -9,12 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
 from ..sources.source import CallResult, Pinned, SourceError, resolve, root_of
 from . import spec
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..sources.source import Source
 
@@ -116,6 +118,13 @@ class GuardCollector:
             found and self._trust.is_setting(namespace, name, found[0])
         ):
             self._bindings.setdefault(id(namespace), (namespace, {}))[1][name] = (name, *found)
+
+    def callees(self, members: dict[tuple[str, type | None], spec.ClassMember], bindings: Iterable[Any]) -> None:
+        """What a function of torch calls by name: the members of tensors, and for each module the names that it binds."""
+        self._members.setdefault(torch.Tensor, {}).update(members)
+        for module, bound in bindings:
+            names = vars(module)
+            self._bindings.setdefault(id(names), (names, {}))[1].update(bound)
 
     def all(self) -> tuple[spec.GuardSpec, ...]:
         """Every requirement."""

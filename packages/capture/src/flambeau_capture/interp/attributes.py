@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name, class_qualname, module_name, name_of
+from ..patches import is_as_imported
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
 from ..values.base import HEAP_TYPE, MISSING, Value, type_name
 from ..values.builtins import BoundBuiltin, ClassValue, PythonModuleValue
@@ -108,8 +109,9 @@ class Attributes(Texts):
 
     def patched_member(self, cls: type, name: str) -> Any:
         """What a program put under this name of one of torch's classes in place of torch's own, else None; guarded either way."""
-        found, _ = self.class_member(cls, name)
-        return None if found is MISSING or is_torch_member(found) else found
+        found, owner = self.class_member(cls, name)
+        is_own = found is MISSING or (is_torch_member(found) and is_as_imported(owner, name, found))
+        return None if is_own else found
 
     def native_attribute(self, value: Value, name: str) -> Value:
         """An attribute of an object of a native class: its methods are bound, what its class holds is constant, what it computes is not known."""

@@ -90,23 +90,14 @@ class Calls(Lifetimes):
         if decision is registry.Decision.ALWAYS_RECORD or (
             decision is registry.Decision.RECORD and self.has_tensor(args, kwargs)
         ):
-            self._bindings_of(function)
+            if self.patched_callee(function) is not None:
+                return self.inline_function(value, function, args, kwargs)
             return self.record("call_function", function, args, kwargs)
         if decision is registry.Decision.BREAK:
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")
         if decision is registry.Decision.CONTROL_FLOW:
             raise GraphBreak("control-flow-operator", f"calling {value.describe()}")
         return self.inline_function(value, function, args, kwargs)
-
-    def _bindings_of(self, function: types.FunctionType) -> None:
-        """Guard what a function of torch that becomes one node calls by name: `F.softmax` is written with methods and functions of torch."""
-        namespace = function.__globals__
-        for name in function.__code__.co_names:
-            for names in (namespace, vars(torch), vars(torch._C._nn)):
-                if callable(names.get(name)):
-                    self.guards.binding(names, name, names[name])
-            if hasattr(torch.Tensor, name):
-                self.class_member(torch.Tensor, name)
 
     def inline_function(
         self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]

@@ -9,9 +9,9 @@ import collections
 import functools
 import inspect
 import math
-import operator
 import sys
 import warnings
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..class_names import name_of
@@ -144,7 +144,7 @@ class Folding(TensorOperations):
                 value = self.call(method, [], {})
         found = self.concrete(value)
         try:
-            return fits_an_index(operator.index(found))
+            return fits_an_index(as_index(found))
         except TypeError as error:
             raise self.raised(error) from None
 

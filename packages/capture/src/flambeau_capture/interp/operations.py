@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import operator
+from operator import lshift as shift_left
+from operator import neg as negative
+from operator import pow as power
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -138,7 +141,7 @@ class Operations(Folding):
             return self.record("call_function", UNARY[symbol], [value], {})
         if isinstance(value, SymbolicValue):
             if symbol == "~" and value.python_type() is int:
-                return self.binary("-", self._symbolic(operator.neg, [value]), ConstantValue(1))
+                return self.binary("-", self._symbolic(negative, [value]), ConstantValue(1))
             return self._symbolic(UNARY[symbol], [value])
         if isinstance(value, ObjectValue) and value.special(self, _UNARY_SPECIAL[symbol]) is not None:  # type: ignore[arg-type]
             return value._do(self, _UNARY_SPECIAL[symbol])  # type: ignore[arg-type]
@@ -246,9 +249,9 @@ class Operations(Folding):
         if function not in _GROWING:
             return is_large_sum(self.graph, result)
         (_, left), (_, right) = pairs
-        if function is operator.lshift:
+        if function is shift_left:
             return is_large(self.graph, result, 2, right if isinstance(right, torch.SymInt) else None)
-        return is_large(self.graph, result, left, right if function is operator.pow else None)
+        return is_large(self.graph, result, left, right if function is power else None)
 
     def _decided(self, value: Value) -> Value:
         """The constant for a symbolic truth value whose inputs are known, by a guard."""

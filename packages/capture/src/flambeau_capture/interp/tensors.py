@@ -6,6 +6,8 @@ In: a torch callable or method and its arguments as values. Out: a node in the g
 from __future__ import annotations
 
 import operator
+import types
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +26,7 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
+from .callees import callees
 from .signals import GraphBreak
 from .wrapping import Wrapping
 
@@ -34,11 +37,18 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = (int, float, bool)
-_SPECIAL_METHODS: dict[Any, str] = {
-    getattr(operator, name): name
-    for name in dir(operator)
-    if name.startswith("__") and name.endswith("__") and callable(getattr(operator, name)) and name not in dir(object)
-} | {getattr(operator, name): name for name in ("__lt__", "__le__", "__eq__", "__ne__", "__ge__", "__gt__")}
+_SPECIAL_METHODS: dict[Any, str] = (
+    {
+        getattr(operator, name): name
+        for name in dir(operator)
+        if name.startswith("__")
+        and name.endswith("__")
+        and callable(getattr(operator, name))
+        and name not in dir(object)
+    }
+    | {getattr(operator, name): name for name in ("__lt__", "__le__", "__eq__", "__ne__", "__ge__", "__gt__")}
+    | {abs: "__abs__"}
+)
 """Operators and the method of the left operand that does them; that of the right one has an `r` in front."""
 
 
@@ -166,11 +176,31 @@ class TensorOperations(Wrapping):
             special = _SPECIAL_METHODS[target]
             for value, name in zip(args, (special, f"__r{special[2:]}"), strict=False):
                 self.refuse_patched(value, name)
+        if type(target) is types.FunctionType:
+            self._note_callees(target)
+
+    def patched_callee(self, function: types.FunctionType) -> str | None:
+        """A name by which a function of torch calls what is the program's own: plain Python calls that, a node does not."""
+        called = callees(function).names if self.graph.patches else ()
+        return next((patch.name for patch in self.graph.patches if (patch.owner, patch.name) in called), None)
+
+    def _note_callees(self, function: types.FunctionType) -> None:
+        """Guard what a function of torch calls by name."""
+        patched = self.patched_callee(function)
+        if patched is not None:
+            raise GraphBreak("unsupported-call", f"{function.__qualname__} calls {patched}, which is the program's own")
+        called = callees(function)
+        self.guards.callees(called.members, called.bindings)
 
     def refuse_patched(self, value: Value, name: str) -> None:
-        """Break where the tensor's class has a member of the program's; guarded either way."""
-        if isinstance(value, TensorValue) and self.patched_member(value.tensor_type, name) is not None:
+        """Break where the tensor's class has a member of the program's, or torch's own calls one; guarded either way."""
+        if not isinstance(value, TensorValue):
+            return
+        if self.patched_member(value.tensor_type, name) is not None:
             raise GraphBreak("unsupported-call", f"Tensor.{name} is the program's own")
+        own = getattr(torch.Tensor, name, None)
+        if type(own) is types.FunctionType:
+            self._note_callees(own)
 
     def patched_member(self, cls: type, name: str) -> Any:
         """See `Attributes`."""
@@ -240,7 +270,7 @@ class TensorOperations(Wrapping):
             return self.number(result, lambda: node)
         if isinstance(result, (tuple, list)):
             items = [
-                self.wrap_result(item, self.graph.derive(operator.getitem, (node, i), item))
+                self.wrap_result(item, self.graph.derive(getitem, (node, i), item))
                 if isinstance(item, (torch.Tensor, tuple, list, torch.SymInt, torch.SymFloat))
                 else self.from_python(item)
                 for i, item in enumerate(result)
@@ -249,7 +279,7 @@ class TensorOperations(Wrapping):
         if isinstance(result, dict):
             return DictValue(
                 {
-                    k: (self.from_python(k), self.wrap_result(v, self.graph.derive(operator.getitem, (node, k), v)))
+                    k: (self.from_python(k), self.wrap_result(v, self.graph.derive(getitem, (node, k), v)))
                     for k, v in result.items()
                 },
                 type(result),

@@ -317,7 +317,7 @@ class Wrapping(TracerState):
             raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} with layout {obj.layout}")
         if torch._C._functorch.is_functorch_wrapped_tensor(obj):
             raise GraphBreak("unsupported-tensor", "a tensor of a function transform")
-        if obj.requires_grad and not (obj.is_floating_point() or obj.is_complex()):
+        if obj.requires_grad and not (obj.dtype.is_floating_point or obj.dtype.is_complex):
             # A write gave it a history (`mask.eq_(x)`), which torch allows nobody else to do.
             raise GraphBreak("unsupported-tensor", "a tensor of whole numbers that requires grad")
         static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)

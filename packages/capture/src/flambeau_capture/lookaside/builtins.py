@@ -420,6 +420,8 @@ def divide(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return t.fold(divmod, args, {})
     if any(isinstance(arg, ObjectValue) for arg in args):
         raise GraphBreak("unsupported-call", "divmod() of objects")
+    if any(isinstance(arg, TensorValue) for arg in args):
+        raise GraphBreak("operator-error", "tensors have no __divmod__")
     return t.sequence([t.binary("//", args[0], args[1]), t.binary("%", args[0], args[1])], tuple)
 
 
@@ -449,7 +451,7 @@ def to_float(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.round)
 def rounded(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
-        return t.record("call_function", torch.round, args, {})
+        raise GraphBreak("operator-error", "tensors have no __round__")
     if any(isinstance(a, SymbolicValue) for a in args):
         return t.computed(round, args, kwargs)
     return t.fold(round, [t.from_python(t.concrete(a)) for a in args], kwargs)

@@ -6,8 +6,8 @@ In: calls met while tracing. Out: lazy iterators over values; those that can be 
 from __future__ import annotations
 
 import itertools
-import operator
 import types
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
@@ -64,7 +64,7 @@ def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise t.raised(error) from None
     bounds = slice(*given)
     source = t.iterate(args[0])
-    stop = None if bounds.stop is None else operator.index(bounds.stop)
+    stop = None if bounds.stop is None else as_index(bounds.stop)
     wanted = _ITERTOOLS.count(bounds.start or 0, bounds.step or 1)
     following = [next(wanted)]
     state = [0]

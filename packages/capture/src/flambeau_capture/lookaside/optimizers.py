@@ -72,7 +72,7 @@ def get_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """A counter as the number that eager reads out of it: what is computed from it has the precision of Python's numbers."""
     t.told_compiling = True
     value = args[0]
-    if isinstance(value, TensorValue) and value.fake.is_floating_point():
+    if isinstance(value, TensorValue) and value.fake.dtype.is_floating_point:
         return t.record("call_method", "double", [value], {})
     return value
 

@@ -5,8 +5,8 @@ In: the real object. Out: calling goes through the lookaside table, then the tor
 
 from __future__ import annotations
 
-import operator
 import types
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_name, class_qualname
@@ -154,7 +154,7 @@ class ClassValue(RealValue):
             raise GraphBreak(
                 "unsupported-operation", f"subscripts of {self.describe()}, which has its own __class_getitem__"
             )
-        return t.fold(operator.getitem, [self, key], {})
+        return t.fold(getitem, [self, key], {})
 
     def iterate(self, t: Tracer) -> Value:
         import enum

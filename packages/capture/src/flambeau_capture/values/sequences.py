@@ -7,8 +7,8 @@ marked as mutated in the tracer's heap when it changes; its final contents are r
 from __future__ import annotations
 
 import collections
-import operator
 import types
+from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -116,8 +116,8 @@ class SequenceValue(Value):
     methods: dict[str, Callable[..., Value | None]] = {}
 
     def m_index(self, t: Tracer, item: Value, start: Value = ZERO, stop: Value | None = None) -> Value:
-        begin = operator.index(t.concrete(start))
-        end = len(self.items) if stop is None else operator.index(t.concrete(stop))
+        begin = as_index(t.concrete(start))
+        end = len(self.items) if stop is None else as_index(t.concrete(stop))
         for i in range(len(self.items))[begin:end]:
             if t.same_or_equal(t.realise(self.items[i]), item):
                 return ConstantValue(i)

@@ -6,6 +6,7 @@ nodes, shape queries that become constants or symbols.
 
 from __future__ import annotations
 
+from operator import getitem, setitem
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -243,16 +244,13 @@ class TensorValue(Value):
             raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} becomes {wanted}")
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        import operator
-
-        return t.record("call_function", operator.getitem, [self, key], {})
+        return t.record("call_function", getitem, [self, key], {})
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        import operator
-
-        t.record("call_function", operator.setitem, [self, key, value], {})
+        t.record("call_function", setitem, [self, key, value], {})
 
     def length(self, t: Tracer) -> Value:
+        t.refuse_patched(self, "__len__")
         if self.fake.ndim == 0:
             raise t.raised(TypeError("len() of a 0-d tensor"))
         return t.size_of(self, 0)
@@ -266,6 +264,7 @@ class TensorValue(Value):
     def iterate(self, t: Tracer) -> Value:
         from .iterators import SequenceIterator
 
+        t.refuse_patched(self, "__iter__")
         if self.fake.ndim == 0:
             raise t.raised(TypeError("iteration over a 0-d tensor"))
         parts = t.record("call_method", "unbind", [self, ConstantValue(0)], {})
