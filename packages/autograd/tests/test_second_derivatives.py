@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from flambeau_autograd import Config, UnsupportedDoubleBackward
 
 SHIFT = torch.linspace(0.3, 1.2, 12, dtype=torch.float64).view(3, 4)
+SQUARE = 3 * torch.eye(3, dtype=torch.float64)
 
 
 @pytest.fixture(params=[True, False], ids=["native", "twin"])
@@ -29,7 +30,27 @@ FUNCTIONS = {
     "sizes alone": lambda x: (x * 2).gather(1, torch.tensor([[0, 3], [2, 1], [1, 1]])).exp(),
     "in place": lambda x: (x + SHIFT).mul_(2).exp_().cos(),
     "indices": lambda x: (x + SHIFT).max(0)[0].exp() * (x * 3).cumsum(0),
+    # Kernels that may raise for the values of their operands.
+    "inverse": lambda x: torch.linalg.inv(x[:, :3] + SQUARE).sin(),
+    "root": lambda x: torch.linalg.cholesky(x @ x.t() + SQUARE).sin(),
+    "singular values": lambda x: torch.linalg.svdvals(x + SHIFT).sin(),
+    "of a symmetric one": lambda x: torch.linalg.eigh(x @ x.t() + SQUARE)[0].sin(),
+    "equations": lambda x: torch.linalg.solve(x[:, :3] + SQUARE, SHIFT).sin(),
+    "determinant": lambda x: torch.linalg.det(x[:, :3] + SQUARE).sin(),
+    "index": lambda x: x[x.argmax(0).remainder(3)].exp(),
+    "gather": lambda x: x.gather(1, x.argsort(1)).exp(),
+    "embedding": lambda x: F.embedding(x.argmax(0).remainder(3), x).sin(),
     "without grad mode": lambda x: (x + SHIFT).exp() * x.detach().sin(),
+}
+#: What is computed with data beside.
+WITH_DATA = {
+    "greater": lambda x, d: torch.maximum(x.exp(), d),
+    "bound": lambda x, d: x.exp().clamp(max=d),
+    "between": lambda x, d: torch.lerp(x, d, d.sigmoid()).exp(),
+    "entropy": lambda x, d: F.binary_cross_entropy(x.sigmoid(), d.sigmoid()),
+    "classes": lambda x, d: F.cross_entropy(x, d.argmax(1)),
+    "mask": lambda x, d: x.sin().masked_fill(d > 0, 0.0).exp(),
+    "distance": lambda x, d: (x - d).norm(dim=1),
 }
 LOST = {"freed": lambda given: given.clear(), "written": lambda given: [value.detach().add_(1) for value in given]}
 
@@ -133,16 +154,34 @@ def test_what_was_saved_is_written_before_the_last_backward(config):
             g.sum().backward()
 
 
-def test_a_graph_that_may_raise_for_other_values(config):
-    """It cannot be run on any: a clear error."""
+@pytest.mark.parametrize("name", WITH_DATA)
+def test_without_data_that_wants_no_gradient(name, config):
+    """Made for the call alone."""
+    function = WITH_DATA[name]
+    compiled = compile_function(function, [leaf() * 2, SHIFT], config=config)
+    ours, theirs = (lambda x, run=run: run(x, SHIFT - x.detach()) for run in (compiled, function))
+    assert_same(derivatives(ours, LOST["freed"]), derivatives(theirs))
+    assert_same(derivatives(ours), derivatives(theirs))
 
-    def function(x):
-        return torch.linalg.inv(x[:, :3] + 3 * torch.eye(3, dtype=torch.float64)).sin()
 
-    compiled = compile_function(function, [leaf() * 2], config=config)
-    assert_same(derivatives(compiled), derivatives(function))
+def test_data_beside_a_parameter(config):
+    """A graph of data and parameters saves what is best for the backward alone: a clear error where the data is gone."""
+
+    def function(weight, data):
+        return torch.maximum(weight.exp(), data)
+
+    weight = torch.nn.Parameter(leaf().detach())
+    compiled = compile_function(function, [weight, SHIFT], config=config)
+
+    def derivative(run, data):
+        out = run(weight, data)
+        del data
+        (found,) = torch.autograd.grad(out[0].sum(), weight, create_graph=True)
+        return found
+
+    assert_same([derivative(compiled, SHIFT)], [derivative(lambda *given: (function(*given),), SHIFT)])
     with pytest.raises(UnsupportedDoubleBackward, match="was freed"):
-        derivatives(compiled, LOST["freed"])
+        derivative(compiled, SHIFT + 0)
 
 
 def test_nothing_more_is_kept_alive(config):

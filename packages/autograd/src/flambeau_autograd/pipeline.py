@@ -27,7 +27,7 @@ from .joint.control import error_without_us, is_torchs_own
 from .joint.layouts import gradient_layouts, may_follow
 from .partition.min_cut import min_cut
 from .partition.split import Halves, split
-from .passes.definitions import definitions, must_be_known
+from .passes.definitions import decide_sizes, definitions, must_be_known
 from .passes.facts import draws, is_size, may_fail
 from .passes.runner import run_passes
 from .passes.told import read_by_gradients, to_be_told
@@ -139,6 +139,7 @@ def retrace(
         first, defined = definitions(joint)
         read = frozenset(first[node] for node in read_by_gradients(joint))
         fixed = frozenset(first[operand] for node in first for operand in must_be_known(node))
+        sizing = frozenset(first[operand] for node in first for operand in decide_sizes(node))
     places = tuple(item.node for item in joint.inputs)
     halves = _cut(joint, partitioner, config or Config.from_environment(), rewrite)
     return Trace(
@@ -151,6 +152,7 @@ def retrace(
         sized=frozenset(filter(is_size, defined)),
         drawn=frozenset(filter(draws, defined)),
         fixed=fixed,
+        sizing=sizing,
         read=read,
         constants=joint.constants,
     )

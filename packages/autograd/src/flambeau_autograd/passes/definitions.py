@@ -43,12 +43,16 @@ def definitions(joint: Joint) -> tuple[dict[Node, Node], dict[Node, Definition]]
 
 
 def must_be_known(node: Node) -> list[Node]:
-    """Operands without whose values the node must not run: it may raise for others (for positions, where it is given any), or they decide a size."""
-    if any(_is_decided_late(value) for value in pytree.tree_leaves(node.meta.get("val"))):
-        return node.all_input_nodes
+    """Operands without whose values the node must not run: it may raise for others (for positions, where it is given any)."""
     if not may_fail(node):
         return []
     return list(filter(_is_position, node.all_input_nodes)) or node.all_input_nodes
+
+
+def decide_sizes(node: Node) -> list[Node]:
+    """Operands whose values decide a size of what the node computes."""
+    late = any(_is_decided_late(value) for value in pytree.tree_leaves(node.meta.get("val")))
+    return node.all_input_nodes if late else []
 
 
 def _is_position(node: Node) -> bool:

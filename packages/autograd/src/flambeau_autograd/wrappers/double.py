@@ -9,7 +9,7 @@ recovered from what was saved (`recovery.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -138,32 +138,36 @@ class DoubleBackward:
                 fed.append(value)
             after = [value.clone() if i in written else value for i, value in enumerate(fed)]
             with under_autocast(self._autocast):
-                outputs = self._run(inputs, after, saved)
+                outputs, explained = self._run(inputs, after, saved)
             targets = [fed[i] for i in signature.grad_inputs]
             by_result = {o.index: outputs[i] for i, o in enumerate(signature.outputs) if o.kind == "graph"}
             by_result.update({m.output: after[m.index] for m in signature.mutations if m.mode == "wrapper"})
             pairs = [(by_result.get(r), t) for r, t in zip(signature.differentiable, tangents) if t is not None]
             if any(out is None for out, _ in pairs):
                 raise UnsupportedDoubleBackward("cannot differentiate twice: an output is rebuilt from another")
-            return torch.autograd.grad(
-                [out for out, _ in pairs], targets, [t for _, t in pairs], create_graph=True, allow_unused=True
-            )
+            with explained:
+                return torch.autograd.grad(
+                    [out for out, _ in pairs], targets, [t for _, t in pairs], create_graph=True, allow_unused=True
+                )
 
-    def _run(self, inputs: tuple[Any, ...], fed: list[Any], saved: tuple[Any, ...]) -> Any:
-        """The captured graph on `fed`. Where it gives other values than in the forward, autograd saves what follows from `saved` instead."""
+    def _run(
+        self, inputs: tuple[Any, ...], fed: list[Any], saved: tuple[Any, ...]
+    ) -> tuple[Any, AbstractContextManager[None]]:
+        """The captured graph on `fed`, and in what to differentiate it. Where it gives other values than in the forward, autograd saves what
+        follows from `saved` instead."""
         signature = self._signature
         assert self._replay is not None
         written = {m.index for m in signature.mutations}
         lost = written.union(i for i, value in enumerate(inputs) if isinstance(value, tuple))
         if not signature.double_backward and lost.isdisjoint(signature.decisive):
-            return self._replay(*fed)
+            return self._replay(*fed), nullcontext()
         recovery = Recovery(self._traced(), lost, fed, saved, self._reason(inputs, lost & set(signature.decisive)))
         devices = {value.device for value in fed if isinstance(value, torch.Tensor) and value.is_cuda}
         fork = torch.random.fork_rng(sorted(devices, key=str), enabled=bool(signature.double_backward))
-        with fork, torch.autograd.graph.saved_tensors_hooks(recovery.pack, recovery.unpack):
+        with fork, torch.autograd.graph.saved_tensors_hooks(recovery.pack, recovery.unpack), recovery.mode:
             outputs = self._replay(*fed)
         recovery.finish()
-        return outputs
+        return outputs, recovery.explained()
 
     def _reason(self, inputs: tuple[Any, ...], decisive: set[int]) -> Exception:
         """The error for a value that does not follow from what was saved."""

@@ -7,15 +7,18 @@ and their history are eager's, whatever the zeros gave. A value that does not fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from attrs import frozen
 from torch.fx import Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..records import SavedSpec
+from .uncomputed import Uncomputed
 
 _WRITTEN = (
     "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of shape {} that a compiled "
@@ -38,7 +41,7 @@ class Trace:
     """`first`: for each node the first that computes the same. `definitions`: of those, in order, in terms of those. `inputs`: placeholders.
     `packed`: what eager's nodes save, in order (None: no tensor of the graph's). `saved`, `specs`: what the compiled forward saves.
     `sized`: nodes that read how a tensor lies in memory and not its contents. `drawn`: nodes that draw random numbers. `fixed`: nodes that
-    must not have other values. `read`: nodes whose contents the backward reads.
+    must not have other values where they are computed with. `sizing`: nodes whose values decide sizes. `read`: nodes whose contents the backward reads.
     """
 
     first: Mapping[Node, Node]
@@ -50,6 +53,7 @@ class Trace:
     sized: frozenset[Node]
     drawn: frozenset[Node]
     fixed: frozenset[Node]
+    sizing: frozenset[Node]
     read: frozenset[Node]
     constants: Mapping[str, torch.Tensor]
 
@@ -70,8 +74,15 @@ class Recovery:
         places = [trace.first[node] for node in trace.inputs]
         gone = {places[i] for i in lost}
         self._astray = _depending(trace, gone | trace.drawn)
-        if _depending(trace, gone) & trace.fixed:
+        without = _depending(trace, gone)
+        if without & trace.sizing:
             raise reason
+        #: Under which the graph runs: nothing is computed where that might raise, so that every value is one to be told.
+        self.mode: AbstractContextManager[Any] = nullcontext()
+        if without & trace.fixed:
+            self.mode = Uncomputed(reason)
+            self._astray = {*trace.first.values()} - {*places} | gone
+        self._is_poisoned = False
         self._shapes = {places[i]: inputs[i] for i in lost}
         self._values: dict[Node, Any] = {
             node: value.detach() if isinstance(value, torch.Tensor) else value
@@ -94,10 +105,11 @@ class Recovery:
         if node is None or node not in self._astray:
             return tensor, tensor._version
         try:
-            with torch.no_grad(), torch._C._DisableAutocast():
+            with torch.no_grad(), torch._C._DisableAutocast(), _disable_current_modes():
                 value = self._value_of(node)
         except Lost:
             # A formula that asks for sizes alone gets them; one that reads more after all cannot compute with it.
+            self._is_poisoned = True
             return (None if node in self._trace.read else torch.empty_like(tensor, device="meta")), 0
         if value.shape != tensor.shape or value.dtype != tensor.dtype:
             raise self._reason
@@ -115,6 +127,16 @@ class Recovery:
         if tensor._version != version:
             raise RuntimeError(_WRITTEN.format(list(tensor.shape), tensor._version, version))
         return tensor
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """An error of torch in it is that of what is gone, where that was computed with."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self._is_poisoned and "meta" in str(error):
+                raise self._reason from error
+            raise
 
     def finish(self) -> None:
         """The graph has run: it saved what the trace did."""
