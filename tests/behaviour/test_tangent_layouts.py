@@ -99,3 +99,20 @@ def test_sizes_that_change() -> None:
             tangents = (torch.ones(()).expand(out.shape), torch.ones(out.shape[::-1]).t())
             found.append([torch.autograd.grad(out, x, t, retain_graph=True)[0].stride() for t in tangents])
     assert found[::2] == found[1::2]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_what_a_program_put_in_the_place_of_torchs_is_not_called_for_it(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def function(x: Tensor) -> Tensor:
+        return x.masked_fill(x > 0, 1.0).t() * 2
+
+    calls = []
+    own = Tensor.masked_fill
+    x = torch.randn(3, 4, requires_grad=True)
+    out = flambeau.compile(function, backend=backend)(x).sum()
+    monkeypatch.setattr(Tensor, "masked_fill", lambda *args: calls.append(args) or own(*args))
+    (grad,) = torch.autograd.grad(out, x)
+    assert grad.stride() == torch.autograd.grad(function(x).sum(), x)[0].stride()
+    assert len(calls) == 1

@@ -374,7 +374,8 @@ def _laid(gm: fx.GraphModule, *, decomposed: bool = False) -> Callable[..., Any]
     """How eager lays out the gradients of a graph, for tangents that lie otherwise than its backward was compiled for."""
 
     def ask(inputs: list[Any], lying: Any) -> Any:
-        return autograd.layouts(gm, inputs, lying, decompositions=inductor.decompositions() if decomposed else None)
+        with unpatched():
+            return autograd.layouts(gm, inputs, lying, decompositions=inductor.decompositions() if decomposed else None)
 
     return ask
 
