@@ -16,9 +16,16 @@ from both_ways import eager, outcome
 
 from flambeau_capture import make_region
 
-from .rules import by_index, caches, classes, flow, objects
+from .rules import by_index, caches, classes, flow, namespaces, objects
 
-PROBES = [*objects.PROGRAMS, *classes.PROGRAMS, *caches.PROGRAMS, *by_index.PROGRAMS, *flow.PROGRAMS]
+PROBES = [
+    *objects.PROGRAMS,
+    *classes.PROGRAMS,
+    *caches.PROGRAMS,
+    *by_index.PROGRAMS,
+    *namespaces.PROGRAMS,
+    *flow.PROGRAMS,
+]
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 

@@ -20,6 +20,7 @@ BREAKS = frozenset((
 ELSEWHERE = {
     "builtins.id": "addresses do not compare",
     "builtins.input": "reads",
+    "builtins.mappingproxy": "of another name in Python: tests/interp/rules/namespaces.py",
     "builtins.print": "writes",
     "flambeau_capture.lookaside.autograd.function_apply": "our own",
     "flambeau_capture.lookaside.marks.graph_break": "our own",

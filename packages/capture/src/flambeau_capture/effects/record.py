@@ -22,15 +22,27 @@ from ..graph.captured import (
     SetCell,
     SetGlobal,
 )
+from ..interp.signals import GraphBreak
 from ..sources.source import Pinned
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue
 from ..values.constants import ConstantValue
+from ..values.mappings import shown_by
 from ..values.tensor import TensorValue
 from ..values.walk import reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+
+def _namespace_of(obj: Any) -> Any:
+    """The dict of an object's or a class's attributes."""
+    if isinstance(obj, type):
+        return shown_by(type.__getattribute__(obj, "__dict__"))
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
 
 
 class Heap:
@@ -50,14 +62,36 @@ class Heap:
         # By identity: objects of the trace's own, changes of which count too for now (see `watching`).
         self._watched: dict[int, Value] = {}
         self._writes = 0
+        # Real dicts that were written to as such, and (at some number of writes) those that attributes and globals were stored in.
+        self._written: set[int] = set()
+        self._stored_in: set[int] = set()
+        self._stored_at = 0
 
     def changed(self, container: Value) -> None:
         """A container is about to change."""
         if container.source is not None:
             self._writes += 1
             self.containers[id(container)] = container
+            shows = getattr(container, "shows", None)
+            if shows is not None:
+                self._written.add(id(shows))
         elif self._watched:
             self._note(container)
+
+    def refuse_stored(self, namespace: Any) -> None:
+        """Break where a dict is read that attributes or globals were stored in: it is not known what it holds now."""
+        if self._stored_at != self._writes:
+            self._stored_at = self._writes
+            real = (target.real() for target, _, _ in self.attributes.values())
+            self._stored_in = {id(_namespace_of(obj)) for obj in real if obj is not MISSING}
+            self._stored_in.update(id(found) for found, _ in self.globals.values())
+        if id(namespace) in self._stored_in:
+            raise GraphBreak("unsupported-operation", "reading a namespace as a dict after something was stored in it")
+
+    def refuse_written(self, obj: Any) -> None:
+        """Break where an object (a dict: of globals) is asked for what it has by name, and its dict was written to as a dict."""
+        if self._written and id(obj if isinstance(obj, dict) else _namespace_of(obj)) in self._written:
+            raise GraphBreak("unsupported-operation", "using a namespace whose dict was written to before")
 
     def _note(self, target: Value) -> None:
         if id(target) in self._watched:
@@ -94,6 +128,7 @@ class Heap:
     def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
         """`namespace[name] = value` (None: deleted)."""
         self._writes += 1
+        self.refuse_written(namespace)
         self.globals[(id(namespace), name)] = (namespace, value)
 
     def stored_global(self, namespace: dict[str, Any], name: str) -> Value | object | None:

@@ -153,6 +153,7 @@ class Attributes(Texts):
     def module_attribute(self, module: PythonModuleValue, name: str) -> Value:
         """An attribute of an imported module."""
         obj = module.object
+        self.heap.refuse_written(vars(obj))
         stored = self.heap.stored_global(vars(obj), name)
         if isinstance(stored, Value):
             return stored
@@ -171,6 +172,7 @@ class Attributes(Texts):
         """A global or builtin name as a frame with these globals sees it."""
         from ..sources.source import Builtin, Global
 
+        self.heap.refuse_written(namespace)
         stored = self.heap.stored_global(namespace, name)
         if isinstance(stored, Value):
             return stored
@@ -313,6 +315,7 @@ class Attributes(Texts):
             return self.wrap_pinned(cls)
         if name == "__dict__":
             return self._instance_dict(value)
+        self.heap.refuse_written(value.object)
         self.class_member(cls, "__getattribute__")
         access = cls.__getattribute__
         if isinstance(access, types.FunctionType):
@@ -492,6 +495,7 @@ class Attributes(Texts):
 
     def plain_store(self, value: ObjectValue, name: str, new: Value) -> None:
         """`object.__setattr__`, or `nn.Module.__setattr__` of what is in none of its tables."""
+        self.heap.refuse_written(value.object)
         found, _ = self.class_member(value.cls, name)
         if isinstance(found, property):
             if found.fset is None:

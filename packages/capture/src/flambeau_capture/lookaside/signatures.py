@@ -64,6 +64,7 @@ _WRITTEN: dict[Any, Callable[..., Any]] = {
     operator.attrgetter: lambda attribute, /, *attributes: 0,
     operator.itemgetter: lambda item, /, *items: 0,
     operator.methodcaller: lambda name, /, *args, **named: 0,
+    types.MappingProxyType: lambda mapping: 0,
     types.SimpleNamespace: lambda **named: 0,
     # 3.12 adds a parameter, and a signature that `inspect` cannot read.
     warnings.warn: lambda message, category=None, stacklevel=1, source=None, **named: 0,

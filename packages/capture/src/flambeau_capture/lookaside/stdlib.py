@@ -335,3 +335,9 @@ def _plainly_copied(cls: type) -> bool:
         and not any("__slots__" in vars(base) for base in cls.__mro__ if base is not object)
         and cls.__new__ is object.__new__
     )
+
+
+@replaces(types.MappingProxyType)
+def make_proxy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """It shows the dict itself, which may change."""
+    raise GraphBreak("unsupported-call", "a mappingproxy is made")

@@ -7,6 +7,7 @@ value, objects that existed before the frame by themselves, anything else by ide
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
     from ..sources.source import Source
 
 
+def shown_by(proxy: Any) -> Any:
+    """The dict that a mappingproxy shows; None where it shows another mapping."""
+    found = gc.get_referents(proxy)
+    return found[0] if len(found) == 1 and isinstance(found[0], dict) else None
+
+
 class DictValue(Value):
     """A dict. `origin` is the real one while nobody asked for its order or length (only its single keys are guarded)."""
 
-    __slots__ = ("cls", "default", "guarded_keys", "items", "origin")
+    __slots__ = ("cls", "default", "guarded_keys", "items", "origin", "shows")
 
     def __init__(
         self,
@@ -40,6 +47,7 @@ class DictValue(Value):
         self.cls = cls
         self.default = default
         self.origin = origin
+        self.shows = origin  # the real one, for good: it may be some object's `__dict__`
         self.guarded_keys: set[Any] = set()
 
     def python_type(self) -> type:
@@ -72,12 +80,24 @@ class DictValue(Value):
 
     def guard_all(self, t: Tracer) -> None:
         """Assume the keys and their order."""
+        if self.shows is not None:
+            t.heap.refuse_stored(self.shows)
+        self.assume_all(t)
+
+    def assume_all(self, t: Tracer) -> None:
+        """The same, where it is known what was stored."""
         if self.origin is not None and self.source is not None:
             t.guards.dict_keys(self.source, self.origin)
             self.origin = None
 
     def guard_key(self, t: Tracer, key: Any, value: Value) -> None:
         """Assume that one key is there, or not; `key` is what `value` hashes to."""
+        if self.shows is not None:
+            t.heap.refuse_stored(self.shows)
+        self.assume_key(t, key, value)
+
+    def assume_key(self, t: Tracer, key: Any, value: Value) -> None:
+        """The same, where it is known what was stored."""
         if self.origin is None or self.source is None or key in self.guarded_keys:
             return
         self.guarded_keys.add(key)
@@ -271,6 +291,7 @@ class ProxyValue(DictValue):
 
     def __init__(self, items: dict[Any, tuple[Value, Value]], source: Source, origin: Any) -> None:
         super().__init__(items, types.MappingProxyType, source, origin=origin)
+        self.shows = shown_by(origin)
 
     def guard_all(self, t: Tracer) -> None:
         self._refuse_changes(t)
@@ -281,9 +302,11 @@ class ProxyValue(DictValue):
         super().guard_key(t, key, value)
 
     def _refuse_changes(self, t: Tracer) -> None:
-        """It does not tell which dict it shows: any that the frame has changed may be that."""
-        if any(isinstance(container, DictValue) for container in t.heap.containers.values()):
-            raise GraphBreak("unsupported-operation", "reading a mappingproxy after a dict has changed")
+        """Break where the frame has changed what it shows; what is no dict may show anything."""
+        if self.shows is not None:
+            t.heap.refuse_written(self.shows)
+        elif any(t.heap.size()):
+            raise GraphBreak("unsupported-operation", "reading a mappingproxy of no dict after a change")
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         raise GraphBreak("unsupported-store", "writing to a mappingproxy")

@@ -292,12 +292,12 @@ class InstanceDictValue(DictValue):
 
     def guard_all(self, t: Tracer) -> None:
         if isinstance(self.base, DictValue):
-            self.base.guard_all(t)
+            self.base.assume_all(t)
         self._refresh()
 
     def guard_key(self, t: Tracer, key: Any, value: Value) -> None:
         if isinstance(self.base, DictValue) and key not in self.owner.attrs:
-            self.base.guard_key(t, key, value)
+            self.base.assume_key(t, key, value)
         self._refresh()
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

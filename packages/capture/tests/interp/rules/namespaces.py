@@ -1,0 +1,150 @@
+"""Attributes and globals that are also reached through the dict they are stored in, or through a proxy of it."""
+
+from __future__ import annotations
+
+import collections
+import types
+
+import torch
+
+x = torch.arange(4.0)
+PROGRAMS = []
+
+
+def p(make):
+    """Register a program."""
+    PROGRAMS.append(make)
+    return make
+
+
+class Thing:
+    k = 1
+
+    def __init__(self):
+        self.n = 1
+
+
+def _twice(f):
+    return f, [(x,), (x,), (x,)]
+
+
+@p
+def a_proxy_of_attributes():
+    o = Thing()
+    shown = types.MappingProxyType(vars(o))
+
+    def f(x):
+        before = shown["n"]
+        o.n = before + 1
+        o.more = 3
+        return x + shown["n"], len(shown), "more" in shown, dict(shown), [*shown]
+
+    return _twice(f)
+
+
+@p
+def a_proxy_of_deleted_attributes():
+    o = Thing()
+    shown = types.MappingProxyType(vars(o))
+
+    def f(x):
+        del o.n
+        found = [*shown], shown.get("n", 5)
+        o.n = 1
+        return x + 1, found
+
+    return _twice(f)
+
+
+@p
+def the_dict_of_attributes():
+    o = Thing()
+    names = vars(o)
+
+    def f(x):
+        o.n += 1
+        y = x + names["n"]
+        names["n"] = 5
+        y = y * o.n
+        o.n += 1
+        names["m"] = o.n
+        return y, o.m, names
+
+    return _twice(f)
+
+
+@p
+def a_chain_of_maps_over_attributes():
+    o = Thing()
+    chain = collections.ChainMap(vars(o))
+    shown = types.MappingProxyType(chain)
+
+    def f(x):
+        o.n += 1
+        return x + chain["n"], shown["n"]
+
+    return _twice(f)
+
+
+@p
+def the_dict_of_a_class():
+    class Own(Thing):
+        k = 1
+
+    shown = vars(Own)
+
+    def f(x):
+        Own.k = Own.k + 1
+        return x + shown["k"]
+
+    return _twice(f)
+
+
+@p
+def the_dict_of_a_module():
+    m = torch.nn.Linear(2, 2)
+    m.n = 0
+    shown = types.MappingProxyType(m.__dict__)
+
+    def f(x):
+        m.n += 1
+        return x + shown["n"] + m.__dict__["n"]
+
+    return _twice(f)
+
+
+@p
+def globals_as_a_dict():
+    names = {"G": 1}
+    exec(
+        "def f(x, names):\n    global G\n    G = G + 1\n    y = x + names['G']\n    names['G'] = 7\n    return y * G",
+        names,
+    )
+    return names["f"], [(x, types.MappingProxyType(names)), (x, names), (x, names)]
+
+
+@p
+def proxies_made_inside():
+    o = Thing()
+
+    def f(x):
+        shown, own = types.MappingProxyType(vars(o)), {"a": 1}
+        inner = types.MappingProxyType(own)
+        o.n += 1
+        own["a"] = 2
+        return x + shown["n"], inner["a"]
+
+    return _twice(f)
+
+
+@p
+def a_proxy_of_another_dict():
+    table = types.MappingProxyType({"n": 3})
+    o = Thing()
+
+    def f(x):
+        o.n += 1
+        o.table = {"n": o.n}
+        return x + table["n"] + o.n
+
+    return _twice(f)
