@@ -136,7 +136,7 @@ class Wrapping(TracerState):
         kind = type(obj)
         if kind in weakref.ProxyTypes:  # the first: one of what is gone raises when it is asked for anything
             raise GraphBreak("unsupported-argument", "a weak proxy")
-        if isinstance(obj, torch.Tensor):
+        if issubclass(kind, torch.Tensor):  # not `isinstance`: an object may name another class
             return self._wrap_tensor(obj, source)
         if kind in (list, tuple, collections.deque, torch.Size):
             return self._wrap_sequence(obj, source)
@@ -153,10 +153,10 @@ class Wrapping(TracerState):
             self.guards.type_is(source, kind)
             function = self.wrap(obj.__func__, Attribute(source, "__func__"))
             return MethodValue(function, LazyValue(obj.__self__, Attribute(source, "__self__")), source)
-        if isinstance(obj, type):
+        if issubclass(kind, type):
             self.guards.identity(source, obj)
             return ClassValue(obj, source)
-        if isinstance(obj, types.ModuleType):
+        if issubclass(kind, types.ModuleType):
             self.guards.identity(source, obj)
             return PythonModuleValue(obj, source)
         if kind is types.UnionType:
@@ -166,7 +166,7 @@ class Wrapping(TracerState):
             return self._wrap_partial(obj, source)
         if kind is types.CellType:
             return self.cell_of(obj, source)
-        if isinstance(obj, (*_C_CALLABLES, functools._lru_cache_wrapper)) or kind in (
+        if issubclass(kind, (*_C_CALLABLES, functools._lru_cache_wrapper)) or kind in (
             type(torch.ops.aten),
             type(torch.ops),
         ):

@@ -251,3 +251,35 @@ def a_function_with_a_derivative_that_counts():
         return Counting.apply(x), box.count
 
     return f, [(x,), (x,)]
+
+
+class Pretending:
+    def __init__(self, other):
+        self.other, self.asked = other, 0
+
+    @property
+    def __class__(self):
+        self.asked += 1
+        return self.other
+
+
+class Hiding:
+    def __getattribute__(self, name):
+        return 12
+
+
+@p
+def objects_that_name_another_class():
+    def f(x, o):
+        return x + o.asked, o.other
+
+    named = (torch.Tensor, type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, tuple, 12)
+    return f, [(x, Pretending(other)) for other in named]
+
+
+@p
+def an_object_that_hides_everything():
+    def f(x, o):
+        return x + o.a
+
+    return f, [(x, Hiding()), (x, Hiding())]
