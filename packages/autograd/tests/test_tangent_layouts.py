@@ -43,6 +43,7 @@ FUNCTIONS = {
     "multiplied and turned": lambda x, y: x.t() * 2,
     "product": lambda x, y: x * y,
     "of a library": lambda x, y: x @ y.t(),
+    "positive part": lambda x, y: x.relu(),
     "twice": lambda x, y: x + x,
     "two results": lambda x, y: (x + 1, y.t() * 2),
     "two results of one": lambda x, y: (x + y, x * y),

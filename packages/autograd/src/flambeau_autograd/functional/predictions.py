@@ -58,6 +58,8 @@ _LOOPS = (
     "native_dropout_backward",
     "rsub",
 )
+#: Their loop goes over the second argument first.
+_TURNED_ROUND = ("rsub", "threshold_backward")
 #: They write into a copy of the first argument that keeps its gaps.
 _SCATTERS = ("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter")
 #: Numbers among their arguments are no operands of the loop.
@@ -186,7 +188,7 @@ def _in_symbols(shape: Sequence[Any], strides: Shape) -> tuple[Any, ...] | None:
 def _operands_of(op: OpOverload) -> tuple[tuple[int, ...], bool]:
     """The places of the arguments that the loop goes over, in its order; whether a scalar among the arguments is a tensor to it."""
     places = [n for n, argument in enumerate(op._schema.arguments) if "Tensor" in str(argument.type)]
-    if _short(op) == "rsub":
+    if _short(op) in _TURNED_ROUND:
         places.reverse()
     return tuple(places), "scalar" in op._overloadname.lower() and _short(op) not in _APART
 
