@@ -8,6 +8,7 @@ import pytest
 import torch
 from lifting import compile_function, compile_graph, lift_symbolically
 from torch import nn
+from torch.nn import functional as F
 
 from flambeau_autograd import Config
 
@@ -44,6 +45,8 @@ FUNCTIONS = {
     "product": lambda x, y: x * y,
     "of a library": lambda x, y: x @ y.t(),
     "positive part": lambda x, y: x.relu(),
+    "activations": lambda x, y: (F.elu(x), F.hardtanh(y)),
+    "and smooth ones": lambda x, y: (F.softplus(x), F.hardsigmoid(y)),
     "twice": lambda x, y: x + x,
     "two results": lambda x, y: (x + 1, y.t() * 2),
     "two results of one": lambda x, y: (x + y, x * y),

@@ -52,11 +52,15 @@ _ROW_MAJOR = (
 _LOOPS = (
     "_conj_physical",
     "complex",
+    "elu_backward",
+    "hardsigmoid_backward",
+    "hardtanh_backward",
     "hardswish",
     "hardswish_backward",
     "leaky_relu",
     "native_dropout_backward",
     "rsub",
+    "softplus_backward",
 )
 #: Their loop goes over the second argument first.
 _TURNED_ROUND = ("rsub", "threshold_backward")
