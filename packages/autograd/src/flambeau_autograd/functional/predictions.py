@@ -43,7 +43,7 @@ _LIKE = (
 )  # fmt: skip
 #: The (first) result is row-major, whatever the arguments are.
 _ROW_MAJOR = (
-    "_log_softmax", "_softmax", "_standard_gamma", "_upsample_nearest_exact1d", "all", "amax", "amin", "any", "bernoulli", "diag_embed",
+    "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "_standard_gamma", "_upsample_nearest_exact1d", "all", "amax", "amin", "any", "bernoulli", "diag_embed",
     "glu_backward", "huber_loss_backward", "im2col", "index_add", "index_copy", "linalg_vector_norm", "log_sigmoid_forward", "logsumexp", "masked_fill", "masked_scatter", "mean",
     "mse_loss_backward", "native_layer_norm", "native_layer_norm_backward", "normal.Tensor_Tensor", "normal.float_Tensor", "poisson", "pow.Scalar", "prod", "renorm", "rrelu_with_noise", "smooth_l1_loss_backward", "std", "sum", "tril", "triu",
     "upsample_nearest1d", "var", "var_mean",
