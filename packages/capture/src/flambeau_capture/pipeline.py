@@ -35,6 +35,7 @@ from .graph.names import hold_replaced
 from .graph.outputs import needed_outputs
 from .graph.quiet import quiet_fakes
 from .graph.shapes import check_marks, open_conditions, shape_guards
+from .graph.trials import BEYOND_MEMORY
 from .guards.check import holds
 from .guards.explain import explain
 from .guards.filter import filter_guards
@@ -227,7 +228,9 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             return _finish(tracer, Return(returned), None, state)
     except GraphBreak as error:
         broken = error.without_frames()
-    if broken.code in _RAISES and (config.fullgraph or any(words in broken.message for words in _OF_HISTORY)):
+    if broken.code in _RAISES and (
+        config.fullgraph or any(words in broken.message for words in (*_OF_HISTORY, BEYOND_MEMORY))
+    ):
         raise CannotCapture(broken, always=False)
     if broken.code in _RAISES and tracer.told_compiling:
         # What raises may be the program's other way, for compilers only: plain Python does not take it.

@@ -29,7 +29,7 @@ from .fake_mode import new_fake_mode
 from .quiet import no_warnings
 from .refusals import is_total, refused, writes_shared_elements
 from .repeats import Region
-from .trials import trial_of
+from .trials import BEYOND_MEMORY, trial_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -180,7 +180,8 @@ class GraphBuilder:
             trial = trial_of(kind, target, *fakes)
         result = self.run(kind, target, *fakes)
         if trial is not None and trial.refuses(result):
-            raise GraphBreak("operator-error", f"{_name(target)} refuses its operands")
+            beyond = f", {BEYOND_MEMORY}" if "as_strided" in _name(target) else ""
+            raise GraphBreak("operator-error", f"{_name(target)} refuses its operands{beyond}")
         if _name(target).startswith("_foreach_") and _name(target).endswith("_"):
             torch.autograd.graph.increment_version(
                 fakes[0][0]

@@ -27,6 +27,9 @@ _MOST_ELEMENTS_SHARED = 1 << 20
 _OF_COUNTS = re.compile("repeat_interleave|segment_reduce")
 _ERRORS = (RuntimeError, LookupError, TypeError, ValueError, ArithmeticError, AssertionError, AttributeError)
 
+#: Said of a view in strides beyond an operand's memory: that of a result may be larger in eager, a loss keeps the one of its elements.
+BEYOND_MEMORY = "whose memory may be larger in eager"
+
 #: In place of a type: the operand is one that came before.
 _SAME = object()
 #: Types whose values are what they are.
