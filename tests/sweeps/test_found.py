@@ -557,3 +557,39 @@ def test_a_batch_norm_of_no_channels(backend: str) -> None:
         """,
         backend,
     )
+
+
+@BACKENDS
+def test_a_view_in_symbolic_strides(backend: str) -> None:
+    """Of a diagonal the strides are sums: what is computed of a view of it lies as those say."""
+    check(
+        """
+        def f(a):
+            v = a.diagonal(0, 0, -1)
+            w = v.view(v.shape[0], -1)
+            return w < w.sum(), w + 1, v.view(-1, 1), w.t() * 2
+
+        def drive(compile, call, show, backward):
+            g = compile(f, dynamic=True)
+            call(g, whole((2, 1, 2), torch.int64, 47))
+            call(g, whole((5, 1, 3), torch.int64, 47))
+        """,
+        backend,
+    )
+
+
+@pytest.mark.parametrize("loss", ["F.smooth_l1_loss(a, b)", "F.mse_loss(b, b * 2)", "F.soft_margin_loss(b, b.sign())"])
+def test_a_view_beyond_a_loss(loss: str) -> None:
+    """Eager's kernel leaves a mean in memory for the elements that it is of, and a view may look there."""
+    check(
+        f"""
+        def f(a, b):
+            a.add_(1)
+            v = {loss}
+            return v.as_strided((2,), (1,))[0]
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole(()), whole((17,)))
+        """,
+        "aot_eager",
+    )

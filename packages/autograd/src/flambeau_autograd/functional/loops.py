@@ -8,7 +8,9 @@ on the CPU and on GPUs follow them. `tests/test_layouts_of_loops.py` compares bo
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 Shape = tuple[int, ...]
 #: Sizes and strides of one tensor.
@@ -54,21 +56,36 @@ def of_a_view(laid: Laid, shape: Shape) -> Shape | None:
     sizes, strides = laid
     if 0 in sizes or not sizes:
         return strides if sizes == shape else row_major(shape)
-    found, place = [0] * len(shape), len(shape) - 1
-    step, elements, covered = strides[-1], 1, 1
+    steps = steps_of_a_view(laid, shape)
+    return None if steps is None else tuple(stepped(strides, shape, steps))
+
+
+@functools.lru_cache(4096)
+def steps_of_a_view(laid: Laid, shape: Shape) -> tuple[tuple[int, int], ...] | None:
+    """How `stepped` makes the strides of a view of something with elements: for each of its dimensions one of what is viewed, whose stride it
+    repeats, and the end of the dimensions that lie in the same run."""
+    sizes, strides = laid
+    found, place = [(0, 0)] * len(shape), len(shape) - 1
+    inner, elements, covered, end = len(sizes) - 1, 1, 1, len(shape)
     for dim in reversed(range(len(sizes))):
         elements *= sizes[dim]
-        if dim and (sizes[dim - 1] == 1 or strides[dim - 1] == elements * step):
+        if dim and (sizes[dim - 1] == 1 or strides[dim - 1] == elements * strides[inner]):
             continue
         # Here ends a run of dimensions that lie in memory like one.
         while place >= 0 and (covered < elements or shape[place] == 1):
-            found[place] = covered * step
+            found[place] = (inner, end)
             covered *= shape[place]
             place -= 1
         if covered != elements:
             return None
-        step, elements, covered = strides[dim - 1], 1, 1
+        inner, elements, covered, end = dim - 1, 1, 1, place + 1
     return tuple(found)
+
+
+def stepped(strides: Sequence[Any], shape: Sequence[Any], steps: Sequence[tuple[int, int]]) -> Iterator[Any]:
+    """Strides in numbers or in symbols, by `steps_of_a_view`."""
+    for place, (dim, end) in enumerate(steps):
+        yield math.prod(shape[place + 1 : end], start=strides[dim])
 
 
 def is_dense(laid: Laid) -> bool:

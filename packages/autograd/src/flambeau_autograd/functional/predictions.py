@@ -28,6 +28,8 @@ from .loops import (
     of_a_view,
     repeated,
     row_major,
+    stepped,
+    steps_of_a_view,
 )
 
 aten = torch.ops.aten
@@ -118,14 +120,30 @@ def _with_strides(fake: Any, args: tuple[Any, ...], wanted: Shape | None) -> Any
     """`fake` with these strides, where it has others: in memory of its own, or in that of the first argument where it is a view of it."""
     if wanted is None or wanted == _in_numbers(fake.stride(), fake):
         return fake
-    like = [arg.stride() for arg in args if isinstance(arg, torch.Tensor) and tuple(map(hint, arg.stride())) == wanted]
-    strides = like[0] if like else _in_symbols(fake.shape, wanted)
+    viewed = args[0] if isinstance(args[0], torch.Tensor) else None
+    if viewed is not None and viewed.untyped_storage()._cdata != fake.untyped_storage()._cdata:
+        viewed = None
+    strides = None if viewed is None else _of_the_viewed(viewed, fake, wanted)
+    if strides is None:
+        like = [
+            arg.stride() for arg in args if isinstance(arg, torch.Tensor) and tuple(map(hint, arg.stride())) == wanted
+        ]
+        strides = like[0] if like else _in_symbols(fake.shape, wanted)
     if strides is None:
         return fake
     with fake.fake_mode:
-        if isinstance(args[0], torch.Tensor) and args[0].untyped_storage()._cdata == fake.untyped_storage()._cdata:
-            return args[0].as_strided(fake.shape, strides, fake.storage_offset())
+        if viewed is not None:
+            return viewed.as_strided(fake.shape, strides, fake.storage_offset())
         return torch.empty_strided(fake.shape, strides, dtype=fake.dtype, device=fake.device)
+
+
+def _of_the_viewed(viewed: torch.Tensor, fake: Any, wanted: Shape) -> tuple[Any, ...] | None:
+    """Strides as products of those of what is viewed, which may have gaps, and of sizes; None where they are something else."""
+    laid, result = _laid(viewed), _laid(fake)
+    if laid is None or result is None or not laid[0] or 0 in laid[0] or of_a_view(laid, result[0]) != wanted:
+        return None
+    steps = steps_of_a_view(laid, result[0])
+    return None if steps is None else tuple(stepped(viewed.stride(), fake.shape, steps))
 
 
 def is_plain(value: Any) -> bool:
