@@ -90,8 +90,10 @@ class SequenceLength final : public Leaf {
  public:
   SequenceLength(Py_ssize_t length, int spec) : Leaf(spec), length_(length) {}
   bool holds(PyObject* value) const override {
-    if (PyList_CheckExact(value) || PyTuple_CheckExact(value)) return Py_SIZE(value) == length_;
-    if (PyDict_CheckExact(value)) return PyDict_GET_SIZE(value) == length_;
+    // Of subclasses too: their own `__len__` may say otherwise, and note that it was asked.
+    if (PyList_Check(value) || PyTuple_Check(value)) return Py_SIZE(value) == length_;
+    if (PyDict_Check(value)) return PyDict_GET_SIZE(value) == length_;
+    if (PyAnySet_Check(value)) return PySet_GET_SIZE(value) == length_;
     return PyObject_Size(value) == length_;
   }
 
@@ -103,7 +105,8 @@ class DictKeys final : public Leaf {
  public:
   DictKeys(PyObject* keys, int spec) : Leaf(spec), keys_(keys) {}
   bool holds(PyObject* value) const override {
-    if (PyDict_CheckExact(value)) return PyDict_GET_SIZE(value) == PyTuple_GET_SIZE(keys_) && plain(value);
+    // Its class may say otherwise when it is iterated over, and note that it was; the order of an `OrderedDict` is no dict's.
+    if (PyDict_Check(value) && !PyODict_Check(value)) return PyDict_GET_SIZE(value) == PyTuple_GET_SIZE(keys_) && plain(value);
     // Of a set the order is that of its table, which its members do not tell.
     if (!PyDict_Check(value) && !PyAnySet_Check(value) && Py_TYPE(value) != &PyDictProxy_Type) return false;
     return by_iteration(value);
@@ -118,8 +121,12 @@ class DictKeys final : public Leaf {
     }
     return true;
   }
+  static PyObject* own_iterator(PyObject* value) {
+    if (PyODict_Check(value)) return PyODict_Type.tp_iter(value);
+    return PyAnySet_Check(value) ? PySet_Type.tp_iter(value) : PyObject_GetIter(value);
+  }
   bool by_iteration(PyObject* value) const {
-    Ref iterator = checked(PyObject_GetIter(value));
+    Ref iterator = checked(own_iterator(value));
     Py_ssize_t i = 0;
     while (Ref key = Ref::steal(PyIter_Next(iterator.get()))) {
       if (i >= PyTuple_GET_SIZE(keys_) || !same_constant(key.get(), PyTuple_GET_ITEM(keys_, i++))) return false;
@@ -233,9 +240,14 @@ class ClassMembers final : public Leaf {
         continue;
       }
       PyObject* code = PyTuple_GET_ITEM(member, 3);
-      return base == PyTuple_GET_ITEM(member, 2) && (code == Py_None || code == found);
+      return base == PyTuple_GET_ITEM(member, 2) && (code == Py_None || code == found || is_weakly(code, found));
     }
     return searching && PyTuple_GET_ITEM(member, 2) == Py_None;
+  }
+
+  // Functions are held weakly.
+  static bool is_weakly(PyObject* reference, PyObject* found) {
+    return PyWeakref_CheckRefExact(reference) && PyWeakref_GetObject(reference) == found;
   }
 
   PyObject* members_;

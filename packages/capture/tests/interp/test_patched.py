@@ -9,6 +9,7 @@ import math
 import operator
 import statistics
 import textwrap
+import weakref
 
 import pytest
 import torch
@@ -17,6 +18,9 @@ from both_ways import assert_equal, eager, outcome
 from torch import nn
 
 from flambeau_capture import make_region
+from flambeau_capture.guards import spec
+from flambeau_capture.guards.explain import explain
+from flambeau_capture.sources.source import Local
 
 _LINEAR = nn.Linear(4, 4)
 _NET = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
@@ -144,3 +148,84 @@ def test_a_replacement_that_calls_torchs_own(name, monkeypatch):
         assert_equal(region(given), function(given))
     monkeypatch.undo()
     assert_equal(region(x), function(x))
+
+
+def test_a_builtin_function_in_the_place_of_a_method_is_not_bound():
+    """Native functions are no descriptors: called as methods they miss their argument; a Python function put there next does not."""
+
+    def function(x):
+        return x.sort()
+
+    own = torch.Tensor.sort
+    region = make_region(function, eager, suppress_errors=False)
+    x = torch.arange(3.0)
+    try:
+        for replacement in (
+            torch.negative,
+            lambda *args: own(*args)[0],
+            torch.negative,
+            lambda *args: torch.negative(*args),
+        ):
+            torch.Tensor.sort = replacement
+            assert_equal(outcome(region, x), outcome(function, x))
+    finally:
+        del torch.Tensor.sort
+
+
+@pytest.mark.parametrize("name", ["__iter__", "__len__", "__getitem__"])
+@pytest.mark.parametrize("replacement", [torch.negative, len, torch.Tensor.neg], ids=["negative", "len", "neg"])
+def test_a_builtin_function_in_the_place_of_a_containers_method(name, replacement, monkeypatch):
+    net = nn.Sequential(nn.ReLU(), nn.Identity())
+
+    def function(x):
+        return sum(1 for _ in net) * x, len(net), net[0](x), net(x)
+
+    region = make_region(function, eager, suppress_errors=False)
+    x = torch.arange(3.0)
+    for _ in range(2):
+        assert_equal(outcome(region, x), outcome(function, x))
+        monkeypatch.setattr(nn.Sequential, name, replacement)
+
+
+def test_why_an_entry_does_not_fit_is_told_without_the_programs_code():
+    """What is shown of values calls neither their `__repr__` nor their `__len__`, nor torch's own for tensors, which calls operators by name."""
+    called = []
+
+    class Loud(list):
+        def __repr__(self):
+            called.append("repr")
+            return "loud"
+
+        def __len__(self):
+            called.append("len")
+            return list.__len__(self)
+
+    values = [None, Loud([1]), torch.ones(2), [Loud([1])], 3]
+    told = [explain(spec.IdentityIs(Local("v"), abs), {"v": value}, {}) for value in values]
+    told += [explain(spec.SequenceLength(Local("v"), 3), {"v": value}, {}) for value in values]
+    assert "actual a tensor float32[2]" in told[2]
+    assert "actual <interp.test_patched" in told[1]
+    assert "actual [<" in told[3]
+    assert "expected 3, actual 1" in told[6]
+    assert called == []
+
+
+def test_a_method_that_is_replaced_goes():
+    """An entry holds neither it nor what it closes over, as weak references to it tell."""
+
+    class Owner:
+        def scale(self):
+            return 2
+
+    owner = Owner()
+    bound = weakref.WeakMethod(owner.scale)
+
+    def function(x):
+        return x * (bound()() if bound() else 5)
+
+    region = make_region(function, eager, suppress_errors=False)
+    x = torch.ones(2)
+    assert_equal(region(x), x * 2)
+    Owner.scale = lambda self: 3
+    assert bound() is None
+    assert_equal(region(x), x * 5)

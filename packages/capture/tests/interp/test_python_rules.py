@@ -16,12 +16,13 @@ from both_ways import eager, outcome
 
 from flambeau_capture import make_region
 
-from .rules import by_index, caches, classes, flow, namespaces, objects
+from .rules import borrowed, by_index, caches, classes, flow, namespaces, objects
 
 PROBES = [
     *objects.PROGRAMS,
     *classes.PROGRAMS,
     *caches.PROGRAMS,
+    *borrowed.PROGRAMS,
     *by_index.PROGRAMS,
     *namespaces.PROGRAMS,
     *flow.PROGRAMS,

@@ -267,6 +267,9 @@ _PAYLOADS: dict[type[gs.GuardSpec], _Maker] = {
     gs.SetEquals: lambda s: (LeafKind.SET_EQUALS, s.members),
     gs.HasAttribute: lambda s: (LeafKind.HAS_ATTRIBUTE, (s.attribute, s.present)),
     gs.FunctionIs: lambda s: (LeafKind.FUNCTION_IS, s.code),
-    gs.ClassMembers: lambda s: (LeafKind.CLASS_MEMBERS, tuple((m.name, m.after, m.owner, m.code) for m in s.members)),
+    gs.ClassMembers: lambda s: (
+        LeafKind.CLASS_MEMBERS,
+        tuple((m.name, m.after, m.owner, m.reference) for m in s.members),
+    ),
     gs.PythonCheck: lambda s: (LeafKind.PYTHON_CHECK, s.predicate),
 }

@@ -88,11 +88,11 @@ def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
         case gs.TensorMatch():
             return _tensor_matches(spec, value)
         case gs.SequenceLength(length=length):
-            return hasattr(value, "__len__") and len(value) == length
+            return hasattr(value, "__len__") and gs.own_length(value) == length
         case gs.DictKeys(keys=keys):
-            return isinstance(value, (*_KEYED, set, frozenset)) and same_constant(tuple(value), tuple(keys))
+            return isinstance(value, (*_KEYED, set, frozenset)) and same_constant(gs.own_keys(value), tuple(keys))
         case gs.Contains(key=key, present=present):
-            return isinstance(value, (*_KEYED, set, frozenset)) and (key in value) == present
+            return isinstance(value, (*_KEYED, set, frozenset)) and gs.has_key(value, key) == present
         case gs.SetEquals(members=members):
             return isinstance(value, (set, frozenset)) and _same_members(value, members)
         case gs.HasAttribute(attribute=attribute, present=present):
@@ -115,7 +115,7 @@ def _is_member(cls: type, member: gs.ClassMember) -> bool:
     owner = next((base for base in order if member.name in base.__dict__), None)
     if owner is not member.owner:
         return False
-    return owner is None or member.code is None or owner.__dict__[member.name] is member.code
+    return owner is None or member.allows(owner.__dict__[member.name])
 
 
 def _predicate_holds(predicate: Any, value: Any) -> bool:

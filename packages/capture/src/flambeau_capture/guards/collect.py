@@ -106,7 +106,8 @@ class GuardCollector:
 
     def member(self, cls: type, name: str, after: type | None, found: Any, owner: type | None) -> None:
         """Where a class has an attribute; written down together with everything else that the class was asked."""
-        code = found if hasattr(type(found), "__get__") else None
+        is_code = hasattr(type(found), "__get__") or (callable(found) and self._trust.is_trusted_namespace(owner))
+        code = found if is_code else None
         self._members.setdefault(cls, {})[name, after] = spec.ClassMember(name, after, owner, code)
 
     def binding(self, namespace: dict[str, Any], name: str, *found: Any) -> None:
@@ -140,12 +141,12 @@ class GuardCollector:
     def dict_keys(self, source: Source, origin: dict[Any, Any]) -> None:
         """All keys in order; those of tables that torch keeps for its users (global hooks) too."""
         if not isinstance(source, Pinned):
-            self.add(spec.DictKeys(source, tuple(origin), position=self._position()))
+            self.add(spec.DictKeys(source, spec.own_keys(origin), position=self._position()))
 
     def contains(self, source: Source, origin: dict[Any, Any], key: Any) -> None:
         """One key, there or not."""
         if not self._contents_hold_still(source):
-            self.add(spec.Contains(source, key, key in origin, position=self._position()))
+            self.add(spec.Contains(source, key, spec.has_key(origin, key), position=self._position()))
 
     def absent(self, source: Source, key: str) -> None:
         """A name that a namespace does not have."""

@@ -6,6 +6,8 @@ In: a spec that does not hold and the frame it was checked on. Out: one sentence
 
 from __future__ import annotations
 
+import collections
+import enum
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +16,18 @@ from attrs import fields
 
 from ..class_names import class_name, class_qualname
 from ..sources.source import Source, SourceError, resolve
+from ..values.constants import is_constant_object
 from . import spec as gs
 from .check import changed_bindings, holds
 from .state import current_state
+
+_SIZED = (list, tuple, dict, set, frozenset, collections.deque, str, bytes)
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+}
 
 
 class GuardText:
@@ -110,10 +121,10 @@ def _words(spec: gs.GuardSpec, value_of: Any) -> str:
             return f"{source}: expected {value!r}, actual {_short(value_of(source))}"
         case gs.SequenceLength(source=source, length=length):
             value = value_of(source)
-            actual = len(value) if hasattr(value, "__len__") else f"a {class_name(type(value))}"
+            actual = gs.own_length(value) if isinstance(value, _SIZED) else f"a {class_name(type(value))}"
             return f"len({source}): expected {length}, actual {actual}"
         case gs.DictKeys(source=source, keys=keys):
-            return f"keys of {source}: expected {list(keys)!r}, actual {_short(list(value_of(source)))}"
+            return f"keys of {source}: expected {list(keys)!r}, actual {_short(list(gs.own_keys(value_of(source))))}"
         case gs.ModuleBindings(namespace=namespace):
             return f"{namespace.get('__name__')}: {', '.join(changed_bindings(spec))} was replaced"
         case gs.AliasOf(source=source, other=other):
@@ -166,5 +177,19 @@ def _alias_words(sources: tuple[Source, ...], value_of: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    """A value in a few words; no `__repr__` of the program's is called, nor torch's for tensors, which calls operators by name."""
+    text = _plainly(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _plainly(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return f"{class_qualname(type(value))}.{value._name_}"
+    brackets = _BRACKETS.get(type(value))
+    if brackets is not None:
+        return ", ".join(map(_plainly, value)).join(brackets)
+    if is_constant_object(value):
+        return repr(value)
+    if isinstance(value, torch.Tensor):
+        return f"a tensor {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return object.__repr__(value)

@@ -8,8 +8,9 @@ assumption, as `(file, line, function)`, or None.
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -154,6 +155,26 @@ class SequenceLength(SourceGuard):
     length: int
 
 
+_CONTAINERS: tuple[Any, ...] = (list, tuple, dict, set, frozenset)
+
+
+def own_keys(value: Any) -> tuple[Any, ...]:
+    """The keys of a dict in order, whatever its class says when it is iterated over; the members of anything else."""
+    base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+    return tuple(base.__iter__(value) if isinstance(value, dict) else value)
+
+
+def own_length(value: Any) -> int:
+    """The number of elements of a container, whatever its class says when it is asked."""
+    base = next((kind for kind in _CONTAINERS if isinstance(value, kind)), None)
+    return len(value) if base is None else base.__len__(value)
+
+
+def has_key(value: Any, key: Any) -> bool:
+    """Whether a dict has a key, whatever its class says; the same of anything else that can be asked."""
+    return dict.__contains__(value, key) if isinstance(value, dict) else key in value
+
+
 @frozen
 class DictKeys(SourceGuard):
     """The dict, its read-only proxy or the set has exactly these keys in this order; keys compare as constants, others by identity."""
@@ -213,18 +234,27 @@ class DistinctStorage(GuardSpec):
     read: tuple[Source, ...]
 
 
+def _weakly_if_function(code: Any) -> Any:
+    return weakref.ref(code) if type(code) is FunctionType else code
+
+
 @frozen
 class ClassMember:
     """One answer of a class: which class of its resolution order has `name`, from behind `after` for a `super()` search.
 
     `owner` is None where no class has it. `code` is the very object where it is a function, a property or another descriptor, else None:
-    data has guards of its own.
+    data has guards of its own. A function is held weakly, so that it goes when the program puts another in its place.
     """
 
     name: str
     after: type | None
     owner: type | None
-    code: Any = field(eq=id)
+    reference: Any = field(alias="code", converter=_weakly_if_function, eq=id)
+
+    def allows(self, found: Any) -> bool:
+        """Whether the owner may have this under the name."""
+        reference = self.reference
+        return reference is None or (reference() if type(reference) is weakref.ref else reference) is found
 
 
 @frozen

@@ -44,6 +44,14 @@ _FIELDS_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__mr
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
+def is_borrowed(found: Any, where: Any, cls: type, name: str) -> bool:
+    """Whether a class of the program's has a native method under a name that is not the one which the class would inherit."""
+    if not (isinstance(found, _NATIVE_METHODS) and where.__flags__ & HEAP_TYPE) or is_trusted_namespace(where):
+        return False
+    natives = (vars(base) for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+    return next((names[name] for names in natives if name in names), None) is not found
+
+
 def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
     """The class attribute and the class that has it, `(MISSING, None)` when there is none; the search may start after a class."""
     mro = cls.__mro__
@@ -281,6 +289,10 @@ class Attributes(Texts):
         if isinstance(found, types.BuiltinFunctionType):  # no method: it is not bound
             return self.wrap(found, Attribute(home, name))
         if isinstance(found, _NATIVE_METHODS):
+            if is_borrowed(found, mro_lookup(cls, name)[1], cls, name):
+                raise GraphBreak(
+                    "unsupported-attribute", f"{name!r} of {value.describe()}, which is another class's method"
+                )
             return BoundBuiltin(value, name)
         if type(found) is _FIELD and isinstance(value, ObjectValue) and isinstance(value.storage, TupleValue):
             return self.realise(value.storage.items[found.__reduce__()[1][0]])
@@ -470,6 +482,8 @@ class Attributes(Texts):
             return None
         if isinstance(found, (types.FunctionType, types.MethodType, classmethod, staticmethod, functools.partial)):
             return self.bind_class_attribute(value, value.cls, name, found)
+        if is_borrowed(found, where, value.cls, name):
+            raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, which another class's does")
         if value.storage is None and callable(found) and not isinstance(found, _NATIVE_METHODS):
             return self.wrap(found, Attribute(Pinned(value.cls), name))
         if found is None or isinstance(

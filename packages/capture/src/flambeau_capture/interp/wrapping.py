@@ -18,7 +18,7 @@ import torch
 
 from ..class_names import class_module, class_name
 from ..graph import shapes
-from ..guards.spec import TensorMatch
+from ..guards.spec import TensorMatch, own_length
 from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.base import MISSING, Value, type_name
@@ -244,7 +244,7 @@ class Wrapping(TracerState):
         if not storage:
             self.guards.type_is(source, type(obj))
         if not (isinstance(obj, tuple) and self.guards.is_trusted(source)):
-            self.guards.length(source, len(obj))
+            self.guards.length(source, own_length(obj))
         kind = type(obj)
         item_source = _item_source(kind)
         elements = (list if isinstance(obj, list) else tuple).__iter__(obj) if storage else obj
@@ -282,10 +282,10 @@ class Wrapping(TracerState):
         return DictValue(items, kind, source, self.realise(default) if default is not None else None, origin=obj)
 
     def _wrap_set(self, obj: Any, source: Source) -> Value:
-        if not all(is_constant_object(item) or _hashes_by_identity(item) for item in obj):
+        base = frozenset if isinstance(obj, frozenset) else set
+        if not all(is_constant_object(item) or _hashes_by_identity(item) for item in base.__iter__(obj)):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
         self.guards.members(source, obj)
-        base = frozenset if isinstance(obj, frozenset) else set
         return SetValue({item: self.from_python(item) for item in base.__iter__(obj)}, base, source, obj)
 
     def cell_of(self, cell: types.CellType, source: Source) -> CellValue:

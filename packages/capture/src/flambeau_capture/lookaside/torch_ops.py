@@ -60,6 +60,10 @@ def _is_control_flow(function: Any) -> bool:
 
 @lru_cache(maxsize=8192)
 def _classify(function: Any) -> Decision:
+    return _decide(function)
+
+
+def _decide(function: Any) -> Decision:
     if isinstance(function, _OPS):
         return Decision.ALWAYS_RECORD
     module = module_name(function) or ""
@@ -151,7 +155,9 @@ _PURE_C = frozenset(("_get_default_device", "is_deterministic", "_jit_internal",
 
 
 def classify(function: Any) -> Decision:
-    """What to do with a callable."""
+    """What to do with a callable. The answer is not kept for functions of the program's, for it would keep those and what they close over."""
+    if type(function) is types.FunctionType and not str(module_name(function)).startswith("torch"):
+        return _decide(function)
     try:
         return _classify(function)
     except TypeError:

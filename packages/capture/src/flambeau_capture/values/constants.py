@@ -96,6 +96,8 @@ class ConstantValue(Value):
             e.pinned(self.value)
 
     def describe(self) -> str:
+        if isinstance(self.value, enum.Enum):  # the program may have written how it is shown
+            return f"{class_name(type(self.value))}.{self.value._name_}"
         text = repr(self.value)
         return text if len(text) < 40 else class_name(type(self.value))
 

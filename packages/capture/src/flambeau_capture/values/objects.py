@@ -204,10 +204,10 @@ class ObjectValue(Value):
             if isinstance(self.storage, ConstantValue) and type(self.storage.value) is str:
                 return SequenceIterator([ConstantValue(text) for text in self.storage.value], self, _OVER_TEXT)
             return self.storage.iterate(t)
+        if objects_have(self.cls, "__iter__"):
+            raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
         if self.special(t, "__getitem__") is not None:
             return IndexIterator(self)
-        if self.object is not MISSING and objects_have(self.cls, "__iter__"):
-            raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
         raise t.raised(TypeError(f"'{type_name(self.cls)}' object is not iterable"))
 
     def next(self, t: Tracer) -> Value | None:
@@ -309,7 +309,7 @@ class InstanceDictValue(DictValue):
         for name, value in self.owner.attrs.items():
             if value is None:
                 items.pop(name, None)
-            else:
+            elif not isinstance(getattr(self.owner.cls, name, None), types.MemberDescriptorType):  # a slot is no item
                 items[name] = (ConstantValue(name), value)
         self.items = items
 

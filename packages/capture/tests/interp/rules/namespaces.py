@@ -148,3 +148,28 @@ def a_proxy_of_another_dict():
         return x + table["n"] + o.n
 
     return _twice(f)
+
+
+@p
+def slots_beside_a_dict():
+    class Tight:
+        __slots__ = ("__dict__", "_y", "x")
+
+        @property
+        def y(self):
+            return self._y
+
+        @y.setter
+        def y(self, value):
+            self._y = value
+
+    tight = Tight()
+    tight.x, tight.more = 1, 2
+
+    def f(x):
+        tight.x += 1
+        tight.y = 3
+        tight.other = 4
+        return x + tight.x, len(vars(tight)), sorted(vars(tight)), "x" in vars(tight), tight.y
+
+    return _twice(f)
