@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import flambeau
+import flambeau_autograd
 
 from ..comparison import assert_same
 
@@ -113,3 +114,20 @@ def test_what_a_function_of_torch_calls_is_replaced_later(backend, monkeypatch):
     assert_same(compiled(x), torch.tensor([7.0, 9.0]))
     monkeypatch.undo()
     assert_same(compiled(x), torch.tensor([1.6, 1.8]))
+
+
+@pytest.mark.falls_back("on purpose")
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_graph_that_is_left_to_eager_calls_what_was_captured(backend, monkeypatch):
+    """Its code is made while torch's functions have their names, and runs when the program's have them."""
+
+    def refuse(*args, **kwargs):
+        raise flambeau_autograd.UnsupportedGraph("on purpose")
+
+    own = torch.relu
+    monkeypatch.setattr(flambeau_autograd, "prepare", refuse)
+    monkeypatch.setattr(torch, "relu", lambda x: own(x) * 2)
+    compiled = flambeau.compile(lambda x: torch.relu(x) + 1, backend=backend)
+    x = torch.tensor([-1.0, 3.0])
+    for _ in range(2):
+        assert_same(compiled(x), torch.tensor([1.0, 7.0]))

@@ -227,7 +227,7 @@ def class_as_an_operand(x: Tensor, log: list[Any]) -> Any:
 def attribute_of_a_metaclass(x: Tensor, log: list[Any]) -> Any:
     try:
         log.append(OfMeta.auto)
-        OfMeta.quiet  # noqa: B018
+        OfMeta.quiet  # noqa: B018 (it raises)
     except AttributeError as error:
         log.append((error.args, getattr(OfMeta, "quiet", 4), hasattr(OfMeta, "auto")))
     return x * 2

@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 import flambeau_autograd as autograd
-from flambeau_capture import is_under_its_name, left_as_before, raised_in_hook, with_marked_hooks
+from flambeau_capture import hold_replaced, left_as_before, raised_in_hook, with_marked_hooks
 from flambeau_runtime import PredictionError
 
 from .stages import Stages
@@ -124,10 +124,9 @@ def as_captured(gm: fx.GraphModule) -> Callable[..., Any]:
 
 
 def _forward(gm: fx.GraphModule) -> Callable[..., Any]:
-    """The graph's code, which calls functions of torch by their names; node by node where the program has put its own under such a name."""
-    if not all(is_under_its_name(node.target) for node in gm.graph.nodes if node.op == "call_function"):
-        run: Callable[..., Any] = fx.Interpreter(gm).run
-        return run
+    """The graph's code, which calls the functions that were captured, whatever the program has put under their names."""
+    if hold_replaced(gm.graph):
+        gm.recompile()
     _LazyGraphModule.force_recompile(gm)
     forward: Callable[..., Any] = gm.forward
     return forward

@@ -23,7 +23,7 @@ from .errors import (
 )
 from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.fake_mode import register_correction
-from .graph.names import is_under_its_name
+from .graph.names import hold_replaced
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled
 from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
@@ -55,8 +55,8 @@ __all__ = [
     "capture_frame",
     "disable",
     "graph_break",
+    "hold_replaced",
     "is_capturing",
-    "is_under_its_name",
     "left_as_before",
     "make_region",
     "mark_dynamic",

@@ -163,6 +163,11 @@ _compiling: dict[int, int] = {}
 _standing: list[tuple[Patch, Any]] = []
 
 
+def is_stood_in_for(function: Any) -> bool:
+    """Whether this is one of torch's functions that has its name only within the context."""
+    return any(patch.original is function for patch, _ in _standing)
+
+
 class _Unpatched:
     """The context while something is replaced; a thread may enter it again, and several threads at once."""
 

@@ -1,6 +1,6 @@
 """Functions of torch that are under their names no more.
 
-In: a captured graph. Out: `is_under_its_name`; `hold_replaced`, after which the graph's code calls the functions that its nodes hold. FX writes a function of
+In: a captured graph. Out: `hold_replaced`, after which the graph's code calls the functions that its nodes hold. FX writes a function of
 torch by its dotted name, and there a program may have put its own, which calls the one that was captured.
 """
 
@@ -14,9 +14,13 @@ import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
 
+from ..patches import is_stood_in_for
 
-def is_under_its_name(function: Any) -> bool:
-    """Whether code that calls a function of torch by its name calls this one."""
+
+def _is_under_its_name(function: Any) -> bool:
+    """Whether code that calls a function of torch by its name calls this one, now and after the compiler's stages."""
+    if is_stood_in_for(function):
+        return False
     if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return True
     try:
@@ -28,7 +32,7 @@ def is_under_its_name(function: Any) -> bool:
 
 def hold_replaced(graph: fx.Graph) -> bool:
     """Put a function of ours, which FX holds itself, in the place of each that is not under its name; whether there was one."""
-    replaced = [n for n in graph.nodes if n.op == "call_function" and not is_under_its_name(n.target)]
+    replaced = [n for n in graph.nodes if n.op == "call_function" and not _is_under_its_name(n.target)]
     for node in replaced:
         node.target = _holding(node.target)
     return bool(replaced)

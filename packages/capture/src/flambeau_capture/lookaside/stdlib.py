@@ -79,9 +79,8 @@ def python_random(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def fields(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     cls = args[0].object if isinstance(args[0], ClassValue) else args[0].python_type()
     if not dataclasses.is_dataclass(cls):
-        raise GraphBreak(
-            "unsupported-call", f"dataclasses.fields() of {args[0].describe()}"
-        )  # its error comes after one of its own
+        # Python's error is raised while it handles another one.
+        raise GraphBreak("unsupported-call", f"dataclasses.fields() of {args[0].describe()}")
     return t.sequence([t.wrap_pinned(found) for found in dataclasses.fields(cls)], tuple)
 
 
