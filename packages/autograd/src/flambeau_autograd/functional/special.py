@@ -161,6 +161,17 @@ def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return recorder.match_layout(zeros, filled)
 
 
+@register(aten.prod.default, aten.prod.dim_int)
+def product_of_all(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Noted: its gradient is another formula on fakes, which agrees with the kernels' only where nothing was written since."""
+    out = recorder.without_special(func, *args, **kwargs)
+    if recorder.differentiates and not recorder.backward:
+        recorder.products += [
+            (cell, cell.version) for cell in (recorder.value_of(part).cell for part in (args[0], out))
+        ]
+    return out
+
+
 @register(aten.add.Tensor)
 def total(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """In a backward it may be the engine that adds."""

@@ -143,6 +143,7 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
     no_autocast = torch._C._DisableAutocast()
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
         reach = Reach(outputs, forward.saved_by_lists)
+        _refuse_written_products(recorder, reach)
         kept = kept_by_eager(recorder, reach, forward.inputs, joint.analysis)
         with Sums(recorder, reach.nodes, joint.tangents) as sums:
             grads = torch.autograd.grad(
@@ -164,6 +165,15 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
         # The results have a history all the same, that of an operator whose other operands needed one.
         joint.reached_by, joint.led_by = [()], [()]
         joint.grad_inputs, joint.grads = [wanted[0].index], [None]
+
+
+def _refuse_written_products(recorder: Recorder, reach: Reach) -> None:
+    """Raise `UnsupportedGraph` where the gradient of a product would read what was written since, unseen by autograd (through `data`): eager divides
+    the product that it saved by elements as they are then."""
+    if all(cell.version == version for cell, version in recorder.products):
+        return
+    if any(type(node).__name__.startswith("ProdBackward") for node in reach.nodes):
+        raise UnsupportedGraph("memory that the gradient of a product reads is written")
 
 
 def _try_whole(recorder: Recorder, outputs: list[torch.Tensor], tangents: list[torch.Tensor]) -> None:
