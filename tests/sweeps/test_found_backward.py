@@ -122,11 +122,62 @@ DATA = {
     "of what was computed before a break": "v = a * c\n    print(end='')\n    w = v.sin()\n    v.data = v * 2\n    return w",
     "first": "c.data = c.data * 2\n    return a * c",
 }
+#: Eager divides a product that it has saved by the elements that are there in the backward.
+PRODUCTS = {
+    "of an operand": "v = c.prod()\n    c.data.add_(2)\n    return v * a",
+    "of a view of an operand": "v = c.t().prod(0, keepdim=True)\n    c.detach().data.add_(2)\n    return v, a",
+    "of a product": "v = c.prod(-1)\n    v.data.add_(2)\n    return v, a",
+}
 
 
 @pytest.mark.parametrize("name", DATA)
 def test_other_data_for_a_tensor_that_eager_has_saved(name: str) -> None:
     check(f"def f(a, c):\n    {DATA[name]}\n{_ONE_CALL}", "aot_eager")
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_other_data_for_what_a_product_has_saved(name: str) -> None:
+    check(f"def f(a, c):\n    {PRODUCTS[name]}\n{_ONE_CALL}", "aot_eager", refused=1)
+
+
+def test_a_product_beside_a_write() -> None:
+    """A write in front of it, and one to something else, leave the graph to the compiler."""
+    check(
+        f"def f(a, c):\n    c.data.add_(2)\n    v = c.prod()\n    d = c * 2\n    d.data.add_(1)\n    return v * a, d\n{_ONE_CALL}",
+        "aot_eager",
+    )
+
+
+RESIZED = {
+    "in the frame": ("c.squeeze_()", ""),
+    "before": ("pass", "c.squeeze_()"),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_a_computed_tensor_that_gets_another_size(name: str) -> None:
+    """What computed it wants a gradient of the former size; that of eager's formula may have it, summed to the new size it has not."""
+    inside, before = RESIZED[name]
+    check(
+        f"""
+def f(a, c):
+    with torch.no_grad():
+        {inside}
+    return torch.lerp(c, a, 0.5)
+
+def drive(compile, call, show, backward):
+    g = compile(f)
+    call(g, whole((1,)), whole((1,)) + 1)
+    a, c = whole((1,)).requires_grad_(), whole((1,)).requires_grad_()
+    computed = c * 1
+    with torch.no_grad():
+        {before.replace("c.", "computed.") or "pass"}
+    r = call(g, a, computed)
+    backward(r)
+    show(a, c)
+""",
+        "aot_eager",
+    )
 
 
 def test_a_member_of_a_list_without_a_gradient() -> None:

@@ -78,6 +78,22 @@ def refuse_writes(tracer: Tracer) -> None:
             raise CannotCapture(reason, always=False)
 
 
+def refuse_resized(tracer: Tracer) -> None:
+    """Leave the call to eager where an input has another size than its history says, which a write without gradients gave it.
+
+    Its gradient has to fit the former size, and does as eager's formulas happen to leave it: a sum for the new size may be one too many.
+    """
+    for tensor, _, _ in tracer.tensor_inputs:
+        # Whether the history of a view was asked for shows in later writes.
+        if not tensor.requires_grad or tensor.is_leaf or tensor._is_view() or tensor.grad_fn is None:
+            continue
+        known = tensor.grad_fn._input_metadata[tensor.output_nr]
+        if not known.is_nested_tensor and tuple(known.shape) != tuple(tensor.shape):
+            reason = GraphBreak("external-mutation", "a tensor got another size since it was computed")
+            refuse_fullgraph(reason, tracer.config)
+            raise CannotCapture(reason, always=False)
+
+
 def history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardSpec]:
     """Whether a tensor that requires grad and is written is a leaf, or a view of one: eager refuses writes to those, and so did the
     trace, if an operator ended it. Whether it is a view that a write takes the history from."""

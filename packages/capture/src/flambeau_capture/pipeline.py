@@ -21,7 +21,7 @@ from attrs import evolve, frozen
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from . import hook, log
-from .aliasing import history_guards, object_guards, refuse_writes, tensor_guards
+from .aliasing import history_guards, object_guards, refuse_resized, refuse_writes, tensor_guards
 from .class_names import class_name
 from .collector import few_collections
 from .config import Config
@@ -302,6 +302,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.tensor_inputs)
     refuse_writes(tracer)
+    refuse_resized(tracer)
     guards = (
         state,
         *tracer.guards.all(),
