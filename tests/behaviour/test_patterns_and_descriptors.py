@@ -27,6 +27,13 @@ class Sized:
         return 2
 
 
+class TwoItems(Sized):
+    def __getitem__(self, place: int) -> int:
+        if place > 1:
+            raise IndexError
+        return place + 3
+
+
 def mapping_by_its_get(wrap: Wrap) -> Iterator[Any]:
     class Bag(collections.abc.MutableMapping):  # type: ignore[type-arg]
         def __init__(self) -> None:
@@ -85,12 +92,7 @@ def mappings_of_the_library(wrap: Wrap) -> Iterator[Any]:
 
 
 def registered_later(wrap: Wrap) -> Iterator[Any]:
-    class Both(Sized):
-        def __getitem__(self, place: int) -> int:
-            if place > 1:
-                raise IndexError
-            return place + 3
-
+    class Both(TwoItems):
         def get(self, key: str, default: Any) -> int:
             return 5
 
@@ -111,11 +113,8 @@ def registered_later(wrap: Wrap) -> Iterator[Any]:
 
 
 def registered_as_a_sequence(wrap: Wrap) -> Iterator[Any]:
-    class Row(Sized):
-        def __getitem__(self, place: int) -> int:
-            if place > 1:
-                raise IndexError
-            return place + 3
+    class Row(TwoItems):
+        pass
 
     row = Row()
 
