@@ -593,3 +593,21 @@ def test_a_view_beyond_a_loss(loss: str) -> None:
         """,
         "aot_eager",
     )
+
+
+@BACKENDS
+@pytest.mark.parametrize("dims", ["0, 1, 2", "2, 0, 1", "1, 2, 0"])
+def test_what_the_library_gives_for_a_written_tensor_with_gaps(backend: str, dims: str) -> None:
+    """A kernel keeps its contents without gaps: the stride of a dimension of one element is not that of the gaps either."""
+    check(
+        f"""
+        def f(a):
+            a = a.permute({dims})
+            a.index_add_(0, torch.tensor([0]), a[-1:].clone())
+            return a.sort(1), a.sort(2)
+
+        def drive(compile, call, show, backward):
+            call(compile(f), whole((3, 3, 1), torch.bfloat16, 83, 'gaps'))
+        """,
+        backend,
+    )

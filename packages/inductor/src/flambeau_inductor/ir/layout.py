@@ -131,6 +131,13 @@ class Ref:
         pairs = zip(self.sizes, self.strides, strides, strict=True)
         return evolve(self, strides=tuple(want if nothing or n is ONE else have for n, have, want in pairs))
 
+    def lies_as(self, strides: Sequence[Expr]) -> bool:
+        """Whether these are its strides, but for those that address nothing."""
+        return ZERO in self.sizes or all(
+            have is want or (n.is_int and n.args[0] <= 1)
+            for have, want, n in zip(self.strides, strides, self.sizes, strict=True)
+        )
+
     def layout(self) -> Layout:
         """The window as a layout relative to the buffer's first element."""
         return Layout(self.sizes, self.strides, self.offset, self.dtype, self.device)

@@ -13,6 +13,8 @@ import torch
 from torch import fx
 
 from ..errors import UnsupportedGraphError
+from ..expr import hint
+from ..ir.layout import strides_in_order
 from .builder import Builder
 from .values import TensorValue
 
@@ -83,7 +85,12 @@ def _operand(g: Builder, value: Any, source: Any) -> Any:
         ref = g.ref(value)
         if not isinstance(val, torch.Tensor) or val.layout is not torch.strided or val.dim() != len(ref.sizes):
             return value
-        return TensorValue.of_ref(ref.seen_with(g.exprs(val.stride())))
+        strides = g.exprs(val.stride())
+        if not ref.lies_as(strides):
+            # Its memory has none of eager's gaps: nor have the dimensions of one element, which would go on into results that are like it.
+            order = sorted(range(val.dim()), key=lambda d: (-hint(strides[d]), -hint(ref.sizes[d]), d))
+            strides = strides_in_order(ref.sizes, order)
+        return TensorValue.of_ref(ref.seen_with(strides) if ref.lies_as(strides) else ref)
     if isinstance(value, tuple | list):
         return [_operand(g, *pair) for pair in zip(value, source, strict=True)]
     return value

@@ -334,7 +334,7 @@ class _Lowering:
         if not isinstance(val, torch.Tensor):
             return ref
         strides = b.exprs(val.stride())
-        if not _same_strides(ref, strides):
+        if not ref.lies_as(strides):
             ref = b.copy(value, strides)
         return ref.seen_with(strides)
 
@@ -429,10 +429,6 @@ def _has_sizes(result: Any, val: Any) -> bool:
 
 def _strides_of(b: Builder, val: Any) -> tuple[Expr, ...] | None:
     return b.wanted_strides(val) if isinstance(val, torch.Tensor) else None
-
-
-def _same_strides(ref: Ref, strides: tuple[Expr, ...]) -> bool:
-    return all(a is b or (n.is_int and n.args[0] <= 1) for a, b, n in zip(ref.strides, strides, ref.sizes, strict=True))
 
 
 def _rename(out: Any, renamed: dict[str, str]) -> Any:
