@@ -25,6 +25,7 @@ from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
+from .members import NATIVE_METHODS, is_borrowed, mro_lookup
 from .signals import GraphBreak, TracedRaise
 from .texts import Texts
 from .trust import is_torch_member, is_trusted_namespace
@@ -32,35 +33,10 @@ from .trust import is_torch_member, is_trusted_namespace
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_NATIVE_METHODS = (
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.BuiltinFunctionType,
-    types.ClassMethodDescriptorType,
-)
 _FIELD: Any = type(vars(namedtuple("_Named", "field"))["field"])
 """What the class of a named tuple has under the name of a field."""
 _FIELDS_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__dict__")
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
-
-
-def is_borrowed(found: Any, where: Any, cls: type, name: str) -> bool:
-    """Whether a class of the program's has a native method under a name that is not the one which the class would inherit."""
-    if not (isinstance(found, _NATIVE_METHODS) and where.__flags__ & HEAP_TYPE) or is_trusted_namespace(where):
-        return False
-    natives = (vars(base) for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
-    return next((names[name] for names in natives if name in names), None) is not found
-
-
-def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
-    """The class attribute and the class that has it, `(MISSING, None)` when there is none; the search may start after a class."""
-    mro = cls.__mro__
-    if after is not None:
-        mro = mro[mro.index(after) + 1 :]
-    for base in mro:
-        if name in base.__dict__:
-            return base.__dict__[name], base
-    return MISSING, None
 
 
 class Attributes(Texts):
@@ -288,7 +264,7 @@ class Attributes(Texts):
             raise GraphBreak("unsupported-attribute", "a partialmethod")
         if isinstance(found, types.BuiltinFunctionType):  # no method: it is not bound
             return self.wrap(found, Attribute(home, name))
-        if isinstance(found, _NATIVE_METHODS):
+        if isinstance(found, NATIVE_METHODS):
             if is_borrowed(found, mro_lookup(cls, name)[1], cls, name):
                 raise GraphBreak(
                     "unsupported-attribute", f"{name!r} of {value.describe()}, which is another class's method"
@@ -484,7 +460,7 @@ class Attributes(Texts):
             return self.bind_class_attribute(value, value.cls, name, found)
         if is_borrowed(found, where, value.cls, name):
             raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, which another class's does")
-        if value.storage is None and callable(found) and not isinstance(found, _NATIVE_METHODS):
+        if value.storage is None and callable(found) and not isinstance(found, NATIVE_METHODS):
             return self.wrap(found, Attribute(Pinned(value.cls), name))
         if found is None or isinstance(
             found, property

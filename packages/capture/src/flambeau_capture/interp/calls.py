@@ -32,11 +32,11 @@ from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .attributes import mro_lookup
 from .cached import call_cached
 from .exceptions import has_python_init
 from .frame import Frame
 from .lifetimes import Lifetimes
+from .members import mro_lookup
 from .operations import COMPARE
 from .signals import GraphBreak, TracedRaise
 from .trust import is_pure_native, is_trusted_namespace

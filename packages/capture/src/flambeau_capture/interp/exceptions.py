@@ -12,8 +12,9 @@ from ..class_names import class_name, full_name
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue
-from .attributes import Attributes, mro_lookup
+from .attributes import Attributes
 from .frame import Frame
+from .members import mro_lookup
 from .signals import GraphBreak
 from .wrapping import NotConstant
 

@@ -1,0 +1,39 @@
+"""Members of classes, as Python finds them.
+
+In: a class and a name. Out: `mro_lookup`, what it has under the name, and where; `is_borrowed`, whether that is a native method of another.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ..values.base import HEAP_TYPE, MISSING
+from .trust import is_trusted_namespace
+
+NATIVE_METHODS = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.BuiltinFunctionType,
+    types.ClassMethodDescriptorType,
+)
+"""Types of methods that are written in C, as classes hold them."""
+
+
+def is_borrowed(found: Any, where: Any, cls: type, name: str) -> bool:
+    """Whether a class of the program's has a native method under a name that is not the one which the class would inherit."""
+    if not (isinstance(found, NATIVE_METHODS) and where.__flags__ & HEAP_TYPE) or is_trusted_namespace(where):
+        return False
+    natives = (vars(base) for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+    return next((names[name] for names in natives if name in names), None) is not found
+
+
+def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
+    """The class attribute and the class that has it, `(MISSING, None)` when there is none; the search may start after a class."""
+    mro = cls.__mro__
+    if after is not None:
+        mro = mro[mro.index(after) + 1 :]
+    for base in mro:
+        if name in base.__dict__:
+            return base.__dict__[name], base
+    return MISSING, None
