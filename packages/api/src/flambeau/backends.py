@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 import torch
 from attrs import frozen
 
-from flambeau_capture import unpatched
-
 from .defaults import Settings
 from .errors import BackendLookupError, DuplicateBackend, NotHereYet, UnknownName
 from .options import Options
@@ -142,8 +140,7 @@ def aot_eager(gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Settings
     """Ahead-of-time autograd, then torch's own ops: tests capture and autograd without generated kernels."""
     from .stack import compile_aot_eager
 
-    with unpatched():
-        return compile_aot_eager(gm, inputs, settings=settings)
+    return compile_aot_eager(gm, inputs, settings=settings)
 
 
 @register_backend(name="inductor")
@@ -160,8 +157,7 @@ def inductor(
     """The default: ahead-of-time autograd, fusion, generated kernels, the native executor."""
     from .stack import compile_stack
 
-    with unpatched():
-        return compile_stack(gm, inputs, options or Options(), recorder, settings)
+    return compile_stack(gm, inputs, options or Options(), recorder, settings)
 
 
 @register_backend(name="cudagraphs")
@@ -179,5 +175,4 @@ def cudagraphs(
     from .stack import compile_stack
 
     chosen = (options or Options()).with_(fallback_by_default=True, triton__cudagraphs=True)
-    with unpatched():
-        return compile_stack(gm, inputs, chosen, recorder, settings)
+    return compile_stack(gm, inputs, chosen, recorder, settings)

@@ -113,12 +113,13 @@ def compile_stack(
     """
     recorder = recorder or Recorder()
     stages = resolve_stages(options, settings)
-    try:
-        return _compile(gm, inputs, options, stages, recorder)
-    except (autograd.UnsupportedGraph, NotLowered) as error:
-        return refused(gm, error, recorder, is_strict=stages.is_strict)
-    except Exception as error:
-        return failed(gm, error, recorder, stages)
+    with unpatched():
+        try:
+            return _compile(gm, inputs, options, stages, recorder)
+        except (autograd.UnsupportedGraph, NotLowered) as error:
+            return refused(gm, error, recorder, is_strict=stages.is_strict)
+        except Exception as error:
+            return failed(gm, error, recorder, stages)
 
 
 def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, stages: Stages) -> CompiledFn:
@@ -222,28 +223,29 @@ def _compilers(options: Options, stages: Stages, graphs: int) -> tuple[int, runt
 def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:
     """Autograd's graphs run by torch's own ops, uncompiled; an error at run time is answered as that of a compiled program."""
     stages = resolve_stages(Options(), settings)
-    try:
-        prepared = autograd.prepare(gm, inputs, config=stages.autograd)
-        for half in filter(None, (prepared.forward, prepared.backward)):
-            _LazyGraphModule.force_recompile(half)
-        backward = None if prepared.backward is None else prepared.backward.forward
-        last = writes_last(prepared.forward.graph)
-        again = partial(_retraced, gm, config=stages.autograd)
-        return _join(
-            gm,
-            prepared.signature,
-            prepared.forward.forward,
-            backward,
-            stages,
-            again,
-            _laid(gm),
-            isolate=True,
-            in_order=last,
-        )
-    except autograd.UnsupportedGraph as error:
-        return refused(gm, error, Recorder(), is_strict=stages.is_strict)
-    except Exception as error:
-        return failed(gm, error, Recorder(), stages)
+    with unpatched():
+        try:
+            prepared = autograd.prepare(gm, inputs, config=stages.autograd)
+            for half in filter(None, (prepared.forward, prepared.backward)):
+                _LazyGraphModule.force_recompile(half)
+            backward = None if prepared.backward is None else prepared.backward.forward
+            last = writes_last(prepared.forward.graph)
+            again = partial(_retraced, gm, config=stages.autograd)
+            return _join(
+                gm,
+                prepared.signature,
+                prepared.forward.forward,
+                backward,
+                stages,
+                again,
+                _laid(gm),
+                isolate=True,
+                in_order=last,
+            )
+        except autograd.UnsupportedGraph as error:
+            return refused(gm, error, Recorder(), is_strict=stages.is_strict)
+        except Exception as error:
+            return failed(gm, error, Recorder(), stages)
 
 
 def _join(

@@ -39,7 +39,7 @@ def flambeau(
     """
     with unpatched():
         fakes = _describe_inputs(gm, inputs)
-        compiled = compile_stack(gm, fakes, resolve(mode, options))
+    compiled = compile_stack(gm, fakes, resolve(mode, options))
     return call_disabled(compiled, rescue=gm.meta.get("rescue"))
 
 

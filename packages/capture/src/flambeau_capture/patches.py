@@ -4,6 +4,8 @@ In: what torch, `math` and `operator` had under their names when this was import
 context in which this thread finds all of it there. Formulas of torch that run on fakes, and the stages behind capture, call functions of torch by
 their names, and where a program put its own under such a name, its effects would be seen too often, and its results be taken for torch's.
 
+Capture itself asks for what the program has there, and uses functions of `operator` by names that it imported.
+
 Other threads, if there are any, go on to find the program's function there, behind a stand-in that asks which thread calls it.
 """
 
