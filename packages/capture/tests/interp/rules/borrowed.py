@@ -4,51 +4,40 @@ from __future__ import annotations
 
 import torch
 
+from . import Programs
+
 x = torch.arange(4.0)
-PROGRAMS = []
+p = PROGRAMS = Programs()
 
 
-def p(make):
-    """Register a program."""
-    PROGRAMS.append(make)
-    return make
-
-
-def _using(cls, made, use):
-    """The object's class has what it has; each call uses it, and its contents are compared."""
+def _borrows(base, name, method, made, use):
+    """A program that uses an object of a class which has this method under this name; its contents are compared."""
+    cls = type(f"Borrows{name}", (base,), {name: method})
 
     def f(x, o):
         try:
             found = use(o)
         except (TypeError, KeyError, ValueError) as error:
             found = type(error).__name__
-        return x + 1, found, type(o).__name__, cls.__base__.__len__(o)
+        return x + 1, found, type(o).__name__, base.__len__(o)
 
-    return lambda: (f, [(x, made()), (x, made())])
+    def borrowed():
+        return f, [(x, cls(made)), (x, cls(made))]
 
-
-class Appends(list):
-    append = list.remove
-
-
-class Sized(list):
-    __len__ = list.__sizeof__
+    borrowed.__name__ = f"{method.__name__}_as_{name.strip('_')}"
+    return borrowed
 
 
-class Gets(dict):
-    get = dict.pop
-
-
-class Walks(dict):
-    __iter__ = dict.values
-
-
-class Holds(dict):
-    __contains__ = dict.__getitem__
-
-
-class Calls(list):
-    __iter__ = torch.negative
+for _case in (
+    (list, "append", list.remove, [3, 1], lambda o: o.append(1)),
+    (list, "__len__", list.__sizeof__, [3, 1], lambda o: len(o) > 2),
+    (dict, "get", dict.pop, {"a": 1}, lambda o: o.get("a")),
+    (dict, "__iter__", dict.values, {"a": 1}, lambda o: [*o]),
+    (dict, "__contains__", dict.__getitem__, {"a": 1}, lambda o: "b" in o),
+    (list, "__iter__", torch.negative, [3, 1], lambda o: [*o]),
+    (list, "append", list.append, [3, 1], lambda o: o.append(1)),  # what it would inherit anyway
+):
+    p(_borrows(*_case))
 
 
 class Counted(dict):
@@ -63,24 +52,6 @@ class Counted(dict):
     def __contains__(self, key):
         type(self).asked += 1
         return key == "other"
-
-
-class Same(list):
-    """What it would inherit anyway."""
-
-    append = list.append
-
-
-for _cls, _made, _use in (
-    (Appends, lambda: Appends([3, 1]), lambda o: o.append(1)),
-    (Sized, lambda: Sized([3, 1]), lambda o: len(o) > 2),
-    (Gets, lambda: Gets(a=1), lambda o: o.get("a")),
-    (Walks, lambda: Walks(a=1), lambda o: [*o]),
-    (Holds, lambda: Holds(a=1), lambda o: "b" in o),
-    (Calls, lambda: Calls([3, 1]), lambda o: [*o]),
-    (Same, lambda: Same([3, 1]), lambda o: o.append(1)),
-):
-    p(_using(_cls, _made, _use)).__name__ = f"{_cls.__name__.lower()}_by_another"
 
 
 @p

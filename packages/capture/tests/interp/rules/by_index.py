@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from . import Programs
+
 x = torch.arange(4.0)
-PROGRAMS = []
-
-
-def p(make):
-    """Register a program."""
-    PROGRAMS.append(make)
-    return make
+p = PROGRAMS = Programs()
 
 
 class Row:

@@ -7,14 +7,10 @@ import types
 
 import torch
 
+from . import Programs
+
 x = torch.arange(4.0)
-PROGRAMS = []
-
-
-def p(make):
-    """Register a program."""
-    PROGRAMS.append(make)
-    return make
+p = PROGRAMS = Programs()
 
 
 def _after(change):
@@ -48,7 +44,7 @@ def a_cached_method():
     class Scaled:
         by = 1
 
-        @functools.lru_cache  # noqa: B019
+        @functools.lru_cache  # noqa: B019 (a cache that keeps its objects is what is tried)
         def scale(self, n, *, extra=0):
             return self.by * n + extra
 

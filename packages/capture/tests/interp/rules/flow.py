@@ -9,14 +9,10 @@ import warnings
 
 import torch
 
+from . import Programs
+
 x = torch.arange(4.0)
-PROGRAMS = []
-
-
-def p(make):
-    """Register a program."""
-    PROGRAMS.append(make)
-    return make
+p = PROGRAMS = Programs()
 
 
 def brk(name, mk):

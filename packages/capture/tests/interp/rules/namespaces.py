@@ -7,14 +7,10 @@ import types
 
 import torch
 
+from . import Programs
+
 x = torch.arange(4.0)
-PROGRAMS = []
-
-
-def p(make):
-    """Register a program."""
-    PROGRAMS.append(make)
-    return make
+p = PROGRAMS = Programs()
 
 
 class Thing:
