@@ -83,6 +83,33 @@ def test_writes(check):
     )
 
 
+@pytest.mark.parametrize(
+    ("op", "write"),
+    [
+        ("scatter.src", lambda x, i, v: x.scatter(0, i, v[0])),
+        ("scatter_add.default", lambda x, i, v: x.scatter_add(0, i, v[0])),
+        ("scatter_add.default", lambda x, i, v: x.scatter_add(0, i[0], v)),
+        ("scatter_add.default", lambda x, i, v: x[0].scatter_add(0, i * 0, v)),
+        ("index_copy.default", lambda x, i, v: x.index_copy(0, i, v[0])),
+        ("gather.default", lambda x, i, v: x.gather(0, i[0])),
+    ],
+)
+def test_operands_without_dimensions_are_the_librarys(check, op, write):
+    """Beside operands of one dimension they count as one element."""
+    check(write, torch.ones(3), torch.tensor([1]), torch.tensor([5.0]), library=[op])
+
+
+def test_what_no_fake_refuses_is_the_librarys_error():
+    """Values of another type; more indices than dimensions."""
+    from .conftest import lower_and_run
+
+    one, place = torch.tensor([1.0]), torch.tensor([0])
+    with pytest.raises(RuntimeError, match="dtypes match"):
+        lower_and_run(lambda x, i, v: aten._unsafe_index_put(x, [i], v), torch.arange(3), place, one)
+    with pytest.raises(IndexError, match="too many indices"):
+        lower_and_run(lambda x, i, v: aten._unsafe_index_put(x, [i], v), torch.tensor(1.0), place, one)
+
+
 def test_values_for_each_place_of_a_mask_are_the_librarys(check):
     """They are taken one after another, in the order of the mask's places; of one value there is a choice at each element."""
     x = torch.tensor([[1.0, -1.0, 2.0], [-2.0, 3.0, -3.0]])

@@ -84,6 +84,8 @@ class IndexPlan:
             raise Decline("boolean mask")
         if ZERO in a.sizes:
             raise Decline(NO_ELEMENTS)
+        if len(indices) > a.rank:
+            raise Decline("more indices than dimensions")
         self.a = a
         self.indices = [*indices, *([None] * (a.rank - len(indices)))]
         self.indexed = [d for d, t in enumerate(self.indices) if t is not None]

@@ -24,9 +24,12 @@ def _place(a: TensorValue, dim: int, index: TensorValue, i: Index) -> Index:
     return (*i[:d], sc.indirect(index.at(i), a.sizes[d], wrap=False), *i[d + 1 :])
 
 
-def _check(g: Builder, a: TensorValue, dim: int, index: TensorValue, mode: str) -> None:
-    if a.rank == 0 or index.rank != a.rank:
+def _check(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue | None, mode: str) -> None:
+    # One without dimensions may stand beside those of one dimension; the library takes it for one element.
+    if a.rank == 0 or index.rank != a.rank or (src is not None and src.rank != a.rank):
         raise Decline("0-d")
+    if src is not None:
+        _check_type(a, src)
     if mode != "set":
         _check_sum(a)
     g.looks_at(index, a.sizes[dim % a.rank], wrap=False)
@@ -38,22 +41,28 @@ def _check_sum(a: TensorValue) -> None:
         raise Decline("accumulation in a narrow type")
 
 
+def _check_type(a: TensorValue, values: TensorValue) -> None:
+    """Not every fake compares the types: the library's kernel says which have to be the same."""
+    if values.dtype is not a.dtype:
+        raise Decline("values of another type")
+
+
 @lowers("scatter.src")
 def scatter_src(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
-    _check(g, a, dim, index, "set")
+    _check(g, a, dim, index, src, "set")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "set")
 
 
 @lowers("scatter.value")
 def scatter_value(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
-    _check(g, a, dim, index, "set")
+    _check(g, a, dim, index, None, "set")
     element = g.constant(value, a.dtype)
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), lambda i: element, "set")
 
 
 @lowers("scatter_add")
 def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
-    _check(g, a, dim, index, "add")
+    _check(g, a, dim, index, src, "add")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "add")
 
 
@@ -77,6 +86,7 @@ def _along(g: Builder, a: TensorValue, dim: int, index: TensorValue, source: Ten
         raise Decline("form")
     if ZERO in a.sizes:
         raise Decline(NO_ELEMENTS)
+    _check_type(a, source)
     d = dim % a.rank
     check_fits((*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :]), source.sizes)
     g.looks_at(index, a.sizes[d], wrap=False)
@@ -111,6 +121,7 @@ def index_put(
         _check_sum(a)
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool and not accumulate:
         return _masked_put(g, a, indices[0], values)
+    _check_type(a, values)
     plan = IndexPlan(a, indices)
     whole = plan.sizes[max(len(plan.sizes) - values.rank, 0) :]
     check_fits(tuple(w if s is not ONE else s for s, w in zip(values.sizes, whole, strict=False)), values.sizes)
