@@ -42,3 +42,14 @@ def test_positions_under_a_condition(under: str) -> None:
         return
     with pytest.raises(Exception, match="out of range"):
         run_graph(graph, tensors)
+
+
+def test_a_result_that_is_an_input_is_that_very_tensor() -> None:
+    """As the executor gives it: who counts its holders sees the same. A part of it is another tensor."""
+    given = Buffer("given", Layout.contiguous((Int(3),), torch.float32, CPU))
+    whole = Ref.whole(given)
+    part = Ref("given", (Int(2),), whole.strides, whole.offset, torch.float32, CPU)
+    tensor = torch.ones(3)
+    same, view = run_graph(Graph((TensorInput(given),), (), (), (whole, part), {"given": given}), [tensor])
+    assert same is tensor
+    assert view.shape == (2,)
