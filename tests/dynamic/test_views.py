@@ -135,3 +135,19 @@ def test_a_window_at_an_offset_of_the_storage_of_a_written_input() -> None:
     theirs = ours.clone()
     torch.testing.assert_close(flambeau.compile(program)(ours[1:, 1:-1]), program(theirs[1:, 1:-1]))
     torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("front", [(1,), (1, 1), (1, 2), (2, 1)], ids=str)
+def test_new_dimensions_of_one_element(front: tuple[int, ...]) -> None:
+    """They step over what is behind them, also over nothing, where that repeats."""
+
+    def program(x: Tensor) -> tuple[Any, ...]:
+        row = x.sum(-1)
+        found = row.expand(*front, x.shape[0], *row.shape), torch.broadcast_tensors(row, x.expand(*front, *x.shape))[0]
+        return *found, *(t.stride() for t in found)
+
+    compiled = flambeau.compile(program, dynamic=True)
+    for size in (3, 5):
+        ours, theirs = compiled(torch.ones(size, 1, 2)), program(torch.ones(size, 1, 2))
+        assert [t.stride() for t in ours[:2]] == [t.stride() for t in theirs[:2]]
+        assert ours[2:] == theirs[2:]

@@ -99,6 +99,8 @@ def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
             out = (out[0].new_empty(()), *out[1:])  # of one row without a reduction too
     if op is aten.pow.Tensor_Scalar and args[0].dtype is torch.bool and isinstance(args[1], (bool, torch.SymBool)):
         out = _of_type(out, torch.bool)
+    if op is aten.expand.default and out is not args[0]:
+        return _with_new_dimensions(args[0], out)
     rule = _rule_of(op) if isinstance(op, OpOverload) else None
     if rule is None or kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
         return out
@@ -106,6 +108,18 @@ def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
         return _with_strides(out, args, rule(op, args, out, 0))
     laid = [_with_strides(part, args, rule(op, args, part, place)) for place, part in enumerate(out)]
     return out if all(map(operator.is_, laid, out)) else laid if isinstance(out, list) else tuple(laid)
+
+
+def _with_new_dimensions(viewed: torch.Tensor, fake: Any) -> Any:
+    """A view by `expand`: a new dimension of one element steps over those behind it, nowhere where they repeat; of symbolic sizes torch's formula
+    takes what these would step over."""
+    strides = list(fake.stride())
+    for dim in reversed(range(fake.dim() - viewed.dim() if viewed.dim() else 0)):
+        strides[dim] = strides[dim + 1] * fake.shape[dim + 1] if hint(fake.shape[dim]) == 1 else 0
+    if list(map(hint, strides)) == list(map(hint, fake.stride())):
+        return fake
+    with fake.fake_mode:
+        return viewed.as_strided(fake.shape, strides, viewed.storage_offset())
 
 
 def _of_type(fake: Any, dtype: torch.dtype) -> Any:
