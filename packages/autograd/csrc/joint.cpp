@@ -358,6 +358,7 @@ PyObject* joint_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         if (self->relaid == nullptr) PyErr_Clear();
         if (self->relaid == Py_None) Py_CLEAR(self->relaid);
         self->changing = self->relaid != nullptr && is_true(self->relaid, "changing");
+        self->hands_on = self->relaid != nullptr && is_true(self->relaid, "hands_on");
         self->forward_boxed = is_true(forward, "_boxed_call");
         self->backward_boxed = is_true(backward, "_boxed_call");
         self->results = results;

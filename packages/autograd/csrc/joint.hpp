@@ -42,6 +42,7 @@ struct JointObject {
   PyObject* twice;
   PyObject* relaid;  // lays out gradients as eager does where a tangent lay otherwise than expected, or null
   bool changing;  // relaid wants to know sizes and numbers of the inputs too
+  bool hands_on;  // relaid is asked as well where some tangents are absent
   std::vector<std::vector<int64_t>>* unmoved;  // else the last tangents' strides for which it had nothing to lay out, none where absent
   bool forward_boxed;
   bool backward_boxed;

@@ -67,7 +67,11 @@ Ref tuple_of(const std::vector<int64_t>& numbers) {
   return items;
 }
 
+// Marked as conjugate or negative: its memory shows other numbers.
+bool is_lazy(const at::Tensor& grad) { return grad.is_conj() || grad.is_neg(); }
+
 at::Tensor in_order(const at::Tensor& grad, const std::vector<int64_t>& order) {
+  if (is_lazy(grad)) return in_order(grad.resolve_conj().resolve_neg(), order);
   bool natural = true;
   for (size_t i = 0; i < order.size(); ++i) natural = natural && order[i] == static_cast<int64_t>(i);
   if (natural) return grad.is_contiguous() ? grad : grad.contiguous();
@@ -144,6 +148,10 @@ bool JointNode::is_all(const Flags& freed) const {
 variable_list JointNode::settle(variable_list& grads, const Flags& given) {
   variable_list came;
   bool asked = joint_->relaid == nullptr;
+  if (!asked && is_handed_on(grads, given)) {
+    came = grads;
+    asked = true;
+  }
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) grads[i] = input_metadata(i).zeros_like();
     at::Tensor laid = in_order(grads[i], (*joint_->tangent_orders)[i]);
@@ -158,6 +166,18 @@ variable_list JointNode::settle(variable_list& grads, const Flags& given) {
     grads[i] = std::move(laid);
   }
   return came;
+}
+
+// Whether a gradient may be a tangent, or a view of one, that the compiled backward makes a copy of, and `.grad` of a leaf may become it: one that
+// is lazily conjugated, or one to which nothing is added in this call.
+bool JointNode::is_handed_on(const variable_list& grads, const Flags& given) {
+  bool changed = joint_->hands_on && std::find(given.begin(), given.end(), false) != given.end();
+  for (const at::Tensor& grad : grads) changed = changed || (grad.defined() && is_lazy(grad));
+  if (!changed) return false;
+  for (const torch::autograd::Edge& edge : edges()) {
+    if (edge.is_valid() && edge.function->num_outputs() == 0) return true;
+  }
+  return is_looked_at();
 }
 
 bool JointNode::is_looked_at() {

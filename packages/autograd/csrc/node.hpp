@@ -102,6 +102,7 @@ class JointNode : public torch::autograd::Node {
   torch::autograd::variable_list settle(torch::autograd::variable_list& grads, const Flags& given);
   // Whether anybody sees the gradients themselves: who asked the engine for one, or a hook. `.grad` of a leaf lies as the leaf does.
   bool is_looked_at();
+  bool is_handed_on(const torch::autograd::variable_list& grads, const Flags& given);
   // The gradients as eager would lay them out, of tangents that came so.
   torch::autograd::variable_list laid_out(torch::autograd::variable_list&& found, const torch::autograd::variable_list& came) const;
   // The places that are freed when a backward with these gradients is done, and whether that leaves nothing to free.

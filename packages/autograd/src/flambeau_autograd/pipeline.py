@@ -24,7 +24,7 @@ from .decompose.registry import merged
 from .errors import AutogradError, InternalError, UnsupportedGraph
 from .joint.build import Joint, build_joint
 from .joint.control import error_without_us, is_torchs_own
-from .joint.layouts import gradient_layouts, may_follow
+from .joint.layouts import gradient_layouts, may_follow, may_hand_on
 from .partition.min_cut import min_cut
 from .partition.split import Halves, split
 from .passes.definitions import decide_sizes, definitions, must_be_known
@@ -68,7 +68,7 @@ def prepare(
     except Exception as error:
         raise _judged(error, gm, inputs) from error
     traced = time.perf_counter()
-    follows = may_follow(joint)
+    follows, hands_on = may_follow(joint), may_hand_on(joint)
     halves = _cut(joint, partitioner, config, rewrite)
     analysis = joint.analysis
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
@@ -90,6 +90,7 @@ def prepare(
         saved=halves.saved,
         flagged=tuple(joint.flagged) if joint.grads else (),
         follows=follows,
+        hands_on=hands_on,
         watched=halves.watched,
         frees=tuple(joint.frees) if joint.grads else (),
         double_backward=_double_backward(joint),

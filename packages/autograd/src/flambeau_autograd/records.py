@@ -114,6 +114,7 @@ class Signature:
     `saved`: in the order of the backward's inputs (ints first), before the tangents.
     `flagged`: sets of places in `differentiable`; of each the backward is told, after the tangents, whether one of them has a gradient.
     `follows`: whether how a gradient lies in eager may depend on how the tangents do.
+    `hands_on`: whether a gradient is a tangent, or a view of one, where other tangents are absent.
     `double_backward`: "" when the forward may be run again for a backward that is differentiated, else why that gives other values.
     `decisive`: inputs whose contents, and not their sizes alone, decide gradients; or whether the graph raises.
     `draws`: whether the forward draws random numbers from the CPU's generator.
@@ -135,6 +136,7 @@ class Signature:
     frees: tuple[tuple[int, ...], ...] = ()
     flagged: tuple[tuple[int, ...], ...] = ()
     follows: bool = False
+    hands_on: bool = False
     double_backward: str = ""
     decisive: tuple[int, ...] = ()
     draws: bool = False

@@ -45,6 +45,28 @@ def may_follow(joint: Joint) -> bool:
     return any(grad in following for grad in joint.grads)
 
 
+def may_hand_on(joint: Joint) -> bool:
+    """Whether a gradient is a sum of which one side is a tangent, or a view of one, and another may be absent. `joint`: before any pass."""
+    tangents = set(joint.tangents)
+    waiting = [(grad, False) for grad in joint.grads if isinstance(grad, Node)]
+    seen = set(waiting)
+    while waiting:
+        node, is_side = waiting.pop()
+        if node in tangents and is_side:
+            return True
+        name, sources = short_name_of(node.target), node.all_input_nodes
+        if name == "where" and sources[0] in tangents:
+            sources, is_side = sources[1:2], True
+        elif name == "copy":
+            sources = sources[1:]
+        elif name != "add" and not (isinstance(node.target, OpOverload) and is_view(node.target)):
+            continue
+        fresh = [(source, is_side) for source in sources if (source, is_side) not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return False
+
+
 def _is_fixed(node: Node) -> bool:
     """Whether what the node computes lies in order, however the operands do."""
     value = node.meta.get("val")

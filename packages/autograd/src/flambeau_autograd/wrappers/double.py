@@ -71,11 +71,11 @@ class DoubleBackward:
         self._retrace = retrace
         self._trace: Trace | None = None
         self._autocast = autocast_state()
-        #: Called by the node where a tangent lay otherwise than the backward was compiled for, and somebody may look at a gradient.
+        #: Called by the node where a tangent lay otherwise than the backward was compiled for, and somebody may look at a gradient; or was handed on.
         self.relaid: Relaid | None = None
-        if layouts is not None and replay is not None and signature.follows:
+        if layouts is not None and replay is not None and (signature.follows or signature.hands_on):
             ask = partial(self._ask, layouts, replay)
-            self.relaid = Relaid(ask, signature.grad_inputs, changing=changes(replay))
+            self.relaid = Relaid(ask, signature.grad_inputs, changing=changes(replay), hands_on=signature.hands_on)
 
     def _ask(
         self, layouts: Layouts, replay: GraphModule, lying: tuple[Lying, ...], given: Given

@@ -172,7 +172,8 @@ class _Joined(torch.autograd.Function):
                 ]
                 found = call_either(joint.backward, (*ctx.numbers, *tensors, *tangents, *flags))
             relaid = getattr(joint.double, "relaid", None)
-            if relaid is not None and any(g is not None and g is not t for g, t in zip(given, tangents)):
+            moved = any(g is not None and g is not t for g, t in zip(given, tangents))
+            if relaid is not None and (moved or (relaid.hands_on and None in given)):
                 known = (tuple(v[1]) if isinstance(v, tuple) else v for v in ctx.shapes)
                 found = relaid(found, given, tuple(known) if relaid.changing else ()) or found
         if not torch._C._autograd._get_current_graph_task_keep_graph():
@@ -217,6 +218,7 @@ def _check_watched(joint: PyJointFunction, watched: list[Any], detachable: list[
 
 def in_order(grad: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
     """The gradient, dense in the dimension order that the backward was compiled for."""
+    grad = grad.resolve_conj().resolve_neg()
     if order == tuple(range(grad.dim())):
         return grad.contiguous()
     if grad.permute(order).is_contiguous():

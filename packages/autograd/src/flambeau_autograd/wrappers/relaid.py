@@ -24,12 +24,12 @@ _MOST = 64
 
 class Relaid:
     """`ask`: see `gradient_layouts`; `grad_inputs`: the places of the inputs that the gradients are of; `changing`: whether sizes or numbers among
-    the inputs are not always the same, so that they are given too.
+    the inputs are not always the same, so that they are given too; `hands_on`: whether a gradient may be a tangent where others are absent.
     """
 
-    def __init__(self, ask: Ask, grad_inputs: tuple[int, ...], *, changing: bool) -> None:
+    def __init__(self, ask: Ask, grad_inputs: tuple[int, ...], *, changing: bool, hands_on: bool = False) -> None:
         self._ask: Ask | None = ask
-        self._grad_inputs, self.changing = grad_inputs, changing
+        self._grad_inputs, self.changing, self.hands_on = grad_inputs, changing, hands_on
         #: Those that lie otherwise, by their places: of equal tangents the compiled backward makes gradients that lie the same.
         self._known: dict[tuple[tuple[Lying, ...], Given], list[tuple[int, Layout]]] = {}
 
