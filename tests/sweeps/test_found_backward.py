@@ -325,3 +325,31 @@ def test_a_parameter_that_gets_another_size_while_something_computed_of_it_is_he
         """,
         "aot_eager",
     )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "a * 1j",
+        "a.real * 1j",
+        "a / (1 + 2j)",
+        "torch.view_as_real(a.conj().resolve_conj())",
+        "a.conj().imag.resolve_neg()",
+    ],
+)
+def test_complex_numbers_and_what_is_lazily_conjugated(made: str) -> None:
+    """A number of the program is conjugated in its gradient; a copy resolves what a view shows."""
+    check(
+        f"""
+        def f(a):
+            return {made}, a.mT.conj()
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for part in (None, 0, 1):
+                a = whole((2, 3), torch.complex64).requires_grad_()
+                backward(call(g, a), part=part)
+                show(a)
+        """,
+        "aot_eager",
+    )

@@ -303,6 +303,10 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(args[0], complex):
+            # A number of the program that autograd's formulas take for a tensor, and conjugate.
+            with _disable_current_modes():
+                args = (torch.tensor(args[0], dtype=torch.complex128), *args[1:])
         args, kwargs = self._adopt(args, kwargs)
         out = corrected(func, args, kwargs, func(*args, **kwargs))
         source = args[0]
