@@ -83,6 +83,19 @@ def test_a_write_through_a_view_reaches_its_base(outer: str) -> None:
     assert set(refused) <= {"unfold", "as_strided"} and len(expected) > 9
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_new_parts_of_complex_numbers_may_lie_otherwise(dtype: torch.dtype) -> None:
+    def function(x: Tensor) -> Tensor:
+        base = x * 1
+        parts = torch.view_as_real(base).mT
+        parts.masked_fill_(parts > 1, 0)
+        return base
+
+    x = torch.complex(torch.arange(3.0), torch.arange(3.0, 0, -1)).to(dtype)
+    (found,) = compile_function(function, [x])(x)
+    assert torch.equal(found, function(x))
+
+
 @pytest.mark.parametrize("shape", [(0, 0), (4, 4)])
 def test_a_write_through_a_view_of_another_width(shape: tuple[int, ...]) -> None:
     """The new elements may lie in another order than the view's, or there are none."""

@@ -87,6 +87,9 @@ def _view_dtype(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -
 
 
 def _view_as_real(call: Call, step: Step, base: torch.Tensor, new: torch.Tensor) -> Any:
+    # The parts of a complex number lie beside each other, which those of the new values need not.
+    if not new.is_contiguous():
+        new = call(aten.clone.default, new, memory_format=torch.contiguous_format)
     return call(aten.view_as_complex.default, new)
 
 
