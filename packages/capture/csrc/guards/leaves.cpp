@@ -58,6 +58,34 @@ class TypeIs final : public Leaf {
   PyTypeObject* type_;
 };
 
+// An int or a float of that size at most; a limit of floats that is finite refuses infinities and nan.
+class NumberIs final : public Leaf {
+ public:
+  NumberIs(PyObject* payload, int spec) : Leaf(spec) {
+    PyObject* limit = PyTuple_CheckExact(payload) && PyTuple_GET_SIZE(payload) == 2 ? PyTuple_GET_ITEM(payload, 1) : Py_None;
+    if (!PyLong_CheckExact(limit) && !PyFloat_CheckExact(limit)) raise(PyExc_TypeError, "NumberIs needs (type, limit)");
+    type_ = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(payload, 0));
+    if (type_ == &PyLong_Type) {
+      whole_ = PyLong_AsLongLong(limit);
+    } else {
+      real_ = PyFloat_AsDouble(limit);
+    }
+    if (PyErr_Occurred()) throw PythonError();
+  }
+  bool holds(PyObject* value) const override {
+    if (Py_TYPE(value) != type_) return false;
+    if (type_ == &PyFloat_Type) return std::fabs(PyFloat_AS_DOUBLE(value)) <= real_;
+    int overflow = 0;
+    const int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return overflow == 0 && -whole_ <= number && number <= whole_;
+  }
+
+ private:
+  PyTypeObject* type_;
+  int64_t whole_ = 0;
+  double real_ = 0;
+};
+
 // Payload: the object itself, or (weak reference,) so that an entry does not keep a user's model alive.
 class IdentityIs final : public Leaf {
  public:
@@ -426,6 +454,8 @@ std::unique_ptr<Leaf> make_leaf(int kind, PyObject* payload, int spec) {
     case LeafKind::kTypeIs:
       if (!PyType_Check(payload)) raise(PyExc_TypeError, "TypeIs needs a type");
       return std::make_unique<TypeIs>(payload, spec);
+    case LeafKind::kNumberIs:
+      return std::make_unique<NumberIs>(payload, spec);
     case LeafKind::kIdentityIs:
       return std::make_unique<IdentityIs>(payload, spec);
     case LeafKind::kConstantIs:

@@ -101,6 +101,7 @@ enum class LeafKind : int {
   kPythonCheck,
   kClassMembers,
   kModuleBindings,
+  kNumberIs,
 };
 enum class RelationKind : int { kAlias, kNoAlias, kShape, kDistinctStorage };
 

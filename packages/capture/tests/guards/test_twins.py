@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+import sys
 import types
 from types import SimpleNamespace
 
@@ -98,6 +99,19 @@ def test_constants(left, right):
 def test_constants_are_compared_exactly(left, right, same):
     assert _C.same_constant(left, right) is same
     assert twin.same_constant(left, right) is same
+
+
+NUMBERS = (
+    0, 1, -1, True, 2**48, 2**48 + 1, -(2**48), -(2**48) - 1, 2**62, 2**63 - 1, 2**63, -(2**63), 10**400, 0.0, -0.0, 1e308, -1e308, 1e-320,
+    math.inf, -math.inf, math.nan, "1", None,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("cls, limit", [(int, 2**48), (int, 2**62), (float, sys.float_info.max)])
+def test_numbers_are_held_to_their_limit(cls, limit):
+    for number in NUMBERS:
+        expected = type(number) is cls and abs(number) <= limit
+        assert agree([gs.NumberIs(X, cls, limit)], {"x": number}) is expected
 
 
 @given(values, values, st.integers(0, 3))

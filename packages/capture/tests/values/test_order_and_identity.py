@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import collections
+import operator
+
 import pytest
 import torch
 from both_ways import eager
@@ -89,3 +92,24 @@ def test_a_key_that_is_moved_may_come_later():
     captured = make_region(function, eager)
     for given in (OrderedDict(b=1), OrderedDict(a=1, b=2), OrderedDict()):
         assert captured(torch.ones(1), given)[1] == function(torch.ones(1), given.copy())[1]
+
+
+class Ordered(collections.OrderedDict):
+    """Compares as its base does."""
+
+
+@pytest.mark.parametrize("cls", [dict, collections.OrderedDict, Ordered])
+@pytest.mark.parametrize("kind", ["numbers", "symbolic numbers", "tensors"])
+def test_ordered_dicts_compare_with_their_order(cls, kind):
+    one, two = (torch.ones(1), torch.zeros(1)) if kind == "tensors" else (3, 2)
+
+    def f(x, given, dict_equal):
+        made = collections.OrderedDict(b=two, a=one)
+        compared = [given == made, given != made, made == given, made in [given], given == {"b": two, "a": one}]
+        return x + 1, [*compared, given.__eq__(made), dict_equal(given, made)]
+
+    given = cls(a=one, b=two)
+    region = make_region(f, eager, dynamic=kind == "symbolic numbers")
+    x = torch.ones(2)
+    for dict_equal in (dict.__eq__, operator.eq):
+        assert region(x, given, dict_equal)[1] == f(x, given, dict_equal)[1]

@@ -86,6 +86,8 @@ class GraphBuilder:
         self.input_values: list[Any] = []
         self.input_reals: list[Any] = []
         self.symbol_sources: dict[str, Source] = {}
+        #: Names of symbols for integers of the caller's that are unusually large.
+        self.large_symbols: set[str] = set()
         self.guard_positions: list[tuple[str, int, str] | None] = []
         self.constants: dict[str, Any] = {}
         self.open_modes: list[Any] = []

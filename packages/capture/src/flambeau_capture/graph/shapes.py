@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -139,10 +140,27 @@ def _new_size(builder: GraphBuilder, value: int, source: Source) -> Any:
     return env.create_symintnode(symbol, hint=value, source=torch_source)
 
 
+def limit_of(number: float) -> float | None:
+    """How large a number may be in later calls of a graph where it is symbolic: what the graph's arithmetic assumes.
+
+    None where it is too large itself, not a number, or so small that sympy rounds it.
+    """
+    size = abs(number)
+    if isinstance(number, float):
+        largest, smallest = sys.float_info.max, sys.float_info.min
+        return largest if size == 0 or smallest <= size <= largest else None
+    return _USUAL if size <= _USUAL else LARGE if size <= LARGE else None
+
+
 def number_input(builder: GraphBuilder, value: float, source: Source) -> tuple[Any, torch.fx.Node] | None:
-    """A fresh symbol for the int or float that `source` names, and the input of the graph for it; None where torch makes a constant of it."""
+    """A fresh symbol for the int or float that `source` names, and the input of the graph for it; None where torch makes a constant of it.
+
+    The caller guards that it is no larger than `limit_of(value)`.
+    """
     env = builder.need_shape_env()
     symbol, torch_source = _new_symbol(builder, env, value, source, size=False)
+    if isinstance(value, int) and abs(value) > _USUAL:
+        builder.large_symbols.add(str(symbol))
     create = env.create_symfloatnode if isinstance(value, float) else env.create_symintnode
     number = create(symbol, hint=value, source=torch_source)
     if not isinstance(number, (torch.SymInt, torch.SymFloat)):
@@ -153,7 +171,14 @@ def number_input(builder: GraphBuilder, value: float, source: Source) -> tuple[A
 LARGE = 2**62
 """Programs and guards compute in 64 bits; larger integers are left to Python, with room for a sum of two."""
 _USUAL = 2**48
-"""A number of the caller's beyond this may leave the 64 bits in a product that is not watched."""
+"""What most numbers of callers are below: a graph that met such ones alone takes no others, and most of its products need not be watched."""
+
+
+def least(builder: GraphBuilder, number: Any) -> float:
+    """A lower bound of a number, symbolic or not."""
+    if not isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return float(number)
+    return float(builder.need_shape_env().bound_sympy(number.node.expr).lower)
 
 
 def is_large(builder: GraphBuilder, number: torch.SymInt, base: Any, exponent: Any) -> bool:
@@ -175,8 +200,9 @@ def is_large(builder: GraphBuilder, number: torch.SymInt, base: Any, exponent: A
     from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
     sized = (TensorSize, TensorStride, TensorOffset)
+    ordinary, large = ValueRanges(-_USUAL, _USUAL), ValueRanges(-LARGE, LARGE)
     usual = {
-        symbol: ValueRanges(-_USUAL, _USUAL)
+        symbol: large if str(symbol) in builder.large_symbols else ordinary
         for symbol in number.node.expr.free_symbols
         if not isinstance(builder.symbol_sources.get(str(symbol)), sized)
     }

@@ -68,6 +68,7 @@ class LeafKind(IntEnum):
     PYTHON_CHECK = 12
     CLASS_MEMBERS = 13
     MODULE_BINDINGS = 14
+    NUMBER_IS = 15
 
 
 class RelationKind(IntEnum):
@@ -257,6 +258,7 @@ def _state_payload(spec: gs.GlobalState) -> Any:
 _Maker = Callable[[Any], tuple[LeafKind, Any]]
 _PAYLOADS: dict[type[gs.GuardSpec], _Maker] = {
     gs.TypeIs: lambda s: (LeafKind.TYPE_IS, s.cls),
+    gs.NumberIs: lambda s: (LeafKind.NUMBER_IS, (s.cls, s.limit)),
     gs.IdentityIs: lambda s: (LeafKind.IDENTITY_IS, _identity_payload(s)),
     gs.ConstantIs: lambda s: (LeafKind.CONSTANT_IS, s.value),
     gs.NotConstant: lambda s: (LeafKind.NOT_CONSTANT, s.value),

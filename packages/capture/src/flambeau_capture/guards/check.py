@@ -79,6 +79,8 @@ def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
     match spec:
         case gs.TypeIs(cls=cls):
             return type(value) is cls
+        case gs.NumberIs(cls=cls, limit=limit):
+            return type(value) is cls and abs(value) <= limit
         case gs.IdentityIs():
             return value is spec.expected and not (spec.is_weak and value is None)
         case gs.ConstantIs(value=expected):

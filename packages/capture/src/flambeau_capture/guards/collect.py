@@ -75,6 +75,10 @@ class GuardCollector:
         if source is not None and not self.is_trusted(source):
             self.add(spec.TypeIs(source, cls, position=self._position()))
 
+    def number_is(self, source: Source, cls: type[int] | type[float], limit: float) -> None:
+        """The exact type, and that the number's size is `limit` at most."""
+        self.add(spec.NumberIs(source, cls, limit, position=self._position()))
+
     def identity(self, source: Source | None, obj: Any) -> None:
         """The very object."""
         if source is not None and not self.is_trusted(source):

@@ -67,6 +67,8 @@ def describe(spec: gs.GuardSpec) -> str:
     match spec:
         case gs.TypeIs(source=source, cls=cls):
             return f"type({source}) is {class_qualname(cls)}"
+        case gs.NumberIs(source=source, cls=cls, limit=limit):
+            return f"type({source}) is {cls.__name__} and abs({source}) <= {limit}"
         case gs.IdentityIs(source=source):
             expected = spec.expected
             return f"{source} is <{class_name(type(expected))} at {id(expected):#x}>"
@@ -117,6 +119,10 @@ def _words(spec: gs.GuardSpec, value_of: Any) -> str:
             return _tensor_words(spec, value_of(source))
         case gs.TypeIs(source=source, cls=cls):
             return f"type of {source}: expected {class_qualname(cls)}, actual {class_qualname(type(value_of(source)))}"
+        case gs.NumberIs(source=source, cls=cls) if type(value_of(source)) is not cls:
+            return f"type of {source}: expected {cls.__name__}, actual {class_qualname(type(value_of(source)))}"
+        case gs.NumberIs(source=source, limit=limit):
+            return f"{source}: expected at most {limit} in size, actual {_short(value_of(source))}"
         case gs.ConstantIs(source=source, value=value):
             return f"{source}: expected {value!r}, actual {_short(value_of(source))}"
         case gs.SequenceLength(source=source, length=length):

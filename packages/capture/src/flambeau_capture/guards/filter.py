@@ -28,6 +28,7 @@ from . import spec as gs
 _KNOWN_AS: Mapping[type[gs.GuardSpec], tuple[str, ...]] = MappingProxyType(
     {
         gs.TypeIs: ("TYPE_MATCH",),
+        gs.NumberIs: ("TYPE_MATCH",),
         gs.IdentityIs: ("ID_MATCH",),
         gs.ConstantIs: ("CONSTANT_MATCH", "EQUALS_MATCH"),
         gs.TensorMatch: ("TENSOR_MATCH",),

@@ -42,6 +42,14 @@ class TypeIs(SourceGuard):
     cls: type
 
 
+@frozen
+class NumberIs(SourceGuard):
+    """`type(value) is cls and abs(value) <= limit`: of a float, that it is a finite number."""
+
+    cls: type[int] | type[float]
+    limit: float
+
+
 class _Strong:
     """Holds what cannot be held weakly; called like a weak reference."""
 

@@ -244,6 +244,8 @@ class Calls(Lifetimes):
             if not issubclass(owner.storage.python_type(), function.__objclass__):
                 # What a subclass of a class in C has beside its contents: the factory of a dict with defaults.
                 raise GraphBreak("unsupported-call", f"{function!r} of {owner.describe()}")
+            if mro_lookup(owner.storage.python_type(), name)[0] is not function:
+                raise GraphBreak("unsupported-call", f"{function!r} of {owner.describe()}, whose class has another one")
             holder = owner if owner.storage.is_constant() else owner.storage
             return holder.call_method(self, name, args[1:], kwargs)  # type: ignore[arg-type]
         if isinstance(owner, ObjectValue) and of_all and (owner.storage is None or name not in _OPERATOR_METHODS):

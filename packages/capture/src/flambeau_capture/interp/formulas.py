@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 _NUMBERS = (int, float)
-_LARGE = 2**62
 
 
 @frozen(eq=False)
@@ -95,9 +94,10 @@ def computed(t: Tracer, function: Callable[..., Any], values: Sequence[Value]) -
     if kind is bool or value is None:
         t.guards.constant(source, value)
         return ConstantValue(value)
-    if kind not in _NUMBERS or not abs(value) < _LARGE:
+    limit = shapes.limit_of(value) if kind in _NUMBERS else None
+    if limit is None:
         return None
-    t.guards.type_is(source, kind)
+    t.guards.number_is(source, kind, limit)
     found = shapes.number_input(t.graph, value, source)
     if found is None:
         return None

@@ -6,6 +6,7 @@ special methods.
 
 from __future__ import annotations
 
+import collections
 import math
 import operator
 from operator import lshift as shift_left
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..graph.shapes import is_large, is_large_sum
+from ..graph.shapes import is_large, is_large_sum, least, limit_of
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.by_index import ask_how_many
@@ -55,10 +56,12 @@ _TURNED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 _REFLECTED = {symbol: _SPECIAL[turned] for symbol, turned in _TURNED.items()}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+_SQUARE_ROOT = getattr(torch, "_sym_sqrt", None)
 _SYMBOLIC = (TensorValue, SymbolicValue)
+_SYMBOLS = (torch.SymInt, torch.SymFloat)
 _IN_PYTHON: dict[Any, Callable[..., Any]] = {
     torch.sym_int: int, torch.sym_float: float, torch.sym_max: max, torch.sym_min: min, torch.sym_not: operator.not_,
-    getattr(torch, "_sym_sqrt", None): math.sqrt,
+    _SQUARE_ROOT: math.sqrt,
 }  # fmt: skip
 """What Python calls for one of torch's functions of symbols."""
 _NEVER_ONE = (tuple, torch.Size, frozenset, slice, range)
@@ -67,7 +70,16 @@ _DECIDED_BY_PYTHON = frozenset((*COMPARE.values(), torch.sym_int, math.ceil, mat
 """Of floats these depend on the last bit."""
 _GROWING = (operator.mul, operator.pow, operator.lshift)
 """What may leave 64 bits at once."""
+_SHIFTS = (shift_left, operator.rshift)
+_LARGEST_SHIFT = 62
+_SAFE_EXPONENT = 16
+"""A float holds the power of an integer of 63 bits with such an exponent: 2 ** (63 * 16) < 2 ** 1024."""
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
+
+
+def _is_arithmetic(number: torch.SymFloat) -> bool:
+    """Whether a float depends on its symbols, and is a number that their arithmetic holds: it knows neither infinities nor nan, `b - b` is 0 there."""
+    return bool(number.node.expr.free_symbols) and not (number.node.has_hint() and limit_of(number.node.hint) is None)
 
 
 def _class_of(symbol: str, *operands: Any) -> type:
@@ -211,39 +223,69 @@ class Operations(Folding):
         return value
 
     def _symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
-        values = self._numbers(values)
-        if not any(isinstance(value, SymbolicValue) for value in values):
-            return self.fold(_IN_PYTHON.get(function, function), values, {})
+        given = [self._decided(value) for value in values]
+        in_python = _IN_PYTHON.get(function, function)
+        if not any(isinstance(value, SymbolicValue) for value in given):
+            return self.fold(in_python, given, {})
+        values = [self._number(value) for value in given]
         pairs = [self.argument(value) for value in values]
-        floats = any(isinstance(fake, (torch.SymFloat, float)) for _, fake in pairs)
+        fakes = [fake for _, fake in pairs]
+        floats = any(isinstance(fake, (torch.SymFloat, float)) for fake in fakes)
         if floats and function in _DECIDED_BY_PYTHON:
-            known = formulas.computed(self, _IN_PYTHON.get(function, function), values)  # type: ignore[arg-type]
+            known = formulas.computed(self, in_python, values)  # type: ignore[arg-type]
             if known is not None:
                 return known
-        if function in _DIVISIONS and isinstance(divisor := pairs[1][1], (torch.SymInt, torch.SymFloat)):
-            if divisor.node.has_hint():
-                self.graph.decide(divisor == 0)  # a guard: Python raises for zero
+        if self._is_partial(function, fakes):
+            return self.computed(in_python, given, {})
         try:
-            result = function(*(fake for _, fake in pairs))
-        except (ZeroDivisionError, TypeError, ValueError, RuntimeError):
-            # Python words its errors for numbers; some values (a power of a negative number) torch does not model.
-            return self.computed(_IN_PYTHON.get(function, function), values, {})
+            result = function(*fakes)
+        except (ArithmeticError, TypeError, ValueError, RuntimeError):
+            # Python words its errors for numbers; some values (a power of a negative number, a result beyond what a float holds)
+            # torch does not model.
+            return self.computed(in_python, given, {})
         finally:
             self.graph.note_guards()
-        if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for _, fake in pairs):
+        if isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
+            return self.fold(in_python, [self.from_python(self.concrete(value)) for value in given], {})
+        if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for fake in fakes):
             # Rounding a float: the stages below hold integers in integer arithmetic only.
             return self.from_python(self.graph.specialise(result))
-        if isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
-            return self.fold(function, [self.from_python(self.concrete(value)) for value in values], {})
+        if isinstance(result, torch.SymFloat) and not _is_arithmetic(result):
+            return self.computed(in_python, given, {})
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             made = self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
             if isinstance(made, SymbolicValue):
-                in_python = _IN_PYTHON.get(function, function)
                 made.formula = formulas.combined(in_python, values)
                 if made.python_type() is float:
                     made.came_from(in_python, values)
             return made
         return self.from_python(result)
+
+    def _is_partial(self, function: Callable[..., Any], operands: Sequence[Any]) -> bool:
+        """Whether Python raises for some operands, or torch has no arithmetic for them. Where a guard keeps these out there is one, and no other answer."""
+        if any(isinstance(part, float) and limit_of(part) is None for part in operands):
+            return True
+        last = operands[-1]
+        if function in _DIVISIONS and isinstance(last, _SYMBOLS) and last.node.has_hint():
+            return self.graph.decide(last == 0)
+        if function is power:
+            return self._is_partial_power(*operands)
+        if function is _SQUARE_ROOT:
+            return least(self.graph, last) < 0 and not (last.node.has_hint() and self.graph.decide(last >= 0))
+        if function in _SHIFTS and isinstance(last, (int, torch.SymInt)):
+            known = not isinstance(last, torch.SymInt) or last.node.has_hint()
+            return known and not (self.graph.decide(last >= 0) and self.graph.decide(last <= _LARGEST_SHIFT))
+        return False
+
+    def _is_partial_power(self, base: Any, exponent: Any) -> bool:
+        """A float's power overflows, and that of what is not positive may be complex, or a division by zero."""
+        if any(isinstance(part, _SYMBOLS) and not part.node.has_hint() for part in (base, exponent)):
+            return False  # of a tensor's data: there is no number that could be asked
+        floats = any(isinstance(part, (float, torch.SymFloat)) for part in (base, exponent))
+        if not floats and self.graph.decide(exponent >= 0):
+            return False
+        ordinary = not isinstance(exponent, _SYMBOLS) and abs(exponent) <= _SAFE_EXPONENT
+        return not (ordinary and isinstance(base, torch.SymInt) and least(self.graph, base) > 0)
 
     def _is_large(self, function: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], result: torch.SymInt) -> bool:
         if function not in _GROWING:
@@ -263,17 +305,11 @@ class Operations(Folding):
             return ConstantValue(self.truth(value))
         return value
 
-    def _numbers(self, values: Sequence[Value]) -> Sequence[Value]:
-        """Operands as numbers: the arithmetic of sizes has no truth values, so symbolic ones that are known are decided."""
-        decided = [self._decided(value) for value in values]
-        if not any(isinstance(value, SymbolicValue) for value in decided):
-            return decided
-        return [
-            ConstantValue(int(value.constant()))
-            if value.is_constant() and isinstance(value.constant(), bool)
-            else value
-            for value in decided
-        ]
+    def _number(self, value: Value) -> Value:
+        """An operand as a number: the arithmetic of sizes has no truth values."""
+        if value.is_constant() and isinstance(value.constant(), bool):
+            return ConstantValue(int(value.constant()))
+        return value
 
     def computed(self, function: Callable[..., Any], values: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A pure function of numbers, some symbolic, that the arithmetic of sizes has not: Python computes it, or the numbers are fixed."""
@@ -432,6 +468,8 @@ class Operations(Folding):
                 equal = left.items.keys() == right.items.keys() and all(
                     self.same_or_equal(left.items[k][1], right.items[k][1]) for k in left.items
                 )
+                if issubclass(left.cls, collections.OrderedDict) and issubclass(right.cls, collections.OrderedDict):
+                    equal = equal and list(left.items) == list(right.items)
             elif isinstance(left, SetValue) and isinstance(right, SetValue):
                 equal = left.items.keys() == right.items.keys()
             elif isinstance(left, SequenceValue) and isinstance(right, SequenceValue):

@@ -119,11 +119,10 @@ class Wrapping(TracerState):
         if (
             not (changed or item or self.config.dynamic)
             or (kind is int and obj in _SMALL_INT and not item)
-            or (kind is float and obj != obj)
-            or (kind is int and abs(obj) > shapes.LARGE)
+            or (limit := shapes.limit_of(obj)) is None
         ):
             return None
-        self.guards.type_is(source, kind)
+        self.guards.number_is(source, kind, limit)
         found = shapes.number_input(self.graph, obj, source)
         if found is None:
             return None

@@ -422,7 +422,10 @@ def divide(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("unsupported-call", "divmod() of objects")
     if any(isinstance(arg, TensorValue) for arg in args):
         raise GraphBreak("operator-error", "tensors have no __divmod__")
-    return t.sequence([t.binary("//", args[0], args[1]), t.binary("%", args[0], args[1])], tuple)
+    try:
+        return t.sequence([t.binary("//", args[0], args[1]), t.binary("%", args[0], args[1])], tuple)
+    except TracedRaise:
+        return t.computed(divmod, args, {})  # in the words of divmod
 
 
 @replaces(builtins.bool)
