@@ -353,3 +353,23 @@ def test_complex_numbers_and_what_is_lazily_conjugated(made: str) -> None:
         """,
         "aot_eager",
     )
+
+
+def test_a_gradient_of_one_result_that_eager_refuses() -> None:
+    """Without elements it lies as no view of complex numbers may; the sum with another gradient is laid out anew."""
+    check(
+        """
+        def f(a):
+            v = torch.view_as_real(a)
+            return v, v.to(torch.complex64)
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for part in (None, 0, 1):
+                a = whole((0, 3), torch.complex64).requires_grad_()
+                backward(call(g, a), part=part)
+                show(a)
+        """,
+        "aot_eager",
+        refused=1,
+    )

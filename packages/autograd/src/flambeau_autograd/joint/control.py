@@ -69,7 +69,7 @@ class _Run(Interpreter):
 
 
 def error_without_us(gm: GraphModule, inputs: list[Any]) -> Exception | None:
-    """What torch alone raises for the graph and its gradients."""
+    """What torch alone raises for the graph and its gradients, or for those of one output alone: a sum may hide it."""
     mode = find_fake_mode(inputs)
     run = _Run(gm, mode)
     grad_mode = torch.is_grad_enabled()
@@ -90,7 +90,9 @@ def error_without_us(gm: GraphModule, inputs: list[Any]) -> Exception | None:
             wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
             if outputs and wanted:
                 with torch.autograd.set_multithreading_enabled(False):
-                    torch.autograd.grad(outputs, wanted, [torch.ones_like(o) for o in outputs], allow_unused=True)
+                    for part in (outputs, *([o] for o in outputs)):
+                        tangents = [torch.ones_like(o) for o in part]
+                        torch.autograd.grad(part, wanted, tangents, retain_graph=True, allow_unused=True)
     except Exception as error:  # whatever torch raises, eager's caller gets
         return error
     finally:
