@@ -59,7 +59,8 @@ STAGES = (
     ),
     Stage(
         "effects", _below(_CAPTURE, "effects/record.py", "effects/replay.py", "graph/outputs.py"), 14,
-        (f"{_C}/interp/test_differential.py", f"{_C}/interp/test_python_rules.py", f"{_C}/rewrite/test_end_to_end.py", *_PROGRAMS),
+        (f"{_C}/interp/test_differential.py", f"{_C}/interp/test_python_rules.py", f"{_C}/rewrite/test_end_to_end.py",
+         f"{_C}/lookaside/test_autograd.py", *_PROGRAMS),
     ),
     Stage(
         "bytecode", _below(_CAPTURE, "bytecode/normalise.py", "bytecode/lower.py", "bytecode/flow.py", "bytecode/liveness.py",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from types import SimpleNamespace
 
 import pytest
 import torch
+from both_ways import recorded
 
 from flambeau_capture.guards.check import check
 from flambeau_capture.guards.collect import GuardCollector
+from flambeau_capture.guards.spec import ClassMember
 from flambeau_capture.sources.source import Attribute, Local, Pinned
 
 TRUST = SimpleNamespace(
@@ -45,3 +48,31 @@ def test_an_answer_is_asked_for_again(answer, other, given):
     assert check(collector.all(), {}, {}) == -1
     told[0] = other
     assert check(collector.all(), {}, {}) == 0
+
+
+def test_a_function_of_a_class_is_held_weakly():
+    class Owner:
+        def method(self): ...
+
+    function = Owner.method
+    member = ClassMember("method", None, Owner, function)
+    assert member.allows(function)
+    watched = weakref.ref(function)
+    del function, Owner.method
+    assert watched() is None
+    assert not member.allows(print)
+
+
+def test_history_is_guarded_where_it_is_written_alone():
+    """A tensor that is only read may be a leaf or not: one entry serves both. One that is written is looked at."""
+    given = torch.ones(2, requires_grad=True)
+    graphs = []
+    region = recorded(lambda x: x * 2, graphs)
+    region(given)
+    region(given * 1)
+    assert len(graphs) == 1
+
+    region = recorded(lambda x: x.mul_(2).sum(), graphs)
+    region(given * 1)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        region(given)

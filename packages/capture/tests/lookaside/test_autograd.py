@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 import torch
 from both_ways import eager
@@ -162,3 +164,22 @@ def test_a_checkpoint_whose_second_run_is_seen_breaks(broken, function, own, bre
     assert broken(run, torch.ones(3, 3, requires_grad=True)) == ({"unsupported-call"} if breaks else set())
     if own.get("use_reentrant") is None:
         assert not broken(run, torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("change", ["attribute", "item"])
+def test_a_checkpoint_that_changes_what_the_traced_function_made_breaks(broken, change):
+    """Its second run, in the backward, changes it again."""
+
+    def run(x):
+        made = types.SimpleNamespace(count=0, items=[])
+
+        def function(x):
+            if change == "attribute":
+                made.count += 1
+            else:
+                made.items.append(1)
+            return x.sin()
+
+        return checkpoint(function, x * 2, use_reentrant=False) + 1, made
+
+    assert broken(run, torch.ones(3, requires_grad=True)) == {"unsupported-call"}

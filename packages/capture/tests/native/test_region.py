@@ -52,6 +52,22 @@ def test_every_kind_of_parameter_reaches_the_rewritten_code():
         assert call(region) == call(g) == call(PyRegion(f, replace({"f": g})))
 
 
+def test_what_a_closure_holds_is_guarded():
+    held = 1
+
+    def f():
+        return held
+
+    def callback(frame):
+        value = frame.locals["held"]
+        return RunGraph(lambda: (value * 10,), (), 0, (ConstantIs(Local("held"), value),))
+
+    regions = make_region(f, callback), PyRegion(f, callback)
+    for value, expected in [(1, 10), (2, 20), (1, 10)]:
+        held = value
+        assert [region() for region in regions] == [expected, expected]
+
+
 @pytest.mark.parametrize("args, kwargs", [((), {}), ((1, 2, 3), {}), ((1,), {"a": 2}), ((1,), {"nope": 2})])
 def test_calls_that_do_not_fit_the_signature_raise_as_in_eager(args, kwargs):
     def f(a, b=2):
