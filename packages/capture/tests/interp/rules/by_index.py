@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
 from . import Programs
@@ -123,6 +125,18 @@ def _program(cls, names):
 
     make.__name__ = cls.__name__
     return make
+
+
+@p
+def reversed_across_a_break():
+    def f(x, row, taken):
+        found = reversed(row)
+        first = [next(found, 0) for _ in range(taken)]
+        y = x + 1
+        first.append(sys.getswitchinterval() > 0)  # no trace goes into it
+        return y * 2, first, list(found), next(found, 7)
+
+    return f, [(x, Row(1, 2, 3), taken) for taken in (0, 1, 3, 4)]
 
 
 for _cls in _CLASSES:

@@ -9,6 +9,7 @@ import functools
 import heapq
 import operator
 import types
+import typing
 
 import torch
 
@@ -442,6 +443,26 @@ def named_tuple_errors():
         return x + 1, told(lambda: Pair(1)), told(lambda: Pair(1, 2, 3)), told(lambda: Pair(1, c=2))
 
     return f, [(x,)]
+
+
+class Money(typing.NamedTuple):
+    whole: int
+    part: int = 0
+
+    def __add__(self, other):
+        return Money(self.whole + other.whole, self.part + other.part)
+
+    def __len__(self):
+        return 7
+
+
+@p
+def named_tuple_with_operators_of_its_own():
+    def f(x, given):
+        made = Money(1, 2)
+        return x + 1, made + given, given + made, len(made), len(given), [*made], made == (1, 2)
+
+    return f, [(x, Money(3)), (x, Money(4, 5))]
 
 
 @p
