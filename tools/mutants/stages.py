@@ -184,7 +184,8 @@ STAGES = (
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
                           "lowering/losses.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
                           "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/assemble.py"), 16,
-        (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py", *_COMPILED),
+        (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
+         "tests/behaviour/test_written_arguments.py", *_COMPILED),
     ),
     Stage(
         "reference", _below(_INDUCTOR, "ir/evaluate.py", "ir/layout.py", "ir/loops.py", "ir/graph.py", "expr/symbols.py", "expr/render.py",
@@ -218,9 +219,9 @@ STAGES = (
     Stage(
         "processes", _below(_RUNTIME, "artifact.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
                             "build/*.py", "native.py", "executor.py", "devices.py", "memory.py", "philox.py", "profile.py"), 14,
-        (f"{_R}/test_artifact.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_executor.py", f"{_R}/test_memory.py",
-         f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py", f"{_R}/test_triton_kernels.py",
-         f"{_I}/program/test_programs.py"),
+        (f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
+         f"{_R}/test_executor.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
+         f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
     ),
     Stage(
         "settings", ("*/src/*/config.py", *_below("api/src/flambeau", "compat.py", "compiler.py", "observe.py", "records.py", "tables.py",

@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import flambeau_inductor
 import flambeau_runtime
 from flambeau_inductor import CompileContext, OptionError, compile_graph
+from flambeau_inductor.codegen.triton import UnsupportedKernel
 
 
 def block(x, w, b, m):
@@ -53,6 +54,18 @@ def test_unknown_options_are_errors():
     """Before anything is compiled."""
     with pytest.raises(OptionError):
         compile_graph(make_fx(block)(*INPUTS), INPUTS, {"fusion": True})
+
+
+def test_a_refusal_that_no_library_call_mends_is_raised(monkeypatch):
+    """Once every node is such a call: the same graph would be refused again."""
+    refusals = iter([UnsupportedKernel("no text for it")] * 2)
+
+    def refuse(*arguments, **options):
+        raise next(refusals)
+
+    monkeypatch.setattr("flambeau_inductor.pipeline.assemble", refuse)
+    with pytest.raises(UnsupportedKernel):
+        compile_graph(make_fx(block, tracing_mode="fake")(*INPUTS), INPUTS)
 
 
 def test_public_names():

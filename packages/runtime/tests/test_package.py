@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,15 @@ def test_importing_it_loads_no_sibling_and_no_compiler_of_torch() -> None:
         "assert not bad, bad"
     )
     assert subprocess.run([sys.executable, "-c", body], timeout=120).returncode == 0
+
+
+def test_the_cache_is_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the user's cache folder, wherever that is."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Config().folder() == tmp_path / "flambeau"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Config().folder() == tmp_path / ".cache" / "flambeau"
 
 
 def test_config_reads_the_environment() -> None:
