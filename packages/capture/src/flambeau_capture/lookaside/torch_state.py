@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.overrides
+from torch.torch_version import TorchVersion
 
 from ..graph.captured import CallFunction
 from ..interp.signals import GraphBreak
@@ -148,10 +149,13 @@ def torch_check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 _CHECK_FAILED = "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
 
+#: Whether torch has words of their own for conditions that are tensors.
+_TENSORS_ARE_NAMED = TorchVersion(torch.__version__) >= "2.12"
+
 
 def _checked(error_type: Any, cond: Any, message: Any) -> None:
     if not isinstance(cond, bool):
-        if isinstance(cond, torch.Tensor):
+        if isinstance(cond, torch.Tensor) and _TENSORS_ARE_NAMED:
             raise TypeError(
                 "cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() "
                 "to assert that all elements are true."
