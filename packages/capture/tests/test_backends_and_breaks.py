@@ -102,3 +102,11 @@ def test_a_region_called_in_a_region_is_part_of_its_graph():
     assert torch.equal(region(x, inner), x * 2 + 1)
     assert seen == [("outer", 2), ("outer", 2)]
     assert torch.equal(inner(x), x * 2) and seen[2:] == [("inner", 1)]
+
+
+def test_a_record_tells_the_seconds_of_the_trace_and_of_the_backend_apart():
+    records = []
+    make_region(lambda x: x + 1, eager, observer=records.append)(torch.ones(2))
+    (record,) = records
+    assert record.trace_seconds > 0
+    assert record.backend_seconds > 0

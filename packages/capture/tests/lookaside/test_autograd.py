@@ -87,6 +87,12 @@ def test_checkpoint_marks_its_nodes(check):
     assert regions == [1, 1, 1, 2, 2, 2, None]
 
 
+def test_a_checkpoint_of_a_function_by_name_breaks(broken):
+    assert broken(lambda x: checkpoint(function=lambda: x.sin(), use_reentrant=False) + 1, torch.ones(3)) == {
+        "unsupported-call"
+    }
+
+
 def test_a_checkpoint_with_contexts_of_its_own_breaks(broken):
     """Nobody enters them in the graph."""
     entered = []
