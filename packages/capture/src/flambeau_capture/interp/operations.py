@@ -7,16 +7,12 @@ special methods.
 from __future__ import annotations
 
 import collections
-import math
 import operator
-from operator import lshift as shift_left
 from operator import neg as negative
-from operator import pow as power
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..graph.shapes import is_large, is_large_sum, least, limit_of
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.by_index import ask_how_many
@@ -28,8 +24,8 @@ from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from . import formulas
-from .folding import Folding, fits_an_index
+from .arithmetic import Arithmetic
+from .folding import fits_an_index
 from .signals import GraphBreak, TracedRaise
 from .wrapping import NotConstant
 
@@ -56,30 +52,9 @@ _TURNED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 _REFLECTED = {symbol: _SPECIAL[turned] for symbol, turned in _TURNED.items()}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
-_SQUARE_ROOT = getattr(torch, "_sym_sqrt", None)
 _SYMBOLIC = (TensorValue, SymbolicValue)
-_SYMBOLS = (torch.SymInt, torch.SymFloat)
-_IN_PYTHON: dict[Any, Callable[..., Any]] = {
-    torch.sym_int: int, torch.sym_float: float, torch.sym_max: max, torch.sym_min: min, torch.sym_not: operator.not_,
-    _SQUARE_ROOT: math.sqrt,
-}  # fmt: skip
-"""What Python calls for one of torch's functions of symbols."""
 _NEVER_ONE = (tuple, torch.Size, frozenset, slice, range)
 """Classes of constants of which Python makes another object each time."""
-_DECIDED_BY_PYTHON = frozenset((*COMPARE.values(), torch.sym_int, math.ceil, math.floor, math.trunc))
-"""Of floats these depend on the last bit."""
-_GROWING = (operator.mul, operator.pow, operator.lshift)
-"""What may leave 64 bits at once."""
-_SHIFTS = (shift_left, operator.rshift)
-_LARGEST_SHIFT = 62
-_SAFE_EXPONENT = 16
-"""A float holds the power of an integer of 63 bits with such an exponent: 2 ** (63 * 16) < 2 ** 1024."""
-_DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
-
-
-def _is_arithmetic(number: torch.SymFloat) -> bool:
-    """Whether a float depends on its symbols, and is a number that their arithmetic holds: it knows neither infinities nor nan, `b - b` is 0 there."""
-    return bool(number.node.expr.free_symbols) and not (number.node.has_hint() and limit_of(number.node.hint) is None)
 
 
 def _class_of(symbol: str, *operands: Any) -> type:
@@ -90,7 +65,7 @@ def _class_of(symbol: str, *operands: Any) -> type:
     return type(BINARY[symbol](*empty))
 
 
-class Operations(Folding):
+class Operations(Arithmetic):
     """Mixin of `Tracer`."""
 
     def index_or_slice(self, key: Value) -> Any:
@@ -221,107 +196,6 @@ class Operations(Folding):
         if isinstance(value, ObjectValue) and value.storage is not None:
             return value.storage
         return value
-
-    def _symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
-        given = [self._decided(value) for value in values]
-        in_python = _IN_PYTHON.get(function, function)
-        if not any(isinstance(value, SymbolicValue) for value in given):
-            return self.fold(in_python, given, {})
-        values = [self._number(value) for value in given]
-        pairs = [self.argument(value) for value in values]
-        fakes = [fake for _, fake in pairs]
-        floats = any(isinstance(fake, (torch.SymFloat, float)) for fake in fakes)
-        if floats and function in _DECIDED_BY_PYTHON:
-            known = formulas.computed(self, in_python, values)  # type: ignore[arg-type]
-            if known is not None:
-                return known
-        if self._is_partial(function, fakes):
-            return self.computed(in_python, given, {})
-        try:
-            result = function(*fakes)
-        except (ArithmeticError, TypeError, ValueError, RuntimeError, AttributeError):
-            # Python words its errors for numbers; some values (a power of a negative number, a result beyond what a float holds)
-            # torch does not model; shifts by a tensor's number fail in torch 2.11 (an AttributeError).
-            return self.computed(in_python, given, {})
-        finally:
-            self.graph.note_guards()
-        if isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
-            return self.fold(in_python, [self.from_python(self.concrete(value)) for value in given], {})
-        if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for fake in fakes):
-            # Rounding a float: the stages below hold integers in integer arithmetic only.
-            return self.from_python(self.graph.specialise(result))
-        if isinstance(result, torch.SymFloat) and not _is_arithmetic(result):
-            return self.computed(in_python, given, {})
-        if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            made = self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
-            if isinstance(made, SymbolicValue):
-                made.formula = formulas.combined(in_python, values)
-                if made.python_type() is float:
-                    made.came_from(in_python, values)
-            return made
-        return self.from_python(result)
-
-    def _is_partial(self, function: Callable[..., Any], operands: Sequence[Any]) -> bool:
-        """Whether Python raises for some operands, or torch has no arithmetic for them. Where a guard keeps these out there is one, and no other answer."""
-        if any(isinstance(part, (int, float)) and limit_of(part) is None for part in operands):
-            return True
-        last = operands[-1]
-        if function in _DIVISIONS and isinstance(last, _SYMBOLS) and last.node.has_hint():
-            return self.graph.decide(last == 0)
-        if function is power:
-            return self._is_partial_power(*operands)
-        if function is _SQUARE_ROOT:
-            return least(self.graph, last) < 0 and not (last.node.has_hint() and self.graph.decide(last >= 0))
-        if function in _SHIFTS and isinstance(last, int):
-            return not 0 <= last <= _LARGEST_SHIFT
-        if function in _SHIFTS and isinstance(last, _SYMBOLS):
-            return last.node.has_hint()  # torch 2.11 fails at these, and logs that
-        return False
-
-    def _is_partial_power(self, base: Any, exponent: Any) -> bool:
-        """A float's power overflows, and that of what is not positive may be complex, or a division by zero."""
-        if any(isinstance(part, _SYMBOLS) and not part.node.has_hint() for part in (base, exponent)):
-            return False  # of a tensor's data: there is no number that could be asked
-        floats = any(isinstance(part, (float, torch.SymFloat)) for part in (base, exponent))
-        if not floats and self.graph.decide(exponent >= 0):
-            return False
-        ordinary = not isinstance(exponent, _SYMBOLS) and abs(exponent) <= _SAFE_EXPONENT
-        return not (ordinary and isinstance(base, torch.SymInt) and least(self.graph, base) > 0)
-
-    def _is_large(self, function: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], result: torch.SymInt) -> bool:
-        if function not in _GROWING:
-            return is_large_sum(self.graph, result)
-        (_, left), (_, right) = pairs
-        if function is shift_left:
-            return is_large(self.graph, result, 2, right if isinstance(right, torch.SymInt) else None)
-        return is_large(self.graph, result, left, right if function is power else None)
-
-    def _decided(self, value: Value) -> Value:
-        """The constant for a symbolic truth value whose inputs are known, by a guard."""
-        if (
-            isinstance(value, SymbolicValue)
-            and isinstance(value.symbol, torch.SymBool)
-            and value.symbol.node.has_hint()
-        ):
-            return ConstantValue(self.truth(value))
-        return value
-
-    def _number(self, value: Value) -> Value:
-        """An operand as a number: the arithmetic of sizes has no truth values."""
-        if value.is_constant() and isinstance(value.constant(), bool):
-            return ConstantValue(int(value.constant()))
-        return value
-
-    def computed(self, function: Callable[..., Any], values: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """A pure function of numbers, some symbolic, that the arithmetic of sizes has not: Python computes it, or the numbers are fixed."""
-        if not kwargs and (made := formulas.computed(self, function, values)) is not None:  # type: ignore[arg-type]
-            return made
-        known = {name: self.from_python(self.concrete(value)) for name, value in kwargs.items()}
-        return self.fold(function, [self.from_python(self.concrete(value)) for value in values], known)
-
-    def watch(self, formula: formulas.Formula) -> None:
-        """A guard that a number is what it is now."""
-        self.guards.constant(formulas.source_of(formula), formula.value)
 
     def _special_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
         name = _SPECIAL[symbol]
