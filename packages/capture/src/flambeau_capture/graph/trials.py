@@ -33,7 +33,7 @@ BEYOND_MEMORY = "whose memory may be larger in eager"
 #: In place of a type: the operand is one that came before.
 _SAME = object()
 #: Types whose values are what they are.
-_PLAIN = frozenset((int, float, bool, complex, str, type(None), torch.dtype, torch.device))
+_PLAIN = frozenset((int, float, bool, complex, str, type(None), torch.dtype, torch.device, type))
 _answers: dict[Any, bool] = {}
 
 
@@ -105,7 +105,9 @@ def trial_of(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, A
         call = described.part((tuple(args), dict(kwargs)))
     except _Untried:
         return None
-    return Trial(kind, target, call, most) if described.has_tensors() else None
+    # Of a call without tensors nothing but the type is what kernels look at.
+    wanted = described.has_tensors() or kwargs.get("dtype") is not None
+    return Trial(kind, target, call, most) if wanted else None
 
 
 class _Untried(Exception):

@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = (int, float, bool)
+_DTYPES: dict[Any, torch.dtype] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
+"""What classes of Python's numbers are as a `dtype=`."""
+_TENSOR_CLASSES = type(torch.FloatTensor)
 _SPECIAL_METHODS: dict[Any, str] = (
     {
         getattr(operator, name): name
@@ -81,6 +89,11 @@ def _is_written(fake: torch.Tensor) -> bool:
     return not fake.is_inference() and fake._version > 0
 
 
+def _class_as_written(cls: type) -> Any:
+    """What stands in a graph's code for a class, for which there is no literal, and means the same to torch."""
+    return f"{cls.__module__}.{cls.__name__}" if isinstance(cls, _TENSOR_CLASSES) else _DTYPES.get(cls, cls)
+
+
 class TensorOperations(Wrapping):
     """Mixin of `Tracer`."""
 
@@ -119,7 +132,16 @@ class TensorOperations(Wrapping):
                 f"{getattr(target, '__name__', target)} gives a tensor another size",
                 whole=any(tensor.requires_grad and tensor.is_leaf for tensor in changed),
             )
+        if isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
+            self._refuse_new_leaf(target, result)
         return self.wrap_result(result, node)
+
+    def _refuse_new_leaf(self, target: Any, result: torch.Tensor) -> None:
+        """A new leaf that requires grad is one made with `requires_grad=True`: its gradient is left in it, while results of a graph have histories.
+        (A view that was taken without grad becomes one by a write, and is known.)"""
+        if id(result) not in self.fake_owner and not result._is_view():
+            name = getattr(target, "__name__", target)
+            raise GraphBreak("autograd-call", f"{name} makes a tensor that requires grad")
 
     def _with_plain_factors(
         self, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]
@@ -252,7 +274,8 @@ class TensorOperations(Wrapping):
         if isinstance(value, SetValue):
             raise GraphBreak("unsupported-argument", "a set is an argument of a tensor operation")
         if isinstance(value, (RealValue, FunctionValue)) and not isinstance(value, ObjectValue):
-            return value.real(), value.real()
+            real = value.real()
+            return (_class_as_written(real) if isinstance(real, type) else real), real
         if isinstance(value, ObjectValue) and value.storage is not None and value.storage.is_constant():
             return value.storage.constant(), value.storage.constant()
         raise GraphBreak("unsupported-argument", f"{value.describe()} is an argument of a tensor operation")

@@ -6,6 +6,7 @@ In: the object. Out: a value that folds: attributes, methods, operators and trut
 from __future__ import annotations
 
 import enum
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,14 +57,21 @@ def is_constant_object(obj: Any) -> bool:
 
 
 def plain(constant: Any) -> Any:
-    """A member of an enum as the number or text that it also is: a graph's code writes it as a literal. Anything else as it is."""
+    """A constant as a graph's code writes it, by a literal: a member of an enum as the number or text that it also is."""
     if type(constant) is tuple:
         return tuple(map(plain, constant))
+    if type(constant) is complex and not all(map(_is_told_by_a_sum, (constant.real, constant.imag))):
+        raise GraphBreak("unsupported-argument", f"the complex number {constant!r}, for which there is no literal")
     if isinstance(constant, enum.Enum):
         for kind, convert in _OF_AN_ENUM:
             if isinstance(constant, kind):
                 return convert(constant)
     return constant
+
+
+def _is_told_by_a_sum(part: float) -> bool:
+    """Whether `real + imag * 1j` gives a complex number this part again."""
+    return math.isfinite(part) and (part != 0 or math.copysign(1, part) > 0)
 
 
 class ConstantValue(Value):

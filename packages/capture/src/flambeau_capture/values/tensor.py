@@ -57,6 +57,8 @@ _NEVER = {
     "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "storage_type": "unsupported-call", "set_": "unsupported-call",
     "__reduce_ex__": "unsupported-call", "__deepcopy__": "unsupported-call", "share_memory_": "unsupported-call", "dlpack": "unsupported-call",
     "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call", "is_set_to": "unsupported-call", "detach_": "autograd-call",
+    "__str__": "data-dependent-value", "__repr__": "data-dependent-value", "__format__": "data-dependent-value", "__hash__": "unsupported-call",
+    "__getstate__": "unsupported-call", "__setstate__": "unsupported-call", "__reduce__": "unsupported-call", "__sizeof__": "unsupported-call", "__dir__": "unsupported-call",
 }  # fmt: skip
 
 
@@ -200,7 +202,7 @@ class TensorValue(Value):
             return self.iterate(t)
         if name == "__bool__":
             return ConstantValue(self.truth(t))
-        if name == "__setitem__":
+        if name == "__setitem__" and len(args) == 2 and not kwargs:
             self.set_item(t, args[0], args[1])
             return ConstantValue(None)
         if name in ("new", "new_tensor") and name == "new":
