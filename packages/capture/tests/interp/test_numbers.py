@@ -5,10 +5,12 @@ In: every expression over these operands. Out: a quick slice of them, all of the
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import random
 import warnings
+from operator import is_, is_not
 
 import pytest
 import torch
@@ -73,3 +75,28 @@ def test_every_expression(part, caplog):
 def test_a_negative_base_keeps_its_sign(caplog):
     """A printed graph says `-2 ** n` for the operator, which is another number."""
     _check(["(-2) ** t", "(-2.5) ** t", "(-2j) ** t", "(-2) ** n", "(~n) ** m", "t ** -2", "-t**2"], caplog)
+
+
+IDENTICAL = (
+    "2 is n", "n is 2", "t.shape[0] is 2", "n is t.shape[0]", "t.shape[0] is t.shape[0]", "n + 1 is 3", "-n is -n", "copy.copy(n) is 2", "is_(n, 2)", "is_not(n, 2)", "n is 2.0",
+    "n is None", "n * 200 is n * 200", "n * 200 is 400", "n / 2 is n / 2", "n / 2 is 1.0", "n is n", "n / 2 is m", "held.a is held.b", "held.a is held.a", "held.c is held.c", "[n * 200 is v for v in [n * 200]]", "nan in [nan]", "[nan] == [nan]", "n in [1, 2]",
+)  # fmt: skip
+
+
+class _Held:
+    a = b = 400
+    c = 2.5
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("text", IDENTICAL)
+def test_which_numbers_are_one_object(text, dynamic):
+    """Python has one object of each small integer, of others as many as were made."""
+    scope = {"copy": copy, "is_": is_, "is_not": is_not, "held": _Held(), "nan": float("nan")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `is` with a literal
+        exec(f"def f(t, n, m):\n    found = {text}\n    return found, t + 1", scope)
+        region = make_region(scope["f"], eager, dynamic=dynamic)
+        for n, size in ((2, 2), (2, 3), (3, 2), (5, 2), (2, 2), (500, 3)):
+            call = (torch.ones(size), n, n / 2)
+            assert_equal(outcome(region, *call), outcome(scope["f"], *call))

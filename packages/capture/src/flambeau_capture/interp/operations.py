@@ -56,6 +56,9 @@ _SYMBOLIC = (TensorValue, SymbolicValue)
 _NEVER_ONE = (tuple, torch.Size, frozenset, slice, range)
 """Classes of constants of which Python makes another object each time."""
 
+_SMALL = ((">=", -5), ("<=", 256))
+"""Between which integers CPython has one object of each."""
+
 
 def _class_of(symbol: str, *operands: Any) -> type:
     """`tuple` or `torch.Size`: what Python makes of operands of these classes, which depends on torch's version."""
@@ -105,9 +108,13 @@ class Operations(Arithmetic):
         if left is right:
             return True
         left, right = self._decided(left), self._decided(right)
+        if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
+            return self._one_number(left, right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
-            return a is b or (type(a) is type(b) and type(a) not in _NEVER_ONE and a == b)
+            if type(a) is not type(b) or type(a) in _NEVER_ONE or a != b:
+                return a is b
+            return type(a) not in (int, float, complex) or self._one_number(left, right)
         a, b = left.real(), right.real()
         if a is MISSING or b is MISSING:
             return False
@@ -115,10 +122,30 @@ class Operations(Arithmetic):
             self.guards.distinct(left.source, right.source)
         return a is b
 
+    def _one_number(self, left: Value, right: Value) -> bool:
+        """`left is right` of numbers of which one is symbolic, or that are equal constants. Python has one object of each small integer; others
+        are as many as were made, which a guard on their value does not tell."""
+        kind = left.python_type()
+        if kind is not right.python_type() or not self.truth(self.compare("==", left, right)):
+            return False
+        if kind is bool:
+            return True
+        if kind is int and all(self.truth(self.compare(sign, left, ConstantValue(end))) for sign, end in _SMALL):
+            return True
+        if left.is_constant() and right.is_constant() and left.source is right.source:
+            return left.source is not None or left.constant() is right.constant()
+        raise GraphBreak("unsupported-operation", "whether two equal numbers are one object")
+
     def same_or_equal(self, left: Value, right: Value) -> bool:
         """What containers compare with: `left is right or left == right`."""
         left, right = self.realise(left), self.realise(right)
-        return self.identical(left, right) or self.truth(self.compare("==", left, right))
+        if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
+            one = left is right
+        elif left.is_constant() and right.is_constant():
+            one = left.constant() is right.constant()
+        else:
+            one = self.identical(left, right)
+        return one or self.truth(self.compare("==", left, right))
 
     # operators
 
