@@ -9,15 +9,19 @@ import collections
 import functools
 import inspect
 import math
+import operator
+import re
+import struct
 import sys
+import types
 import warnings
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..class_names import name_of
+from ..class_names import class_name, name_of
 from ..values.base import Value
 from ..values.builtins import ClassValue
-from ..values.constants import ConstantValue
+from ..values.constants import ConstantValue, is_constant_object
 from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
@@ -29,6 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _MUTABLE = frozenset((list, dict, set, collections.deque, collections.OrderedDict))
+_MADE_ANEW = _MUTABLE | {
+    tuple, frozenset, collections.defaultdict, type, type(functools.cmp_to_key(max)), types.GenericAlias, types.UnionType, types.BuiltinMethodType, types.MethodWrapperType,
+    operator.itemgetter, operator.attrgetter, operator.methodcaller, re.Pattern, re.Match, struct.Struct,
+}  # fmt: skip
+"""Classes of what a call of a pure function may make: the trace makes such containers again for each call, and the others do not change."""
+_HELD_HERE = 2
+"""How often an object counts as held that only one variable holds: the call that asks holds it too."""
 _TAKE_KEYWORDS: dict[type, tuple[str, ...]] = {
     list: ("sort",),
     dict: ("update",),
@@ -89,6 +100,9 @@ class Folding(TensorOperations):
         if hasattr(type(result), "__next__"):
             # It would be one iterator for all calls.
             raise GraphBreak("unsupported-call", f"{name_of(function)} gives an iterator")
+        if sys.getrefcount(result) == _HELD_HERE and not is_constant_object(result) and not _is_made_anew(result):
+            # So would this be one object, which the program may write to.
+            raise GraphBreak("unsupported-call", f"{name_of(function)} makes a {class_name(type(result))}")
         return self.from_python(result)
 
     def real_error(
@@ -217,6 +231,11 @@ def _counts(method: Callable[..., Any]) -> tuple[int, float] | None:
 
 
 _signature = functools.cache(inspect.signature)
+
+
+def _is_made_anew(result: Any) -> bool:
+    """Whether all calls may share what a pure function made."""
+    return type(result) in _MADE_ANEW or isinstance(result, tuple)
 
 
 def _holds(result: Any, made: Any) -> bool:
