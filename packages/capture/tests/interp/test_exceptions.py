@@ -125,3 +125,91 @@ def _last(function):
     except BaseException as error:
         return looked_at(error)
     return looked_at(result[1] if type(result) is tuple else result)
+
+
+def _chain(make, change=None):
+    """A program that hands out an exception, and what it tells itself of where that came from."""
+
+    def program(x):
+        try:
+            try:
+                raise KeyError(1)
+            except KeyError as first:
+                made = make(first)
+                if change is not None:
+                    change(made, first)
+                raise made
+        except (ValueError, TypeError) as error:
+            found = error
+        return x + 1, found, type(found.__cause__), type(found.__context__), found.__suppress_context__
+
+    return program
+
+
+def _set(name, value):
+    return lambda made, first: setattr(made, name, first if value == "first" else value)
+
+
+def _from(cause):
+    def made(first):
+        try:
+            raise ValueError(2) from (first if cause == "first" else cause)
+        except (ValueError, TypeError) as error:
+            return error
+
+    return made
+
+
+CHAINS = {
+    "after another": _chain(lambda first: ValueError(2)),
+    **{f"from {cause!r}": _chain(_from(cause)) for cause in ("first", None, OSError, torch.Tensor, 3, "text")},
+    **{
+        f"{name} of {value!r}": _chain(lambda first: ValueError(2), _set(f"__{name}__", value))
+        for name in ("cause", "context", "suppress_context")
+        for value in ("first", None, True, False, 3)
+    },
+    "from a cause that is shown no more": _chain(_from("first"), _set("__suppress_context__", False)),
+    "from a cause that is taken back": _chain(_from("first"), _set("__cause__", None)),
+}
+
+
+def _told(error):
+    if error is None:
+        return None
+    return type(error), str(error), _told(error.__cause__), _told(error.__context__), error.__suppress_context__
+
+
+def _all_told(result):
+    return _told(result[1]), *result[2:]
+
+
+@pytest.mark.parametrize("program", CHAINS.values(), ids=CHAINS.keys())
+def test_what_an_exception_came_of(program):
+    records = []
+    region = make_region(program, eager, observer=records.append)
+    expected = _all_told(program(torch.ones(2)))
+    assert [_all_told(region(torch.ones(2))) for _ in range(2)] == [expected] * 2
+    assert records, "nothing was looked at"
+
+
+def test_the_chain_of_an_exception_that_existed():
+    def program(x, error):
+        error.__cause__ = KeyError(1)
+        error.__suppress_context__ = False
+        error.__traceback__ = None
+        return x + 1
+
+    def used(function):
+        errors = [_raised(), _raised()]
+        for error in errors:
+            function(torch.ones(2), error)
+        return [(_told(error), error.__traceback__) for error in errors]
+
+    assert used(make_region(program, eager)) == used(program)
+
+
+def _raised():
+    try:
+        raise ValueError(2)
+    except ValueError as error:
+        return error

@@ -46,13 +46,19 @@ class Exceptions(Attributes):
             raise GraphBreak("unsupported-call", f"{class_name(cls)} that keeps an argument apart")
         return ExceptionValue(type(made), list(args))
 
-    def exception_instance(self, value: Value) -> Value:
-        """What `raise value` raises."""
+    def exception_instance(self, value: Value, what: str = "exceptions") -> Value:
+        """What `raise value` raises, or with another word for it in the error what is given as its cause."""
         if isinstance(value, ClassValue):
             value = self.call(value, [], {})
         if not issubclass(value.python_type(), BaseException):
-            raise self.raised(TypeError("exceptions must derive from BaseException"))
+            raise self.raised(TypeError(f"{what} must derive from BaseException"))
         return value
+
+    def cause_of(self, value: Value) -> Value:
+        """What `raise error from value` notes as the cause: None is one too."""
+        if value.is_constant() and value.constant() is None:
+            return value
+        return self.exception_instance(value, "exception causes")
 
     def set_context(self, error: Value) -> None:
         """Note where `error`, made by the trace, was raised first, and which exception was being handled then."""

@@ -356,9 +356,10 @@ EXCEPTIONS_WITH_FIELDS = (
 
 
 class ExceptionValue(ObjectValue):
-    """An exception; `arguments` are its `args`, `line` is where in the frame that is captured it was raised first."""
+    """An exception; `arguments` are its `args`, `line` is where in the frame that is captured it was raised first, `suppress` what was stored of
+    whether its context is hidden, which else goes by whether it has a cause."""
 
-    __slots__ = ("arguments", "cause", "context", "line")
+    __slots__ = ("arguments", "cause", "context", "line", "suppress")
 
     def __init__(self, cls: type, arguments: list[Value], object: Any = MISSING, source: Source | None = None) -> None:
         super().__init__(cls, object, source)
@@ -366,6 +367,7 @@ class ExceptionValue(ObjectValue):
         self.cause: Value | None = None
         self.context: Value | None = None
         self.line: int | None = None
+        self.suppress: Value | None = None
 
     def truth(self, t: Tracer) -> bool:
         return True
@@ -382,10 +384,12 @@ class ExceptionValue(ObjectValue):
         e.call(2)
 
     def fill(self, e: Any) -> None:
-        if self.cause is not None and self.source is None:
-            e.value(self.cause)
-            e.value(self)
-            e.store_attr("__cause__")
+        if self.source is None:
+            for name, part in (("__cause__", self.cause), ("__context__", self.context), (_SUPPRESS, self.suppress)):
+                if part is not None:
+                    e.value(part)
+                    e.value(self)
+                    e.store_attr(name)
         super().fill(e)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
@@ -396,6 +400,8 @@ class ExceptionValue(ObjectValue):
             if own is None and self.object is not MISSING and self.source is not None:
                 return t.wrap(getattr(self.object, name), Attribute(self.source, name))
             return own or ConstantValue(None)
+        if name == _SUPPRESS and self.object is MISSING:
+            return self.suppress or ConstantValue(self.cause is not None)
         if name == "__traceback__":
             raise GraphBreak("unsupported-attribute", "the traceback of an exception")
         if name == "__dict__" and self.has_own_fields():
@@ -424,20 +430,37 @@ class ExceptionValue(ObjectValue):
         return any(_is_native_field(getattr(self.cls, name, None)) for name in self.attrs)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
-        if name in ("__traceback__", "__suppress_context__"):
+        if name == "__traceback__" and self.object is MISSING:
             return
-        if name in ("__cause__", "__context__", "args") and self.object is not MISSING:
+        if name in _CHAINING and self.object is not MISSING:
             raise GraphBreak("unsupported-store", f"{name} of an exception that existed before the frame")
-        if name == "__cause__":
-            self.cause = value
-            return
-        if name == "__context__":
-            self.context = value
+        if name in _CHAINING and name != "args":
+            self._chain(t, name, value)
             return
         if name == "args":
             self.arguments = list(t.iterate_all(value))
             return
         super().set_attribute(t, name, value)
+
+    def _chain(self, t: Tracer, name: str, value: Value) -> None:
+        """Store what it came of, or whether that is shown."""
+        if name == _SUPPRESS:
+            if value.python_type() is not bool:
+                raise t.raised(TypeError("attribute value type must be bool"))
+            self.suppress = ConstantValue(t.truth(value))
+            return
+        is_none = value.is_constant() and value.constant() is None
+        what = name.strip("_")
+        if not is_none and not issubclass(value.python_type(), BaseException):
+            raise t.raised(TypeError(f"exception {what} must be None or derive from BaseException"))
+        setattr(self, what, value)
+        if what == "cause":
+            self.suppress = None
+
+
+_SUPPRESS = "__suppress_context__"
+_CHAINING = frozenset(("__cause__", "__context__", "__traceback__", "args", _SUPPRESS))
+"""What the fields of an exception tell that every exception has."""
 
 
 def _is_native_field(found: Any) -> bool:

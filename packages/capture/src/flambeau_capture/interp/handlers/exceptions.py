@@ -28,7 +28,7 @@ def raise_varargs(f: Frame, i: Instruction) -> None:
     if error.real() is not MISSING and (cause is not None or t.current_exception() not in (None, error)):
         raise GraphBreak("unsupported-store", "raising an exception that existed before, with a new cause or context")
     if cause is not None and isinstance(error, ExceptionValue):
-        error.cause = cause if cause.is_constant() else t.exception_instance(cause)
+        error.cause = t.cause_of(cause)
     t.raise_anew(error)
     raise TracedRaise(error)
 
