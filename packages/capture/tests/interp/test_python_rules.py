@@ -16,7 +16,7 @@ from both_ways import eager, outcome
 
 from flambeau_capture import make_region
 
-from .rules import borrowed, by_index, caches, classes, flow, namespaces, objects
+from .rules import borrowed, by_index, caches, classes, flow, iterators, namespaces, objects
 
 PROBES = [
     *objects.PROGRAMS,
@@ -26,6 +26,7 @@ PROBES = [
     *by_index.PROGRAMS,
     *namespaces.PROGRAMS,
     *flow.PROGRAMS,
+    *iterators.PROGRAMS,
 ]
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 

@@ -18,8 +18,8 @@ from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
 from ..values.by_index import ReversedIterator
 from ..values.constants import ConstantValue
-from ..values.iterators import ComputedIterator, GeneratorValue
-from ..values.mappings import DictValue
+from ..values.iterators import BackwardIterator, ComputedIterator
+from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue, native_maker
 from ..values.sequences import ListValue, TupleValue
 from ..values.sets import set_of
@@ -176,19 +176,16 @@ def make_iter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             found = t.call(function, [], {})
             return None if t.same_or_equal(found, sentinel) else found
 
-        return ComputedIterator(type(iter(int, 1)), step)
+        return ComputedIterator(type(iter(int, 1)), step, ends="reached")
     return t.iterate(args[0])
 
 
 @replaces(builtins.next)
 def next_item(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    found = args[0].next(t)
-    if found is not None:
-        return found
     if len(args) > 1:
-        return args[1]
-    value = args[0].frame.returned if isinstance(args[0], GeneratorValue) else None
-    raise t.raised(StopIteration(), value=value)
+        found = args[0].next(t)
+        return args[1] if found is None else found
+    return args[0].advance(t)
 
 
 @replaces(builtins.range)
@@ -285,15 +282,32 @@ def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, ObjectValue) and value.special(t, "__reversed__") is not None:
         return t.call(t.get_attribute(value, "__reversed__"), [], {})
     cls = value.python_type()
+    if cls is list and isinstance(value, ListValue):
+        return BackwardIterator(value.items, value)
     if cls in _REVERSED:
-        items = list(t.iterate_all(value))
-        kind = list if cls is list else tuple
-        # Of a list that changes meanwhile, Python's iterator would show it; the rest of another one cannot be told from a tuple's.
-        rest = None if cls not in (list, tuple) else lambda: [t.sequence(items, kind)]
-        return ComputedIterator(_REVERSED[cls], lambda t: items.pop() if items else None, rest, maker=reversed)
+        return _reversed_of(t, value, cls)
     if isinstance(value, ObjectValue) and value.storage is None and value.special(t, "__getitem__") is not None:
         return ReversedIterator(value, t.integer(t.length(value)) - 1)
     raise GraphBreak("unsupported-call", f"reversed() of {value.describe()}")
+
+
+def _reversed_of(t: Tracer, value: Value, cls: type) -> Value:
+    items = list(t.iterate_all(value))
+    # What it is over may change meanwhile: the container itself, or the dict of a view.
+    held = getattr(value.dict if isinstance(value, DictView) else value, "items", ())
+    before = _contents(held)
+
+    def step(t: Tracer) -> Value | None:
+        if _contents(held) != before:
+            raise GraphBreak("unsupported-operation", f"changing {value.describe()} while iterating over it backwards")
+        return items.pop() if items else None
+
+    rest = None if cls is not tuple else lambda: [t.sequence(items, tuple)]
+    return ComputedIterator(_REVERSED[cls], step, rest, maker=reversed, ends="reached")
+
+
+def _contents(held: Any) -> list[Any]:
+    return [*map(id, held)] if isinstance(held, list) else list(held)
 
 
 _REVERSED: dict[type, type] = {

@@ -47,12 +47,13 @@ def _chained(t: Tracer, outer: Value) -> Value:
                 item = current[0].next(t)
                 if item is not None:
                     return item
+                current[0] = None
             following = outer.next(t)
             if following is None:
                 return None
             current[0] = t.iterate(following)
 
-    return ComputedIterator(_ITERTOOLS.chain, step)
+    return ComputedIterator(_ITERTOOLS.chain, step, ends="reached")
 
 
 @replaces(itertools.islice)
@@ -85,7 +86,7 @@ def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         following[0] = next(wanted)
         return item
 
-    return ComputedIterator(_ITERTOOLS.islice, step)
+    return ComputedIterator(_ITERTOOLS.islice, step, ends="failed")
 
 
 @replaces(itertools.repeat)
@@ -123,10 +124,17 @@ def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.cycle)
 def cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    items = list(t.iterate_all(args[0]))
+    source: list[Value] = [t.iterate(args[0])]
+    items: list[Value] = []
     state = [0]
 
     def step(t: Tracer) -> Value | None:
+        if source:
+            item = source[0].next(t)
+            if item is not None:
+                items.append(item)
+                return item
+            source.clear()
         state[0] += 1
         return items[(state[0] - 1) % len(items)] if items else None
 
@@ -197,7 +205,7 @@ def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         last[0] = item
         return row
 
-    return ComputedIterator(_ITERTOOLS.pairwise, step)
+    return ComputedIterator(_ITERTOOLS.pairwise, step, ends="failed")
 
 
 @replaces(itertools.zip_longest)
@@ -261,7 +269,7 @@ def takewhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
     def step(t: Tracer) -> Value | None:
         item = None if ended[0] else source.next(t)
-        if item is None or not t.truth(t.call(predicate, [item], {})):
+        if item is not None and not t.truth(t.call(predicate, [item], {})):
             ended[0] = True
             return None
         return item
@@ -280,7 +288,7 @@ def dropwhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         item = source.next(t)
         while dropping[0] and item is not None and t.truth(t.call(predicate, [item], {})):
             item = source.next(t)
-        dropping[0] = False
+        dropping[0] = dropping[0] and item is None
         return item
 
     return ComputedIterator(_ITERTOOLS.dropwhile, step)
@@ -322,12 +330,10 @@ def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     # The element that was drawn and belongs to no group that was given yet, with its key; the number of the group.
     ahead: list[tuple[Value, Value]] = []
     group = [0]
-    ended = [False]
 
     def draw(t: Tracer) -> bool:
         item = source.next(t)
         if item is None:
-            ended[0] = True
             return False
         ahead[:] = [(item, item if plain else t.call(key, [item], {}))]
         return True
@@ -335,7 +341,7 @@ def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     def step(t: Tracer) -> Value | None:
         last = current[0] if current else None
         while not ahead or (last is not None and t.same_or_equal(ahead[0][1], last)):
-            if ended[0] or not draw(t):
+            if not draw(t):
                 return None
         current[:] = [ahead[0][1]]
         group[0] += 1
@@ -343,7 +349,7 @@ def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
     def _group(mine: int) -> Value:
         def inner(t: Tracer) -> Value | None:
-            if mine != group[0] or (not ahead and (ended[0] or not draw(t))):
+            if mine != group[0] or (not ahead and not draw(t)):
                 return None
             item, found = ahead[0]
             if not t.same_or_equal(found, current[0]):

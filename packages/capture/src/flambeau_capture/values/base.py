@@ -117,6 +117,13 @@ class Value:
         """`next(self)`; None at the end."""
         raise GraphBreak("unsupported-operation", f"next() of {self.describe()}")
 
+    def advance(self, t: Tracer) -> Value:
+        """`next(self)`; at the end the program's StopIteration."""
+        found = self.next(t)
+        if found is None:
+            raise t.raised(StopIteration())
+        return found
+
 
 class _Missing:
     def __repr__(self) -> str:

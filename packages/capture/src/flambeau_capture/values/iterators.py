@@ -6,7 +6,8 @@ In: values or a Python function that makes the next value. Out: `next` gives a v
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..interp.signals import GraphBreak, TracedRaise
 from .base import Value
@@ -41,10 +42,7 @@ class IteratorValue(Value):
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "__next__":
-            found = self.next(t)
-            if found is None:
-                raise t.raised(StopIteration())
-            return found
+            return self.advance(t)
         if name == "__iter__":
             return self
         return super().call_method(t, name, args, kwargs)
@@ -52,12 +50,14 @@ class IteratorValue(Value):
 
 _OVER_LIST: type = type(iter([]))
 _OVER_TUPLE: type = type(iter(()))
+_BACKWARD: type = type(reversed([]))
 
 
 class SequenceIterator(IteratorValue):
-    """Over a live Python list of values; `owner` is the list or the constant that they are the items of, `cls` the iterator's class."""
+    """Over a live Python list of values; `owner` is the list or the constant that they are the items of, `cls` the iterator's class. Once it came to
+    the end, it has nothing more to give, whatever is appended then."""
 
-    __slots__ = ("cls", "items", "owner", "position")
+    __slots__ = ("cls", "ended", "items", "owner", "position")
 
     def __init__(self, items: list[Value], owner: Value | None = None, cls: type | None = None) -> None:
         super().__init__()
@@ -65,20 +65,32 @@ class SequenceIterator(IteratorValue):
         self.position = 0
         self.owner = owner
         self.cls = cls or (_OVER_TUPLE if owner is None else _OVER_LIST)
+        self.ended = False
 
     def python_type(self) -> type:
         return self.cls
 
     def next(self, t: Tracer) -> Value | None:
-        if self.position >= len(self.items):
+        if self.ended or not 0 <= self.position < len(self.items):
+            self.ended = True
             return None
         found = t.realise(self.items[self.position])
-        self.position += 1
+        self.position += self.step
         return found
 
+    @property
+    def step(self) -> int:
+        """From one element to the next."""
+        return 1
+
     def rebuild(self, e: Any) -> None:
+        if self.ended and self.cls in _SPENT:
+            e.pinned(_spent)
+            e.pinned(self.cls)
+            e.call(1)
+            return
         if self.owner is not None:
-            e.pinned(_iterator_at if self.cls is _OVER_LIST else _advanced)
+            e.pinned({_OVER_LIST: _iterator_at, _BACKWARD: _backward_at}.get(self.cls, _advanced))
             e.value(self.owner)
             e.const(self.position)
             e.call(2)
@@ -91,15 +103,32 @@ class SequenceIterator(IteratorValue):
         e.call(1)
 
 
-def _iterator_at(sequence: Any, position: int) -> Any:
-    """An iterator over a list that has given `position` elements."""
-    made = iter(sequence)
-    missing = max(position - len(sequence), 0)
+class BackwardIterator(SequenceIterator):
+    """`reversed(list)`: it begins with what was the last element then."""
+
+    __slots__ = ()
+
+    def __init__(self, items: list[Value], owner: Value) -> None:
+        super().__init__(items, owner, _BACKWARD)
+        self.position = len(items) - 1
+
+    @property
+    def step(self) -> int:
+        return -1
+
+
+def _iterator_at(sequence: Any, position: int, *, backward: bool = False) -> Any:
+    """An iterator over a list whose next element is that at `position`."""
+    made = reversed(sequence) if backward else iter(sequence)
+    missing = max(position + backward - len(sequence), 0)
     # What the program put in is put in later, with the other effects; an iterator takes no position past the end.
     list.extend(sequence, (None,) * missing)
     made.__setstate__(position)
     del sequence[len(sequence) - missing :]
     return made
+
+
+_backward_at = functools.partial(_iterator_at, backward=True)
 
 
 _LIVE_TYPES: dict[str, type] = {
@@ -150,7 +179,7 @@ class LiveIterator(IteratorValue):
         return len(items), [id(item) for item in items] if self.kind == "deque" else list(items)
 
     def next(self, t: Tracer) -> Value | None:
-        if self.elements is None:
+        if self.elements is None and self.kind != "deque":
             return None
         now = self._state()
         if now != self.made:
@@ -160,7 +189,7 @@ class LiveIterator(IteratorValue):
                 raise GraphBreak("unsupported-operation", "changing the keys of a dict while iterating over it")
             if now[0] != self.made[0]:
                 raise t.raised(RuntimeError(_CHANGED[self.kind]))
-        if self.position >= len(self.elements):
+        if self.elements is None or self.position >= len(self.elements):
             self.elements = None
             return None
         found = self.elements[self.position]
@@ -171,7 +200,7 @@ class LiveIterator(IteratorValue):
         return key if self.what == "keys" else value if self.what == "values" else t.sequence([key, value], tuple)
 
     def rebuild(self, e: Any) -> None:
-        if self.elements is None:
+        if self.elements is None and self.kind != "deque":
             e.pinned(_spent)
             e.pinned(self.python_type())
             e.call(1)
@@ -195,11 +224,16 @@ def _advanced(container: Any, position: int, view: str = "") -> Any:
     return made
 
 
+_EMPTY: tuple[Callable[[], Iterator[Any]], ...] = (
+    lambda: iter({}), lambda: iter({}.values()), lambda: iter({}.items()), lambda: iter(set()), lambda: iter(collections.OrderedDict()),
+    lambda: iter([]), lambda: reversed([]),
+)  # fmt: skip
+_SPENT = {type(make()): make for make in _EMPTY}
+
+
 def _spent(kind: type) -> Any:
     """An iterator of this class that has nothing more to give."""
-    empty: tuple[Any, ...] = ({}, {}.values(), {}.items(), set(), collections.OrderedDict(), collections.deque())
-    iterators: list[Iterator[Any]] = [iter(container) for container in empty]
-    made = next(found for found in iterators if type(found) is kind)
+    made = _SPENT[kind]()
     next(made, None)
     return made
 
@@ -208,10 +242,11 @@ class ComputedIterator(IteratorValue):
     """Calls a Python function of ours for each element; it returns None at the end.
 
     `parts` gives what `maker` (`cls` itself, where it is not another one) would be called with to go on from here; without it the iterator
-    cannot outlive a graph break.
+    cannot outlive a graph break. With `ends`, it gives nothing more once it came to its end, also where what it draws from would: with "failed" also
+    once an exception came out of that.
     """
 
-    __slots__ = ("cls", "maker", "parts", "step")
+    __slots__ = ("cls", "ended", "ends", "maker", "parts", "step")
 
     def __init__(
         self,
@@ -220,8 +255,11 @@ class ComputedIterator(IteratorValue):
         parts: Callable[[], Sequence[Value]] | None = None,
         *,
         maker: Any = None,
+        ends: Literal["", "reached", "failed"] = "",
     ) -> None:
         super().__init__()
+        self.ends = ends
+        self.ended = False
         self.cls = cls
         self.maker = maker or cls
         self.step = step
@@ -241,7 +279,31 @@ class ComputedIterator(IteratorValue):
         return self.cls
 
     def next(self, t: Tracer) -> Value | None:
-        return self.step(t)
+        try:
+            return self._drawn(t)
+        except TracedRaise as error:
+            # What a function that the iterator calls raises so is the end for whoever draws.
+            if issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def advance(self, t: Tracer) -> Value:
+        found = self._drawn(t)
+        if found is None:
+            raise t.raised(StopIteration())
+        return found
+
+    def _drawn(self, t: Tracer) -> Value | None:
+        if self.ended:
+            return None
+        try:
+            found = self.step(t)
+        except TracedRaise as error:
+            stopped = issubclass(error.value.python_type(), StopIteration)
+            self.ended = self.ends == "failed" or (stopped and self.ends == "reached")
+            raise
+        self.ended = found is None and self.ends != ""
+        return found
 
 
 #: What a handler begins with that CPython 3.12 and later put around every generator's body and every `yield from`.
@@ -277,6 +339,12 @@ class GeneratorValue(IteratorValue):
 
     def next(self, t: Tracer) -> Value | None:
         return self.send(t, ConstantValue(None))
+
+    def advance(self, t: Tracer, value: Value | None = None) -> Value:
+        found = self.send(t, value or ConstantValue(None))
+        if found is None:
+            raise t.raised(StopIteration(), value=self.frame.returned)
+        return found
 
     def send(self, t: Tracer, value: Value) -> Value | None:
         """Resume; None when the generator returned (its value is in `frame.returned`)."""
@@ -320,10 +388,7 @@ class GeneratorValue(IteratorValue):
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "send":
-            found = self.send(t, args[0])
-            if found is None:
-                raise t.raised(StopIteration(), value=self.frame.returned)
-            return found
+            return self.advance(t, args[0])
         if name == "throw":
             found = self.throw(t, TracedRaise(_thrown(t, args)))
             if found is None:

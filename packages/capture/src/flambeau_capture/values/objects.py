@@ -210,6 +210,9 @@ class ObjectValue(Value):
             return IndexIterator(self)
         raise t.raised(TypeError(f"'{type_name(self.cls)}' object is not iterable"))
 
+    def advance(self, t: Tracer) -> Value:
+        return super().advance(t) if self.special(t, "__next__") is None else self._do(t, "__next__")
+
     def next(self, t: Tracer) -> Value | None:
         from ..interp.signals import TracedRaise
 
