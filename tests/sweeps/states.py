@@ -16,7 +16,7 @@ MIX = {"eager": 4, "aot_eager": 5, "lowered": 3, "inductor": 1}
 #: Layers that take and give (n, 4).
 LAYERS = [
     "nn.Linear(4, 4)", "nn.Linear(4, 4, bias=False)", "nn.LayerNorm(4)", "nn.BatchNorm1d(4)", "nn.BatchNorm1d(4, momentum=None)", "nn.Dropout(0.5)", "nn.ReLU()", "nn.ReLU(inplace=True)", "nn.GELU()", "nn.Identity()",
-    "nn.Sequential(nn.Linear(4, 4), nn.Tanh())", "nn.GroupNorm(2, 4)", "nn.PReLU()", "nn.RReLU()", "nn.Softmax(-1)", "nn.AlphaDropout(0.5)", "nn.RMSNorm(4)", "nn.Hardswish()", "nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))",
+    "nn.Sequential(nn.Linear(4, 4), nn.Tanh())", "nn.GroupNorm(2, 4)", "nn.PReLU()", "nn.Dropout1d(0.5)", "nn.Softmax(-1)", "nn.AlphaDropout(0.5)", "nn.RMSNorm(4)", "nn.Hardswish()", "nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))",
     "nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))", "nn.Bilinear(4, 4, 4)", "nn.LSTMCell(4, 4)", "nn.GRUCell(4, 4)", "nn.Embedding(5, 4)", "nn.MultiheadAttention(4, 2)", "nn.InstanceNorm1d(4, track_running_stats=True)",
 ]  # fmt: skip
 _FORMS = {

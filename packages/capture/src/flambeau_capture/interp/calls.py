@@ -32,6 +32,7 @@ from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from . import enum_members
 from .cached import call_cached
 from .exceptions import has_python_init
 from .frame import Frame
@@ -394,7 +395,7 @@ class Calls(Lifetimes):
         if replaced is not None:
             return replaced(self, args, kwargs)
         if issubclass(cls, enum.Enum):
-            return self.fold(cls, args, kwargs)
+            return enum_members.construct(self, cls, args, dict(kwargs))  # type: ignore[arg-type]
         if class_module(cls).startswith("torch._C") and hasattr(cls, "__enter__"):
             # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
             raise GraphBreak("unsupported-call", f"making the guard {full_name(cls)}")

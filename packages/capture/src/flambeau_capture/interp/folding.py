@@ -25,6 +25,7 @@ from ..values.constants import ConstantValue, is_constant_object
 from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from .enum_members import hold_methods
 from .signals import GraphBreak
 from .tensors import TensorOperations
 from .wrapping import NotConstant
@@ -75,6 +76,7 @@ class Folding(TensorOperations):
             keyword = {name: self.to_python(value) for name, value in kwargs.items()}
         except NotConstant as error:
             raise GraphBreak("unsupported-call", f"{name_of(function)} of {error}") from None
+        hold_methods(self, function, (*real, *keyword.values()))  # type: ignore[arg-type]
         kinds = {*map(type, real), type(getattr(function, "__self__", None))}
         fresh: list[Any] = []
         if keyword or not kinds.isdisjoint(_MUTABLE):
@@ -157,6 +159,7 @@ class Folding(TensorOperations):
             if method is not None:
                 value = self.call(method, [], {})
         found = self.concrete(value)
+        hold_methods(self, as_index, (found,))  # type: ignore[arg-type]
         try:
             return fits_an_index(as_index(found))
         except TypeError as error:

@@ -24,6 +24,7 @@ from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from . import enum_members
 from .arithmetic import Arithmetic
 from .folding import fits_an_index
 from .signals import GraphBreak, TracedRaise
@@ -52,6 +53,8 @@ _TURNED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 _REFLECTED = {symbol: _SPECIAL[turned] for symbol, turned in _TURNED.items()}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+_NARROWER: dict[type, tuple[type, ...]] = {complex: (float, int), float: (int,)}
+"""Numbers that these take as operands, which have no say themselves."""
 _SYMBOLIC = (TensorValue, SymbolicValue)
 _NEVER_ONE = (tuple, torch.Size, frozenset, slice, range)
 """Classes of constants of which Python makes another object each time."""
@@ -66,6 +69,22 @@ def _class_of(symbol: str, *operands: Any) -> type:
         (torch.Size() if part.cls is torch.Size else ()) if isinstance(part, TupleValue) else part for part in operands
     ]
     return type(BINARY[symbol](*empty))
+
+
+def _may_decide(value: Value) -> bool:
+    """Whether the class of an operand may have special methods that a program wrote."""
+    return isinstance(value, ObjectValue) or enum_members.is_member(value)
+
+
+def _takes_natively(symbol: str, left: Value, right: Value) -> bool:
+    """Whether a native class on the left computes with any object of such a class on the right, before that is asked."""
+    if _may_decide(left):
+        return False
+    kind, other = left.python_type(), right.python_type()
+    if symbol == "%" and kind in (str, bytes):
+        return True
+    wider = next((wider for known, wider in _NARROWER.items() if issubclass(kind, known)), ())
+    return issubclass(other, wider) and not issubclass(other, kind)
 
 
 class Operations(Arithmetic):
@@ -157,8 +176,9 @@ class Operations(Arithmetic):
             if symbol == "~" and value.python_type() is int:
                 return self.binary("-", self._symbolic(negative, [value]), ConstantValue(1))
             return self._symbolic(UNARY[symbol], [value])
-        if isinstance(value, ObjectValue) and value.special(self, _UNARY_SPECIAL[symbol]) is not None:  # type: ignore[arg-type]
-            return value._do(self, _UNARY_SPECIAL[symbol])  # type: ignore[arg-type]
+        special = self._special(value, _UNARY_SPECIAL[symbol])
+        if special is not None:
+            return self.call(special, [], {})
         return self.fold(UNARY[symbol], [value], {})
 
     def binary(self, symbol: str, left: Value, right: Value) -> Value:
@@ -166,7 +186,7 @@ class Operations(Arithmetic):
         inplace = symbol.endswith("=")
         plain = symbol[:-1] if inplace else symbol
         function = INPLACE[plain] if inplace else BINARY[plain]
-        if isinstance(left, (ObjectValue,)) or isinstance(right, ObjectValue):
+        if _may_decide(left) or _may_decide(right):
             found = self._special_binary(plain, left, right, inplace=inplace)
             if found is not None:
                 return found
@@ -224,6 +244,12 @@ class Operations(Arithmetic):
             return value.storage
         return value
 
+    def _special(self, value: Value, name: str) -> Value | None:
+        """The special method that a program wrote for an object or for a member of an enum, bound to it."""
+        if isinstance(value, ObjectValue):
+            return value.special(self, name)  # type: ignore[arg-type]
+        return enum_members.special(self, value, name) if enum_members.is_member(value) else None  # type: ignore[arg-type]
+
     def _special_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
         name = _SPECIAL[symbol]
         tries: list[tuple[Value, str, Value]] = []
@@ -231,22 +257,24 @@ class Operations(Arithmetic):
             tries.append((left, f"__i{name}__", right))
         reflected = f"__{_REFLECTED[symbol]}__" if symbol in _REFLECTED else f"__r{name}__"
         pair = [(left, f"__{name}__", right), (right, reflected, left)]
-        if (
-            isinstance(left, ObjectValue)
-            and isinstance(right, ObjectValue)
-            and left.cls is not right.cls
-            and issubclass(right.cls, left.cls)
-        ):
-            pair.reverse()
+        if _may_decide(left) and _may_decide(right):
+            kind, other_kind = left.python_type(), right.python_type()
+            if kind is not other_kind and issubclass(other_kind, kind):
+                pair.reverse()
         for owner, method, other in tries + pair:
-            if not isinstance(owner, ObjectValue):
-                continue
-            bound = owner.special(self, method)  # type: ignore[arg-type]
+            if owner is right and pair[0][0] is left and _takes_natively(symbol, left, right):
+                return None
+            bound = self._special(owner, method)
+            # `object.__ne__` asks for `__eq__`.
+            turned = (
+                bound is None and method == "__ne__" and self.class_member(owner.python_type(), method)[1] is object
+            )
+            bound = self._special(owner, "__eq__") if turned else bound
             if bound is None:
                 continue
             result = self.call(bound, [other], {})
             if not (result.is_constant() and result.constant() is NotImplemented):
-                return result
+                return self.negate(result) if turned else result
         return None
 
     def _container_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value:
@@ -310,14 +338,10 @@ class Operations(Arithmetic):
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         """`left symbol right`."""
-        if isinstance(left, ObjectValue) or isinstance(right, ObjectValue):
+        if _may_decide(left) or _may_decide(right):
             found = self._special_binary(symbol, left, right, inplace=False)
             if found is not None:
                 return found
-            if symbol == "!=":
-                equal = self._special_binary("==", left, right, inplace=False)
-                if equal is not None:
-                    return self.negate(equal)
         self._refuse_class(symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             other = right if isinstance(left, TensorValue) else left
@@ -479,7 +503,9 @@ class Operations(Arithmetic):
         else:
             keys = list(items)
         try:
-            order = sorted(range(len(items)), key=[self.to_python(k) for k in keys].__getitem__, reverse=reverse)
+            real = [self.to_python(k) for k in keys]
+            enum_members.hold_methods(self, operator.lt, real)  # type: ignore[arg-type]
+            order = sorted(range(len(items)), key=real.__getitem__, reverse=reverse)
         except NotConstant as error:
             raise GraphBreak("unsupported-operation", f"sorting by {error}") from None
         except TypeError as error:
@@ -487,6 +513,10 @@ class Operations(Arithmetic):
         return [items[i] for i in order]
 
     # supplied by other mixins
+
+    def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
+        """See `Attributes`."""
+        raise NotImplementedError
 
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """See `Calls`."""

@@ -5,6 +5,7 @@ In: a torch callable or method and its arguments as values. Out: a node in the g
 
 from __future__ import annotations
 
+import enum
 import operator
 import types
 from operator import getitem
@@ -254,6 +255,8 @@ class TensorOperations(Wrapping):
             return value.node, value.symbol
         if value.is_constant():
             constant = plain(value.constant())
+            if isinstance(constant, enum.Enum):
+                raise GraphBreak("unsupported-call", f"an operation takes {value.describe()}")
             return constant, constant
         if isinstance(value, (TupleValue, ListValue)):
             pairs = [self.argument(item) for item in value.items]

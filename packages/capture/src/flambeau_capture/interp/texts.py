@@ -12,11 +12,16 @@ from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.objects import ExceptionValue, ObjectValue, new_exception
 from ..values.symbolic import SymbolicValue
+from . import enum_members
 from .operations import Operations
 from .signals import GraphBreak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def _escaped(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
 class Texts(Operations):
@@ -33,6 +38,12 @@ class Texts(Operations):
                 if any(isinstance(vars(base).get(name), property) for base in type(value.object).__mro__):
                     raise GraphBreak("unsupported-call", f"{how}() of a class whose metaclass has another {name}")
                 self.get_attribute(value, name)
+        if enum_members.is_member(value):
+            name = "__str__" if how == "str" else "__repr__"
+            text = enum_members.to_text(self, value, name, [])  # type: ignore[arg-type]
+            if text is not None:
+                text = self._text_of(name, text)
+                return text if how != "ascii" else self.fold(_escaped, [text], {})
         if isinstance(value, ObjectValue):
             for name in (f"__{how}__", "__repr__"):
                 method = value.special(self, name)  # type: ignore[arg-type]
@@ -56,13 +67,20 @@ class Texts(Operations):
         if isinstance(value, ObjectValue):
             method = value.special(self, "__format__")  # type: ignore[arg-type]
             if method is not None:
-                return self._text_of(self.call(method, [spec], {}))
+                return self._text_of("__format__", self.call(method, [spec], {}))
+        if enum_members.is_member(value):
+            text = enum_members.to_text(self, value, "__format__", [spec])  # type: ignore[arg-type]
+            if text is not None:
+                return self._text_of("__format__", text)
         if isinstance(value, (ObjectValue, ClassValue)) and spec.is_constant() and spec.constant() == "":
             return self.to_text(value, "str")
         return self.fold(format, [value, spec], {})
 
-    def _text_of(self, formatted: Value) -> Value:
-        """What a `__format__` gave, which has to be a text."""
-        if not issubclass(formatted.python_type(), str):
-            raise self.raised(TypeError(f"__format__ must return a str, not {type_name(formatted.python_type())}"))
-        return formatted
+    def _text_of(self, name: str, made: Value) -> Value:
+        """What a `__str__`, `__repr__` or `__format__` gave, which has to be a text."""
+        kind = made.python_type()
+        if issubclass(kind, str):
+            return made
+        if name == "__format__":
+            raise self.raised(TypeError(f"__format__ must return a str, not {type_name(kind)}"))
+        raise self.raised(TypeError(f"{name} returned non-string (type {type_name(kind)})"))

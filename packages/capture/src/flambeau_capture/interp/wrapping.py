@@ -33,6 +33,7 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
+from .enum_members import hold_methods
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -437,6 +438,7 @@ class Wrapping(TracerState):
         value = self.realise(value)
         if value.is_constant():
             constant = value.constant()
+            hold_methods(self, hash, (constant,))  # type: ignore[arg-type]
             if _holds_slice(constant) and slice.__hash__ is None:
                 raise self.raised(TypeError("unhashable type: 'slice'"))
             return constant

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import enum
 import functools
 import inspect
 import itertools
@@ -256,6 +257,8 @@ for _name in dir(math):
 @replaces(copy.copy)
 def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
+    if issubclass(value.python_type(), enum.Enum):
+        return t.fold(copy.copy, [value], {})
     if value.is_constant() or isinstance(value, (TupleValue, SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
         return value
     if isinstance(value, (ListValue, SetValue)) or (isinstance(value, DictValue) and not value.is_proxy()):
@@ -282,6 +285,8 @@ def deep_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def _deep_copy(t: Tracer, value: Value, memo: dict[int, Value]) -> Value:
     """A copy; what is met twice is copied once (`memo`, by the stand-in), and a copy is there before its parts are looked at."""
     value = t.realise(value)
+    if issubclass(value.python_type(), enum.Enum):
+        return t.fold(copy.deepcopy, [value], {})
     if value.is_constant() or isinstance(value, (SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
         return value
     if id(value) in memo:

@@ -112,12 +112,13 @@ class ConstantValue(Value):
     def get_attribute(self, t: Tracer, name: str) -> Value:
         from .builtins import BoundBuiltin
 
+        if isinstance(self.value, enum.Enum):
+            t.class_member(type(self.value), name)  # guarded: a program may put a method there
+            return t.attribute_of_object(self, self.value, name)
         try:
             found = getattr(self.value, name)
         except AttributeError as error:
             raise t.raised(error) from None
-        if isinstance(self.value, enum.Enum):
-            return t.attribute_of_object(self, self.value, name)
         if callable(found):
             return BoundBuiltin(self, name)
         return t.from_python(found)
@@ -149,11 +150,15 @@ class ConstantValue(Value):
     def truth(self, t: Tracer) -> bool:
         if self.value is NotImplemented:
             raise GraphBreak("unsupported-call", "the truth of NotImplemented warns")
+        if isinstance(self.value, enum.Enum):
+            return bool(t.fold(bool, [self], {}).constant())
         return bool(self.value)
 
     def iterate(self, t: Tracer) -> Value:
         from .iterators import SequenceIterator
 
+        if isinstance(self.value, enum.Enum):
+            t.fold(list, [self], {})  # only texts and tuples that are members can, unless the program says how
         try:
             items = iter(self.value)
         except TypeError as error:
