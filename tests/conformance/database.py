@@ -21,8 +21,6 @@ from flambeau.compile import compile_recorded
 from flambeau.records import Recorder
 from tests.comparison import assert_same
 
-from .exceptions import KNOWN
-
 #: Ops whose result is not a function of their inputs: uninitialised memory.
 UNDETERMINED = frozenset(
     {
@@ -53,7 +51,6 @@ RUNS_IN_EAGER: dict[str, str] = {
 #: Ops of which one of the first six samples differs from eager -> how. Once none does, the slow suite says so.
 DIFFERS = {
     "linalg.eig": "eager's backward looks at the data to refuse a loss that depends on the eigenvectors' phase",
-    **dict.fromkeys(("unsafe_chunk", "unsafe_split"), KNOWN["op:unsafe_*:*"]),
 }
 
 

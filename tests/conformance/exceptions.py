@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-KNOWN: dict[str, str] = {
-    "op:unsafe_*:*": "eager's results are views of the argument, although the op's schema denies it",
-}
+KNOWN: dict[str, str] = {}
 
 #: What differs on CUDA beside that.
 KNOWN_ON_CUDA: dict[str, str] = {

@@ -43,9 +43,16 @@ CORE_NAMES: tuple[str, ...] = (
 )  # fmt: skip
 
 
+#: What tensors are made of numbers, where those are integers otherwise.
+_KINDS = {bool: torch.bool, float: torch.float64, torch.SymFloat: torch.float64, complex: torch.complex128}
+
+
 def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> Any:
     if not isinstance(source, torch.Tensor):
-        return aten.fill(target, source)  # a number, as modes are given one
+        # A number, as modes are given one: eager makes a tensor of it, and converts that without looking whether it fits.
+        kind = _KINDS.get(type(source), torch.int64)
+        filled = torch.full(target.shape, source, dtype=kind, device=target.device)
+        return filled if kind is target.dtype else aten._to_copy(filled, dtype=target.dtype)
     if target.shape == source.shape and target.stride() == source.stride() and target.device == source.device:
         return aten._to_copy(source, dtype=target.dtype) if target.dtype != source.dtype else aten.clone(source)
     return NotImplemented

@@ -342,17 +342,18 @@ class Recorder(TorchDispatchMode):
         if refused(func, args, kwargs) or indexes_nothing(func, args):
             # A formula knows nothing of types that the kernel refuses, and looks at indices where it does not.
             return self.record(func, args, kwargs)
-        if func in self._open:
-            # A decomposition that comes back to its own op (by a write through a view, say) has not made it simpler.
+        if func in self._open or any(type(part) is complex for part in (*args, *kwargs.values())):
+            # A decomposition that comes back to its own op (by a write through a view, say) has not made it simpler. And where the result is real,
+            # kernels take the real part of a number, formulas do not.
             return self._kind_rules[kind_of(func)](func, args, kwargs)
         self._open.add(func)
         try:
             with self:
                 out = self.table[func](*args, **kwargs)
-        except RuntimeError:
+        except (RuntimeError, ValueError, TypeError, ArithmeticError):
             if kind_of(func) is not Kind.PURE or not _is_torchs(self.table[func]):
                 raise
-            # A formula of torch may refuse what the kernel takes (complex numbers, say); the op itself raises where that does too.
+            # A formula of torch may refuse what the kernel takes (complex numbers, factors of other types); the op itself raises where that does too.
             return self.record(func, args, kwargs)
         finally:
             self._open.discard(func)

@@ -1,4 +1,4 @@
-"""Which calls eager's own kernels refuse for the types of their operands.
+"""Which calls eager's own kernels refuse for the types of their operands, or for their slopes.
 
 In: an overload and its traced arguments. Out: True where eager raises for the dtypes or numbers given. Fake tensors and the formulas of
 decompositions say nothing of this: the kernel alone does, when it is asked. So it is asked, once for each combination, with tensors
@@ -30,6 +30,8 @@ def refused(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     """Whether eager's kernel raises for these types; False where it cannot be told."""
     if op.namespace != "aten" or torch.Tag.nondeterministic_seeded in op.tags:
         return False
+    if op in _OF_RESULTS and _is_of_a_result(op, args):
+        return True
     leaves, spec = pytree.tree_flatten((args, kwargs))
     kinds = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor)}
     if kinds:
@@ -50,6 +52,16 @@ def refused(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     if answer is None:
         answer = _answers[key] = _ask(op, spec, described)
     return answer
+
+
+#: Backward formulas that may be given the function's result, and where the slope below zero and that fact stand among the arguments.
+_OF_RESULTS = {torch.ops.aten.leaky_relu_backward.default: (2, 3), torch.ops.aten.elu_backward.default: (1, 4)}
+
+
+def _is_of_a_result(op: OpOverload, args: tuple[Any, ...]) -> bool:
+    """Whether a result is all that is known (the function ran in place), and tells nothing, its sign not being its argument's."""
+    slope, is_result = (args[place] for place in _OF_RESULTS[op])
+    return bool(is_result) and isinstance(slope, (int, float)) and slope < 0
 
 
 #: Internal by their names, and called by the program all but directly.

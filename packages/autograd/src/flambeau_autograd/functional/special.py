@@ -5,6 +5,7 @@ A table overload -> `rule(recorder, func, args, kwargs)`, those for lists of ten
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,15 @@ def dropout(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Where nothing is dropped the kernel gives its argument back; torch's formula, which inference mode leads to, copies it."""
     source, p, train = args
     return recorder.without_special(func, *args, **kwargs) if train and p != 0 else source
+
+
+@register(torch.ops.prims.scalar_tensor.default)
+def scalar_tensor(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A number as formulas of torch take it: a kernel rounds it to its type, and what is too large is infinite."""
+    value, dtype = args[0], kwargs.get("dtype")
+    if type(value) is float and dtype is not None and dtype.is_floating_point and abs(value) > torch.finfo(dtype).max:
+        args = (math.copysign(math.inf, value), *args[1:])
+    return recorder.without_special(func, *args, **kwargs)
 
 
 @register(aten.native_layer_norm.default)

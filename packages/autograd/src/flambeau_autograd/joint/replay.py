@@ -13,8 +13,10 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from ..errors import UnsupportedGraph
+from ..errors import UnsupportedGraph, UnsupportedMutation
+from ..functional.opaque import tensors_in
 from ..functional.recorder import Recorder
+from ..functional.values import Cell
 from .checks import record_checks
 from .lists import saved_by_list_op
 
@@ -105,7 +107,11 @@ class Replay:
             return self._walk(body, list(args), autocast_depth)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return self._higher_order(target, args, kwargs, autocast_depth)
+        written = self._states(kwargs["out"]) if kwargs.get("out") is not None else []
         result = target(*args, **kwargs)
+        if any(cell.version == version for cell, version in written):
+            # The kernel of `kron` writes through a tensor that is said to have memory of its own.
+            raise UnsupportedMutation(f"{target.__name__} writes to its out= by ways that are not known")
         if (listed := saved_by_list_op(target, args, kwargs, result)) is not None:
             self.saved_by_lists[listed[0]] = listed[1]
         if target is torch.nn.functional.one_hot:
@@ -116,6 +122,12 @@ class Replay:
         elif target is torch.amp.autocast_mode._exit_autocast:
             autocast_depth.remove(args[0])
         return result
+
+    def _states(self, out: Any) -> list[tuple[Cell, int]]:
+        """The contents of what a call is told to write to, and how often they were written; without elements there is nothing to write."""
+        given = [t for t in tensors_in(out) if not any(isinstance(size, int) and size == 0 for size in t.shape)]
+        cells = [self.recorder.value_of(t).cell for t in given]
+        return [(cell, cell.version) for cell in cells]
 
     def _higher_order(self, target: Any, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
         name = target.name()

@@ -83,6 +83,8 @@ class Trial:
                 return kind(map(made, value))
             if kind is dict:
                 return {name: made(item) for name, item in value}
+            if kind is slice:
+                return slice(*map(made, value))
             return tensors[value] if kind is _SAME else value
 
         args, kwargs = made(self._call)
@@ -139,6 +141,8 @@ class _Description:
             return kind, tuple(map(self.part, value))
         if kind is dict:
             return kind, tuple([(name, self.part(item)) for name, item in value.items()])
+        if kind is slice:
+            return kind, tuple(map(self.part, (value.start, value.stop, value.step)))
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             value = value.node.hint
             if value is None:

@@ -27,7 +27,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments
 from ..values.iterators import GeneratorValue
 from ..values.mappings import DictValue
-from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue
+from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue, native_maker
 from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
@@ -478,6 +478,9 @@ class Calls(Lifetimes):
             return TupleValue(items, cls) if is_plain_named(cls) else ObjectValue(cls, storage=TupleValue(items, tuple))
         for scalar in (int, float, str, bytes):
             if issubclass(cls, scalar):
+                if native_maker(cls) is not scalar:
+                    # Numbers of NumPy: what is done with them asks their class in C, which knows more of them than the number.
+                    raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
                 return ObjectValue(cls, storage=self.fold(scalar, args, {}))
         native, where = self.class_member(cls, "__new__")
         if not cls.__flags__ & HEAP_TYPE and cls is not object:

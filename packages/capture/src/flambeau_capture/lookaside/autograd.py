@@ -199,3 +199,13 @@ def _region(t: Tracer, function: Value, args: Args, kwargs: Kwargs, own: Kwargs)
         if region.writes or t.heap.size() != before:
             raise GraphBreak("unsupported-call", "checkpoint() of a function that changes what is outside of it")
     return result
+
+
+@replaces(torch.autograd.grad)
+def gradients(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """No graph holds a backward: the engine runs between two graphs, over what the first computed."""
+    wanted = args[1] if len(args) > 1 else kwargs.get("inputs")
+    for part in reachable([wanted]).values():
+        if isinstance(part, TensorValue):
+            part.refuse_history("torch.autograd.grad")
+    raise GraphBreak("autograd-call", "torch.autograd.grad")

@@ -126,10 +126,12 @@ _SETTERS = (
 
 _QUANTISES = ("quantize_per_", "quantized_")
 """How names of functions begin whose results are quantised, where a run on fakes has plain numbers."""
+_UNSAFE = "unsafe_"
+"""How names of functions begin that give views, and say that they give new tensors."""
 
 
 def _classify_native(function: Any, module: str, name: str) -> Decision:
-    if module.startswith("torch") and name.startswith(_QUANTISES):
+    if module.startswith("torch") and name.startswith((*_QUANTISES, _UNSAFE)):
         return Decision.BREAK
     if module.startswith("torch") and name.startswith(_SETTERS):
         return Decision.BREAK

@@ -57,6 +57,7 @@ _NEVER = {
     "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "storage_type": "unsupported-call", "set_": "unsupported-call",
     "__reduce_ex__": "unsupported-call", "__deepcopy__": "unsupported-call", "share_memory_": "unsupported-call", "dlpack": "unsupported-call",
     "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call", "is_set_to": "unsupported-call", "detach_": "autograd-call",
+    "unsafe_chunk": "unsupported-call", "unsafe_split": "unsupported-call", "unsafe_split_with_sizes": "unsupported-call",
     "__str__": "data-dependent-value", "__repr__": "data-dependent-value", "__format__": "data-dependent-value", "__hash__": "unsupported-call",
     "__getstate__": "unsupported-call", "__setstate__": "unsupported-call", "__reduce__": "unsupported-call", "__sizeof__": "unsupported-call", "__dir__": "unsupported-call",
 }  # fmt: skip
@@ -167,6 +168,8 @@ class TensorValue(Value):
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "detach_":
             self._refuse_detached()
+        if name in ("register_hook", "retain_grad"):
+            self.refuse_history(name)
         if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
         if name in _ANSWERED:
@@ -239,6 +242,13 @@ class TensorValue(Value):
             raise CannotCapture(reason, recursive=True)
         if self.tensor is MISSING and self.fake._is_view():
             raise CannotCapture(reason, always=False)
+
+    def refuse_history(self, name: str) -> None:
+        """Leave the frame to plain Python where `name` asks for the gradient of what the frame computed, and something was computed of that already:
+        results of one graph lead to its inputs, none through another."""
+        if self.tensor is MISSING and self.fake.requires_grad and self.node is not None and self.node.users:
+            broken = GraphBreak("autograd-call", f"{name} of {self.describe()} that the frame computed with")
+            raise CannotCapture(broken, recursive=True)
 
     def _require_grad(self, wanted: Any) -> None:
         """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change."""

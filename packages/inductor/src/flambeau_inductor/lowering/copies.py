@@ -72,7 +72,9 @@ def convert_element_type(g: Builder, a: TensorValue, dtype: torch.dtype) -> Tens
 
 
 @lowers("copy")
-def copy(g: Builder, a: TensorValue, source: TensorValue, non_blocking: bool = False) -> TensorValue:
+def copy(g: Builder, a: TensorValue, source: Any, non_blocking: bool = False) -> TensorValue:
+    if not isinstance(source, TensorValue):
+        raise Decline("a copy of a number")
     if source.device != a.device:
         raise Decline("copy between devices")
     return g.lazy(

@@ -42,6 +42,9 @@ from .writes import call_writing
 aten = torch.ops.aten
 assert RULES_LOADED
 
+#: The integers of a program: 64 bits with a sign.
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+
 #: Ops that only check or name something and give nothing to compute.
 _IGNORED = frozenset(
     {"aten::sym_constrain_range_for_size", "aten::sym_constrain_range", "aten::_assert_tensor_metadata"}
@@ -234,7 +237,8 @@ class _Lowering:
                 if node.meta.get("refused")
                 else "it is there for what it may raise"
                 if "checks" in node.meta
-                else _unsupported(args, val) or ("its kernel was refused" if node.name in self.library else "")
+                else _unsupported([*args, *kwargs.values()], val)
+                or ("its kernel was refused" if node.name in self.library else "")
             )
             # A window on memory needs no kernel, whatever the memory holds.
             view = reason.startswith(("complex", "dtype")) and _is_view(target)
@@ -454,6 +458,11 @@ def _unsupported(args: Sequence[Any], val: Any) -> str | None:
         return "operands on different devices"
     if isinstance(val, torch.Tensor) and val.layout is not torch.strided:
         return f"layout {val.layout}"
+    for value in args:
+        if type(value) is int and not _SMALLEST <= value <= _LARGEST:
+            raise UnsupportedGraphError(f"{value} has no place among the integers of a program")
+        if type(value) is complex:
+            return "complex"  # of which kernels take the real part where the result is real
     return None
 
 
