@@ -290,6 +290,22 @@ def test_the_gradient_of_what_the_frame_computed_with(asked: str) -> None:
             if r[1].requires_grad:
                 r[1].sum().backward()
             show(x, r[0].grad)
+
+
+@pytest.mark.parametrize("write", ["b.transpose(0, 1)[0] += 1", "b[...].random_(4)"])
+def test_writes_without_grad_through_views_of_leaves(write: str) -> None:
+    """Such a view may not even be asked whether it is a leaf."""
+    check(
+        f"""
+        def f(b):
+            with torch.no_grad():
+                {write}
+            return b.sum()
+
+        def drive(compile, call, show, backward):
+            b = whole((4, 4), torch.float32).requires_grad_()
+            backward(call(compile(f), b))
+            show(b)
         """,
         "aot_eager",
     )

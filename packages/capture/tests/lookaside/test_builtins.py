@@ -8,7 +8,7 @@ import types
 
 import pytest
 import torch
-from both_ways import eager, recorded
+from both_ways import eager, outcome, recorded
 
 from flambeau_capture import make_region
 
@@ -206,3 +206,33 @@ def test_a_maker_takes_its_own_classes_only(maker, arguments):
         assert type(found) is type(expected)
         if type(expected) is not object:
             assert repr(found) == repr(expected)
+
+
+def test_code_in_a_text_runs_at_each_call():
+    """It reads the caller's names, and what it does is done for real."""
+    told = []
+
+    def of(t):
+        told.append(eval("len(told)"))
+        exec("told.append(7)")
+        return t + 1, list(told)
+
+    compiled, expected = make_region(of, eager), []
+    for call in range(1, 3):
+        assert compiled(torch.ones(2))[1] == told
+        assert len(told) == 2 * call
+        expected += [2 * call - 2, 7]
+    assert told == expected
+
+
+@pytest.mark.parametrize("sizes", [(), (3,)])
+def test_batch_norm_of_what_has_no_channels(sizes):
+    """Refused as by eager: a run on fakes may end the process."""
+
+    def of(t):
+        return torch.nn.functional.batch_norm(t, torch.zeros(3), torch.ones(3))
+
+    breaks = recorded(of, [])
+    plain = outcome(of, torch.ones(sizes))
+    assert plain[0] == "raised"
+    assert outcome(breaks, torch.ones(sizes)) == plain

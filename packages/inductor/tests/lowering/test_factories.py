@@ -8,3 +8,9 @@ import torch
 def test_ranges(check, bounds):
     """Every overload, in both directions, of integers and of floats."""
     check(lambda x: x[0] + torch.arange(*bounds), torch.randn(3))
+
+
+def test_a_range_of_integers_with_bounds_that_are_none(check):
+    """Eager cuts the bounds off before it counts, and so does the library's call."""
+    x = torch.zeros(3, dtype=torch.int64)
+    check(lambda x: x[0] + torch.arange(0.5, 5.0, 1.5, dtype=torch.int64), x, library=["arange.start_step"])

@@ -208,20 +208,22 @@ def test_uniform_numbers() -> None:
 
 @pytest.mark.usefixtures("device_facts")
 def test_what_is_not_known_is_a_library_call() -> None:
-    """The caller's own memory, probabilities of 0 and 1, and other distributions."""
+    """The caller's own memory, probabilities of 0 and 1, other distributions, and generators of the program's."""
 
     def function(x):
         a = torch.ops.aten.native_dropout(x, 0.5, True)[0]
         b = torch.ops.aten.native_dropout(x + 1, 1.0, True)[0]
-        return a, b, torch.ops.aten.randn_like(x), torch.ops.aten.native_dropout(x * 2, 0.5, False)[0]
+        own = torch.ops.aten.uniform.default(x, 0.0, 1.0, generator=generator)
+        return a, b, torch.ops.aten.randn_like(x), torch.ops.aten.native_dropout(x * 2, 0.5, False)[0], own
 
+    generator = torch.Generator()
     with FakeTensorMode() as mode:
         x = torch.empty(8, 8, device="cuda")
         gm = make_fx(function)(x)
     assert mode is not None
     context = CompileContext()
     lower_graph(gm, [x], context)
-    assert sum(context.library_calls.values()) == 4
+    assert sum(context.library_calls.values()) == 5
 
 
 @pytest.mark.usefixtures("device_facts")

@@ -133,14 +133,14 @@ class TensorOperations(Wrapping):
                 f"{getattr(target, '__name__', target)} gives a tensor another size",
                 whole=any(tensor.requires_grad and tensor.is_leaf for tensor in changed),
             )
-        if isinstance(result, torch.Tensor) and result.requires_grad and result.is_leaf:
+        if isinstance(result, torch.Tensor) and result.requires_grad:
             self._refuse_new_leaf(target, result)
         return self.wrap_result(result, node)
 
     def _refuse_new_leaf(self, target: Any, result: torch.Tensor) -> None:
         """A new leaf that requires grad is one made with `requires_grad=True`: its gradient is left in it, while results of a graph have histories.
-        (A view that was taken without grad becomes one by a write, and is known.)"""
-        if id(result) not in self.fake_owner and not result._is_view():
+        (A view that was taken without grad may not even be asked whether it is one after a write.)"""
+        if id(result) not in self.fake_owner and not result._is_view() and result.is_leaf:
             name = getattr(target, "__name__", target)
             raise GraphBreak("autograd-call", f"{name} makes a tensor that requires grad")
 
