@@ -290,6 +290,9 @@ def test_the_gradient_of_what_the_frame_computed_with(asked: str) -> None:
             if r[1].requires_grad:
                 r[1].sum().backward()
             show(x, r[0].grad)
+        """,
+        "aot_eager",
+    )
 
 
 @pytest.mark.parametrize("write", ["b.transpose(0, 1)[0] += 1", "b[...].random_(4)"])
