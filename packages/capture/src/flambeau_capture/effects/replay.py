@@ -130,7 +130,7 @@ def _replace_items(e: Emitter, target: Value, kind: str, items: tuple[Value, ...
 
 def remove_attribute(target: Any, name: str) -> None:
     """Make sure the attribute is gone, with no user code run; one that the traced program itself made was never there."""
-    base: type = type if isinstance(target, type) else object
+    base: type = type if issubclass(type(target), type) else object
     with contextlib.suppress(AttributeError):
         base.__delattr__(target, name)  # type: ignore[call-arg]
 

@@ -25,7 +25,7 @@ from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
-from .members import NATIVE_METHODS, is_borrowed, mro_lookup
+from .members import NATIVE_METHODS, is_borrowed, mro_lookup, own_dict
 from .signals import GraphBreak, TracedRaise
 from .texts import Texts
 from .trust import is_torch_member, is_trusted_namespace
@@ -222,7 +222,7 @@ class Attributes(Texts):
                     raise GraphBreak(
                         "unsupported-attribute", f"{name!r} of a class whose metaclass looks it up natively"
                     )
-                raise self.raised(AttributeError(f"type object '{class_name(cls)}' has no attribute '{name}'"))
+                raise self.raised(AttributeError(f"type object '{type_name(cls)}' has no attribute '{name}'"))
             if isinstance(found, types.FunctionType):
                 return MethodValue(self.wrap_pinned(found), value)
             if isinstance(found, property):
@@ -296,13 +296,14 @@ class Attributes(Texts):
     def object_attribute(self, value: ObjectValue, name: str) -> Value:
         """`value.name` for an instance of a Python class."""
         cls = value.cls
-        stored = value.attrs.get(name)
-        if stored is not None:
-            return stored
-        if name == "__class__":
-            return self.wrap_pinned(cls)
-        if name == "__dict__":
-            return self._instance_dict(value)
+        if not isinstance(cls.__getattribute__, types.FunctionType):
+            stored = value.attrs.get(name)
+            if stored is not None:
+                return stored
+            if name == "__class__":
+                return self.wrap_pinned(cls)
+            if name == "__dict__":
+                return self._instance_dict(value)
         self.heap.refuse_written(value.object)
         self.class_member(cls, "__getattribute__")
         access = cls.__getattribute__
@@ -325,6 +326,8 @@ class Attributes(Texts):
         if stored is not None:
             return stored
         deleted = name in value.attrs
+        if name == "__class__":
+            return self.wrap_pinned(cls)
         if name == "__dict__":
             return self._instance_dict(value)
         found, _ = self.class_member(cls, name)
@@ -341,7 +344,7 @@ class Attributes(Texts):
                 return self.bind_class_attribute(value, cls, name, found)
         obj = value.object
         if obj is not MISSING and not deleted:
-            instance = getattr(obj, "__dict__", None)
+            instance = own_dict(obj)
             if isinstance(instance, dict):
                 source = value.source
                 if name in instance:
@@ -349,25 +352,20 @@ class Attributes(Texts):
                         instance[name],
                         Item(InstanceDict(source), name) if source is not None else Pinned(instance[name]),
                     )
-                if isinstance(obj, torch.nn.Module):
+                if issubclass(cls, torch.nn.Module):
                     return self._module_attribute(value, name, found, hook=hook)
                 if source is not None:
                     self._absent(value, name)
         if found is not MISSING:
             return self.bind_class_attribute(value, cls, name, found)
-        if isinstance(obj, torch.nn.Module) or (obj is MISSING and issubclass(cls, torch.nn.Module)):
+        if issubclass(cls, torch.nn.Module):
             return self._module_attribute(value, name, found, hook=hook)
         getattr_hook, _ = self.class_member(cls, "__getattr__") if hook else (None, None)
         if isinstance(getattr_hook, types.FunctionType):
             return self.call(self.wrap_pinned(getattr_hook), [value, ConstantValue(name)], {})
-        if (
-            obj is not MISSING
-            and found is MISSING
-            and hasattr(obj, name)
-            and not isinstance(getattr(obj, "__dict__", None), dict)
-        ):
+        if obj is not MISSING and found is MISSING and not isinstance(own_dict(obj), dict) and hasattr(obj, name):
             return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
-        raise self.raised(AttributeError(f"'{class_name(cls)}' object has no attribute '{name}'"))
+        raise self.raised(AttributeError(f"'{type_name(cls)}' object has no attribute '{name}'"))
 
     def _slot_attribute(self, value: ObjectValue, name: str, found: Any) -> Value | None:
         if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
@@ -388,7 +386,7 @@ class Attributes(Texts):
     def _field_of_a_new_object(self, value: ObjectValue, name: str, found: Any) -> Value:
         """A slot that nothing was stored in is empty; what a native class computes is asked of the native object inside."""
         if inspect.ismemberdescriptor(found) and found.__objclass__.__flags__ & HEAP_TYPE:
-            raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
+            raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
         if value.storage is not None and issubclass(value.storage.python_type(), found.__objclass__):
             return value.storage.get_attribute(self, name)  # type: ignore[arg-type]
         raise GraphBreak("unsupported-attribute", f"{name!r} of {value.describe()}")
@@ -407,7 +405,7 @@ class Attributes(Texts):
 
     def _absent(self, value: ObjectValue, name: str) -> None:
         """Guard that an instance has no such attribute, unless it has and the frame deleted it."""
-        if value.source is not None and (value.object is MISSING or name not in getattr(value.object, "__dict__", ())):
+        if value.source is not None and (value.object is MISSING or name not in (own_dict(value.object) or ())):
             self.guards.absent(InstanceDict(value.source), name)
 
     def module_getattr(self, value: ObjectValue, name: str) -> Value:
@@ -424,7 +422,7 @@ class Attributes(Texts):
                     continue
                 if value.object is MISSING or name not in value.object.__dict__[table]:
                     self.guards.absent(Item(InstanceDict(source), table), name)
-        raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
+        raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
 
     def _module_table(self, value: ObjectValue, table: str) -> dict[str, Value] | None:
         """Entries of `_parameters`, `_buffers` or `_modules`, lazily wrapped."""
@@ -443,11 +441,11 @@ class Attributes(Texts):
     def _instance_dict(self, value: ObjectValue) -> Value:
         known = self.instance_dicts.get(id(value))
         if known is None and not getattr(value.cls, "__dictoffset__", 0):
-            raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '__dict__'"))
+            raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '__dict__'"))
         if known is None:
             base = None
             if value.object is not MISSING:
-                base = self.wrap(value.object.__dict__, InstanceDict(value.source or Pinned(value.object)))
+                base = self.wrap(own_dict(value.object), InstanceDict(value.source or Pinned(value.object)))
             known = self.instance_dicts[id(value)] = InstanceDictValue(value, base)
         return known
 
@@ -535,12 +533,12 @@ class Attributes(Texts):
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
             raise self._no_room(object.__delattr__, value.cls, name)
         if value.attrs.get(name) is None:
-            own = value.object is not MISSING and name in getattr(value.object, "__dict__", ())
+            own = value.object is not MISSING and name in (own_dict(value.object) or ())
             if found is not MISSING and not own and not inspect.ismemberdescriptor(found):
                 # What the class has cannot be deleted through an instance.
                 if value.source is not None and name not in value.attrs:
                     self._absent(value, name)
-                raise self.raised(AttributeError(f"'{class_name(value.cls)}' object has no attribute '{name}'"))
+                raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
             self.plain_attribute(value, name, hook=False)
         self.forget_attribute(value, name)
 

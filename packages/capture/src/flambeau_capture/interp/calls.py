@@ -6,6 +6,7 @@ user, the torch policy, then inlining (Python) or folding (C, on constants only)
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import enum
 import functools
@@ -304,7 +305,7 @@ class Calls(Lifetimes):
             return self.compare(symbol, target, args[0]) if symbol in COMPARE else self.binary(symbol, target, args[0])
         if name in _OPERATOR_METHODS:
             raise GraphBreak("unsupported-call", f"{name} with these arguments")
-        if isinstance(owner, ObjectValue) and isinstance(owner.object, _PURE_OBJECTS):
+        if isinstance(owner, ObjectValue) and issubclass(type(owner.object), _PURE_OBJECTS):
             return self.fold(getattr(owner.object, name), args, kwargs)
         if isinstance(owner, ObjectValue):
             found = self._object_method(owner, name, args)
@@ -376,6 +377,10 @@ class Calls(Lifetimes):
     def _fill_storage(self, owner: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if len(args) > 1 or (kwargs and not isinstance(owner, DictValue)):
             raise GraphBreak("unsupported-call", "filling a container from other than one argument")
+        if owner.python_type() is collections.deque:
+            raise GraphBreak("unsupported-call", "deque.__init__")
+        if not isinstance(owner, DictValue) and owner.items:  # type: ignore[attr-defined]
+            owner.call_method(self, "clear", [], {})  # type: ignore[arg-type]
         if isinstance(owner, ListValue) and args:
             owner.m_extend(self, args[0])  # type: ignore[arg-type]
         elif isinstance(owner, DictValue):

@@ -1,6 +1,7 @@
 """Members of classes, as Python finds them.
 
-In: a class and a name. Out: `mro_lookup`, what it has under the name, and where; `is_borrowed`, whether that is a native method of another.
+In: a class and a name. Out: `mro_lookup`, what it has under the name, and where; `is_borrowed`, whether that is a native method of another;
+`own_dict`, what an object holds itself.
 """
 
 from __future__ import annotations
@@ -37,3 +38,11 @@ def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, An
         if name in base.__dict__:
             return base.__dict__[name], base
     return MISSING, None
+
+
+def own_dict(obj: Any) -> Any:
+    """The `__dict__` of an object, or None; its class is not asked, which may have a `__getattribute__` of the program."""
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None

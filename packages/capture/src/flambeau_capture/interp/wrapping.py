@@ -34,6 +34,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
 from .enum_members import hold_methods
+from .members import own_dict
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -219,7 +220,7 @@ class Wrapping(TracerState):
             storage = ConstantValue(base(obj))
             self.guards.identity(source, obj)
         self.guards.type_is(source, kind)
-        if isinstance(getattr(obj, "__dict__", None), dict) or hasattr(kind, "__slots__") or storage is not None:
+        if isinstance(own_dict(obj), dict) or hasattr(kind, "__slots__") or storage is not None:
             return ObjectValue(kind, obj, source, storage)
         self.guards.identity(source, obj)
         return ObjectValue(kind, obj, source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,6 +64,8 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
     t.asked_of_class(cls, classes)
     try:
+        if isinstance(value, ObjectValue) and isinstance(cls.__getattribute__, types.FunctionType):
+            return ConstantValue(_is_by_class(t, value, cls, classes))
         if isinstance(value, ObjectValue) and value.object is not MISSING:
             return ConstantValue(isinstance(value.object, classes))
         if isinstance(value, TensorValue):
@@ -72,6 +75,19 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return ConstantValue(issubclass(cls, classes))
     except TypeError as error:
         raise t.raised(TypeError(str(error).replace(*_ASKED))) from None
+
+
+def _is_by_class(t: Tracer, value: Value, cls: type, classes: Any) -> bool:
+    """`isinstance` of an object whose `__getattribute__` is the program's: it is asked for the class where that of the object does not do."""
+    if isinstance(classes, tuple | types.UnionType):
+        parts = classes if isinstance(classes, tuple) else classes.__args__
+        return any(_is_by_class(t, value, cls, one) for one in parts)
+    if issubclass(cls, classes):
+        return True
+    asked = t.call(t.wrap_pinned(cls.__getattribute__), [value, ConstantValue("__class__")], {})
+    if asked.real() is not cls:
+        raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
+    return False
 
 
 _ASKED = (

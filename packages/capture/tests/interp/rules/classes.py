@@ -279,3 +279,103 @@ def an_object_that_hides_everything():
         return x + o.a
 
     return f, [(x, Hiding()), (x, Hiding())]
+
+
+@p
+def every_attribute_is_asked_for():
+    """As often as Python asks, and never by the trace itself."""
+    asked = []
+
+    class Loud:
+        k = 2
+
+        def __getattribute__(self, name):
+            asked.append(name)
+            return super().__getattribute__(name)
+
+        def __setattr__(self, name, value):
+            asked.append(("set", name))
+            super().__setattr__(name, value)
+
+        def __delattr__(self, name):
+            asked.append(("del", name))
+            super().__delattr__(name)
+
+        def add(self, x):
+            return x + self.k
+
+    loud = Loud()
+
+    def f(x, n):
+        loud.q = n
+        loud.q += 1
+        told = [loud.q, hasattr(loud, "z"), getattr(loud, "z", 3), vars(loud)["q"], loud.__class__ is Loud]
+        try:
+            del loud.nothing
+        except AttributeError as error:
+            told.append(str(error))
+        told += [
+            isinstance(loud, Loud),
+            isinstance(loud, int),
+            isinstance(loud, (str, Loud)),
+            isinstance(loud, int | Loud),
+        ]
+        x = loud.add(x)
+        del loud.q
+        return x, told, list(asked)
+
+    return f, [(x, 2), (x, 2), (x, 3)]
+
+
+@p
+def a_context_is_entered_by_its_class():
+    asked = []
+
+    class Own:
+        def __enter__(self):
+            return "class"
+
+        def __exit__(self, *error):
+            asked.append("class")
+
+        def __getattr__(self, name):
+            asked.append(name)
+            raise AttributeError(name)
+
+    class Half:
+        def __enter__(self):
+            return "half"
+
+    class Answers:
+        def __getattr__(self, name):
+            asked.append(name)
+            return lambda *args: 3
+
+    own, half, answers = Own(), Half(), Answers()
+    own.__dict__.update(__enter__=lambda: "own", __exit__=lambda *error: True)
+
+    def f(x, which):
+        manager = (own, half, answers, 3, None)[which]
+        try:
+            with manager as entered:
+                told = entered
+        except (TypeError, AttributeError) as error:
+            told = type(error).__name__, str(error)
+        return x + 1, told, list(asked)
+
+    return f, [(x, which) for which in (0, 1, 2, 3, 4, 0)]
+
+
+@p
+def names_in_errors_of_native_classes():
+    space = types.SimpleNamespace(a=1)
+
+    def f(x, which):
+        of = (space, types.SimpleNamespace, collections.deque, functools.partial)[which]
+        try:
+            told = of.zz
+        except AttributeError as error:
+            told = str(error)
+        return x + 1, told
+
+    return f, [(x, which) for which in range(4)]
