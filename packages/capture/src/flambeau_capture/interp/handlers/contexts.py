@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...values.objects import TracebackValue
+from ...values.base import objects_have, type_name
+from ...values.objects import ObjectValue, TracebackValue
 from ..registry import handles
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
+    from ...values.base import Value
     from ..frame import Frame
+    from ..tracer import Tracer
 
 
 @handles("BEFORE_WITH")
 def before_with(f: Frame, i: Instruction) -> None:
     manager = f.pop()
-    leave = f.tracer.get_attribute(manager, "__exit__")
-    entered = f.tracer.call(f.tracer.get_attribute(manager, "__enter__"), [], {})
+    enter = _of_class(f.tracer, manager, "__enter__", "")
+    leave = _of_class(f.tracer, manager, "__exit__", " (missed __exit__ method)")
     f.push(leave)
-    f.push(entered)
+    f.push(f.tracer.call(enter, [], {}))
+
+
+def _of_class(t: Tracer, manager: Value, name: str, missed: str) -> Value:
+    """A method as its class has it: neither the object's own attributes nor its `__getattr__` are asked."""
+    found = manager.special(t, name) if isinstance(manager, ObjectValue) else None
+    if found is not None:
+        return found
+    cls = manager.python_type()
+    if not objects_have(cls, name):
+        raise t.raised(TypeError(f"'{type_name(cls)}' object does not support the context manager protocol{missed}"))
+    return t.get_attribute(manager, name)
 
 
 @handles("WITH_EXCEPT_START")
