@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name
-from ..interp.signals import GraphBreak
+from ..interp.signals import GraphBreak, TracedRaise
 from .base import Value, objects_have
 
 if TYPE_CHECKING:
@@ -138,7 +138,12 @@ class ConstantValue(Value):
     def get_item(self, t: Tracer, key: Value) -> Value:
         if not t.is_foldable(key) and type(self.value) in (tuple, torch.Size, range):
             kind = torch.Size if type(self.value) is torch.Size else tuple
-            return t.sequence([t.from_python(item) for item in self.value], kind).get_item(t, key)
+            try:
+                return t.sequence([t.from_python(item) for item in self.value], kind).get_item(t, key)
+            except TracedRaise as error:
+                if type(self.value) is range and error.value.python_type() is IndexError:
+                    raise t.raised(IndexError("range object index out of range")) from None
+                raise
         return t.fold(lambda obj, index: obj[index], [self, key], {})
 
     def contains(self, t: Tracer, item: Value) -> bool:

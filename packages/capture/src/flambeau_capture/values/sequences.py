@@ -100,6 +100,8 @@ class SequenceValue(Value):
         index = t.index_or_slice(key)
         if isinstance(index, slice) and self.cls is not collections.deque:
             if all(part is None or isinstance(part, int) for part in (index.start, index.stop, index.step)):
+                if index.step == 0:
+                    raise t.raised(ValueError("slice step cannot be zero"))
                 return index
         elif isinstance(index, int):
             return index

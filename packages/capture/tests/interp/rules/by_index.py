@@ -204,3 +204,44 @@ def modules_in_reverse():
         return x
 
     return f, [(x, 0), (x, 1)]
+
+
+@p
+def containers_are_filled_anew():
+    def f(x, l, s, n):
+        made, own = [3, 1, 2], {1, 2}
+        told = []
+        for held in (made, l):
+            held.__init__([n])
+            told.append(list(held))
+            held.__init__(held)
+            told.append(list(held))
+        made.__init__()
+        for held in (own, s):
+            held.__init__([n, 9])
+            told.append(sorted(held))
+        return x + 1, told, made, own
+
+    return f, [lambda: (x, [1, 2], {4}, 2), lambda: (x, [], {5, 6}, 3)]
+
+
+@p
+def errors_of_subscripts():
+    def f(x, l, n):
+        told = []
+        for subscript in (
+            lambda: l[:: n - n],
+            lambda: (1, 2)[:: n - n],
+            lambda: l.__setitem__(slice(None, None, n - n), [1]),
+            lambda: l.__delitem__(slice(None, None, n - n)),
+            lambda: range(5)[n + 9],
+            lambda: range(5)[-n - 9],
+            lambda: x.shape[n + 9],
+        ):
+            try:
+                told.append(subscript())
+            except (ValueError, IndexError) as error:
+                told.append((type(error).__name__, str(error)))
+        return x + 1, told
+
+    return f, [lambda: (x, [1, 2], 2), lambda: (x, [1, 2], 3), lambda: (x, [1, 2], 4)]
