@@ -16,7 +16,7 @@ from both_ways import eager, outcome
 
 from flambeau_capture import make_region
 
-from .rules import borrowed, by_index, caches, classes, flow, iterators, namespaces, objects
+from .rules import borrowed, by_index, caches, classes, flow, iterators, namespaces, objects, protocols
 
 PROBES = [
     *objects.PROGRAMS,
@@ -27,6 +27,7 @@ PROBES = [
     *namespaces.PROGRAMS,
     *flow.PROGRAMS,
     *iterators.PROGRAMS,
+    *protocols.PROGRAMS,
 ]
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 

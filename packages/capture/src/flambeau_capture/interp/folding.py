@@ -19,7 +19,7 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..class_names import class_name, name_of
-from ..values.base import Value
+from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue, is_constant_object
 from ..values.objects import ObjectValue
@@ -158,6 +158,9 @@ class Folding(TensorOperations):
             method = value.special(self, "__index__")  # type: ignore[arg-type]
             if method is not None:
                 value = self.call(method, [], {})
+                if not issubclass(value.python_type(), int):
+                    kind = type_name(value.python_type())
+                    raise self.raised(TypeError(f"__index__ returned non-int (type {kind})"))
         found = self.concrete(value)
         hold_methods(self, as_index, (found,))  # type: ignore[arg-type]
         try:

@@ -480,7 +480,7 @@ class Operations(Arithmetic):
         if (
             isinstance(mapping, ObjectValue)
             and isinstance(mapping.storage, DictValue)
-            and mapping.special(self, "keys") is None  # type: ignore[arg-type]
+            and mapping.special(self, "keys" if mapping.storage.cls is collections.OrderedDict else "__iter__") is None  # type: ignore[arg-type]
         ):
             mapping = mapping.storage
         if isinstance(mapping, DictValue):

@@ -48,7 +48,7 @@ class Texts(Operations):
             for name in (f"__{how}__", "__repr__"):
                 method = value.special(self, name)  # type: ignore[arg-type]
                 if method is not None:
-                    return self.call(method, [], {})
+                    return self._text_of(name, self.call(method, [], {}))
             arguments = getattr(value, "arguments", None)
             if isinstance(value, ExceptionValue) and value.has_own_fields():
                 raise GraphBreak("unsupported-call", f"{how}() of an exception with fields of its own")

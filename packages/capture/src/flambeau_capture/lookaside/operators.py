@@ -90,6 +90,11 @@ def operator_is(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(t.identical(args[0], args[1]))
 
 
+@replaces(operator.call)
+def operator_call(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    return t.call(args[0], args[1:], kwargs)
+
+
 @replaces(operator.is_not)
 def operator_is_not(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(not t.identical(args[0], args[1]))

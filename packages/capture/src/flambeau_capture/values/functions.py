@@ -90,8 +90,14 @@ class FunctionValue(Value):
         return t.attribute_of_object(self, self.function, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
+        if name in _DECIDE_A_CALL:
+            raise GraphBreak("unsupported-store", f"storing {name} of {self.describe()}")
         t.heap.store_attribute(self, name, value)
         self.attrs[name] = value
+
+
+_DECIDE_A_CALL = frozenset(("__defaults__", "__kwdefaults__", "__code__"))
+"""What a function keeps that its calls go by."""
 
 
 class ClosureValue(Value):

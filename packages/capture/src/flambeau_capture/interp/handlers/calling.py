@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...values.base import NULL, Value
 from ..registry import handles
+from ..signals import GraphBreak
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
@@ -46,6 +47,10 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
     if i.arg & 1:
         mapping = f.pop_mapping()
         kwargs = {t.to_python(key): value for key, value in t.mapping_items(mapping)}
+        if not all(isinstance(key, str) for key in kwargs):
+            raise GraphBreak(
+                "unsupported-call", "a keyword argument whose name is no text"
+            )  # the error names the function
     args = t.collect(f.pop_iterable())
     function = _pop_callable(f, args)
     f.push(t.call(function, args, kwargs))

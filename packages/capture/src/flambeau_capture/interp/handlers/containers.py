@@ -14,6 +14,7 @@ Container = TypeVar("Container", ListValue, SetValue, DictValue)
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
+    from ...values.base import Value
     from ..frame import Frame
 
 
@@ -123,7 +124,13 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
 @handles("UNPACK_EX")
 def unpack_ex(f: Frame, i: Instruction) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
-    items = list(f.tracer.iterate_all(f.pop_iterable()))
+    t = f.tracer
+    iterator = t.iterate(f.pop_iterable())
+    items: list[Value] = []
+    while len(items) < before and (item := iterator.next(t)) is not None:
+        items.append(item)
+    if len(items) == before:
+        items += t.collect(iterator)  # a list is made of the rest
     if len(items) < before + after:
         raise f.tracer.raised(
             ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
