@@ -312,3 +312,39 @@ def test_writes_without_grad_through_views_of_leaves(write: str) -> None:
         """,
         "aot_eager",
     )
+
+
+def test_a_view_without_grad_is_made_a_leaf() -> None:
+    """Before, it says that it requires grad, as its base does, and gathers none."""
+    check(
+        """
+        def f(x):
+            with torch.no_grad():
+                p = x.view(-1)
+                p.requires_grad_()
+            return p, x.view(-1) * p.sum()
+
+        def drive(compile, call, show, backward):
+            r = call(compile(f), whole((3,), torch.float32).requires_grad_())
+            backward(r)
+            show(r)
+        """,
+        "aot_eager",
+    )
+
+
+def test_a_mask_of_other_sizes() -> None:
+    """Of a later call, where the sizes of both are symbols."""
+    check(
+        """
+        def f(x, mask):
+            x[mask > 0] = 5
+            return x
+
+        def drive(compile, call, show, backward):
+            g = compile(f, dynamic=True)
+            for rows in (2, 3):
+                call(g, whole((rows, 3), torch.float32), whole((2,), torch.float32))
+        """,
+        "lowered",
+    )

@@ -251,8 +251,10 @@ class TensorValue(Value):
             raise CannotCapture(broken, recursive=True)
 
     def _require_grad(self, wanted: Any) -> None:
-        """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change."""
-        if bool(wanted) != self.fake.requires_grad:
+        """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change. But a view that was taken
+        without grad of what requires some says so, and gathers none before it is told to."""
+        unheld = self.fake.requires_grad and self.fake._is_view() and self._told("is_leaf")
+        if bool(wanted) != self.fake.requires_grad or unheld:
             raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} becomes {wanted}")
 
     def get_item(self, t: Tracer, key: Value) -> Value:

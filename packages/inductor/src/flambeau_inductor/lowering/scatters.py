@@ -137,6 +137,8 @@ def _masked_put(g: Builder, a: TensorValue, mask: TensorValue, values: TensorVal
     """``a[mask] = one value`` is a choice per element."""
     if values.rank:
         raise Decline("boolean mask")
+    if mask.sizes != a.sizes[: mask.rank]:
+        raise Decline("a mask whose sizes may be others")
 
     def at(i: Index) -> Scalar:
         return sc.op("where", mask.at(i[: mask.rank]), g.convert(values.at(()), a.dtype), a.at(i))
