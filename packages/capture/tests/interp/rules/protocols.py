@@ -46,6 +46,21 @@ def names_of_keyword_arguments():
 
 
 @p
+def a_number_as_the_name_of_a_keyword_argument():
+    def inner(**named):
+        return named
+
+    def f(x, n):
+        try:
+            told = inner(**{n: 1})
+        except TypeError as error:
+            told = str(error)
+        return x + 1, told
+
+    return f, [(x, 2), (x, 3), (x, 4)]
+
+
+@p
 def mappings_with_methods_of_their_own():
     asked = []
 

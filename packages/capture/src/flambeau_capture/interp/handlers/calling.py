@@ -46,11 +46,10 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
     kwargs = {}
     if i.arg & 1:
         mapping = f.pop_mapping()
-        kwargs = {t.to_python(key): value for key, value in t.mapping_items(mapping)}
-        if not all(isinstance(key, str) for key in kwargs):
-            raise GraphBreak(
-                "unsupported-call", "a keyword argument whose name is no text"
-            )  # the error names the function
+        given = list(t.mapping_items(mapping))
+        if not all(issubclass(key.python_type(), str) for key, _ in given):  # the error names the function
+            raise GraphBreak("unsupported-call", "a keyword argument whose name is no text")
+        kwargs = {t.to_python(key): value for key, value in given}
     args = t.collect(f.pop_iterable())
     function = _pop_callable(f, args)
     f.push(t.call(function, args, kwargs))
