@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.torch_version import TorchVersion
 
 import flambeau
 
@@ -71,11 +70,8 @@ def _compare(function: Callable[..., Any], kind: str, **options: Any) -> None:
         torch.testing.assert_close(our_tensors, tensors)
 
 
-#: Drawn programs that are left to eager -> why. (torch 2.15 refuses some writes on fakes already, which breaks the graph; 2.11 reads other memory.)
+#: Drawn programs that are left to eager -> why.
 IN_EAGER = {
-    **dict.fromkeys(
-        (0, 12) if "2.12" <= TorchVersion(torch.__version__) < "2.15" else (), "a write reads memory that it overwrites"
-    ),
     9: "a write goes through a view in strides that starts where another view does",
     17: "is a view and is being modified inplace",
     **dict.fromkeys((7, 13, 19, 22), "leaf Variable that requires grad is being used in an in-place operation"),
