@@ -10,8 +10,11 @@ import itertools
 import logging
 import random
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 from operator import is_, is_not
 
+import numpy
 import pytest
 import torch
 from both_ways import assert_equal, eager, outcome
@@ -22,7 +25,9 @@ OPERATORS = (
     "+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "<", "<=", "==", "!=", ">", ">=", "is", "and", "or",
 )  # fmt: skip
 SYMBOLIC = ("n", "(n > 2)", "(~n)", "(not n)", "(n / 2)", "(n == m)")
-OTHERS = ("True", "False", "n", "m", "(n > 2)", "2", "1.5", "0", "b", "(-2)")
+OTHERS = (
+    "True", "False", "n", "m", "(n > 2)", "2", "1.5", "0", "b", "(-2)", "(3+0j)", "1j", "Decimal(3)", "Fraction(7, 2)", "numpy.int64(4)", "'3'", "None",
+)  # fmt: skip
 FUNCTIONS = (
     "-{}", "+{}", "~{}", "abs({})", "int({})", "float({})", "bool({})", "round({})", "divmod({}, 2)", "str({})", "not {}", "({}).bit_length()",
     "range(5)[int({}) % 3]", "hash({})", "({}, True) == (1, 1)", "{} in (1, True)", "{} is True", "{{1: 2}}.get({})", "sum([{}, True])",
@@ -50,7 +55,7 @@ EXPRESSIONS = [
 def _check(expressions, caplog):
     t = torch.ones(3)
     for text in expressions:
-        scope = {"torch": torch}
+        scope = {"torch": torch, "numpy": numpy, "Decimal": Decimal, "Fraction": Fraction}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `is` with a literal, `~` of a truth value
             exec(f"def f(t, n, m, b):\n    found = {text}\n    return found, t + 1", scope)
@@ -70,6 +75,15 @@ def test_a_sample_of_expressions(caplog):
 @pytest.mark.parametrize("part", range(10))
 def test_every_expression(part, caplog):
     _check(EXPRESSIONS[part::10], caplog)
+
+
+def test_what_graphs_hold_no_numbers_for(caplog):
+    """Complex numbers equal others, and numbers of libraries have a say of their own; text has no arithmetic."""
+    _check(
+        ["n == (3+0j)", "(3+0j) != n", "n in (3+0j, 1)", "n == Decimal(3)", "(n / 2) == 1.5+0j", "numpy.int64(3) == n", "n ** 1j", "n ** '3'",
+         "t == numpy.float32(1)"],
+        caplog,
+    )  # fmt: skip
 
 
 def test_a_negative_base_keeps_its_sign(caplog):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 import types
 
+import numpy
 import pytest
 import torch
-from both_ways import eager
+from both_ways import assert_equal, eager, outcome
 
 from flambeau_capture import make_region
 
@@ -40,3 +41,21 @@ def test_a_getter_that_is_returned_is_one():
     getter, _ = make_region(make, eager)(torch.ones(2))
     assert type(getter) is operator.itemgetter
     assert getter("ab") == "a"
+
+
+@pytest.mark.parametrize("other", [numpy.int64(1), numpy.float32(1), numpy.ones(2, dtype=numpy.float32), len, max])
+@pytest.mark.parametrize("symbol", ["==", "!=", "<", "in"])
+def test_what_a_tensor_may_compare_with(other, symbol):
+    """Numbers and arrays of NumPy have an `==` of their own; a function has no place in a graph."""
+    scope = {"other": other}
+    exec(f"def run(x):\n    return x + 1, x {symbol} {'[other]' if symbol == 'in' else 'other'}", scope)
+    x = torch.ones(2)
+    assert_equal(outcome(make_region(scope["run"], eager), x), outcome(scope["run"], x))
+
+
+def test_methods_that_are_given_a_function():
+    def run(x):
+        return x + 1, x.__lt__(len), x.__radd__(max)
+
+    x = torch.ones(2)
+    assert_equal(outcome(make_region(run, eager), x), outcome(run, x))

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from both_ways import eager
+from both_ways import assert_equal, eager, outcome
 
 from flambeau_capture import GraphBreakError, make_region
 
@@ -48,6 +48,31 @@ def test_a_scalar_that_is_a_tensor(name):
     x, a, b = torch.ones(3), torch.full((3,), 2.0), torch.full((3,), 4.0)
     region = make_region(run, eager, fullgraph=True)
     torch.testing.assert_close(region(x, a, b, torch.tensor(0.5)), run(x, a, b, 0.5))
+
+
+@pytest.mark.parametrize("name", ["addcdiv", "addcmul_", "add", "sub_"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        torch.tensor([2.0]),
+        torch.tensor(True),
+        torch.tensor(2),
+        torch.tensor(1j),
+        torch.tensor(2.0, requires_grad=True),
+    ],
+    ids=["a dimension", "bool", "integer", "complex", "gradient"],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_tensor_that_eager_takes_for_no_such_number(name, number, dtype):
+    """It raises what eager raises, or gives the same type."""
+
+    def run(x, number):
+        y = x + 1
+        operands = [y, y] if name.startswith("addc") else [y]
+        return getattr(y, name)(*operands, **{"value" if name.startswith("addc") else "alpha": number})
+
+    x = torch.ones(2, dtype=dtype)
+    assert_equal(outcome(make_region(run, eager), x, number), outcome(run, x, number))
 
 
 def test_a_list_of_tensors_is_no_list_of_scalars():

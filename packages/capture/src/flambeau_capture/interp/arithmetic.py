@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SQUARE_ROOT = getattr(torch, "_sym_sqrt", None)
 _SYMBOLS = (torch.SymInt, torch.SymFloat)
+_HELD = (int, float, *_SYMBOLS, torch.SymBool)
+"""Of what numbers a graph's arithmetic is: with complex numbers, as with what is no number, Python computes."""
 _IN_PYTHON: dict[Any, Callable[..., Any]] = {
     torch.sym_int: int, torch.sym_float: float, torch.sym_max: max, torch.sym_min: min, torch.sym_not: operator.not_,
     _SQUARE_ROOT: math.sqrt,
@@ -93,6 +95,8 @@ class Arithmetic(Folding):
 
     def _is_partial(self, function: Callable[..., Any], operands: Sequence[Any]) -> bool:
         """Whether Python raises for some operands, or torch has no arithmetic for them. Where a guard keeps these out there is one, and no other answer."""
+        if not all(isinstance(part, _HELD) for part in operands):
+            return True
         if any(isinstance(part, (int, float)) and limit_of(part) is None for part in operands):
             return True
         last = operands[-1]

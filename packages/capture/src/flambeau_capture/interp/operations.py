@@ -350,6 +350,10 @@ class Operations(Arithmetic):
                 and not isinstance(other, _SYMBOLIC)
                 and not (other.is_constant() and isinstance(other.constant(), (int, float, complex)))
             ):
+                if _compares_natively(other):
+                    raise GraphBreak(
+                        "unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}"
+                    )
                 return ConstantValue(symbol == "!=")
             if issubclass(right.python_type(), left.python_type()) and right.python_type() is not left.python_type():
                 # Python asks an operand of a subclass first, and strides of the result come of the first operand.
@@ -359,10 +363,12 @@ class Operations(Arithmetic):
         left, right = self._storage(left), self._storage(right)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             other = right if isinstance(left, SymbolicValue) else left
+            if other.is_constant() and isinstance(other.constant(), complex):
+                return self.fold(COMPARE[symbol], [self.from_python(self.concrete(part)) for part in (left, right)], {})
             if not isinstance(other, SymbolicValue) and not (
                 other.is_constant() and isinstance(other.constant(), (int, float, bool))
             ):
-                if symbol in ("==", "!="):
+                if symbol in ("==", "!=") and not _compares_natively(other):
                     return ConstantValue(symbol == "!=")
                 raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
             return self._symbolic(COMPARE[symbol], [left, right])

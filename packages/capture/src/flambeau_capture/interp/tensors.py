@@ -19,7 +19,6 @@ from ..sources.source import TensorSize
 from ..values.base import MISSING, Value
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue, plain
-from ..values.functions import FunctionValue
 from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
@@ -276,8 +275,10 @@ class TensorOperations(Wrapping):
             return slice(*(n for n, _ in pairs)), slice(*(f for _, f in pairs))
         if isinstance(value, SetValue):
             raise GraphBreak("unsupported-argument", "a set is an argument of a tensor operation")
-        if isinstance(value, (RealValue, FunctionValue)) and not isinstance(value, ObjectValue):
+        if isinstance(value, RealValue) and not isinstance(value, ObjectValue):
             real = value.real()
+            if isinstance(real, types.FunctionType | types.BuiltinFunctionType | types.MethodType):
+                raise GraphBreak("unsupported-argument", f"{value.describe()} is an argument of a tensor operation")
             return (_class_as_written(real) if isinstance(real, type) else real), real
         if isinstance(value, ObjectValue) and value.storage is not None and value.storage.is_constant():
             return value.storage.constant(), value.storage.constant()

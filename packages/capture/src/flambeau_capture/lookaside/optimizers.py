@@ -122,11 +122,19 @@ _WRITTEN_OUT: dict[str, tuple[str, Any]] = {
 
 
 def scalar_written_out(t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """The result of a tensor method whose scalar argument is a tensor; None where it is none of these."""
+    """The result of a tensor method whose scalar argument is a tensor; None where it is none of these, or eager takes no such
+    tensor for a number of that kind."""
     found = _WRITTEN_OUT.get(name)
-    if found is None or set(kwargs) != {found[0]} or not isinstance(kwargs[found[0]], TensorValue):
+    if found is None or set(kwargs) != {found[0]}:
         return None
-    return t.call(t.wrap_pinned(found[1]), [*args, kwargs[found[0]]], {})
+    number = t.realise(kwargs[found[0]])
+    operands = [value.fake for value in map(t.realise, args) if isinstance(value, TensorValue)]
+    if not isinstance(number, TensorValue) or len(operands) != len(args):
+        return None
+    fits = all(torch.can_cast(number.fake.dtype, operand.dtype) for operand in operands)
+    if not fits or not number.fake.is_floating_point() or number.fake.dim() or number.fake.requires_grad:
+        return None
+    return t.call(t.wrap_pinned(found[1]), [*args, number], {})
 
 
 def _foreach(name: str, written_out: Any) -> None:
