@@ -20,6 +20,27 @@ def test_the_type_that_is_asked_for_may_be_refused() -> None:
     assert not refusals.refused(aten.nansum.default, (ONES,), {"dtype": torch.float64})
 
 
+@pytest.mark.parametrize(
+    ("op", "slopes"),
+    [
+        (aten.leaky_relu_backward.default, lambda slope: (slope,)),
+        (aten.elu_backward.default, lambda slope: (slope, 1, 1)),
+    ],
+    ids=["leaky_relu", "elu"],
+)
+def test_a_slope_below_zero_is_refused_of_a_result(op, slopes) -> None:  # type: ignore[no-untyped-def]
+    """The sign of the result is not that of the argument then. Asked with made-up operands the kernel would not say so of the argument."""
+
+    def refused(slope: float, is_result: bool) -> bool:
+        rest = slopes(slope)
+        arguments = (ONES, ONES, *rest, is_result) if len(rest) == 1 else (ONES, *rest, is_result, ONES)
+        return refusals.refused(op, arguments, {})
+
+    assert refused(-0.5, True)
+    assert not refused(0.5, True)
+    assert not refused(-0.5, False)
+
+
 def test_kernels_of_libraries_are_not_asked() -> None:
     """With a made-up weight that is larger than what it is laid over, oneDNN's convolution ends the process on some machines."""
     image = torch.ones(1, 1, 2, 2, dtype=torch.bfloat16)

@@ -59,3 +59,37 @@ def test_methods_that_are_given_a_function():
 
     x = torch.ones(2)
     assert_equal(outcome(make_region(run, eager), x), outcome(run, x))
+
+
+CALLS_OF_METHODS = (
+    "x.__len__(1)", "x.__iter__(0, 1)", "x.size(0, 1)", "x.size(1.0)", "x.size(dim=5)", "x.size(d=0)", "x.stride(0, 1)", "x.stride(None)", "x.sum().size(0)",
+    "torch.Tensor.__repr__(x)", "torch.Tensor.__len__(x)", "torch.Tensor.__len__(x, 1)", "type(x).__format__(x.sum(), '.2f')", "torch.Tensor.tolist(x)",
+    "torch.Tensor.__deepcopy__(x, {})", "x._reduce_ex_internal(4)[0].__name__", "torch.Tensor.__lt__(x, 'a')",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CALLS_OF_METHODS)
+def test_methods_of_tensors_with_any_arguments(text):
+    """By the class as by the tensor, and with what they do not take: a text is of the tensor, not of its fake."""
+    scope = {"torch": torch}
+    exec(f"def run(x):\n    return x + 1, {text}", scope)
+    x = torch.ones(2)
+    assert_equal(outcome(make_region(scope["run"], eager), x), outcome(scope["run"], x))
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["[n, 2]", "(i for i in (n, 2))", "[n > 1, 2]", "[n / 2]", "[2**40, n]", "[n, None]", "iter([1.5])", "{1: n}"],
+)
+def test_sizes_that_are_made(items):
+    """Of whole numbers alone: a symbolic number may be none."""
+    scope = {"torch": torch}
+    exec(
+        f"def run(x, n):\n    try:\n        made = torch.Size({items})\n    except Exception as error:\n        return str(error), x + 1\n"
+        "    return made, made.numel(), x + 1",
+        scope,
+    )
+    region = make_region(scope["run"], eager, dynamic=True)
+    x = torch.ones(2)
+    for n in (2, 3, 4.0):
+        assert_equal(outcome(region, x, n), outcome(scope["run"], x, n))

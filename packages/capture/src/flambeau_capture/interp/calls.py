@@ -32,7 +32,7 @@ from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue
 from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
-from ..values.tensor import TensorValue
+from ..values.tensor import TensorValue, is_answered
 from . import enum_members
 from .cached import call_cached
 from .exceptions import has_python_init
@@ -94,6 +94,8 @@ class Calls(Lifetimes):
         ):
             if self.patched_callee(function) is not None:
                 return self.inline_function(value, function, args, kwargs)
+            if args and is_answered(function) and isinstance(self.realise(args[0]), TensorValue):
+                return self.call_bound(args[0], function.__name__, args[1:], kwargs)
             return self.record("call_function", function, args, kwargs)
         if decision is registry.Decision.BREAK:
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")

@@ -16,7 +16,7 @@ import torch
 from ..graph.builder import SCALES_SIZES
 from ..refusal import CannotCapture
 from ..sources.source import TensorSize
-from ..values.base import MISSING, Value
+from ..values.base import MISSING, Value, type_name
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue, plain
 from ..values.mappings import DictValue, DictView
@@ -44,6 +44,10 @@ _DTYPES: dict[Any, torch.dtype] = {
     complex: torch.complex128,
 }
 """What classes of Python's numbers are as a `dtype=`."""
+_FACTS_OF_RESULTS = (
+    int, float, complex, type(None), type(NotImplemented), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
+"""What an operation may return beside tensors, and be right of the tensors that the fakes stand for."""
 _TENSOR_CLASSES = type(torch.FloatTensor)
 _SPECIAL_METHODS: dict[Any, str] = (
     {
@@ -311,6 +315,9 @@ class TensorOperations(Wrapping):
                 },
                 type(result),
             )
+        if not isinstance(result, _FACTS_OF_RESULTS):
+            # A text or an object that tells of the fakes, not of the tensors.
+            raise GraphBreak("unsupported-call", f"{node.target} returned {type_name(type(result))}")
         return self.from_python(result)
 
     def number(self, symbol: Any, node: Any) -> Value:

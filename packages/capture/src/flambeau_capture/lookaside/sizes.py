@@ -29,12 +29,15 @@ _SIZE_NEW: Any = torch.Size.__new__
 @replaces(torch.Size)
 def make_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`torch.Size(items)`."""
-    items = list(t.iterate_all(args[0])) if args and not kwargs else []
-    if all(isinstance(item, SymbolicValue) or (item.is_constant() and type(item.constant()) is int) for item in items):
-        return TupleValue(items, torch.Size) if len(args) == 1 else t.fold(torch.Size, args, kwargs)
-    if any(isinstance(item, SymbolicValue) or not t.is_foldable(item) for item in items):
+    if len(args) != 1 or kwargs:
+        return t.fold(torch.Size, args, kwargs)
+    items = list(t.iterate_all(args[0]))
+    if any(isinstance(item, SymbolicValue) for item in items) and all(item.python_type() is int for item in items):
+        return TupleValue(items, torch.Size)
+    if not all(isinstance(item, SymbolicValue) or t.is_foldable(item) for item in items):
         raise GraphBreak("unsupported-call", "a torch.Size of something else than integers")
-    return t.fold(torch.Size, args, kwargs)
+    numbers = [t.from_python(t.concrete(item)) if isinstance(item, SymbolicValue) else item for item in items]
+    return t.fold(torch.Size, [t.sequence(numbers, tuple)], {})
 
 
 @replaces(_SIZE_NEW)

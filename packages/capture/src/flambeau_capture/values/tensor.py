@@ -59,8 +59,14 @@ _NEVER = {
     "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call", "is_set_to": "unsupported-call", "detach_": "autograd-call",
     "unsafe_chunk": "unsupported-call", "unsafe_split": "unsupported-call", "unsafe_split_with_sizes": "unsupported-call",
     "__str__": "data-dependent-value", "__repr__": "data-dependent-value", "__format__": "data-dependent-value", "__hash__": "unsupported-call",
-    "__getstate__": "unsupported-call", "__setstate__": "unsupported-call", "__reduce__": "unsupported-call", "__sizeof__": "unsupported-call", "__dir__": "unsupported-call",
+    "__getstate__": "unsupported-call", "__setstate__": "unsupported-call", "__reduce__": "unsupported-call", "_reduce_ex_internal": "unsupported-call", "__sizeof__": "unsupported-call", "__dir__": "unsupported-call",
 }  # fmt: skip
+
+
+def is_answered(function: Any) -> bool:
+    """Whether a function is a method of tensors that makes no node of its own name."""
+    name = getattr(function, "__name__", "")
+    return (name in _NEVER or name in _ANSWERED) and function is torch.Tensor.__dict__.get(name)
 
 
 class TensorValue(Value):
@@ -199,6 +205,8 @@ class TensorValue(Value):
                 if self.fake.device.type == "cpu"
                 else f"torch.{self.fake.device.type}.{_type_name(self.fake.dtype)}"
             )
+        if name in ("__len__", "__iter__", "__bool__") and (args or kwargs):
+            raise GraphBreak("unsupported-call", f"Tensor.{name}() with arguments")
         if name == "__len__":
             return self.length(t)
         if name == "__iter__":
@@ -292,11 +300,15 @@ def _type_name(dtype: torch.dtype) -> str:
 def _size_or_stride(
     t: Tracer, tensor: TensorValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]
 ) -> Value:
+    if len(args) + len(kwargs) > 1 or not {"dim"}.issuperset(kwargs):
+        raise GraphBreak("unsupported-call", f"Tensor.{name}() with arguments that torch may refuse")
     dim = args[0] if args else kwargs.get("dim")
     if dim is None or (dim.is_constant() and dim.constant() is None):
         return t.shape_of(tensor) if name == "size" else t.strides_of(tensor)
     index = t.concrete(dim)
-    if not isinstance(index, int) or not -tensor.fake.ndim <= index < tensor.fake.ndim:
+    if type(index) is not int or not tensor.fake.ndim:
+        raise GraphBreak("unsupported-call", f"Tensor.{name}() of a dimension that torch may refuse")
+    if not -tensor.fake.ndim <= index < tensor.fake.ndim:
         raise t.raised(
             IndexError(
                 f"Dimension out of range (expected to be in range of [{-tensor.fake.ndim}, {tensor.fake.ndim - 1}], but got {index})"
