@@ -108,6 +108,26 @@ def test_profiler_ranges_are_no_part_of_the_graph(check):
     check(run)
 
 
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_profiler_range_as_a_decorator(breaks):
+    """Also where the function that it made leaves the frame."""
+
+    def run(x):
+        @torch.autograd.profiler.record_function("range")
+        def inner(y):
+            if breaks:
+                print(end="")
+            return y + 1
+
+        return inner(x), inner.__name__, inner
+
+    x = torch.ones(2)
+    found, name, inner = make_region(run, eager)(x)
+    assert torch.equal(found, x + 1)
+    assert name == "inner"
+    assert torch.equal(inner(x), x + 1)
+
+
 def test_methods_that_another_compiler_keeps_from_itself():
     """Marked ones of torch.optim are traced; a function of the user's with that mark breaks the graph."""
 

@@ -194,17 +194,25 @@ class ProfilerRange(Value):
     def get_attribute(self, t: Tracer, name: str) -> Value:
         from ..values.builtins import BoundBuiltin
 
-        if name in ("__enter__", "__exit__"):
+        if name in ("__enter__", "__exit__", "_recreate_cm"):
             return BoundBuiltin(self, name)
         raise GraphBreak("unsupported-attribute", f"attribute {name!r} of a profiler range")
 
     def call_method(self, t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value:
-        return self if name == "__enter__" else ConstantValue(False)
+        return ConstantValue(False) if name == "__exit__" else self
+
+    def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """As a decorator."""
+        return t.call(t.wrap_pinned(contextlib.ContextDecorator.__call__), [self, *args], kwargs)
 
     def rebuild(self, e: Any) -> None:
         """Cut in the middle, the range has no beginning: what leaves it does nothing."""
-        e.pinned(contextlib.nullcontext)
+        e.pinned(_EndedRange)
         e.call(0)
+
+
+class _EndedRange(contextlib.nullcontext[None], contextlib.ContextDecorator):
+    """A range of which no profiler hears."""
 
 
 @replaces(torch.autograd.profiler.record_function)
