@@ -141,16 +141,35 @@ class Attributes(Texts):
         stored = self.heap.stored_global(vars(obj), name)
         if isinstance(stored, Value):
             return stored
+        self._refuse_own_class(module, name)
+        if name in vars(obj):
+            self.guards.binding(vars(obj), name, vars(obj)[name])
+            return self.wrap(vars(obj)[name], Item(Pinned(vars(obj)), name))
+        hook = vars(obj).get("__getattr__")
+        if (
+            isinstance(hook, types.FunctionType)
+            and not is_trusted_namespace(obj)
+            and mro_lookup(type(obj), name)[0] is MISSING
+        ):
+            self.guards.absent(Pinned(vars(obj)), name)
+            return self.call(self.wrap(hook, Item(Pinned(vars(obj)), "__getattr__")), [ConstantValue(name)], {})
         try:
             found = getattr(obj, name)
         except AttributeError as error:
             self.guards.lacks_attribute(Pinned(obj), name)
             self.guards.binding(vars(obj), name)
             raise self.raised(error) from None
-        if name not in vars(obj):
-            return self.wrap(found, Attribute(Pinned(obj), name))
-        self.guards.binding(vars(obj), name, found)
-        return self.wrap(found, Item(Pinned(vars(obj)), name))
+        return self.wrap(found, Attribute(Pinned(obj), name))
+
+    def _refuse_own_class(self, module: PythonModuleValue, name: str) -> None:
+        """Break where a class of the program's has a say in what the module's attribute is."""
+        cls = type(module.object)
+        if cls is types.ModuleType or is_trusted_namespace(module.object):
+            return
+        asked = ["__getattribute__", name, *(() if name in vars(module.object) else ("__getattr__",))]
+        for found in (mro_lookup(cls, member)[0] for member in asked):
+            if isinstance(found, types.FunctionType) or (found is not MISSING and hasattr(type(found), "__set__")):
+                raise GraphBreak("unsupported-attribute", f"{name!r} of {module.describe()}, whose class decides")
 
     def load_global(self, namespace: dict[str, Any], name: str) -> Value:
         """A global or builtin name as a frame with these globals sees it."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 import sys
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, ModuleType
 from typing import TYPE_CHECKING
 
+from ...sources.source import Item, Pinned
 from ...values.functions import MethodValue
 from ..registry import handles
-from ..signals import GraphBreak
+from ..signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,29 +62,47 @@ def load_super(f: Frame, i: Instruction) -> None:
 @handles("IMPORT_NAME")
 def import_name(f: Frame, i: Instruction) -> None:
     names, level = f.pop().constant(), f.pop().constant()
-    if not _is_imported(f, i.value, names, level):
+    f.tracer.heap.refuse_written(sys.modules)
+    name = _absolute_name(f, i.value, level)
+    if name is None or not _is_imported(name, names):
         raise GraphBreak("unsupported-call", f"{i.value} is imported for the first time")
-    f.push(f.tracer.wrap_pinned(__import__(i.value, f.globals, {}, names, level)))
+    # The frame holds for these modules; another may be put in the place of one.
+    loaded = [f.tracer.wrap(sys.modules[part], Item(Pinned(sys.modules), part)) for part in _packages_of(name)]
+    f.push(loaded[-1] if names or level else loaded[0])
 
 
-def _is_imported(f: Frame, name: str, names: Sequence[str] | None, level: int) -> bool:
-    """Whether importing runs no code: the module, its packages and the submodules that are asked for are there already."""
+def _absolute_name(f: Frame, name: str, level: int) -> str | None:
+    """What is imported, by its full name; None where the program's own code decides that, or Python refuses it."""
     if "__import__" in f.globals or not isinstance(builtins.__import__, BuiltinFunctionType):
-        return False
-    if level:
-        package = f.globals.get("__package__")
-        if not package or level > package.count(".") + 1:
-            return False
-        base = package.rsplit(".", level - 1)[0]
-        name = f"{base}.{name}" if name else base
+        return None
+    if not level:
+        return name
+    package = f.globals.get("__package__")
+    if not package or level > package.count(".") + 1:
+        return None
+    base = package.rsplit(".", level - 1)[0]
+    return f"{base}.{name}" if name else base
+
+
+def _packages_of(name: str) -> list[str]:
+    """The module's packages from the outermost, then the module."""
     parts = name.split(".")
-    module = sys.modules.get(name)
-    if module is None or not all(".".join(parts[:count]) in sys.modules for count in range(1, len(parts))):
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _is_imported(name: str, names: Sequence[str] | None) -> bool:
+    """Whether importing runs no code: the module, its packages and the submodules that are asked for are there already."""
+    modules = [sys.modules.get(part) for part in _packages_of(name)]
+    if not all(isinstance(module, ModuleType) for module in modules):
         return False
-    if getattr(getattr(module, "__spec__", None), "_initializing", False):
+    members = vars(modules[-1])
+    if getattr(members.get("__spec__"), "_initializing", False):
         return False
+    # A package is asked whether it has what it does not bind, which its own `__getattr__` answers.
+    quiet = "__path__" not in members
     return all(
-        asked != "*" and (asked in vars(module) or f"{name}.{asked}" in sys.modules or not hasattr(module, "__path__"))
+        asked != "*"
+        and (asked in members or quiet or (f"{name}.{asked}" in sys.modules and "__getattr__" not in members))
         for asked in names or ()
     )
 
@@ -91,15 +110,17 @@ def _is_imported(f: Frame, name: str, names: Sequence[str] | None, level: int) -
 @handles("IMPORT_FROM")
 def import_from(f: Frame, i: Instruction) -> None:
     module = f.stack[-1]
-    real = module.real()
-    if not hasattr(real, i.value):
-        sub = sys.modules.get(f"{real.__name__}.{i.value}")
-        if sub is None:
+    try:
+        found = f.tracer.get_attribute(module, i.value)
+    except TracedRaise as error:
+        if not issubclass(error.value.python_type(), AttributeError):
+            raise
+        name = f"{vars(module.real()).get('__name__')}.{i.value}"
+        if name not in sys.modules:
             # The error tells the module's file, and whether its import is under way.
-            raise GraphBreak("unsupported-attribute", f"{i.value!r} is imported from {real.__name__}, which has none")
-        f.push(f.tracer.wrap_pinned(sub))
-        return
-    f.push(f.tracer.get_attribute(module, i.value))
+            raise GraphBreak("unsupported-attribute", f"{name} is imported, which is not there") from None
+        found = f.tracer.wrap(sys.modules[name], Item(Pinned(sys.modules), name))
+    f.push(found)
 
 
 @handles(
