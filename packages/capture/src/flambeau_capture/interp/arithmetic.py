@@ -130,16 +130,6 @@ class Arithmetic(Folding):
             return is_large(self.graph, result, 2, right if isinstance(right, torch.SymInt) else None)
         return is_large(self.graph, result, left, right if function is power else None)
 
-    def _decided(self, value: Value) -> Value:
-        """The constant for a symbolic truth value whose inputs are known, by a guard."""
-        if (
-            isinstance(value, SymbolicValue)
-            and isinstance(value.symbol, torch.SymBool)
-            and value.symbol.node.has_hint()
-        ):
-            return ConstantValue(value.truth(self))  # type: ignore[arg-type]
-        return value
-
     def _number(self, value: Value) -> Value:
         """An operand as a number: the arithmetic of sizes has no truth values."""
         if value.is_constant() and isinstance(value.constant(), bool):

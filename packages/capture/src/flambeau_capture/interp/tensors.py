@@ -249,9 +249,19 @@ class TensorOperations(Wrapping):
         pairs = [self.argument(value) for value in args]
         return [n for n, _ in pairs], [f for _, f in pairs]
 
+    def _decided(self, value: Value) -> Value:
+        """The constant for a symbolic truth value whose inputs are known, by a guard."""
+        if (
+            isinstance(value, SymbolicValue)
+            and isinstance(value.symbol, torch.SymBool)
+            and value.symbol.node.has_hint()
+        ):
+            return ConstantValue(value.truth(self))  # type: ignore[arg-type]
+        return value
+
     def argument(self, value: Value) -> tuple[Any, Any]:
         """What a value is in the graph, and on fakes."""
-        value = self.realise(value)
+        value = self._decided(self.realise(value))
         if isinstance(value, TensorValue):
             return self.node_of(value), value.fake
         if isinstance(value, SymbolicValue):
