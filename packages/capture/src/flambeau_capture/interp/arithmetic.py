@@ -95,6 +95,8 @@ class Arithmetic(Folding):
         """Whether Python raises for some operands, or torch has no arithmetic for them. Where a guard keeps these out there is one, and no other answer."""
         if any(isinstance(part, (int, float)) and limit_of(part) is None for part in operands):
             return True
+        if not all(isinstance(part, (int, float, *_SYMBOLS, torch.SymBool)) for part in operands):
+            return True
         last = operands[-1]
         if function in _DIVISIONS and isinstance(last, _SYMBOLS) and last.node.has_hint():
             return self.graph.decide(last == 0)
