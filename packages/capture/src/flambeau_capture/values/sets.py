@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
-from .base import Value
+from .base import Value, objects_have
 from .builtins import BuiltinValue, ClassValue
 from .constants import ConstantValue, is_constant_object
 from .keys import assume_object, is_compared_by_identity
@@ -143,7 +143,11 @@ class SetValue(Value):
         return self._mutate(t, name, args)
 
     def _ask(self, t: Tracer, name: str, other: Value) -> bool:
-        """`issubset` and the like. Of what is no set or dict Python asks for no more than it needs, but for `issubset`, which makes a set of it."""
+        """`issubset` and the like. Of what is no set or dict Python asks for no more than it needs, but for `issubset`."""
+        if name == "issubset" and objects_have(other.python_type(), "__next__"):
+            raise GraphBreak(
+                "unsupported-call", "issubset of an iterator, of which CPython takes more or less by its version"
+            )
         if name == "issubset" or issubclass(other.python_type(), (set, frozenset)):
             return bool(getattr(self.table, name)(members_of(t, other)[0]))
         wanted = name == "issuperset"
