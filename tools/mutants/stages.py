@@ -79,8 +79,8 @@ STAGES = (
     ),
     Stage(
         "values", _below(_CAPTURE, "values/sequences.py", "values/mappings.py", "values/constants.py", "values/iterators.py",
-                         "values/functions.py", "values/objects.py", "values/tensor.py", "values/by_index.py", "values/walk.py"), 16,
-        (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", *_PROGRAMS),
+                         "values/functions.py", "values/objects.py", "values/tensor.py", "values/by_index.py", "values/walk.py", "values/keys.py"), 16,
+        (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", "tests/sweeps/test_found_containers.py", *_PROGRAMS),
     ),
     Stage(
         "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",

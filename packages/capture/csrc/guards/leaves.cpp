@@ -24,10 +24,16 @@ bool same_items(PyObject* left, PyObject* right) {
   return true;
 }
 
+// The members that a set holds, whatever its class says when it is iterated over.
+Ref own_members(PyObject* set) {
+  Ref iterator = checked(PySet_Type.tp_iter(set));
+  return checked(PySequence_Tuple(iterator.get()));
+}
+
 bool same_members(PyObject* left, PyObject* right) {
   if (PySet_GET_SIZE(left) != PySet_GET_SIZE(right)) return false;
-  Ref mine = checked(PySequence_Tuple(left));
-  Ref theirs = checked(PySequence_Tuple(right));
+  Ref mine = own_members(left);
+  Ref theirs = own_members(right);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mine.get()); ++i) {
     bool found = false;
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(theirs.get()) && !found; ++j) {

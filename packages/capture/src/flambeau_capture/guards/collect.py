@@ -181,10 +181,10 @@ class GuardCollector:
         if source is not None and not self.is_trusted(source):
             self.add(spec.SetEquals(source, frozenset(members), position=self._position()))
 
-    def distinct(self, source: Source, other: Source) -> None:
-        """Two paths to different objects."""
-        if not (self.is_trusted(source) and self.is_trusted(other)):
-            self.add(spec.NoAlias((source, other), position=self._position()))
+    def distinct(self, *sources: Source) -> None:
+        """Paths to objects of which no two are the same."""
+        if not all(map(self.is_trusted, sources)):
+            self.add(spec.NoAlias(sources, position=self._position()))
 
     def alias(self, source: Source, other: Source) -> None:
         """Two paths to one object."""

@@ -163,24 +163,30 @@ class SequenceLength(SourceGuard):
     length: int
 
 
-_CONTAINERS: tuple[Any, ...] = (list, tuple, dict, set, frozenset)
+_KEYED: tuple[Any, ...] = (OrderedDict, dict, set, frozenset)
+_CONTAINERS: tuple[Any, ...] = (list, tuple, *_KEYED)
 
 
 def own_keys(value: Any) -> tuple[Any, ...]:
-    """The keys of a dict in order, whatever its class says when it is iterated over; the members of anything else."""
-    base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
-    return tuple(base.__iter__(value) if isinstance(value, dict) else value)
+    """The keys of a dict in order, or the members of a set, whatever its class says when it is iterated over; the members of anything else."""
+    base = _own_base(value, _KEYED)
+    return tuple(value if base is None else base.__iter__(value))
 
 
 def own_length(value: Any) -> int:
     """The number of elements of a container, whatever its class says when it is asked."""
-    base = next((kind for kind in _CONTAINERS if isinstance(value, kind)), None)
+    base = _own_base(value, _CONTAINERS)
     return len(value) if base is None else base.__len__(value)
 
 
 def has_key(value: Any, key: Any) -> bool:
-    """Whether a dict has a key, whatever its class says; the same of anything else that can be asked."""
-    return dict.__contains__(value, key) if isinstance(value, dict) else key in value
+    """Whether a dict or a set has a key, whatever its class says; the same of anything else that can be asked."""
+    base = _own_base(value, _KEYED)
+    return key in value if base is None else base.__contains__(value, key)
+
+
+def _own_base(value: Any, bases: tuple[Any, ...]) -> Any:
+    return next((kind for kind in bases if isinstance(value, kind)), None)
 
 
 @frozen

@@ -61,6 +61,7 @@ _TAKE = {
     "__contains__": 1, "__delitem__": 1, "__setitem__": 2,
 }  # fmt: skip
 """How many arguments the special methods of containers take."""
+_NOT_NATIVE = (types.FunctionType, types.NoneType)
 
 
 class Calls(Lifetimes):
@@ -290,27 +291,13 @@ class Calls(Lifetimes):
         """Special methods that the interpreter implements for every value, else folding."""
         none = ConstantValue(None)
         if name in _OPERATOR_METHODS and len(args) == 1 and not kwargs:
-            symbol = _OPERATOR_METHODS[name]
-            if isinstance(owner, ObjectValue) and owner.storage is None:
-                if getattr(owner.cls, name, None) is not getattr(object, name, None):
-                    raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
-                if name in ("__eq__", "__ne__"):
-                    return ConstantValue(
-                        True if self.identical(owner, args[0]) == (name == "__eq__") else NotImplemented
-                    )
-                return ConstantValue(NotImplemented)
-            target = owner.storage if isinstance(owner, ObjectValue) and owner.storage is not None else owner
-            if self.is_foldable(target) and self.is_foldable(args[0]):
-                return self.fold(getattr(target.python_type(), name), [target, args[0]], {})
-            if not isinstance(target, TensorValue) and target.python_type() is not args[0].python_type():
-                raise GraphBreak("unsupported-call", f"{name} of {owner.describe()} and {args[0].describe()}")
-            return self.compare(symbol, target, args[0]) if symbol in COMPARE else self.binary(symbol, target, args[0])
+            return self._operator_method(owner, name, args[0])
         if name in _OPERATOR_METHODS:
             raise GraphBreak("unsupported-call", f"{name} with these arguments")
         if isinstance(owner, ObjectValue) and issubclass(type(owner.object), _PURE_OBJECTS):
             return self.fold(getattr(owner.object, name), args, kwargs)
         if isinstance(owner, ObjectValue):
-            found = self._object_method(owner, name, args)
+            found = self._object_method(owner, name, args, kwargs)
             if found is not None:
                 return found
             if owner.storage is not None:
@@ -339,17 +326,43 @@ class Calls(Lifetimes):
                 return self.to_text(owner, name.strip("_"))
             case "__hash__":
                 return ConstantValue(hash(self.hashable(owner)))
-            case "__init__" if isinstance(owner, (ListValue, DictValue, SetValue)):
+            case "__init__" if isinstance(owner, (ListValue, DictValue)) or (
+                isinstance(owner, SetValue) and owner.cls is set
+            ):
                 return self._fill_storage(owner, args, kwargs)
             case "__reversed__":
                 return self.call(self.wrap_pinned(reversed), [owner], {})
-            case "__init__" | "__init_subclass__":
+            case "__init__":
+                return self._init_of_object(owner.python_type(), args, kwargs)
+            case "__init_subclass__" if not args and not kwargs:
                 return none
         if self.is_foldable(owner):
-            return self.fold(lambda obj, *a, **k: getattr(obj, name)(*a, **k), [owner, *args], kwargs)
+            return self.fold_method(owner, name, args, kwargs)
         raise GraphBreak("unsupported-call", f"method {name!r} of {owner.describe()}")
 
-    def _object_method(self, owner: ObjectValue, name: str, args: Sequence[Value]) -> Value | None:
+    def _operator_method(self, owner: Value, name: str, other: Value) -> Value:
+        """The special method of an operator, as a native class has it."""
+        symbol = _OPERATOR_METHODS[name]
+        of_object = getattr(owner.python_type(), name, None) is getattr(object, name, MISSING)
+        if isinstance(owner, ObjectValue) and owner.storage is None and not of_object:
+            raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
+        if of_object:
+            return self._compared_as_objects(owner, name, other)
+        if isinstance(owner, ObjectValue) and name == "__or__":
+            owner.refuse_remaking()
+        target = owner.storage if isinstance(owner, ObjectValue) and owner.storage is not None else owner
+        if self.is_foldable(target) and self.is_foldable(other):
+            found = self.fold(getattr(target.python_type(), name), [target, other], {})
+        elif not isinstance(target, TensorValue) and target.python_type() is not other.python_type():
+            raise GraphBreak("unsupported-call", f"{name} of {owner.describe()} and {other.describe()}")
+        else:
+            compares = symbol in COMPARE
+            found = self.compare(symbol, target, other) if compares else self.binary(symbol, target, other)
+        return owner.as_outside(found) if isinstance(owner, ObjectValue) else found
+
+    def _object_method(
+        self, owner: ObjectValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> Value | None:
         match name:
             case "__setattr__":
                 self.plain_store(owner, args[0].constant(), args[1])
@@ -364,8 +377,10 @@ class Calls(Lifetimes):
                         "unsupported-call", f"{class_qualname(owner.cls)}.__init__ of an exception with fields"
                     )
                 owner.arguments = list(args)
-            case "__init__" if owner.storage is None:
-                pass
+            case "__init__" if issubclass(owner.cls, collections.defaultdict):
+                raise GraphBreak("unsupported-call", f"__init__ of {owner.describe()}")
+            case "__init__" if not isinstance(owner.storage, (ListValue, DictValue, SetValue)):
+                return self._init_of_object(owner.cls, args, kwargs)
             case "__hash__":
                 raise GraphBreak("unsupported-call", "hash() of an object")
             case "__repr__" | "__str__":
@@ -376,11 +391,36 @@ class Calls(Lifetimes):
                 return None
         return ConstantValue(None)
 
-    def _fill_storage(self, owner: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+    def _compared_as_objects(self, owner: Value, name: str, other: Value) -> Value:
+        """What `object` has for a comparison."""
+        if name == "__ne__":
+            equal = self.call(self.get_attribute(owner, "__eq__"), [other], {})
+            return equal if equal.is_constant() and equal.constant() is NotImplemented else self.negate(equal)
+        return ConstantValue(True if name == "__eq__" and self.identical(owner, other) else NotImplemented)
+
+    def _init_of_object(self, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`object.__init__`, which takes arguments where the class has a `__new__` of its own that reads them, and no other `__init__`."""
+        found, _ = self.class_member(cls, "__init__")
+        native = next(init for base in cls.__mro__ if not isinstance(init := vars(base).get("__init__"), _NOT_NATIVE))
+        if native is not object.__init__:
+            raise GraphBreak("unsupported-call", f"{class_qualname(cls)}.__init__, which is written in C")
+        if not args and not kwargs:
+            return ConstantValue(None)
+        if found is not native or self.class_member(cls, "__new__")[1] is object:
+            owner = "object" if found is not native else type_name(cls)
+            text = f"{owner}.__init__() takes exactly one argument (the instance to initialize)"
+            raise self.raised(TypeError(text))
+        return ConstantValue(None)
+
+    def _fill_storage(
+        self, owner: Value, args: Sequence[Value], kwargs: Mapping[str, Value], cls: type = object
+    ) -> Value:
         if len(args) > 1 or (kwargs and not isinstance(owner, DictValue)):
             raise GraphBreak("unsupported-call", "filling a container from other than one argument")
-        if owner.python_type() is collections.deque:
-            raise GraphBreak("unsupported-call", "deque.__init__")
+        if owner.python_type() in (collections.deque, collections.defaultdict) or issubclass(
+            cls, collections.defaultdict
+        ):
+            raise GraphBreak("unsupported-call", f"{class_name(owner.python_type())}.__init__")
         if not isinstance(owner, DictValue) and owner.items:  # type: ignore[attr-defined]
             owner.call_method(self, "clear", [], {})  # type: ignore[arg-type]
         if isinstance(owner, ListValue) and args:
@@ -448,7 +488,7 @@ class Calls(Lifetimes):
             and not isinstance(made, ExceptionValue)
             and isinstance(made.storage, (ListValue, DictValue, SetValue))
         ):
-            self._fill_storage(made.storage, args, kwargs)
+            self._fill_storage(made.storage, args, kwargs, cls)
         elif (args or kwargs) and init_owner is object and where is object:
             raise self.raised(TypeError(f"{class_name(cls)}() takes no arguments"))
         elif kwargs and isinstance(made, ExceptionValue):

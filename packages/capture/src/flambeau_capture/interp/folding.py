@@ -6,6 +6,7 @@ In: a function and values that are constants. Out: the result as a value, the ex
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import inspect
 import math
@@ -26,6 +27,7 @@ from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .enum_members import hold_methods
+from .members import mro_lookup
 from .signals import GraphBreak
 from .tensors import TensorOperations
 from .wrapping import NotConstant
@@ -39,6 +41,7 @@ _MADE_ANEW = _MUTABLE | {
     operator.itemgetter, operator.attrgetter, operator.methodcaller, re.Pattern, re.Match, struct.Struct,
 }  # fmt: skip
 """Classes of what a call of a pure function may make: the trace makes such containers again for each call, and the others do not change."""
+_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _HELD_HERE = 2
 """How often an object counts as held that only one variable holds: the call that asks holds it too."""
 _TAKE_KEYWORDS: dict[type, tuple[str, ...]] = {
@@ -105,7 +108,16 @@ class Folding(TensorOperations):
         if sys.getrefcount(result) == _HELD_HERE and not is_constant_object(result) and not _is_made_anew(result):
             # So would this be one object, which the program may write to.
             raise GraphBreak("unsupported-call", f"{name_of(function)} makes a {class_name(type(result))}")
-        return self.from_python(result)
+        given = next((arg for arg, obj in zip(args, real, strict=True) if obj is result), None)
+        return self.from_python(result) if given is None else self.realise(given)
+
+    def fold_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`owner.name(...)` of a constant; an error names the class that has the method, as it does where Python calls it."""
+        real = self.to_python(owner)
+        found, _ = mro_lookup(type(real), name)
+        if isinstance(real, enum.Enum) or not isinstance(found, _METHODS):
+            return self.fold(getattr(real, name), args, kwargs)
+        return self.fold(found, [owner, *args], kwargs)
 
     def real_error(
         self,

@@ -196,12 +196,20 @@ class Operations(Arithmetic):
                 function = BINARY[plain]
             return self.record("call_function", function, [left, right], {})
         given = (left, right)
+        for value in given if symbol == "|" else ():
+            if isinstance(value, ObjectValue):
+                value.refuse_remaking()
         left, right = self._storage(left), self._storage(right)
-        if plain == "%" and given[0] is not left:
+        if given[0] is not left and (plain == "%" or (symbol == "*=" and not isinstance(left, SequenceValue))):
             raise GraphBreak("unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}")
         try:
-            found = self._plain_binary(plain, left, right, inplace=inplace)
-            return given[0] if found is left else found  # an operator in place gives the object, not what it holds
+            takes = (isinstance(left, ListValue) and inplace) or isinstance(left, (DictValue, DictView))
+            # These ask the other operand for its contents, by the methods of its class.
+            whole = given[1] if plain in "+|&-^" and takes else right
+            found = self._plain_binary(plain, left, right, inplace=inplace, whole=whole)
+            for value in given:  # an operator in place gives the object, not what it holds
+                found = value.as_outside(found) if isinstance(value, ObjectValue) else found
+            return found
         except TracedRaise as error:
             if given != (left, right) and issubclass(error.value.python_type(), TypeError):
                 # The words name the classes of the operands, and these are those of what they hold.
@@ -210,12 +218,12 @@ class Operations(Arithmetic):
                 ) from None
             raise
 
-    def _plain_binary(self, plain: str, left: Value, right: Value, *, inplace: bool) -> Value:
-        """An operator on containers, symbols and constants."""
+    def _plain_binary(self, plain: str, left: Value, right: Value, *, inplace: bool, whole: Value) -> Value:
+        """An operator on containers, symbols and constants; `whole` is the object that may hold the right one."""
         if isinstance(left, (SequenceValue, SetValue, DictValue, DictView)) or (
             isinstance(right, SequenceValue) and plain == "*"
         ):
-            return self._container_binary(plain, left, right, inplace=inplace)
+            return self._container_binary(plain, left, right, inplace=inplace, whole=whole)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             if plain == "%" and left.is_constant() and isinstance(left.constant(), str):
                 return self.fold(BINARY[plain], [left, self.from_python(self.concrete(right))], {})
@@ -228,6 +236,7 @@ class Operations(Arithmetic):
                 self.sequence([self.from_python(i) for i in left.constant()], left.python_type()),
                 right,
                 inplace=inplace,
+                whole=whole,
             )
         return self.fold((INPLACE if inplace else BINARY)[plain], [left, right], {})
 
@@ -277,29 +286,33 @@ class Operations(Arithmetic):
                 return self.negate(result) if turned else result
         return None
 
-    def _container_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value:
+    def _container_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool, whole: Value) -> Value:
         found = None
         if symbol == "*":
             found = self._repeated(left, right, inplace=inplace)
         elif symbol == "+" and isinstance(left, ListValue):
             if inplace:
-                left.m_extend(self, right)  # type: ignore[arg-type]
+                left.m_extend(self, whole)  # type: ignore[arg-type]
                 return left
             if isinstance(right, ListValue) and left.cls is right.cls:
                 found = left.with_items(left.items + right.items)
         elif symbol == "+" and isinstance(left, TupleValue) and issubclass(right.python_type(), tuple):
             items = list(self.iterate_all(right))
-            found = TupleValue(left.items + items, _class_of(symbol, left, TupleValue(items, right.python_type())))
+            cls = _class_of(symbol, left, TupleValue(items, right.python_type()))
+            alone = left if not items else right
+            if not (left.items and items) and alone.python_type() is cls is tuple:
+                return alone
+            found = TupleValue(left.items + items, cls)
         elif symbol == "|" and isinstance(left, DictValue):
             if (inplace and not left.is_proxy()) or (
                 isinstance(right, DictValue) and left.cls is right.cls and not left.is_proxy()
             ):
                 target = left if inplace else left.m_copy(self)  # type: ignore[arg-type]
                 assert isinstance(target, DictValue)
-                target.m_update(self, right)  # type: ignore[arg-type]
+                target.m_update(self, whole)  # type: ignore[arg-type]
                 return target
         elif symbol in _SET_METHODS:
-            found = self._set_binary(symbol, left, right, inplace=inplace)
+            found = self._set_binary(symbol, left, whole, inplace=inplace)
         return self.fold((INPLACE if inplace else BINARY)[symbol], [left, right], {}) if found is None else found
 
     def _repeated(self, left: Value, right: Value, *, inplace: bool) -> Value | None:
@@ -320,7 +333,8 @@ class Operations(Arithmetic):
         if isinstance(sequence, ListValue):
             return sequence.with_items(sequence.items * times)
         assert isinstance(sequence, TupleValue)
-        return TupleValue(sequence.items * times, _class_of("*", sequence, times))
+        cls = _class_of("*", sequence, times)
+        return sequence if times == 1 and sequence.cls is cls is tuple else TupleValue(sequence.items * times, cls)
 
     def _set_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
         """`left | right` and the like of sets and of views, None where it is something else."""

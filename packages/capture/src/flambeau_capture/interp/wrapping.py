@@ -25,6 +25,7 @@ from ..values.base import MISSING, Value, type_name
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
 from ..values.constants import PLAIN_TYPES, UNHASHABLE, ConstantValue, is_constant_object
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
+from ..values.keys import as_hashed
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, ProxyValue
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue, OpaqueValue
@@ -47,6 +48,8 @@ _C_CALLABLES = (
 )  # fmt: skip
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _SMALL_INT = (0, 1)
+_EXACT: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__str__, bytes: bytes.__bytes__}
+"""What makes of an object of a subclass one of the class itself, whatever the subclass says."""
 
 
 class NotConstant(Exception):
@@ -195,10 +198,14 @@ class Wrapping(TracerState):
             return OpaqueValue(obj, source, "numpy")
         if kind is types.MappingProxyType:
             self.guards.type_is(source, kind)
-            if not all(map(is_constant_object, obj)):
+            try:
+                shown = dict(obj.items())
+            except AttributeError:
+                raise GraphBreak("unsupported-argument", "a mappingproxy of what is no mapping") from None
+            if not all(map(is_constant_object, shown)):
                 raise GraphBreak("unsupported-argument", "a mappingproxy with keys that are no constants")
             items: dict[Any, tuple[Value, Value]] = {
-                key: (ConstantValue(key), LazyValue(value, Item(source, key))) for key, value in obj.items()
+                key: (ConstantValue(key), LazyValue(value, Item(source, key))) for key, value in shown.items()
             }
             return ProxyValue(items, source, obj)
         if kind is torch.autocast:
@@ -216,8 +223,7 @@ class Wrapping(TracerState):
         elif issubclass(kind, (set, frozenset)):
             storage = self._wrap_set(obj, source)
         elif issubclass(kind, (str, int, float, bytes)):
-            base: Any = next(b for b in (bool, int, float, str, bytes) if issubclass(kind, b))
-            storage = ConstantValue(base(obj))
+            storage = ConstantValue(next(made for base, made in _EXACT.items() if issubclass(kind, base))(obj))
             self.guards.identity(source, obj)
         self.guards.type_is(source, kind)
         if isinstance(own_dict(obj), dict) or hasattr(kind, "__slots__") or storage is not None:
@@ -265,11 +271,8 @@ class Wrapping(TracerState):
             if is_constant_object(key):
                 items[key] = (ConstantValue(key), LazyValue(value, item_source(source, key)))
             else:
-                hashed: Any = key
                 key_value: Value = LazyValue(key, Pinned(key) if _hashes_by_identity(key) else DictKeyAt(source, i))
-                if isinstance(key, torch.Tensor):
-                    hashed = ("tensor", id(key))
-                items[hashed] = (key_value, LazyValue(value, item_source(source, key)))
+                items[as_hashed(key)] = (key_value, LazyValue(value, item_source(source, key)))
         default = None
         if isinstance(obj, collections.defaultdict):
             default = LazyValue(obj.default_factory, Attribute(source, "default_factory"))
@@ -287,7 +290,13 @@ class Wrapping(TracerState):
         if not all(is_constant_object(item) or _hashes_by_identity(item) for item in base.__iter__(obj)):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
         self.guards.members(source, obj)
-        return SetValue({item: self.from_python(item) for item in base.__iter__(obj)}, base, source, obj)
+        members = list(base.__iter__(obj))
+        made = SetValue({item: self.wrap(item, Pinned(item)) for item in members}, base, source, obj)
+        if type(obj) is not base:
+            made.table = base(obj)  # no method of the subclass is asked
+            if list(made.table) != members:
+                raise GraphBreak("unsupported-operation", "a set of a subclass, whose order a copy does not keep")
+        return made
 
     def cell_of(self, cell: types.CellType, source: Source) -> CellValue:
         """The value of a closure cell, one for each real cell."""
@@ -443,7 +452,7 @@ class Wrapping(TracerState):
             if _holds_slice(constant) and slice.__hash__ is None:
                 raise self.raised(TypeError("unhashable type: 'slice'"))
             return constant
-        if isinstance(value, SliceValue):
+        if isinstance(value, SliceValue) and slice.__hash__ is not None:
             return self.hashable(ConstantValue(slice(*(self.hashable(part) for part in value.parts))))
         if isinstance(value, TensorValue):
             return ("tensor", id(value.tensor)) if value.tensor is not MISSING else value

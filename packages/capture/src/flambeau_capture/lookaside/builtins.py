@@ -528,6 +528,8 @@ def to_list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.tuple)
 def to_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if args and args[0].python_type() is tuple:
+        return args[0]
     return TupleValue(t.collect(args[0]) if args else [], tuple)
 
 

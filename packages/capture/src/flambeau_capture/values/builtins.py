@@ -56,6 +56,28 @@ class BoundBuiltin(Value):
         return super().get_attribute(t, name)
 
 
+class LoadedMethod(Value):
+    """The function of `owner.name(...)`: Python calls it with the owner, and words errors by the class that has it; a bound method's name the owner's."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def python_type(self) -> type:
+        return type(self.function)
+
+    def describe(self) -> str:
+        return str(self.function.__qualname__)
+
+    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        return t.call_bound(args[0], self.function.__name__, args[1:], kwargs)
+
+    def rebuild(self, e: Any) -> None:
+        e.pinned(self.function)
+
+
 class RealValue(Value):
     """Abstract: an object that is known by identity."""
 

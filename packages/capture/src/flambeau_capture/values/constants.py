@@ -124,7 +124,6 @@ class ConstantValue(Value):
         return t.from_python(found)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        method = getattr(self.value, name)
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
             from ..lookaside.devices import enter_or_leave_device
 
@@ -133,7 +132,7 @@ class ConstantValue(Value):
             return self.iterate(t)
         if name == "join" and len(args) == 1 and objects_have(args[0].python_type(), "__iter__"):
             args = [t.sequence(t.collect(args[0]), tuple)]
-        return t.fold(method, args, kwargs)
+        return t.fold_method(self, name, args, kwargs)
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         if not t.is_foldable(key) and type(self.value) in (tuple, torch.Size, range):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..interp.signals import GraphBreak
 from .base import MISSING, Value, objects_have
 from .constants import NONE, TRUE, ConstantValue
-from .tensor import TensorValue
+from .keys import assume_object, is_compared_by_identity, real_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,19 +101,29 @@ class DictValue(Value):
         if self.origin is None or self.source is None or key in self.guarded_keys:
             return
         self.guarded_keys.add(key)
-        if not isinstance(value, TensorValue):
+        if not is_compared_by_identity(value, key):
             t.guards.contains(self.source, self.origin, key)
-        elif value.tensor is not MISSING:
-            t.guards.contains(self.source, self.origin, value.tensor)
+        elif (real := real_key(t, value)) is not MISSING:
+            t.guards.contains(self.source, self.origin, real)
 
     def changed(self, t: Tracer) -> None:
         """Tell the heap before a change."""
         self.guard_all(t)
         t.heap.changed(self)
 
+    def hashed(self, t: Tracer, key: Value) -> Any:
+        """What a key hashes to; which object it is, is assumed."""
+        hashed = t.hashable(key)
+        if is_compared_by_identity(key, hashed):
+            present = hashed in self.items
+            known = assume_object(t, key, present, [there for there, _ in self.items.values()])
+            if known and not present:
+                self.guard_all(t)
+        return hashed
+
     def lookup(self, t: Tracer, key: Value) -> Value | None:
         """The value under `key`, or None."""
-        hashed = t.hashable(key)
+        hashed = self.hashed(t, key)
         self.guard_key(t, hashed, t.realise(key))
         pair = self.items.get(hashed)
         return None if pair is None else t.realise(pair[1])
@@ -139,13 +149,13 @@ class DictValue(Value):
         return self.cls is types.MappingProxyType
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        hashed = t.hashable(key)
+        hashed = self.hashed(t, key)
         self.changed(t)
         old = self.items.get(hashed)
         self.items[hashed] = (old[0] if old else key, value)
 
     def delete_item(self, t: Tracer, key: Value) -> None:
-        hashed = t.hashable(key)
+        hashed = self.hashed(t, key)
         if hashed not in self.items:
             self.guard_key(t, hashed, t.realise(key))
             raise self.missing_key(t, key)
@@ -153,7 +163,7 @@ class DictValue(Value):
         del self.items[hashed]
 
     def contains(self, t: Tracer, item: Value) -> bool:
-        hashed = t.hashable(item)
+        hashed = self.hashed(t, item)
         self.guard_key(t, hashed, t.realise(item))
         return hashed in self.items
 
@@ -254,7 +264,7 @@ class DictValue(Value):
         if not self.items:
             self.guard_all(t)
             raise self.missing_key(t, key)  # Python does not hash the key
-        hashed = t.hashable(key)
+        hashed = self.hashed(t, key)
         if hashed not in self.items:
             self.guard_key(t, hashed, t.realise(key))
             raise self.missing_key(t, key)

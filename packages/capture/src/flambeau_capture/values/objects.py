@@ -7,6 +7,7 @@ instance, the class, `__getattr__`), every one guarded where it was found. What 
 
 from __future__ import annotations
 
+import collections
 import inspect
 import types
 import weakref
@@ -19,6 +20,7 @@ from .base import HEAP_TYPE, MISSING, Value, objects_have, type_name
 from .constants import ConstantValue
 from .iterators import SequenceIterator
 from .mappings import DictValue
+from .sequences import TupleValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,23 +129,38 @@ class ObjectValue(Value):
             return t.generic_method(self, name, args, kwargs)
         if isinstance(t.class_lookup(self.cls, name), types.ClassMethodDescriptorType):
             raise GraphBreak("unsupported-call", f"the class method {name} of {self.describe()}")
+        if not objects_have(self.storage.python_type(), name):
+            raise GraphBreak("unsupported-call", f"{name} of {self.describe()}")
+        if name in ("copy", "__or__", "__ror__", "__copy__"):
+            self.refuse_remaking()
         if name == "__getitem__" and len(args) == 1 and not kwargs and isinstance(self.storage, DictValue):
             found = self.storage.lookup(t, args[0])
-            if found is None and self.special(t, "__missing__") is not None:
+            if found is None and objects_have(self.cls, "__missing__"):
                 return self._do(t, "__missing__", args[0])
         found = self.storage.call_method(t, name, args, kwargs)
         if self.storage.is_constant() and (name == "__iter__" or _gives(found, self.storage.constant())):
             # Where nothing changes, some methods give the object itself.
             raise GraphBreak("unsupported-call", f"{name} of {self.describe()}")
-        return found
+        return self.as_outside(found)
+
+    def as_outside(self, found: Value) -> Value:
+        """What an operation gives that gave what the object holds: the object, or of one that cannot change its plain equal."""
+        if found is not self.storage:
+            return found
+        return self if isinstance(found, _mutable_storage()) and found.python_type() is not frozenset else _plain(found)
+
+    def refuse_remaking(self) -> None:
+        """Break where a method of these dicts calls the class of the object, whatever that is, to make another one."""
+        if issubclass(self.cls, (collections.OrderedDict, collections.defaultdict)):
+            raise GraphBreak("unsupported-call", f"an operation that makes another object of {full_name(self.cls)}")
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         method = self.special(t, "__getitem__")
-        if method is None and isinstance(self.storage, DictValue) and self.special(t, "__missing__") is not None:
+        if method is None and isinstance(self.storage, DictValue) and objects_have(self.cls, "__missing__"):
             found = self.storage.lookup(t, key)
             return self._do(t, "__missing__", key) if found is None else found
         if method is None and self.storage is not None and objects_have(self.cls, "__getitem__"):
-            return self.storage.get_item(t, key)
+            return self.as_outside(self.storage.get_item(t, key))
         return self._do(t, "__getitem__", key)
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
@@ -472,6 +489,17 @@ def _is_native_field(found: Any) -> bool:
 
 _OVER_TEXT = type(iter("\u00e9"))
 """Python's iterator over what is no plain text of ASCII alone."""
+
+
+def _plain(storage: Value) -> Value:
+    """A value of its own that equals what an object holds, which cannot change."""
+    from .sets import SetValue
+
+    if isinstance(storage, TupleValue):
+        return TupleValue(list(storage.items), tuple)
+    if isinstance(storage, SetValue):
+        return SetValue(storage.items, frozenset, table=storage.table)
+    return ConstantValue(storage.constant())
 
 
 def _mutable_storage() -> tuple[type, ...]:

@@ -88,6 +88,8 @@ class SequenceValue(Value):
         index = self.place(t, key)
         if isinstance(index, slice):
             cls = self.cls if self.cls in (list, tuple, torch.Size) else tuple
+            if cls is tuple and self.cls is tuple and index.indices(len(self.items)) == (0, len(self.items), 1):
+                return self
             return t.sequence(self.items[index], cls)
         try:
             return t.realise(self.items[index])
@@ -427,8 +429,9 @@ class SliceValue(Value):
             from .builtins import BoundBuiltin
 
             return BoundBuiltin(self, name)
-        return super().get_attribute(t, name)
+        return t.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         bounds = slice(*(t.concrete(part) for part in self.parts))
-        return t.fold(getattr(bounds, name), [ConstantValue(t.concrete(arg)) for arg in args], kwargs)
+        given = [ConstantValue(t.concrete(arg)) for arg in args]
+        return t.fold_method(ConstantValue(bounds), name, given, kwargs)

@@ -11,9 +11,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
-from .base import Value
+from .base import Value, objects_have
 from .builtins import BuiltinValue, ClassValue
 from .constants import ConstantValue, is_constant_object
+from .keys import assume_object, is_compared_by_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,7 +80,14 @@ class SetValue(Value):
         item = t.realise(item)
         if isinstance(item, SetValue):
             return frozenset(item.items) in self.items
-        return t.hashable(item) in self.items
+        return self.hashed(t, item) in self.items
+
+    def hashed(self, t: Tracer, item: Value) -> Any:
+        """What a member hashes to; which object it is, is assumed."""
+        key = t.hashable(item)
+        if is_compared_by_identity(item, key):
+            assume_object(t, item, key in self.items, self.items.values())
+        return key
 
     def ordered(self, t: Tracer) -> list[Value]:
         """The members in Python's order, which is guarded for a set from outside."""
@@ -99,7 +107,7 @@ class SetValue(Value):
 
     def add(self, t: Tracer, item: Value) -> None:
         """`add`, also of a frozenset that is being made."""
-        key = t.hashable(item)
+        key = self.hashed(t, item)
         self._own(t)
         if key not in self.items:
             self.table = self.table | {key} if self.cls is frozenset else self.table
@@ -127,12 +135,23 @@ class SetValue(Value):
         if name in _COMBINE or name in _UPDATE:
             return self._combine(t, name, args)
         if name in _ASK:
-            return ConstantValue(getattr(self.table, name)(members_of(t, args[0])[0]))
+            return ConstantValue(self._ask(t, name, t.realise(args[0])))
         if name == "copy":
             if self.cls is frozenset:
                 return self
             return SetValue(self.items, set, table=self.table.copy())
         return self._mutate(t, name, args)
+
+    def _ask(self, t: Tracer, name: str, other: Value) -> bool:
+        """`issubset` and the like. Of what is no set or dict Python asks for no more than it needs, but for `issubset`."""
+        if name == "issubset" and objects_have(other.python_type(), "__next__"):
+            raise GraphBreak(
+                "unsupported-call", "issubset of an iterator, of which CPython takes more or less by its version"
+            )
+        if name == "issubset" or issubclass(other.python_type(), (set, frozenset)):
+            return bool(getattr(self.table, name)(members_of(t, other)[0]))
+        wanted = name == "issuperset"
+        return all((self.hashed(t, item) in self.items) is wanted for item in t.iterate_all(other))
 
     def _update(self, t: Tracer, name: str, other: Value) -> None:
         """Members of what is no table go in, or out, one by one: each before the next is asked for."""
@@ -145,7 +164,7 @@ class SetValue(Value):
         for item in t.iterate_all(other):
             if name == "update":
                 self.add(t, item)
-            elif (key := t.hashable(item)) in self.items:
+            elif (key := self.hashed(t, item)) in self.items:
                 self.table.discard(key)
                 del self.items[key]
 
@@ -175,7 +194,7 @@ class SetValue(Value):
                 t.real_error(set.pop, [self], {})
             return self.items.pop(self.table.pop())
         if name != "clear":
-            key = frozenset(args[0].items) if isinstance(args[0], SetValue) else t.hashable(args[0])
+            key = frozenset(args[0].items) if isinstance(args[0], SetValue) else self.hashed(t, args[0])
             if key not in self.items:
                 if name == "remove":
                     t.real_error(set.remove, [self, *args], {})
@@ -222,14 +241,19 @@ def _twin(table: set[Any], added: Iterable[Any]) -> set[Any] | tuple[Any, ...] |
 def members_of(t: Tracer, value: Value) -> tuple[Any, dict[Any, Value]]:
     """What the members of an iterable hash to, in a real set where it is one, and the members by that."""
     from .mappings import DictValue
+    from .objects import ObjectValue
 
     value = t.realise(value)
+    if isinstance(value, ObjectValue) and isinstance(value.storage, SetValue):
+        value = value.storage  # what the class says of its iteration is not asked
     if isinstance(value, SetValue):
         return value.table, value.items
     members: Iterable[Value] = list(t.iterate_all(value))
     pairs = [(t.hashable(item), item) for item in members]
     by_hash: dict[Any, Value] = {}
     for key, item in pairs:
+        if is_compared_by_identity(item, key):
+            assume_object(t, item, key in by_hash, by_hash.values())
         by_hash.setdefault(key, item)
     if value.is_constant() and isinstance(value.constant(), frozenset):
         return value.constant(), by_hash

@@ -6,6 +6,7 @@ the shape environment.
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -76,8 +77,13 @@ class SymbolicValue(Value):
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name in ("__int__", "__index__", "conjugate", "__trunc__") and self.python_type() is int:
+            if args or kwargs:
+                t.real_error(getattr(int, name), [t.from_python(self.concrete(t)), *args], kwargs)
             return self
-        return t.computed(getattr(self.python_type(), name), [self, *args], kwargs)
+        function = getattr(self.python_type(), name)
+        if isinstance(function, types.BuiltinMethodType):  # of the class
+            return t.fold(function, args, kwargs)
+        return t.computed(function, [self, *args], kwargs)
 
     def concrete(self, t: Tracer) -> Any:
         """The number itself; specialises it."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import builtins
 import sys
-from types import BuiltinFunctionType, ModuleType
-from typing import TYPE_CHECKING
+from types import BuiltinFunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
 
 from ...sources.source import Item, Pinned
+from ...values.builtins import BoundBuiltin, LoadedMethod
 from ...values.functions import MethodValue
+from ...values.tensor import TensorValue
+from ..members import mro_lookup
 from ..registry import handles
 from ..signals import GraphBreak, TracedRaise
 
@@ -27,7 +30,22 @@ def load_attr(f: Frame, i: Instruction) -> None:
 
 @handles("LOAD_METHOD")
 def load_method(f: Frame, i: Instruction) -> None:
-    _push_method(f, f.tracer.get_attribute(f.pop(), i.value))
+    owner = f.pop()
+    found = f.tracer.get_attribute(owner, i.value)
+    function = _loaded(owner, found)
+    if function is None:
+        _push_method(f, found)
+    else:
+        f.push_callable(LoadedMethod(function), owner)
+
+
+def _loaded(owner: Value, found: Value) -> Any:
+    """The method in C that a native class has under the name, which Python does not bind for a call."""
+    if type(found) is not BoundBuiltin or found.owner is not owner or isinstance(owner, TensorValue):
+        return None
+    function, _ = mro_lookup(owner.python_type(), found.name)
+    is_method = isinstance(function, MethodDescriptorType | WrapperDescriptorType)
+    return function if is_method and function.__name__ == found.name else None
 
 
 def _push_method(f: Frame, found: Value) -> None:
