@@ -1,0 +1,137 @@
+"""Views among results, from tables of short chains: whose views they are, who counts writes to them, what inference mode and lazy conjugation make of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from .examine import check
+
+BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    ["return x[0], x * 2", "v = x[0]; return v[1:], v, x.expand(2, 3, 3)", "return x.detach()[0], x.view(-1)[1:]"],
+)
+def test_a_view_taken_in_inference_mode(body: str, inside: bool) -> None:
+    """Of a tensor that is not of that mode: it says that it requires grad, and may not be written outside."""
+    within, called = ("    with torch.inference_mode():\n", "nullcontext") if inside else ("", "torch.inference_mode")
+    lines = "\n".join(f"    {'    ' if inside else ''}{line}" for line in body.split("; "))
+    check(
+        f"""
+from contextlib import nullcontext
+
+def f(x):
+{within}{lines}
+
+def drive(compile, call, show, backward):
+    g = compile(f)
+    for x in (whole((3, 3)), whole((3, 3)).requires_grad_(), whole((3, 3)).requires_grad_() * 1):
+        with {called}():
+            r = call(g, x)
+        if r is not None:
+            call(lambda: r[0].mul_(2))
+""",
+        "aot_eager",
+        refused=1,
+    )
+
+
+@BACKENDS
+def test_views_of_a_detached_result_that_is_made_a_leaf(backend: str) -> None:
+    """They get a history with it."""
+    check(
+        """
+        def f(x, y):
+            x = x.detach()
+            v = x[0]
+            u = (y * 2).detach()
+            u.add_(1)
+            return v[1:], v, x, x[...], u.t(), u, u[0].to(torch.int64)[1:]
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for inner in (0, 1):
+                a, b = whole((3, 3)), whole((3, 3)).requires_grad_()
+                r = call(g, b * 1 if inner else a, b)
+                r[2].requires_grad_()
+                r[5].requires_grad_()
+                show(r)
+                backward(r)
+                show(r)
+        """,
+        backend,
+    )
+
+
+def test_a_view_older_than_a_write_to_what_is_made_a_leaf() -> None:
+    """Autograd takes it anew, which a view that is taken after the write is not."""
+    check(
+        """
+        def f(x):
+            x = x.detach()
+            v = x[0]
+            v -= 1
+            x.requires_grad_()
+            return v, x
+
+        def drive(compile, call, show, backward):
+            r = call(compile(f), whole((3, 3)))
+            backward(r)
+            show(r)
+        """,
+        "aot_eager",
+        refused=1,
+    )
+
+
+@BACKENDS
+@pytest.mark.parametrize("made", ["x.data", "x.data[1:]", "(x * 2).data", "x.detach()"])
+def test_who_counts_writes_to_a_result(backend: str, made: str) -> None:
+    """`data` counts alone; to what was saved of the other, and to its gradient, such a write is none."""
+    check(
+        f"""
+        def f(x):
+            y = x * 1
+            return y, {made}, y.data, y.data[0]
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            x = whole((3, 3)).requires_grad_()
+            z = x * x
+            y, *r = call(g, x)
+            w = y * y
+            before = x._version, y._version
+            with torch.no_grad():
+                for t in r:
+                    t.add_(1)
+            show(x._version - before[0], y._version - before[1])
+            backward(w)
+            backward(z)
+            show(x)
+        """,
+        backend,
+    )
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("lazy", ["c.conj()", "c.conj().imag"])
+def test_what_was_computed_and_is_lazily_conjugated_or_negated(backend: str, lazy: str) -> None:
+    """A tensor with a history, as one without: it resolves to another one."""
+    check(
+        f"""
+        def f(x):
+            v = x.resolve_conj().resolve_neg()
+            return v, x, x[0] * 2, x.is_conj(), x.is_neg()
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            a = whole((3, 3), torch.complex64).requires_grad_()
+            c = a * 1
+            r = call(g, {lazy})
+            backward(r)
+            show(a)
+        """,
+        backend,
+    )
