@@ -38,6 +38,25 @@ def drive(compile, call, show, backward):
     )
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_whether_a_view_taken_in_inference_mode_requires_grad(backend: str) -> None:
+    check(
+        """
+        def f(x):
+            with torch.inference_mode():
+                v = x.flatten()[1:]
+                return v.requires_grad, (x * 2).requires_grad, x.requires_grad
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            call(g, whole((3, 3)).requires_grad_() * 1)
+            call(g, whole((3, 3)))
+        """,
+        backend,
+        refused=int(backend == "aot_eager"),
+    )
+
+
 @BACKENDS
 def test_views_of_a_detached_result_that_is_made_a_leaf(backend: str) -> None:
     """They get a history with it."""
@@ -134,4 +153,69 @@ def test_what_was_computed_and_is_lazily_conjugated_or_negated(backend: str, laz
             show(a)
         """,
         backend,
+    )
+
+
+LAZY = {
+    "torch.complex64": ["(x * 2).conj()", "(x @ x).H", "(x * 2).conj().imag[1:]", "torch.view_as_complex(torch.view_as_real(x.clone())).conj()", "x.clone().conj()"],
+    "torch.float32": ["torch.fft.ifft(x)", "torch.view_as_complex(x.mT[..., :2].contiguous()).conj()"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "lowered"])
+@pytest.mark.parametrize(("dtype", "made"), [(dtype, made) for dtype, all_made in LAZY.items() for made in all_made])
+def test_a_result_that_is_lazily_conjugated_or_negated(backend: str, dtype: str, made: str) -> None:
+    """It is so still, where the graph computes what it shows."""
+    check(
+        f"""
+        def f(x):
+            return {made}
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for leaf in (0, 1):
+                x = whole((3, 3), {dtype}).requires_grad_(bool(leaf))
+                r = call(g, x)
+                show(r.is_conj(), r.is_neg())
+                backward(r)
+                show(x)
+        """,
+        backend,
+        exact=False,
+    )
+
+
+def test_a_lazily_conjugated_result_of_the_whole_stack() -> None:
+    check(
+        """
+        def f(x):
+            return torch.fft.ifft(x), (x * 1j).conj().imag
+
+        def drive(compile, call, show, backward):
+            r = call(compile(f), whole((3, 3), torch.float32))
+            show([(t.is_conj(), t.is_neg()) for t in r])
+        """,
+        exact=False,
+    )
+
+
+def test_an_argument_that_is_a_view_taken_without_grad_is_made_a_leaf() -> None:
+    """Also where the function was compiled for one that requires grad itself."""
+    check(
+        """
+        def f(x):
+            x.requires_grad_()
+            return x.view(-1) * 2
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for kind in range(3):
+                x = whole((3, 3)).requires_grad_()
+                if kind:
+                    with torch.no_grad():
+                        x = x.view(3, 3)
+                backward(call(g, x))
+                show(x)
+        """,
+        "aot_eager",
     )

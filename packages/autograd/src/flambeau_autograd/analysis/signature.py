@@ -85,7 +85,7 @@ class _Root:
 
 
 def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
-    """The root of each memory that several results show, or one that eager does not let the program write.
+    """The root of each memory that several results show, or one that eager does not let the program write, or that is conjugated or negated lazily.
 
     It is the memory's own tensor, unless autograd does not know that one (it was made inside an op that has a formula of its own, or
     a write brought the history) while results have a history: then it is the first in a chain of views that has one.
@@ -96,13 +96,18 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
             sharing.setdefault(recorder.value_of(out).cell, {})[id(out)] = out
     roots: dict[Cell, _Root] = {}
     for cell, results in sharing.items():
-        if len(results) < 2 and not any(map(_is_guarded, results.values())):
+        if len(results) < 2 and not any(_is_guarded(out) or _is_lazy(out) for out in results.values()):
             continue
         roots[cell] = _Root(cell.meta)
         if not cell.meta.requires_grad:
             known = [found for out in results.values() if (found := _first_known(recorder, out)) is not None]
             roots[cell] = min(known, key=lambda root: len(root.chain), default=roots[cell])
     return roots
+
+
+def _is_lazy(out: torch.Tensor) -> bool:
+    """Whether the memory holds other numbers than the tensor shows; what is compiled for tensors that do not computes these."""
+    return out.is_conj() or out.is_neg()
 
 
 def _is_guarded(out: torch.Tensor) -> bool:
