@@ -38,6 +38,24 @@ def drive(compile, call, show, backward):
     )
 
 
+def test_a_detached_view_taken_in_inference_mode() -> None:
+    """It has no history anyway."""
+    check(
+        """
+        def f(x):
+            return x[...].detach()[0], x[0].detach()[...], x.data[1:], x * 2
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            x = whole((3, 3)).requires_grad_() * 1
+            with torch.inference_mode():
+                r = call(g, x)
+            show(x, r)
+        """,
+        "aot_eager",
+    )
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_whether_a_view_taken_in_inference_mode_requires_grad(backend: str) -> None:
     check(
@@ -216,6 +234,53 @@ def test_an_argument_that_is_a_view_taken_without_grad_is_made_a_leaf() -> None:
                         x = x.view(3, 3)
                 backward(call(g, x))
                 show(x)
+        """,
+        "aot_eager",
+    )
+
+
+@pytest.mark.parametrize("kind", ["a", "a.mT", "a[1:]"])
+@pytest.mark.parametrize(
+    "write", ["x.mul_(y); return x * 2", "v = x[0]; v.mul_(2); return v, x", "x[0].zero_(); return x * x"]
+)
+@pytest.mark.parametrize("look", ["register_hook(lambda g: print(g.sum().item()))", "retain_grad()"])
+def test_the_gradient_of_an_argument_that_is_written(kind: str, write: str, look: str) -> None:
+    """Eager keeps that of what it becomes, and calls no hooks of a view any more, whose history comes from its base then."""
+    body = "\n".join(f"    {line}" for line in write.split("; "))
+    check(
+        f"""
+def f(x, y):
+{body}
+
+def drive(compile, call, show, backward):
+    g = compile(f)
+    for looks in (0, 1, 0):
+        a = whole((3, 3)).requires_grad_() * 1
+        x = {kind}
+        if looks:
+            x.{look}
+        backward(call(g, x, whole(x.shape, seed=1)))
+        show(x.grad if looks else 0)
+""",
+        "aot_eager",
+    )
+
+
+def test_the_gradient_that_the_base_of_a_written_argument_retains() -> None:
+    check(
+        """
+        def f(x):
+            x.mul_(2)
+            return x * x
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for looks in (0, 1, 0):
+                a = whole((3, 3)).requires_grad_() * 1
+                if looks:
+                    a.retain_grad()
+                backward(call(g, a[0]))
+                show(a.grad if looks else 0)
         """,
         "aot_eager",
     )

@@ -199,6 +199,9 @@ def _output(
         chain = chain[taken:]
     elif owner is not None:
         kind, index = "view_of_input", owner.index
+        if torch.is_inference_mode_enabled() and owner.leaf.requires_grad and not _is_detached(out, chain):
+            # To the trace all tensors are of that mode. The view of one that is not has a history, which autograd refuses outside.
+            raise UnsupportedGraph("a view of a tensor that requires grad is taken in inference mode")
     else:
         kind = "view_of_base"
         if value.cell not in bases:
@@ -217,6 +220,10 @@ def _output(
         # Detached: to autograd no view, also where somebody asks it for gradients later.
         steps = (*steps, ViewStep("aten.detach.default"))
     return OutputSpec(kind, index, out.requires_grad, steps)
+
+
+def _is_detached(out: torch.Tensor, chain: tuple[Step, ...]) -> bool:
+    return any(getattr(tensor, "_is_detached", False) for tensor in (out, *(step.source for step in chain)))
 
 
 def _shown_base(

@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..analysis.signature import Analysis, analyse
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
-from ..records import OutputSpec, WatchedSpec
+from ..records import WatchedSpec
 from .inputs import TracedInput, find_fake_mode, trace_inputs
 from .kept import kept_by_eager
 from .packed import packed_values
@@ -116,15 +116,8 @@ def build_joint(
     placeholders = gm.graph.find_nodes(op="placeholder")
     if any(w.kind == "input" and placeholders[w.index].meta.get("inference") for w in joint.watched):
         raise UnsupportedGraph("eager refuses to save an inference tensor for the backward")
-    if torch.is_inference_mode_enabled() and any(_shows_history(o, traced) for o in analysis.outputs):
-        # To the trace all tensors are of that mode. The view of one that is not has a history, which autograd refuses outside.
-        raise UnsupportedGraph("a view of a tensor that requires grad is taken in inference mode")
     _detach_values(joint.graph)
     return joint
-
-
-def _shows_history(output: OutputSpec, inputs: list[TracedInput]) -> bool:
-    return output.kind == "view_of_input" and bool(inputs[output.index].leaf.requires_grad)
 
 
 def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
