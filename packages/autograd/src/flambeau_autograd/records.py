@@ -47,8 +47,8 @@ class OutputSpec:
     """Where one output of the user's graph comes from.
 
     kind: "graph" (forward output `index`), "input" (the caller's own object `index`), "view_of_input" (replay `steps`
-    on input `index`), "view_of_base" (replay on forward output `index`), "same_as" (the object of output `index`),
-    "constant" (`value`).
+    on input `index`), "view_of_base" (replay on forward output `index`), "view_of_output" (replay on output `index` of the user's
+    graph), "same_as" (the object of output `index`), "constant" (`value`).
     """
 
     kind: str

@@ -72,6 +72,8 @@ def refuse_writes(tracer: Tracer) -> None:
             what = "a tensor whose elements share memory"
         elif tensor.requires_grad and not _keeps_history(tensor):
             what = "a view taken without gradients, or one of several,"
+        elif tensor.requires_grad and _is_looked_at(tensor):
+            what = "a tensor whose gradient the program looks at"
         if what:
             reason = GraphBreak("external-mutation", f"{what} is written")
             refuse_fullgraph(reason, tracer.config)
@@ -109,9 +111,20 @@ def history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardS
         base, owner = Attribute(source, "_base"), tensor._base
         if owner is None:
             yield ConstantIs(base, None)
+            yield ConstantIs(Attribute(source, "retains_grad"), tensor.retains_grad)
             continue
         yield ConstantIs(Attribute(base, "is_leaf"), owner.is_leaf)
+        yield ConstantIs(Computed(source, _is_looked_at, f"_is_looked_at({source.name})"), _is_looked_at(tensor))
         yield ConstantIs(Computed(source, _keeps_history, f"_keeps_history({source.name})"), _keeps_history(tensor))
+
+
+def _is_looked_at(tensor: torch.Tensor) -> bool:
+    """Whether a gradient other than the one that a graph gives an input is kept, or handed to a hook: in eager that of what the write made of the
+    tensor is kept, and hooks of a view, which gets its history from its base then, are not called any more."""
+    base = tensor._base
+    if base is None:
+        return tensor.retains_grad
+    return tensor.retains_grad or base.retains_grad or bool(tensor._backward_hooks)
 
 
 def _keeps_history(tensor: torch.Tensor) -> bool:

@@ -85,7 +85,7 @@ class _Root:
 
 
 def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
-    """The root of each memory that several results show, or one that eager does not let the program write.
+    """The root of each memory that several results show, or one that eager does not let the program write, or that is conjugated or negated lazily.
 
     It is the memory's own tensor, unless autograd does not know that one (it was made inside an op that has a formula of its own, or
     a write brought the history) while results have a history: then it is the first in a chain of views that has one.
@@ -96,13 +96,18 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
             sharing.setdefault(recorder.value_of(out).cell, {})[id(out)] = out
     roots: dict[Cell, _Root] = {}
     for cell, results in sharing.items():
-        if len(results) < 2 and not any(map(_is_guarded, results.values())):
+        if len(results) < 2 and not any(_is_guarded(out) or _is_lazy(out) for out in results.values()):
             continue
         roots[cell] = _Root(cell.meta)
         if not cell.meta.requires_grad:
             known = [found for out in results.values() if (found := _first_known(recorder, out)) is not None]
             roots[cell] = min(known, key=lambda root: len(root.chain), default=roots[cell])
     return roots
+
+
+def _is_lazy(out: torch.Tensor) -> bool:
+    """Whether the memory holds other numbers than the tensor shows; what is compiled for tensors that do not computes these."""
+    return out.is_conj() or out.is_neg()
 
 
 def _is_guarded(out: torch.Tensor) -> bool:
@@ -189,14 +194,22 @@ def _output(
     is_apart = out.requires_grad and _base_of(out) is not _base_of(root.tensor)
     if is_apart or chain[: len(root.chain)] != root.chain:
         raise UnsupportedGraph(f"output {position} shares its memory with another that has a history of its own")
-    if owner is not None:
+    if (shown := _shown_base(recorder, out, root.tensor, seen)) is not None:
+        kind, (index, taken) = "view_of_output", shown
+        chain = chain[taken:]
+    elif owner is not None:
         kind, index = "view_of_input", owner.index
+        if torch.is_inference_mode_enabled() and owner.leaf.requires_grad and not _is_detached(out, chain):
+            # To the trace all tensors are of that mode. The view of one that is not has a history, which autograd refuses outside.
+            raise UnsupportedGraph("a view of a tensor that requires grad is taken in inference mode")
     else:
         kind = "view_of_base"
         if value.cell not in bases:
             bases[value.cell] = analysis.add_result(root.tensor)
         index, chain = bases[value.cell], chain[len(root.chain) :]
     steps = tuple(_view_step(analysis, step) for step in chain)
+    if kind != "view_of_output" and not _counts_with(out, root.tensor):
+        steps = (ViewStep("prim.data.default"), *steps)
     if all(step.grad for step in steps) and out.requires_grad and out.grad_fn is None:
         # The same elements, taken without gradients: no step of a chain, and a leaf for autograd.
         steps = (*steps, ViewStep("aten.alias.default", (), (), None, False))
@@ -207,6 +220,47 @@ def _output(
         # Detached: to autograd no view, also where somebody asks it for gradients later.
         steps = (*steps, ViewStep("aten.detach.default"))
     return OutputSpec(kind, index, out.requires_grad, steps)
+
+
+def _is_detached(out: torch.Tensor, chain: tuple[Step, ...]) -> bool:
+    return any(getattr(tensor, "_is_detached", False) for tensor in (out, *(step.source for step in chain)))
+
+
+def _shown_base(
+    recorder: Recorder, out: torch.Tensor, root: torch.Tensor, seen: dict[int, int]
+) -> tuple[int, int] | None:
+    """The place of a detached tensor among the outputs whose view `out` is, and how many steps lead to that one: asked for gradients later, it gives
+    its views a history."""
+    base = out._base if out._is_view() and not out.requires_grad else None
+    if base is None or base is root or id(base) not in seen or not (base.is_floating_point() or base.is_complex()):
+        return None
+    before, steps = recorder.value_of(base).chain, recorder.value_of(out).chain
+    if steps[: len(before)] != before:
+        return None
+    if _gains_history(out, base):
+        raise UnsupportedGraph("a view was taken of a detached tensor before that was written")
+    return seen[id(base)], len(before)
+
+
+def _counts_with(out: torch.Tensor, root: torch.Tensor) -> bool:
+    """Whether a write to one is counted for the other: not where `tensor.data` lies between."""
+    if out.is_inference() or root.is_inference():
+        return True
+    with torch.autograd._unsafe_preserve_version_counter(out):
+        before = root._version
+        torch.autograd.graph.increment_version(out)
+        return root._version != before
+
+
+def _gains_history(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether the view would get a history with its base, as one does that is older than a write; a new view of the same would not."""
+    base.requires_grad_()
+    try:
+        return view.grad_fn is not None
+    except RuntimeError:
+        return True  # of a view taken without gradients autograd refuses it
+    finally:
+        base.requires_grad_(False)
 
 
 def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:

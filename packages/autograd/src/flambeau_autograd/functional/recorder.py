@@ -300,6 +300,7 @@ class Recorder(TorchDispatchMode):
         if out is not source:
             value = self.value_of(source)
             out._flambeau = Value(self, value.cell, value.chain, value.node, value.version)
+            out._is_detached = short_name(func) == "detach" or getattr(source, "_is_detached", False)
         return out
 
     def _view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -82,8 +82,25 @@ def _trace_tensor(recorder: Recorder, index: int, node: Node, value: torch.Tenso
         leaf.requires_grad_(True)
         if not value.is_leaf:
             with torch.enable_grad(), recorder.fake_mode:
-                seen = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
-                seen.copy_(leaf)
+                if leaf.is_conj() or leaf.is_neg():
+                    seen = _AsLazy.apply(leaf)
+                else:
+                    seen = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+                    seen.copy_(leaf)
     node.meta["val"] = seen
     cell = recorder.bind_input(seen, node, index)
     return TracedInput(index, node, seen, leaf, cell, seen.grad_fn, storage, version_of(seen), is_parameter)
+
+
+class _AsLazy(torch.autograd.Function):
+    """What was computed from the leaf, and is conjugated or negated as lazily."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
+        """As `Function` defines it."""
+        return leaf.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """As `Function` defines it."""
+        return grads[0]

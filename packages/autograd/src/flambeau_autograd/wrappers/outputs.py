@@ -20,21 +20,26 @@ def resolve(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
 
 
+_LATER = {"view_of_output": 1, "same_as": 2}
+
+
 class OutputBuilder:
     """Callable: `joined` with outputs rebuilt as the signature says."""
 
     def __init__(self, signature: Signature, joined: Callable[..., Any]) -> None:
         self._joined = joined
         self._writes = tuple((m.index, m.output) for m in signature.mutations if m.mode == "wrapper")
-        self._makers = tuple(_maker(o) for o in signature.outputs)
+        # What is made of other outputs comes after these.
+        places = sorted(range(len(signature.outputs)), key=lambda place: _LATER.get(signature.outputs[place].kind, 0))
+        self._makers = tuple((place, _maker(signature.outputs[place])) for place in places)
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         results = self._joined(*args)
         for index, place in self._writes:
             args[index].copy_(results[place])
-        outputs: list[Any] = []
-        for make in self._makers:
-            outputs.append(make(args, results, outputs))
+        outputs: list[Any] = [None] * len(self._makers)
+        for place, make in self._makers:
+            outputs[place] = make(args, results, outputs)
         return tuple(outputs)
 
 
@@ -48,12 +53,11 @@ def _maker(spec: OutputSpec) -> Callable[[Any, Any, list[Any]], Any]:
         return lambda args, results, outputs: outputs[index]
     if spec.kind == "constant":
         return lambda args, results, outputs: value
-    from_input = spec.kind == "view_of_input"
-    steps = tuple(_step(s) for s in spec.steps)
+    kind, steps = spec.kind, tuple(_step(s) for s in spec.steps)
 
     def view(args: Any, results: Any, outputs: list[Any]) -> Any:
-        base = args[index] if from_input else results[index]
-        if not spec.requires_grad and (base.requires_grad or not steps):
+        base = args[index] if kind == "view_of_input" else (outputs if kind == "view_of_output" else results)[index]
+        if kind != "view_of_output" and not spec.requires_grad and (base.requires_grad or not steps):
             base = base.detach()
         elif not steps:
             base = base[...]  # not `view`, which computes strides anew

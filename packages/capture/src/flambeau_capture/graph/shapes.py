@@ -310,7 +310,9 @@ class _History(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, leaf: torch.Tensor) -> torch.Tensor:
         """As `Function` defines it."""
-        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+        fresh = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+        fresh = fresh.conj() if leaf.is_conj() else fresh
+        return (torch._neg_view(fresh) if leaf.is_neg() else fresh).detach()
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:

@@ -112,6 +112,8 @@ class TensorValue(Value):
                 raise GraphBreak("unsupported-attribute", "nbytes of a tensor with symbolic sizes")
             if name in _OF_THE_REAL_ONE and self.tensor is not MISSING:
                 return self._real_fact(t, name)
+            if name == "requires_grad" and self._is_view_of_outside(t):
+                raise GraphBreak("unsupported-attribute", "requires_grad of a view that is taken in inference mode")
             return t.from_python(self._told(name))
         if name in self.attrs:
             return self.attrs[name] or t.missing_attribute(self, name, check=None)
@@ -161,6 +163,13 @@ class TensorValue(Value):
         except RuntimeError as error:
             raise GraphBreak("operator-error", f"{name} of a tensor raised: {error}") from error
 
+    def _is_view_of_outside(self, t: Tracer) -> bool:
+        """Whether inference mode is on, where fakes have no history, and the memory is that of an input which requires grad."""
+        if self.tensor is not MISSING or not self.fake.is_inference():
+            return False
+        memory = self.fake.untyped_storage()._cdata
+        return any(real.requires_grad and fake.untyped_storage()._cdata == memory for real, fake, _ in t.tensor_inputs)
+
     def _may_be_saved(self, t: Tracer) -> bool:
         """Whether something was computed of this input, and something of the graph has a gradient."""
         return self.node is not None and bool(self.node.users) and t.graph.has_history()
@@ -187,7 +196,7 @@ class TensorValue(Value):
             wanted = [t.concrete(value) for value in (*args, *kwargs.values())] or [True]
             if len(wanted) > 1 or not isinstance(wanted[0], bool) or not {"requires_grad"}.issuperset(kwargs):
                 raise GraphBreak("unsupported-call", "Tensor.requires_grad_() of what torch may refuse")
-            self._require_grad(wanted[0])
+            self._require_grad(t, wanted[0])
             return self
         if name in _OF_THE_REAL_ONE and self.tensor is not MISSING and not args and not kwargs:
             return self._real_fact(t, name)
@@ -258,12 +267,18 @@ class TensorValue(Value):
             broken = GraphBreak("autograd-call", f"{name} of {self.describe()} that the frame computed with")
             raise CannotCapture(broken, recursive=True)
 
-    def _require_grad(self, wanted: Any) -> None:
+    def _require_grad(self, t: Tracer, wanted: Any) -> None:
         """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change. But a view that was taken
         without grad of what requires some says so, and gathers none before it is told to."""
-        unheld = self.fake.requires_grad and self.fake._is_view() and self._told("is_leaf")
+        unheld = self.fake.requires_grad and self._is_leaf_and_view(t)
         if bool(wanted) != self.fake.requires_grad or unheld:
             raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} becomes {wanted}")
+
+    def _is_leaf_and_view(self, t: Tracer) -> bool:
+        if isinstance(self.tensor, torch.Tensor):
+            given = self._real_fact(t, "is_leaf"), self._real_fact(t, "_is_view")
+            return all(t.concrete(fact) for fact in given)
+        return self.fake._is_view() and bool(self._told("is_leaf"))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         return t.record("call_function", getitem, [self, key], {})
