@@ -373,3 +373,34 @@ def test_a_gradient_of_one_result_that_eager_refuses() -> None:
         "aot_eager",
         refused=1,
     )
+
+
+@pytest.mark.parametrize("given", ["x", "x.view_as(x)", "x.t()"])
+@pytest.mark.parametrize(
+    "call", ["R.apply(x)", "R.apply(x).t()[1:]", "x * 2, R.apply(x.view(3, 2))", "(lambda y: (y, R.apply(y)))(x * 2)"]
+)
+def test_a_view_that_a_function_of_the_program_gives(given: str, call: str) -> None:
+    """Its gradient is the program's formula, not that of the view (a reversed gradient was not reversed)."""
+    check(
+        f"""
+        class R(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return {given}
+            @staticmethod
+            def backward(ctx, g):
+                return g.reshape(g.shape[::-1]) * -3 if {given!r} == "x.t()" else g * -3
+
+        def f(x):
+            return {call}
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for grad in (True, False, True):
+                x = whole((2, 3), torch.float32).requires_grad_(grad)
+                backward(call(g, x))
+                show(x)
+        """,
+        "aot_eager",
+        refused=1,
+    )

@@ -505,8 +505,7 @@ class Attributes(Texts):
             raise GraphBreak("unsupported-store", f"storing {name}")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
             raise self._no_room(object.__setattr__, value.cls, name, None)
-        is_module = issubclass(value.cls, torch.nn.Module)
-        self.heap.store_attribute(value, name, new, plain=not is_module)
+        self.heap.store_attribute(value, name, new, plain=True)
         value.attrs[name] = new
 
     def _no_room(self, change: Callable[..., None], cls: type, name: str, *new: None) -> Exception:
