@@ -37,6 +37,8 @@ VALUES = ("PARAMETER", "BUFFER", "MODULE", "x * 2", "None", "5")
 STATEMENTS = (
     *(f"m.{name} = {value}" for name, value in itertools.product(NAMES, VALUES)),
     *(f"del m.{name}" for name in NAMES),
+    # What is stored in front of a table's entry, which nothing looked at before.
+    *(f"object.__setattr__(m, {name!r}, {value})" for name, value in itertools.product(("weight", "mean", "new"), VALUES)),
     "m.chain[0] = MODULE", "m.chain.append(MODULE)", "del m.chain[1]", "m.chain.insert(0, MODULE)", "m.chain.extend([MODULE])",
     "m.add_module('new', MODULE)", "m.register_buffer('new', x * 2)", "m.register_parameter('no_bias', PARAMETER)",
 )  # fmt: skip

@@ -373,3 +373,69 @@ def test_a_gradient_of_one_result_that_eager_refuses() -> None:
         "aot_eager",
         refused=1,
     )
+
+
+@pytest.mark.parametrize("given", ["x", "x.view_as(x)", "x.t()"])
+@pytest.mark.parametrize(
+    "call", ["R.apply(x)", "R.apply(x).t()[1:]", "x * 2, R.apply(x.view(3, 2))", "(lambda y: (y, R.apply(y)))(x * 2)"]
+)
+def test_a_view_that_a_function_of_the_program_gives(given: str, call: str) -> None:
+    """Its gradient is the program's formula, not that of the view (a reversed gradient was not reversed)."""
+    check(
+        f"""
+        class R(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return {given}
+            @staticmethod
+            def backward(ctx, g):
+                return g.reshape(g.shape[::-1]) * -3 if {given!r} == "x.t()" else g * -3
+
+        def f(x):
+            return {call}
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for grad in (True, False, True):
+                x = whole((2, 3), torch.float32).requires_grad_(grad)
+                backward(call(g, x))
+                show(x)
+        """,
+        "aot_eager",
+        refused=1,
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "backward = staticmethod(torch.autograd.function.once_differentiable(formula))",
+        "backward = staticmethod(formula)",
+        "vjp = staticmethod(formula)",
+    ],
+)
+def test_another_backward_of_a_function_of_the_program(given: str) -> None:
+    """Also where the first was decorated, or goes by its other name."""
+    check(
+        f"""
+        class R(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+            def formula(ctx, g):
+                return g * 3
+            {given}
+
+        def f(x):
+            return R.apply(x)
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for factor in (3, 7, 5):
+                x = whole((2, 3), torch.float32).requires_grad_()
+                backward(call(g, x))
+                show(x)
+                setattr(R, {given.split()[0]!r}, staticmethod(lambda ctx, g, factor=factor: g * factor))
+        """,
+        "aot_eager",
+    )

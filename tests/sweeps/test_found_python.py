@@ -150,3 +150,46 @@ def test_a_number_that_a_graph_computes_and_gives_back() -> None:
         """,
         "lowered",
     )
+
+
+def test_a_property_that_raises_attribute_error() -> None:
+    """Python asks `__getattr__` then, of modules too; not for another error."""
+    check(
+        """
+        class Answers:
+            @property
+            def part(self):
+                return self.nothing
+            @functools.cached_property
+            def late(self):
+                raise AttributeError('late')
+            @property
+            def other(self):
+                raise ValueError('other')
+            def __getattr__(self, name):
+                return name * 2
+
+        class Silent(nn.Module):
+            @property
+            def part(self):
+                return self.nothing
+
+        def f(x, o):
+            try:
+                return x + 1, hasattr(o, 'part'), getattr(o, 'part', 3), o.part
+            except AttributeError as error:
+                return x + 2, str(error)
+
+        def fails(x, o):
+            try:
+                return x + 1, o.late, o.other
+            except (ValueError, AttributeError) as error:
+                return x + 2, str(error)
+
+        def drive(compile, call, show, backward):
+            for g in (compile(f), compile(fails)):
+                for o in (Answers(), Silent(), Answers()):
+                    call(g, whole((2,), torch.float32), o)
+        """,
+        "eager",
+    )

@@ -100,6 +100,34 @@ def check(recorder: Recorder) -> None:
     assert all(program.kernels and not program.library_calls for program in recorder.programs)
 
 
+@pytest.mark.falls_back("_amp_foreach_non_finite_check_and_unscale.default returns lists of tensors")
+def test_a_step_of_a_gradient_scaler() -> None:
+    """`_amp_update_scale_` writes two tensors and gives the first of them back."""
+
+    def train(compile: Callable[[Callable[[], None]], Callable[[], None]]) -> tuple[Any, Any]:
+        model = make_model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2)
+
+        def update() -> None:
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+
+        compiled, scales = compile(update), []
+        for number in range(4):
+            optimizer.zero_grad()
+            scaler.scale(model(torch.full((2, 8), float("inf") if number == 2 else 1.0)).sum()).backward()
+            compiled()
+            scales.append((scaler.get_scale(), scaler._get_growth_tracker()))
+        return scales, model.state_dict()
+
+    expected, weights = train(lambda step: step)
+    found, ours = train(lambda step: compile_recorded(step, Recorder()))
+    assert found == expected
+    torch.testing.assert_close(ours, weights, equal_nan=True)
+
+
 @pytest.mark.parametrize("foreach", [False, True])
 @pytest.mark.parametrize("name", ["Adam", "NAdam"])
 def test_first_steps_are_as_near_as_eagers(name: str, foreach: bool) -> None:

@@ -207,6 +207,8 @@ def _output(
         if value.cell not in bases:
             bases[value.cell] = analysis.add_result(root.tensor)
         index, chain = bases[value.cell], chain[len(root.chain) :]
+    if any(map(_is_of_a_function, (*(step.result for step in chain), *(() if out is root.tensor else (out,))))):
+        raise UnsupportedGraph(f"output {position} is a view that an autograd.Function gave, whose gradient is its own")
     steps = tuple(_view_step(analysis, step) for step in chain)
     if kind != "view_of_output" and not _counts_with(out, root.tensor):
         steps = (ViewStep("prim.data.default"), *steps)
@@ -266,6 +268,11 @@ def _gains_history(view: torch.Tensor, base: torch.Tensor) -> bool:
 def _base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """Whose history the tensor shares: a detached one that was written has its own."""
     return tensor._base if tensor._is_view() else tensor
+
+
+def _is_of_a_function(view: torch.Tensor) -> bool:
+    """Whether a gradient passes through the program's own formula here, which taking the view again would leave out."""
+    return view.requires_grad and isinstance(view.grad_fn, torch.autograd.function.BackwardCFunction)
 
 
 def _refuse_stale(view: torch.Tensor) -> None:

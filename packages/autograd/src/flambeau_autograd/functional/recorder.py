@@ -429,9 +429,9 @@ class Recorder(TorchDispatchMode):
             if isinstance(target, (list, tuple)):
                 # The kernels of list ops count each write, not autograd's part of them.
                 torch.autograd.graph.increment_version(target)
-        if not func._schema.returns:
-            return None
-        return targets[0] if len(targets) == 1 else tuple(targets)
+        # An op may write more arguments than it gives back, the first of them (`_amp_update_scale_`).
+        given = targets[: len(func._schema.returns)]
+        return None if not given else given[0] if len(given) == 1 else tuple(given)
 
     def refuse_collisions(self, target: torch.Tensor, operands: Any) -> None:
         """Raise `UnsupportedMutation` when `target` partly lies over another operand: eager raises its own error."""

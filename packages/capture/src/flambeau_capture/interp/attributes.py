@@ -327,15 +327,11 @@ class Attributes(Texts):
         self.class_member(cls, "__getattribute__")
         access = cls.__getattribute__
         if isinstance(access, types.FunctionType):
-            try:
-                return self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
-            except TracedRaise as error:
-                last, _ = self.class_member(cls, "__getattr__")
-                if not issubclass(error.value.python_type(), AttributeError) or not isinstance(
-                    last, types.FunctionType
-                ):
-                    raise
-                return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
+            asked = self._or_else_asked(
+                value, name, True, lambda: self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
+            )
+            assert asked is not None
+            return asked
         return self.plain_attribute(value, name)
 
     def plain_attribute(self, value: ObjectValue, name: str, *, hook: bool = True) -> Value:
@@ -351,16 +347,13 @@ class Attributes(Texts):
             return self._instance_dict(value)
         found, _ = self.class_member(cls, name)
         if found is not MISSING:
-            try:
-                slot = None if deleted else self._slot_attribute(value, name, found)
-            except TracedRaise:
-                if not hook or not isinstance(last := self.class_member(cls, "__getattr__")[0], types.FunctionType):
-                    raise
-                return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
+            slot = None
+            if not deleted:
+                slot = self._or_else_asked(value, name, hook, lambda: self._slot_attribute(value, name, found))
             if slot is not None:
                 return slot
             if _goes_first(type(found)) and not isinstance(found, type):
-                return self.bind_class_attribute(value, cls, name, found)
+                return self._of_the_class(value, name, found, hook)
         obj = value.object
         if obj is not MISSING and not deleted:
             instance = own_dict(obj)
@@ -376,7 +369,7 @@ class Attributes(Texts):
                 if source is not None:
                     self._absent(value, name)
         if found is not MISSING:
-            return self.bind_class_attribute(value, cls, name, found)
+            return self._of_the_class(value, name, found, hook)
         if issubclass(cls, torch.nn.Module):
             return self._module_attribute(value, name, found, hook=hook)
         getattr_hook, _ = self.class_member(cls, "__getattr__") if hook else (None, None)
@@ -385,6 +378,24 @@ class Attributes(Texts):
         if obj is not MISSING and found is MISSING and not isinstance(own_dict(obj), dict) and hasattr(obj, name):
             return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
         raise self.raised(AttributeError(f"'{type_name(cls)}' object has no attribute '{name}'"))
+
+    def _of_the_class(self, value: ObjectValue, name: str, found: Any, hook: bool) -> Value:
+        """What is found in the class, bound."""
+        bound = self._or_else_asked(value, name, hook, lambda: self.bind_class_attribute(value, value.cls, name, found))
+        assert bound is not None
+        return bound
+
+    def _or_else_asked(
+        self, value: ObjectValue, name: str, hook: bool, lookup: Callable[[], Value | None]
+    ) -> Value | None:
+        """What `lookup` finds; where it raises an AttributeError (an empty slot does, and so may a property), what `__getattr__` says, if it is to be asked."""
+        try:
+            return lookup()
+        except TracedRaise as error:
+            last, _ = self.class_member(value.cls, "__getattr__") if hook else (None, None)
+            if not issubclass(error.value.python_type(), AttributeError) or not isinstance(last, types.FunctionType):
+                raise
+        return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
 
     def _slot_attribute(self, value: ObjectValue, name: str, found: Any) -> Value | None:
         if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
@@ -416,7 +427,7 @@ class Attributes(Texts):
         if found is not MISSING:
             if source is not None:
                 self._absent(value, name)
-            return self.bind_class_attribute(value, value.cls, name, found)
+            return self._of_the_class(value, name, found, hook)
         own, where = self.class_member(value.cls, "__getattr__")
         if hook and isinstance(own, types.FunctionType) and where is not torch.nn.Module:
             return self.call(self.wrap_pinned(own), [value, ConstantValue(name)], {})
@@ -524,8 +535,7 @@ class Attributes(Texts):
             raise GraphBreak("unsupported-store", f"storing {name}")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
             raise self._no_room(object.__setattr__, value.cls, name, None)
-        is_module = issubclass(value.cls, torch.nn.Module)
-        self.heap.store_attribute(value, name, new, plain=not is_module)
+        self.heap.store_attribute(value, name, new, plain=True)
         value.attrs[name] = new
 
     def _no_room(self, change: Callable[..., None], cls: type, name: str, *new: None) -> Exception:

@@ -123,14 +123,13 @@ def _rehearse_backward(t: Tracer, cls: ClassValue, context: Value, outputs: Valu
         else ConstantValue(None)
         for item in items
     ]
-    backward = getattr(cls.object.backward, "__wrapped__", None)
-    if (
-        backward is None
-        and "backward" not in vars(cls.object)
-        and cls.object.backward is torch.autograd.Function.backward
-    ):
-        backward = cls.object.vjp
-    function = t.wrap_pinned(backward) if backward is not None else t.get_attribute(cls, "backward")
+    # Asked of the class in any case: another one that is put there later is noticed.
+    function = t.realise(t.get_attribute(cls, "backward"))
+    inner = getattr(cls.object.backward, "__wrapped__", None)
+    if inner is not None:
+        function = t.wrap_pinned(inner)
+    elif "backward" not in vars(cls.object) and cls.object.backward is torch.autograd.Function.backward:
+        function = t.get_attribute(cls, "vjp")
     t.call(function, [context, *gradients], {})
 
 
