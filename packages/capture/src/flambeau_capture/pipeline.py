@@ -27,7 +27,7 @@ from .collector import few_collections
 from .config import Config
 from .cut import computes, handles_groups, loops_around, place_to_cut, stores_data_later
 from .effects.describe import effects_text
-from .errors import BackendError, CaptureError, FlambeauCaptureError, InternalError
+from .errors import BackendError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .graph.describe import symbols_text
@@ -389,7 +389,7 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled() or traced.result.wants_grad):
             compiled = backend(graph, list(inputs))
-    except CaptureError:
+    except FlambeauCaptureError:
         raise
     except Exception as error:
         name = getattr(backend, "__name__", None) or type(backend).__name__
