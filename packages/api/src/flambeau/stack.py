@@ -146,7 +146,8 @@ def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_stri
             or "drop fullgraph=True to run it in eager; backend='eager' captures without compiling",
         ) from error
     recorder.ran_in_eager(str(error))
-    logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
+    for artifact in ("fallbacks", "perf_hints"):
+        logger.info("graph_runs_in_eager", artifact=artifact, reason=str(error))
     return in_eager(gm)
 
 
@@ -434,4 +435,6 @@ def _timed(recorder: Recorder, stage: str) -> Iterator[None]:
     try:
         yield
     finally:
-        recorder.spent(stage, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        recorder.spent(stage, seconds)
+        logger.debug("stage", artifact="timings", stage=stage, seconds=round(seconds, 6))

@@ -477,6 +477,10 @@ def _record(
             ),
         )
         log.logger.debug(log.GRAPH_BREAK, code=broken.code, reason=broken.message, file=file, line=line)
+    seconds = time.perf_counter() - started - backend_seconds
+    log.logger.debug(
+        log.CAPTURED, artifact="timings", function=info.code.co_qualname, stage="capture", seconds=round(seconds, 6)
+    )
     return CompileRecord(
         info.code,
         info.entries,
@@ -484,7 +488,7 @@ def _record(
         traced.tracer.graph.operations if traced is not None else 0,
         traced.guards if traced is not None else (),
         breaks,
-        time.perf_counter() - started - backend_seconds,
+        seconds,
         backend_seconds,
         skipped,
     )
