@@ -233,6 +233,26 @@ def broken(x: Tensor, items: list[Any]) -> Tensor:
 CALLS = [(torch.randn(n, 4, requires_grad=True), []) for n in (3, 5)]
 
 
+def test_library_calls_and_missed_kernels_are_told() -> None:
+    """Each with its reason: what no kernel is there for, and what there is one for that does not fit."""
+
+    def calls(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.linalg.inv(x), x.half().view(torch.int16) + 1
+
+    text = shown("fallbacks", calls, (torch.eye(3),))
+    assert lines_with(text, "[flambeau fallbacks]", "linalg_inv", "reason=")
+    hints = shown("perf_hints", calls, (torch.eye(3),))
+    assert lines_with(hints, "[flambeau perf_hints]", "view", "reason=the bits of a half type")
+    assert not lines_with(hints, "linalg_inv")
+
+
+def test_seconds_of_every_stage_are_told() -> None:
+    """Capture's, of each stage behind it, and of the stages inside inductor."""
+    text = shown("timings", weighted, ARGUMENTS)
+    for stage in ("capture", "autograd", "passes", "lowering", "inductor", "build", "load"):
+        assert lines_with(text, f"stage={stage}", "seconds="), stage
+
+
 @pytest.mark.parametrize("name", sorted(ARTIFACTS.keys() - NEED_MORE))
 def test_a_name_shows_its_own_events_alone(name: str) -> None:
     """Each prints something, and nothing that belongs to another name."""

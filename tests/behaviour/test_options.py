@@ -24,7 +24,7 @@ from flambeau.compile import compile_recorded
 from flambeau.options import Options, resolve
 from flambeau.records import ProgramRecord, Recorder
 from flambeau.stages import resolve_stages
-from flambeau_capture import BackendError, CaptureError
+from flambeau_capture import CaptureError, InternalError
 from flambeau_runtime import default_store
 from flambeau_runtime.artifact import Alloc, Call, Hold
 from tests.comparison import assert_same
@@ -282,7 +282,7 @@ def test_faults_of_ours_are_suppressed_or_raised(monkeypatch: pytest.MonkeyPatch
     with pytest.warns(RuntimeWarning, match="a fault of ours"):
         assert_same(quiet(*SQUARES), chain(*SQUARES))
     loud = flambeau.compile(chain, options={"force_disable_caches": True, "suppress_errors": False})
-    with pytest.raises(BackendError, match="a fault of ours"):
+    with pytest.raises(InternalError, match="a fault of ours"):
         loud(*SQUARES)
 
 

@@ -25,6 +25,7 @@ HANDLERS = {
     f"{_API}/rescue.py:from_the_same_numbers.call": "tests/robustness/test_rescue.py::test_a_repeated_call_draws_the_same_numbers",
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
+    f"{_AUTOGRAD}/functional/predictions.py:corrected": _FAULT,
     f"{_AUTOGRAD}/joint/control.py:error_without_us": f"{_ERRORS}test_what_torch_raises_by_itself_is_a_refusal",
     f"{_AUTOGRAD}/wrappers/joint_py.py:PyJointFunction.__call__": (
         "packages/autograd/tests/test_node.py::test_what_a_hook_on_saved_tensors_raises"

@@ -110,6 +110,12 @@ def test_importing_changes_nothing_in_the_process(tmp_path: Path) -> None:
     assert done.stdout.startswith("unchanged")
 
 
+def test_importing_draws_no_numbers() -> None:
+    """Not even where what it imports does, when it is the first to import it."""
+    done = run("import random, torch; before = random.getstate(); import flambeau; assert random.getstate() == before")
+    assert done.returncode == 0, done.stderr
+
+
 def test_structlog_of_the_application_works_as_before() -> None:
     """On structlog's defaults its own events are shown, all of them, in its own form, before and after a compile."""
     program = """

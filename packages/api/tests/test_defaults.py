@@ -137,6 +137,7 @@ def test_suppression_from_the_environment(monkeypatch: pytest.MonkeyPatch, text:
     [
         ("FLAMBEAU_SUPPRESS_ERRORS", "perhaps"),
         ("FLAMBEAU_CAPTURE_DYNAMIC", "perhaps"),
+        ("FLAMBEAU_CAPTURE_SUPPRESS_ERRORS", "perhaps"),
         ("FLAMBEAU_AUTOGRAD_NATIVE", "perhaps"),
         ("FLAMBEAU_INDUCTOR_FUSE", "perhaps"),
         ("FLAMBEAU_CACHE", "perhaps"),

@@ -28,6 +28,7 @@ def test_parse() -> None:
     """Plus is accepted, minus switches off, debug lowers the level."""
     assert log.parse("graph_breaks,+recompiles").artifacts == {"graph_breaks", "recompiles"}
     assert "guards" not in log.parse("all,-guards").artifacts
+    assert log.parse("all,-all,guards").artifacts == {"guards"}
     assert log.parse("debug").level == logging.DEBUG
     with pytest.raises(UnknownName, match="graph_breaks"):
         log.parse("graph_break")

@@ -9,7 +9,13 @@ Example:
 
 from __future__ import annotations
 
-from .compat import check_environment
+from random import getstate as _state
+from random import setstate as _set_state
+
+# Kept: structlog loads rich where that is installed, which draws from Python's generator as it is imported.
+_numbers = _state()
+
+from .compat import check_environment  # noqa: E402
 
 check_environment()
 
@@ -24,3 +30,4 @@ __version__ = "0.1.0"
 __all__ = ["Explanation", "__version__", "compile", "compiler", "explain"]
 
 configure_from_environment()
+_set_state(_numbers)

@@ -80,16 +80,14 @@ def _suppression(environment: Mapping[str, str]) -> dict[str, Any]:
     """What the variable for all packages says, where it is set: it goes before that of capture alone."""
     text = environment.get(SUPPRESS_VARIABLE, "")
     alone = flambeau_capture.config.variable_of("suppress_errors")
-    if not text:
-        return (
-            {"suppress_errors": flambeau_capture.Config.from_environment(environment).suppress_errors}
-            if environment.get(alone)
-            else {}
-        )
+    given = text or environment.get(alone, "")
+    if not given:
+        return {}
     try:
-        return {"suppress_errors": flambeau_capture.Config.from_environment({alone: text}).suppress_errors}
+        return {"suppress_errors": flambeau_capture.Config.from_environment({alone: given}).suppress_errors}
     except flambeau_capture.OptionError as error:
-        raise InvalidOption(error.message.replace(alone, SUPPRESS_VARIABLE), error.hint_text) from None
+        message = error.message.replace(alone, SUPPRESS_VARIABLE) if text else error.message
+        raise InvalidOption(message, error.hint_text) from None
 
 
 @contextlib.contextmanager

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
 
+import flambeau_capture
 from flambeau_capture import BackendError, GraphBreakError
 
 __all__ = [
@@ -29,7 +31,7 @@ __all__ = [
 class FlambeauError(Exception):
     """Base of every error that the api package raises."""
 
-    code = "FBA000"
+    code: ClassVar[str] = "FBA000"
     hint = ""
 
     def __str__(self) -> str:
@@ -41,11 +43,14 @@ class UserError(FlambeauError):
     """The call or its arguments are wrong."""
 
 
-class InternalError(FlambeauError):
-    """flambeau itself is at fault."""
+class InternalError(FlambeauError, flambeau_capture.InternalError):
+    """flambeau itself is at fault: a stage behind capture failed. What it raised is the cause."""
 
     code = "FBA001"
-    hint = "please report this with the output of FLAMBEAU_LOGS=graph_code,output_code"
+    hint = (  # type: ignore[misc]
+        "please report this with the output of FLAMBEAU_LOGS=graph_code,output_code; backend='eager' should run the program"
+    )
+    __str__ = flambeau_capture.InternalError.__str__
 
 
 class GraphNotCompiled(BackendError):

@@ -78,12 +78,13 @@ class Deferred:
         return self.make()
 
 
-def parse(text: str) -> LogSettings:
+def parse(text: str, kind: str = "log artifact") -> LogSettings:
     """Read a `FLAMBEAU_LOGS` value.
 
     Args:
         text: comma separated artifact names; `+name` is accepted for `name`, `-name` switches one off, `all` means every one,
             `debug` and `info` lower the level of the events that belong to no artifact.
+        kind: what an error calls a name.
 
     Raises:
         UnknownName: for a name that is no artifact.
@@ -95,11 +96,11 @@ def parse(text: str) -> LogSettings:
         if name in ("debug", "info"):
             level = min(level, logging.DEBUG if name == "debug" else logging.INFO)
         elif name == "all":
-            chosen.update(ARTIFACTS)
+            chosen.difference_update(ARTIFACTS) if word.startswith("-") else chosen.update(ARTIFACTS)
         elif name in LOGS:
-            raise NotHereYet("log artifact", name)
+            raise NotHereYet(kind, name)
         elif name not in ARTIFACTS:
-            raise UnknownName("log artifact", name, [*ARTIFACTS, "all", "debug", "info"])
+            raise UnknownName(kind, name, [*ARTIFACTS, "all", "debug", "info"])
         elif word.startswith("-"):
             chosen.discard(name)
         else:
@@ -182,7 +183,7 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 def configure_from_environment() -> None:
     """Apply `FLAMBEAU_LOGS`, once at import."""
-    configure(parse(os.environ.get("FLAMBEAU_LOGS", "")))
+    configure(parse(os.environ.get("FLAMBEAU_LOGS", ""), "name in FLAMBEAU_LOGS:"))
 
 
 def set_logs(*names: str) -> None:

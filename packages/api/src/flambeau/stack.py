@@ -35,8 +35,8 @@ from flambeau_runtime.build.toolchain import Toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
-from .defaults import Settings
-from .errors import GraphNotCompiled
+from .defaults import Settings, current
+from .errors import GraphNotCompiled, InternalError, UserError
 from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
 from .options import Options
@@ -111,22 +111,22 @@ def compile_stack(
         recorder: collects programs and seconds.
         settings: the region's settings; those in force by default.
     """
-    recorder = recorder or Recorder()
-    stages = resolve_stages(options, settings)
+    recorder, settings = recorder or Recorder(), settings or current()
     with unpatched():
         try:
-            return _compile(gm, inputs, options, stages, recorder)
+            return _compile(gm, inputs, options, resolve_stages(options, settings), recorder)
         except (autograd.UnsupportedGraph, NotLowered) as error:
-            return refused(gm, error, recorder, is_strict=stages.is_strict)
+            return refused(gm, error, recorder, is_strict=settings.capture.fullgraph)
+        except UserError:
+            raise
         except Exception as error:
-            return failed(gm, error, recorder, stages)
+            return failed(gm, error, recorder, settings)
 
 
-def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, stages: Stages) -> CompiledFn:
-    """A graph whose compilation failed for a reason that is ours: eager runs it after one warning, or the error is raised."""
-    if stages.is_strict or not stages.suppress_errors:
-        error.add_note(REPORT)
-        raise error
+def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, settings: Settings) -> CompiledFn:
+    """A graph whose compilation failed for a reason that is ours: eager runs it after one warning, or it is an error."""
+    if settings.capture.fullgraph or not settings.capture.suppress_errors:
+        raise InternalError(f"compiling a graph failed: {type(error).__name__}: {error}") from error
     recorder.ran_in_eager(f"{type(error).__name__}: {error}")
     warnings.warn(
         f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}\n  {REPORT}",
@@ -146,7 +146,8 @@ def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_stri
             or "drop fullgraph=True to run it in eager; backend='eager' captures without compiling",
         ) from error
     recorder.ran_in_eager(str(error))
-    logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
+    for artifact in ("fallbacks", "perf_hints"):
+        logger.info("graph_runs_in_eager", artifact=artifact, reason=str(error))
     return in_eager(gm)
 
 
@@ -222,9 +223,10 @@ def _compilers(options: Options, stages: Stages, graphs: int) -> tuple[int, runt
 
 def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settings | None = None) -> CompiledFn:
     """Autograd's graphs run by torch's own ops, uncompiled; an error at run time is answered as that of a compiled program."""
-    stages = resolve_stages(Options(), settings)
+    settings = settings or current()
     with unpatched():
         try:
+            stages = resolve_stages(Options(), settings)
             prepared = autograd.prepare(gm, inputs, config=stages.autograd)
             for half in filter(None, (prepared.forward, prepared.backward)):
                 _LazyGraphModule.force_recompile(half)
@@ -243,9 +245,11 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
                 in_order=last,
             )
         except autograd.UnsupportedGraph as error:
-            return refused(gm, error, Recorder(), is_strict=stages.is_strict)
+            return refused(gm, error, Recorder(), is_strict=settings.capture.fullgraph)
+        except UserError:
+            raise
         except Exception as error:
-            return failed(gm, error, Recorder(), stages)
+            return failed(gm, error, Recorder(), settings)
 
 
 def _join(
@@ -431,4 +435,6 @@ def _timed(recorder: Recorder, stage: str) -> Iterator[None]:
     try:
         yield
     finally:
-        recorder.spent(stage, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        recorder.spent(stage, seconds)
+        logger.debug("stage", artifact="timings", stage=stage, seconds=round(seconds, 6))

@@ -237,7 +237,8 @@ def _judged(error: Exception, gm: GraphModule, inputs: list[Any]) -> AutogradErr
     """A refusal when torch fails on the graph without us, else the report of a fault of ours."""
     words = f"tracing failed: {type(error).__name__}: {error}"
     # A value decides: capture may know a constant's contents, the trace has constants by their shapes only.
-    if is_torchs_own(error) or error_without_us(gm, inputs) is not None:
+    found = error if is_torchs_own(error) else error_without_us(gm, inputs)
+    if found is not None and not isinstance(found, InternalError):
         return UnsupportedGraph(words)
     return InternalError(words)
 

@@ -117,9 +117,12 @@ class _Handler:
         try:
             return self.entry_of(frame)
         except Exception as error:
-            is_ours = isinstance(error, InternalError) or not isinstance(error, FlambeauCaptureError)
-            if not is_ours or self.config.fullgraph or not self.config.suppress_errors:
+            if isinstance(error, FlambeauCaptureError) and not isinstance(error, InternalError):
                 raise
+            if self.config.fullgraph or not self.config.suppress_errors:
+                if isinstance(error, InternalError):
+                    raise
+                raise InternalError(f"compiling {code.co_qualname} failed: {type(error).__name__}: {error}") from error
             warn_of_fault(code, error)
             return False
 

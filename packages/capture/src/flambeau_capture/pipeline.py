@@ -27,7 +27,7 @@ from .collector import few_collections
 from .config import Config
 from .cut import computes, handles_groups, loops_around, place_to_cut, stores_data_later
 from .effects.describe import effects_text
-from .errors import BackendError, CaptureError, FlambeauCaptureError, InternalError
+from .errors import BackendError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .graph.describe import symbols_text
@@ -389,7 +389,7 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled() or traced.result.wants_grad):
             compiled = backend(graph, list(inputs))
-    except CaptureError:
+    except FlambeauCaptureError:
         raise
     except Exception as error:
         name = getattr(backend, "__name__", None) or type(backend).__name__
@@ -477,6 +477,10 @@ def _record(
             ),
         )
         log.logger.debug(log.GRAPH_BREAK, code=broken.code, reason=broken.message, file=file, line=line)
+    seconds = time.perf_counter() - started - backend_seconds
+    log.logger.debug(
+        log.CAPTURED, artifact="timings", function=info.code.co_qualname, stage="capture", seconds=round(seconds, 6)
+    )
     return CompileRecord(
         info.code,
         info.entries,
@@ -484,7 +488,7 @@ def _record(
         traced.tracer.graph.operations if traced is not None else 0,
         traced.guards if traced is not None else (),
         breaks,
-        time.perf_counter() - started - backend_seconds,
+        seconds,
         backend_seconds,
         skipped,
     )

@@ -229,3 +229,17 @@ def test_a_method_that_is_replaced_goes():
     Owner.scale = lambda self: 3
     assert bound() is None
     assert_equal(region(x), x * 5)
+
+
+def test_a_method_that_is_put_back_into_another_class():
+    """Torch's own `__truediv__` is inherited by `Tensor`; put back by assignment, `Tensor` has it itself."""
+    own = torch.Tensor.__truediv__
+    try:
+        torch.Tensor.__truediv__ = lambda self, other: other
+        torch.Tensor.__truediv__ = own
+        x = torch.ones(2, 3)
+        compiled = make_region(lambda x: F.normalize(x) + 1, backend=eager, suppress_errors=False)
+        for _ in range(2):
+            assert_equal(compiled(x), F.normalize(x) + 1)
+    finally:
+        del torch.Tensor.__truediv__

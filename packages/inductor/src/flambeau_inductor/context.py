@@ -34,12 +34,12 @@ class CompileContext:
         finally:
             taken = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + taken
-            logger.debug(STAGE_DONE, stage=name, seconds=round(taken, 6))
+            logger.debug(STAGE_DONE, artifact="timings", stage=name, seconds=round(taken, 6))
 
     def note_library_call(self, op: str, reason: str) -> None:
         """Count an op that runs as a library call, and why."""
         self.library_calls[f"{op}: {reason}"] += 1
-        logger.debug(LIBRARY_CALL, op=op, reason=reason)
+        logger.debug(LIBRARY_CALL, artifact="fallbacks", op=op, reason=reason)
 
     def dump(self, name: str, text: str) -> None:
         """Write a stage's text into the dump folder, when one is set."""

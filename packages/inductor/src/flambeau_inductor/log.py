@@ -53,6 +53,7 @@ class Text:
 PASS_DONE: Final = "pass_done"
 LIBRARY_CALL: Final = "library_call"
 LOWERED: Final = "lowered"
+KERNEL_DECLINED: Final = "kernel_declined"
 STAGE_DONE: Final = "stage_done"
 POST_GRAD_GRAPH: Final = "post_grad_graph"
 LOOPS: Final = "loops"

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import DynamicOutputShapeException
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
+from ..errors import InternalError
 from .layout import hint
 from .loops import (
     Laid,
@@ -33,6 +34,7 @@ from .loops import (
 )
 
 aten = torch.ops.aten
+_LIMITS = (DataDependentOutputException, DynamicOutputShapeException)
 #: Calls of other ops, each of which has its own rule.
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 #: The op, its arguments, a result as predicted and its place -> its strides; None where they are as predicted.
@@ -87,7 +89,16 @@ _MARGIN_LOSS = aten.multilabel_margin_loss_forward.default
 
 
 def corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-    """`out`, or the fakes that show what the op's kernel really returns."""
+    """`out`, or the fakes that show what the op's kernel really returns; that it cannot be told is a fault of ours, not torch's error."""
+    try:
+        return _corrected(op, args, kwargs, out)
+    except Exception as error:
+        if isinstance(error, _LIMITS) or type(error).__name__ == "GuardOnDataDependentSymNode":
+            raise
+        raise InternalError(f"correcting the fakes of {op} failed: {type(error).__name__}: {error}") from error
+
+
+def _corrected(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
     if op in _BAGS:
         return _of_bags(args, out)
     if op is aten._unique.default and torch.Tag.dynamic_output_shape not in op.tags:

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from ..errors import InternalError
 from ..interp.signals import GraphBreak
 from ..patches import patches, unpatched
 from . import shapes
@@ -230,7 +231,7 @@ class GraphBuilder:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
             keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
-            self.fake_mode.region = self.region
+            self.fake_mode.region, self.fake_mode.has_failed = self.region, False
             with self.unpatched, self.fake_mode, no_warnings(), dispatcher:
                 result = (
                     getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
@@ -249,6 +250,10 @@ class GraphBuilder:
             if _is_data_dependent(error):
                 raise GraphBreak(
                     "data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}"
+                ) from error
+            if self.fake_mode.has_failed:
+                raise InternalError(
+                    f"the fakes of {_name(target)} cannot be corrected: {_first_line(error)}"
                 ) from error
             raise GraphBreak(
                 "operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}"

@@ -194,9 +194,13 @@ def register_correction(correct: Correction) -> None:
 
 
 class CorrectedFakeMode(FakeTensorMode):
-    """A `FakeTensorMode` whose results are corrected by what is registered; a region that is set is told of each op."""
+    """A `FakeTensorMode` whose results are corrected by what is registered; a region that is set is told of each op.
+
+    `has_failed` says that a correction raised: that is a fault of ours, whatever torch makes of the error.
+    """
 
     region: Region | None = None
+    has_failed = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -210,7 +214,9 @@ class CorrectedFakeMode(FakeTensorMode):
         kwargs = kwargs or {}
         out = self._dispatch(func, types, args, kwargs)
         for correct in _corrections:
+            self.has_failed = True
             out = correct(func, args, kwargs, out)
+            self.has_failed = False
         if self.region is not None:
             self.region.note(func, args, kwargs, out)
         return out

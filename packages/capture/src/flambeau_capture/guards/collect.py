@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from attrs import evolve
 
 from ..sources.source import CallResult, Pinned, SourceError, resolve, root_of
 from . import spec
@@ -126,7 +127,8 @@ class GuardCollector:
 
     def callees(self, members: dict[tuple[str, type | None], spec.ClassMember], bindings: Iterable[Any]) -> None:
         """What a function of torch calls by name: the members of tensors, and for each module the names that it binds."""
-        self._members.setdefault(torch.Tensor, {}).update(members)
+        asked = self._members.setdefault(torch.Tensor, {})
+        asked.update((key, _where_it_is(torch.Tensor, member)) for key, member in members.items())
         for module, bound in bindings:
             names = vars(module)
             self._bindings.setdefault(id(names), (names, {}))[1].update(bound)
@@ -198,3 +200,9 @@ def _is_empty(slot: Any, owner: Any) -> bool:
     except (AttributeError, TypeError) as error:
         return isinstance(error, AttributeError)
     return False
+
+
+def _where_it_is(cls: type, member: spec.ClassMember) -> spec.ClassMember:
+    """The member in the class that has it now: who replaces an inherited method and puts it back leaves it in a class below that."""
+    owner = next((base for base in cls.__mro__ if member.name in vars(base)), member.owner)
+    return member if owner is member.owner else evolve(member, owner=owner)

@@ -26,7 +26,7 @@ from ..ir.layout import Buffer, Layout, Ref
 from ..ir.loops import Extern, Operation, Pointwise, make_axes, written
 from ..ir.scalar import Scalar
 from ..ir.verify import reads_of, verify
-from ..log import LOWERED, logger
+from ..log import KERNEL_DECLINED, LOWERED, logger
 from . import RULES_LOADED, symbolic
 from .assumptions import Assumptions
 from .builder import Builder
@@ -254,6 +254,7 @@ class _Lowering:
                         reason = reason or "kernels are switched off"
                 except Decline as decline:
                     reason = str(decline)
+                    logger.info(KERNEL_DECLINED, artifact="perf_hints", op=str(target), reason=reason)
                 except FlambeauInductorError:
                     raise
                 except Exception as error:

@@ -68,7 +68,7 @@ def _probe(cxx: str, path: str, extra_flags: str) -> Toolchain | str:
     for command in candidates:
         executable = shutil.which(command[0], path=path)
         if executable is None:
-            reasons.append(f"{command[0]} was not found")
+            reasons.append(f"{command[0]} {'of CXX ' if cxx.strip() else ''}was not found")
             continue
         answer = _version([executable, *command[1:]])
         if isinstance(answer, bytes):
