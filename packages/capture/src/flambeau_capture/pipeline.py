@@ -7,10 +7,7 @@ In: `FrameInfo`, a backend, options. Out: the answer for the frame hook (`RunCod
 
 from __future__ import annotations
 
-import inspect
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -44,6 +41,7 @@ from .guards.state import beyond_graphs, current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
+from .library import inspect, threading, time
 from .modes import (
     changes_modes,
     left_as_before,

@@ -5,11 +5,6 @@ In: a function and values that are constants. Out: the result as a value, the ex
 
 from __future__ import annotations
 
-import collections
-import functools
-import inspect
-import math
-import operator
 import re
 import struct
 import sys
@@ -19,6 +14,7 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..class_names import class_name, name_of
+from ..library import collections, functools, inspect, math, operator
 from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue, is_constant_object

@@ -6,13 +6,12 @@ special methods.
 
 from __future__ import annotations
 
-import collections
-import operator
 from operator import neg as negative
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..library import collections, operator
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.by_index import ask_how_many

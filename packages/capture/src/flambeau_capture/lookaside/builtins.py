@@ -6,8 +6,6 @@ In: calls of builtins met while tracing. Out: the same on values.
 from __future__ import annotations
 
 import builtins
-import collections
-import functools
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import torch
 
 from ..class_names import class_qualname
 from ..interp.signals import GraphBreak, TracedRaise
+from ..library import collections, functools
 from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
 from ..values.by_index import ReversedIterator

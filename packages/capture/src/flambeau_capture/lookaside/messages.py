@@ -5,12 +5,12 @@ In: calls met while tracing. Out: the same after the graph, with the place that 
 
 from __future__ import annotations
 
-import functools
 import logging
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from ..library import functools
 from ..values.base import MISSING, Value
 from .registry import replaces
 from .torch_state import call_later

@@ -6,13 +6,13 @@ In: the object. Out: a value that folds: attributes, methods, operators and trut
 from __future__ import annotations
 
 import enum
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..class_names import class_name
 from ..interp.signals import GraphBreak, TracedRaise
+from ..library import math
 from .base import Value, objects_have
 
 if TYPE_CHECKING:

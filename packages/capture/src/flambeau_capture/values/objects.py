@@ -7,13 +7,12 @@ instance, the class, `__getattr__`), every one guarded where it was found. What 
 
 from __future__ import annotations
 
-import inspect
 import types
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_module, class_name, full_name
 from ..interp.signals import GraphBreak
+from ..library import inspect, weakref
 from ..sources.source import Attribute, CallResult
 from .base import HEAP_TYPE, MISSING, Value, objects_have, type_name
 from .constants import ConstantValue
