@@ -527,7 +527,7 @@ def to_list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.tuple)
 def to_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return TupleValue(t.collect(args[0]) if args else [], tuple)
+    return args[0] if args and args[0].python_type() is tuple else TupleValue(t.collect(args[0]) if args else [], tuple)
 
 
 @replaces(builtins.set)

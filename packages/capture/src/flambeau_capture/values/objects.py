@@ -7,6 +7,7 @@ instance, the class, `__getattr__`), every one guarded where it was found. What 
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +175,8 @@ class ObjectValue(Value):
             found = ConstantValue(t.integer(found))
         if t.truth(t.compare("<", found, ConstantValue(0))):
             raise t.raised(ValueError("__len__() should return >= 0"))
+        if found.is_constant() and found.constant() > sys.maxsize:
+            raise t.raised(OverflowError("cannot fit 'int' into an index-sized integer"))
         return found
 
     def truth(self, t: Tracer) -> bool:
