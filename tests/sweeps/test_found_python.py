@@ -90,6 +90,46 @@ PYTHON = {
             except OSError as error:
                 return t + error.errno, error.strerror, error.args
         """,
+    "`@=`, which tensors have no method for": """
+        def f(t):
+            other = u = t
+            u @= t
+            return other, operator.imatmul(t, t), t + 1, u
+        """,
+    "a tuple of a tuple is that one": """
+        pair = (1, [2])
+        def f(t):
+            made = (t, 2)
+            return t + 1, tuple(pair) is pair, tuple(made) is made, tuple([1, 2])
+        """,
+    "a length beyond an index": """
+        class Long:
+            def __len__(self):
+                return 2 ** 70
+        def f(t):
+            try:
+                return t + len(Long())
+            except OverflowError as error:
+                return t * 2, str(error)
+        """,
+    "a warning whose category is none": """
+        warnings.resetwarnings()
+        def f(t):
+            try:
+                return t + 1, warnings.warn('w', int)
+            except TypeError as error:
+                return t * 2, str(error)
+        """,
+    "a function that looks at the stack of calls": """
+        import inspect, sys
+        def above():
+            return sys._getframe(1).f_code.co_name, sorted(sys._getframe(1).f_locals), sys._getframe(1).f_lineno
+        def f(t):
+            a = 3
+            t = t * a
+            own = sorted(inspect.currentframe().f_locals)
+            return t + a, own, [found.function for found in inspect.stack()[:2]], above()
+        """,
 }
 
 
@@ -106,6 +146,55 @@ def test_python(text: str) -> None:
             show({names})
         """
     check(text + driver, "eager")
+
+
+def test_symbolic_numbers_as_bounds_of_ranges_and_with_flags() -> None:
+    """A part of a range is a range, and a flag with a number is a flag."""
+    check(
+        """
+        class Access(enum.IntFlag):
+            R = 4
+            W = 2
+
+        def f(t, n):
+            return t * n, range(10)[2:n + 3], range(10)[n], Access.R | n, n & Access.W, Access.R + n
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for n in (2, 3, 4, 9):
+                call(g, whole((3,)), n)
+            call(g, whole((3,)), 10)
+        """,
+        "eager",
+    )
+
+
+def test_a_warning_after_a_break_tells_who_called_the_function() -> None:
+    """The rest of a function is called by its beginning, which is nobody's caller."""
+    check(
+        """
+        def f(t):
+            t = t * 2
+            print(end='')
+            t = t + 1
+            print(end='')
+            warnings.warn('w', DeprecationWarning, 2)
+            return t - 1
+
+        def g(t):
+            return f(t) + 1
+
+        def drive(compile, call, show, backward):
+            compiled = compile(f)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter('always')
+                call(compiled, whole((3,)))
+                compiled(whole((3,)))
+                compile(g)(whole((3,)))
+            show([(found.filename.rpartition('/')[2], found.lineno) for found in told])
+        """,
+        "eager",
+    )
 
 
 def test_an_attribute_that_a_module_lacks() -> None:

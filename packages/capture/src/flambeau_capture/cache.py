@@ -6,14 +6,13 @@ a region's entries die with it. The limit is the region's own (`Config.recompile
 
 from __future__ import annotations
 
-import threading
-import weakref
 from types import CodeType
 
 from attrs import frozen
 
 from .guards.explain import describe
 from .guards.spec import GuardSpec
+from .library import threading, weakref
 from .native import _C
 
 _regions: weakref.WeakSet[_C.Region] = weakref.WeakSet()

@@ -7,10 +7,10 @@ What the program itself set is put back afterwards, unless somebody set somethin
 
 from __future__ import annotations
 
-import gc
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from .library import gc, threading
 
 _OBJECTS = 100_000
 """New objects before a run; the runs that remain keep the memory of a long compile bounded."""

@@ -6,7 +6,6 @@ variable may set it, and which values it takes. None belongs to a key of compile
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from attrs import Attribute, field, fields, frozen
 
 from .errors import OptionError
+from .library import contextlib
 
 _PREFIX = "FLAMBEAU_CAPTURE_"
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}

@@ -13,10 +13,11 @@ Subclasses also derive from the nearest built-in, so `except RuntimeError` keeps
 
 from __future__ import annotations
 
-import linecache
 from typing import ClassVar
 
 from attrs import frozen
+
+from .library import linecache
 
 
 @frozen

@@ -11,7 +11,6 @@ that meets a frame which is being compiled runs it in eager. Generators and coro
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .guards.build import build
 from .guards.check import holds
 from .guards.explain import GuardText, explain
+from .library import functools
 from .native import _C
 
 Region = _C.Region

@@ -6,7 +6,6 @@ compiled results. It replaces only the callable's own frame, not frames called f
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
@@ -15,6 +14,7 @@ from .config import Config
 from .frame import Callback, FrameInfo, RunCode, RunGraph, Skip
 from .guards.check import check
 from .hook import flatten
+from .library import inspect
 from .sources.source import resolve
 
 

@@ -1,21 +1,33 @@
 """Functions that a program put in the place of torch's: the compiler's own stages do not call them.
 
-In: what torch, `math` and `operator` had under their names when this was imported. Out: `is_as_imported`, whether it is still there; `unpatched()`, a
-context in which this thread finds all of it there. Formulas of torch that run on fakes, and the stages behind capture, call functions of torch by
-their names, and where a program put its own under such a name, its effects would be seen too often, and its results be taken for torch's.
+In: what torch and modules of Python's library had under their names when this was imported. Out: `is_as_imported`, whether it is still there;
+`unpatched()`, a context in which this thread finds all of it there. Formulas of torch that run on fakes, symbolic numbers, and the stages behind
+capture call functions by their names, and where a program put its own under such a name, its effects would be seen too often, and its results be
+taken for torch's.
 
-Capture itself asks for what the program has there, and uses functions of `operator` by names that it imported.
+Capture itself asks for what the program has there, and uses functions of the library by what it imported (`library.py`).
 
 Other threads, if there are any, go on to find the program's function there, behind a stand-in that asks which thread calls it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import dataclasses
 import functools
+import hashlib
+import inspect
+import itertools
+import logging
 import math
 import operator
-import threading
+import os
+import re
+import time
+import traceback
 from contextlib import AbstractContextManager, nullcontext
+from threading import Lock, active_count, get_ident
 from types import ModuleType
 from typing import Any
 
@@ -38,6 +50,10 @@ _MODULES: tuple[ModuleType, ...] = (
     operator,
 )  # fmt: skip
 _CLASSES: tuple[type, ...] = (torch.Tensor, torch.nn.Module)
+_LIBRARY: tuple[ModuleType | type, ...] = (
+    contextlib, copy, dataclasses, functools, hashlib, inspect, itertools, logging, logging.Logger, os, re, time, traceback,
+)  # fmt: skip
+"""What torch uses for itself while it compiles; no function of a graph does by these what it does."""
 _OF_TORCH = ("manual_seed",)
 """What torch itself wraps, as soon as its own compiler is imported."""
 
@@ -55,8 +71,11 @@ def _is_code(value: Any) -> bool:
 
 
 _KNOWN: dict[Any, dict[str, Any]] = {owner: _names(owner) for owner in (*_MODULES, *_CLASSES)}
+_KNOWN_LIBRARY: dict[Any, dict[str, Any]] = {owner: _names(owner) for owner in _LIBRARY}
 _BASES: dict[type, dict[str, type]] = {
-    cls: {name: base for base in reversed(cls.__mro__[:-1]) for name in vars(base)} for cls in _CLASSES
+    cls: {name: base for base in reversed(cls.__mro__[:-1]) for name in vars(base)}
+    for cls in (*_CLASSES, *_LIBRARY)
+    if isinstance(cls, type)
 }
 """Which class of each one's resolution order has a name."""
 
@@ -73,16 +92,23 @@ class Patch:
 
 def is_as_imported(owner: Any, name: str, found: Any) -> bool:
     """Whether what a class of torch has under a name is what it had when this was imported; True of classes that were not looked at."""
-    return owner not in _BASES or _KNOWN[owner].get(name, found) is found
+    return owner not in _CLASSES or _KNOWN[owner].get(name, found) is found
 
 
 @functools.cache
 def known_code() -> dict[Any, dict[str, Any]]:
-    """The functions and descriptors that each module and class had when this was imported, by name."""
-    return {
-        owner: {name: value for name, value in names.items() if _is_code(value) and name not in _OF_TORCH}
-        for owner, names in _KNOWN.items()
-    }
+    """The functions and descriptors that each module and class of torch's had when this was imported, by name; `math` and `operator` are among them."""
+    return {owner: _code_of(names) for owner, names in _KNOWN.items()}
+
+
+@functools.cache
+def _watched() -> dict[Any, dict[str, Any]]:
+    """The same of all that may be replaced."""
+    return known_code() | {owner: _code_of(names) for owner, names in _KNOWN_LIBRARY.items()}
+
+
+def _code_of(names: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in names.items() if _is_code(value) and name not in _OF_TORCH}
 
 
 def base_of(cls: type, name: str) -> type:
@@ -95,7 +121,7 @@ def patches() -> tuple[Patch, ...]:
     if _as_they_were().check({}, {}, {}) == -1:
         return ()
     found = []
-    for owner, code in known_code().items():
+    for owner, code in _watched().items():
         now = _names(owner)
         for name, value in code.items():
             present = now.get(name, value)
@@ -108,13 +134,15 @@ def patches() -> tuple[Patch, ...]:
 @functools.cache
 def _as_they_were() -> Any:
     """Guards that hold while nothing is replaced."""
-    code = known_code()
-    bindings = (ModuleBindings(vars(module), tuple(code[module].items())) for module in _MODULES)
+    code = _watched()
+    bindings = (
+        ModuleBindings(vars(module), tuple(names.items())) for module, names in code.items() if module not in _BASES
+    )
     members = (
         ClassMembers(
             Pinned(cls), tuple(ClassMember(name, None, base_of(cls, name), value) for name, value in code[cls].items())
         )
-        for cls in _CLASSES
+        for cls in _BASES
     )
     return build((*bindings, *members))[0]
 
@@ -126,7 +154,7 @@ class _StandIn:
         self.patch = patch
 
     def _function(self) -> Any:
-        return self.patch.original if threading.get_ident() in _compiling else self.patch.present
+        return self.patch.original if get_ident() in _compiling else self.patch.present
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function()(*args, **kwargs)
@@ -154,12 +182,12 @@ class _StandInForData(_StandIn):
 
 def _stand_in(patch: Patch) -> Any:
     """What stands under the name meanwhile: the original itself where no other thread is there to see it, for stages compare functions by identity."""
-    if threading.active_count() == 1:
+    if active_count() == 1:
         return patch.original
     return (_StandInForData if hasattr(type(patch.original), "__set__") else _StandIn)(patch)
 
 
-_lock = threading.Lock()
+_lock = Lock()
 _compiling: dict[int, int] = {}
 """Of each thread that is in the context how often it has entered it."""
 _standing: list[tuple[Patch, Any]] = []
@@ -177,7 +205,7 @@ class _Unpatched:
         self.found = found
 
     def __enter__(self) -> None:
-        thread = threading.get_ident()
+        thread = get_ident()
         with _lock:
             _compiling[thread] = _compiling.get(thread, 0) + 1
             for one in self.found:
@@ -186,7 +214,7 @@ class _Unpatched:
                     setattr(one.owner, one.name, _standing[-1][1])
 
     def __exit__(self, *error: object) -> None:
-        thread = threading.get_ident()
+        thread = get_ident()
         with _lock:
             _compiling[thread] -= 1
             if not _compiling[thread]:

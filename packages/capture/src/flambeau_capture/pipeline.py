@@ -7,10 +7,7 @@ In: `FrameInfo`, a backend, options. Out: the answer for the frame hook (`RunCod
 
 from __future__ import annotations
 
-import inspect
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -44,6 +41,7 @@ from .guards.state import beyond_graphs, current_state
 from .interp.signals import GraphBreak, TracedRaise
 from .interp.state import Dynamics
 from .interp.tracer import Tracer
+from .library import inspect, threading, time
 from .modes import (
     changes_modes,
     left_as_before,
@@ -61,7 +59,7 @@ from .refusal import CannotCapture, refuse_fullgraph
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
-from .rewrite.resume import CannotResume
+from .rewrite.resume import CannotResume, sees_frames
 from .rewrite.rounds import separate_rounds
 from .sources.source import Local
 from .values.base import Value
@@ -241,7 +239,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     if stores_data_later(tracer) and tracer.graph.has_history():
         # If it is a tensor's, what eager saved of that for the backward changes as well, what a graph saved before does not.
         raise CannotCapture(broken, recursive=True)
-    if handles_groups(tracer) or broken.whole:
+    if handles_groups(tracer) or broken.whole or sees_frames(info.code):
         raise CannotCapture(broken)
     stop = place_to_cut(tracer)
     if stop is None:

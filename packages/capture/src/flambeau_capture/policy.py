@@ -6,7 +6,6 @@ calls are looked at; under an *opaque* one nothing is looked at. Inlining decisi
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 import sysconfig
@@ -14,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from types import CodeType
 from typing import Final
+
+from .library import functools
 
 
 class Decision(Enum):

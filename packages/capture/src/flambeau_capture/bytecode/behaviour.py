@@ -6,7 +6,6 @@ Importing this module on a CPython whose bytecode is unknown raises `Unsupported
 
 from __future__ import annotations
 
-import dis
 import opcode
 import sys
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from ..errors import UnsupportedPythonError
+from ..library import dis
 
 _INTRINSICS_1 = ("INTRINSIC_UNARY_POSITIVE", "INTRINSIC_LIST_TO_TUPLE", "INTRINSIC_IMPORT_STAR", "INTRINSIC_PRINT")
 

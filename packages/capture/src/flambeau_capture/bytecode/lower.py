@@ -6,13 +6,13 @@ added to the spec as the instructions need them. Out: a code object for the runn
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any
 
 from attrs import evolve
 
+from ..library import inspect
 from .behaviour import BEHAVIOUR, BINARY_OPERATORS, COMPARE_OPERATORS, INTRINSICS_1
 from .encode import CodeSpec, EncodingError, encode
 from .flow import falls_through

@@ -6,13 +6,13 @@ one. For raw code, `stack_size` gives `co_stacksize`.
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType
 
 from attrs import frozen
 
+from ..library import dis
 from .behaviour import OPCODES
 from .flow import falls_through
 from .model import Instruction

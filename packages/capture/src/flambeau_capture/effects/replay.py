@@ -7,8 +7,6 @@ each object once. No method that a user's subclass may have overridden is run tw
 
 from __future__ import annotations
 
-import collections
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +21,7 @@ from ..graph.captured import (
     SetCell,
     SetGlobal,
 )
+from ..library import collections, contextlib
 from ..rewrite.emitter import Emitter
 from ..values.base import Value
 

@@ -109,11 +109,12 @@ class GraphBuilder:
         if self.fake_mode.shape_env is None:
             from .shape_env import new_shape_env
 
-            self.fake_mode.shape_env = new_shape_env(
-                allow_scalar_outputs=self.config.capture_scalar_outputs,
-                allow_dynamic_output_shape_ops=self.config.capture_dynamic_output_shape_ops,
-                duck_shape=False,
-            )
+            with self.unpatched:
+                self.fake_mode.shape_env = new_shape_env(
+                    allow_scalar_outputs=self.config.capture_scalar_outputs,
+                    allow_dynamic_output_shape_ops=self.config.capture_dynamic_output_shape_ops,
+                    duck_shape=False,
+                )
             self.fake_mode.static_shapes = False
         return self.fake_mode.shape_env
 
@@ -301,7 +302,8 @@ class GraphBuilder:
     def decide(self, symbol: Any) -> bool:
         """The truth of a symbolic number; becomes a guard."""
         try:
-            return bool(symbol)
+            with self.unpatched:
+                return bool(symbol)
         except Exception as error:
             if not _is_data_dependent(error):
                 raise
@@ -312,13 +314,14 @@ class GraphBuilder:
     def specialise(self, symbol: Any) -> Any:
         """The number a symbol stands for in this call; becomes a guard."""
         try:
-            return (
-                int(symbol)
-                if isinstance(symbol, torch.SymInt)
-                else float(symbol)
-                if isinstance(symbol, torch.SymFloat)
-                else bool(symbol)
-            )
+            with self.unpatched:
+                return (
+                    int(symbol)
+                    if isinstance(symbol, torch.SymInt)
+                    else float(symbol)
+                    if isinstance(symbol, torch.SymFloat)
+                    else bool(symbol)
+                )
         except Exception as error:
             if not _is_data_dependent(error):
                 raise

@@ -11,9 +11,6 @@ those known here (another version), or where the package is loaded anyway, the o
 
 from __future__ import annotations
 
-import contextlib
-import dis
-import functools
 import importlib
 import sys
 import traceback
@@ -36,6 +33,7 @@ from torch._subclasses.fake_impls import register_op_impl
 from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
 from torch.torch_version import TorchVersion
 
+from ..library import contextlib, dis, functools
 from ..native import _C
 from .repeats import Region
 

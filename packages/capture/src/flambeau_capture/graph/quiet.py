@@ -7,11 +7,12 @@ says; torch logs the traceback as an error besides, before it raises. Records of
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from ..library import threading
 
 _LOGGER = logging.getLogger("torch._subclasses.fake_tensor")
 

@@ -5,8 +5,6 @@ In: real tensors, marks a user put on them, what changed since the last compile.
 
 from __future__ import annotations
 
-import itertools
-import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..errors import DynamicShapeError
 from ..guards.spec import ShapeExpression
 from ..interp.signals import GraphBreak
+from ..library import itertools, math
 from ..sources.source import Source, TensorOffset, TensorSize, TensorStride
 
 if TYPE_CHECKING:
@@ -158,11 +157,12 @@ def number_input(builder: GraphBuilder, value: float, source: Source) -> tuple[A
     The caller guards that it is no larger than `limit_of(value)`.
     """
     env = builder.need_shape_env()
-    symbol, torch_source = _new_symbol(builder, env, value, source, size=False)
-    if isinstance(value, int) and abs(value) > _USUAL:
-        builder.large_symbols.add(str(symbol))
-    create = env.create_symfloatnode if isinstance(value, float) else env.create_symintnode
-    number = create(symbol, hint=value, source=torch_source)
+    with builder.unpatched:
+        symbol, torch_source = _new_symbol(builder, env, value, source, size=False)
+        if isinstance(value, int) and abs(value) > _USUAL:
+            builder.large_symbols.add(str(symbol))
+        create = env.create_symfloatnode if isinstance(value, float) else env.create_symintnode
+        number = create(symbol, hint=value, source=torch_source)
     if not isinstance(number, (torch.SymInt, torch.SymFloat)):
         return None
     return number, builder.add_input(source, number, value, static=False, hint="n")

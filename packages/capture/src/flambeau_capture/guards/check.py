@@ -5,13 +5,13 @@ In: specs and a frame's mappings. Out: the index of the first spec that does not
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ..library import math
 from ..sources.source import SourceError, resolve
 from . import spec as gs
 from .memory import share_memory

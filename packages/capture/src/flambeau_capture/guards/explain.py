@@ -6,7 +6,6 @@ In: a spec that does not hold and the frame it was checked on. Out: one sentence
 
 from __future__ import annotations
 
-import collections
 import enum
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from attrs import fields
 
 from ..class_names import class_name, class_qualname
+from ..library import collections
 from ..sources.source import Source, SourceError, resolve
 from ..values.constants import is_constant_object
 from . import spec as gs

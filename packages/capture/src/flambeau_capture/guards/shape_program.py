@@ -7,9 +7,10 @@ In: `"Eq(Mod(s0, 8), 0)"` and the order of its symbols. Out: `((opcode, argument
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+from ..library import math
 
 Number = int | float
 Program = tuple[tuple[int, Number], ...]

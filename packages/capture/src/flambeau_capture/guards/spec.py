@@ -7,7 +7,6 @@ assumption, as `(file, line, function)`, or None.
 
 from __future__ import annotations
 
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from types import CodeType, FunctionType
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from attrs import field, frozen
 
+from ..library import weakref
 from ..sources.source import Source
 
 Position = tuple[str, int, str]

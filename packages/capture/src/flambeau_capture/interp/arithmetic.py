@@ -6,8 +6,6 @@ integers of any size and with infinities; a graph's arithmetic does not: what it
 
 from __future__ import annotations
 
-import math
-import operator
 from operator import lshift as shift_left
 from operator import pow as power
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.shapes import is_large, is_large_sum, least, limit_of
+from ..library import math, operator
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.symbolic import SymbolicValue
@@ -70,7 +69,8 @@ class Arithmetic(Folding):
         if self._is_partial(function, fakes):
             return self.computed(in_python, given, {})
         try:
-            result = function(*fakes)
+            with self.graph.unpatched:
+                result = function(*fakes)
         except (ArithmeticError, TypeError, ValueError, RuntimeError, AttributeError):
             # Python words its errors for numbers; some values (a power of a negative number, a result beyond what a float holds)
             # torch does not model; shifts by a tensor's number fail in torch 2.11 (an AttributeError).

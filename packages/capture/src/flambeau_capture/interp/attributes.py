@@ -5,8 +5,6 @@ In: a value and a name. Out: a value; what was read is guarded where it was foun
 
 from __future__ import annotations
 
-import functools
-import inspect
 import types
 import warnings
 from collections import namedtuple
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name, class_qualname, module_name, name_of
+from ..library import functools, inspect
 from ..patches import is_as_imported
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
 from ..values.base import HEAP_TYPE, MISSING, Value, type_name

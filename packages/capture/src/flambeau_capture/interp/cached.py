@@ -6,12 +6,11 @@ How often the cache was asked while compiling shows in its counts, nowhere else.
 
 from __future__ import annotations
 
-import functools
-import gc
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..graph.captured import CallFunction
+from ..library import functools, gc
 from ..sources.source import CallResult, Pinned
 from ..values.base import MISSING, Value, type_name
 from ..values.constants import ConstantValue, is_constant_object

@@ -6,20 +6,16 @@ user, the torch policy, then inlining (Python) or folding (C, on constants only)
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import enum
-import functools
-import inspect
 import re
 import types
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..class_names import class_module, class_name, class_qualname, full_name
 from ..hook import Region
+from ..library import collections, contextlib, functools, inspect, weakref
 from ..lookaside import registry
 from ..sources.source import Attribute, Item, Pinned
 from ..values.base import HEAP_TYPE, MISSING, Value, type_name

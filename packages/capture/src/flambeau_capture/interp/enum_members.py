@@ -6,14 +6,12 @@ break where they have; for operators and texts, the method itself.
 
 from __future__ import annotations
 
-import collections
-import copy
 import enum
-import operator
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_qualname
+from ..library import collections, copy, operator
 from ..values.base import MISSING, Value
 from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
 from .members import NATIVE_METHODS

@@ -5,12 +5,7 @@ In: a function and values that are constants. Out: the result as a value, the ex
 
 from __future__ import annotations
 
-import collections
 import enum
-import functools
-import inspect
-import math
-import operator
 import re
 import struct
 import sys
@@ -20,6 +15,7 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..class_names import class_name, name_of
+from ..library import collections, functools, inspect, math, operator
 from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue, is_constant_object

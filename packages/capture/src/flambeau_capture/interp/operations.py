@@ -6,13 +6,13 @@ special methods.
 
 from __future__ import annotations
 
-import collections
-import operator
+import enum
 from operator import neg as negative
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..library import collections, operator
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.by_index import ask_how_many
@@ -192,8 +192,8 @@ class Operations(Arithmetic):
                 return found
         self._refuse_class(symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
-            if not inplace or not isinstance(left, TensorValue):
-                function = BINARY[plain]
+            if not inplace or not isinstance(left, TensorValue) or plain == "@":
+                function = BINARY[plain]  # no tensor has a `@=` of its own
             return self.record("call_function", function, [left, right], {})
         given = (left, right)
         for value in given if symbol == "|" else ():
@@ -227,6 +227,9 @@ class Operations(Arithmetic):
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             if plain == "%" and left.is_constant() and isinstance(left.constant(), str):
                 return self.fold(BINARY[plain], [left, self.from_python(self.concrete(right))], {})
+            if any(issubclass(value.python_type(), enum.Flag) for value in (left, right)):
+                # What it makes of a number is a member again.
+                return self.fold(BINARY[plain], [self.from_python(self.concrete(value)) for value in (left, right)], {})
             return self._symbolic(BINARY[plain], [left, right])
         if plain == "%" and left.is_constant() and isinstance(left.constant(), str) and not self.is_foldable(right):
             raise GraphBreak("unsupported-operation", "a string is formatted with values that are not constants")

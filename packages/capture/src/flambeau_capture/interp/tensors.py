@@ -6,7 +6,6 @@ In: a torch callable or method and its arguments as values. Out: a node in the g
 from __future__ import annotations
 
 import enum
-import operator
 import types
 from operator import getitem
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.builder import SCALES_SIZES
+from ..library import operator
 from ..refusal import CannotCapture
 from ..sources.source import TensorSize
 from ..values.base import MISSING, Value, type_name

@@ -6,13 +6,13 @@ its `__exit__` sees the exception, and may keep it. What CPython itself puts aro
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.normalise import decode_normalised
 from ..class_names import class_module
+from ..library import contextlib
 
 if TYPE_CHECKING:
     from types import CodeType

@@ -5,13 +5,13 @@ In: modules, their globals, classes, functions. Out: `is_trusted_namespace`, `ho
 
 from __future__ import annotations
 
-import functools
 import sys
 import types
 from functools import lru_cache
 from typing import Any
 
 from ..class_names import class_module, module_name
+from ..library import functools
 from ..values.constants import is_constant_object
 
 

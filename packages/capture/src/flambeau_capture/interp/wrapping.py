@@ -6,12 +6,8 @@ that is constant through and through).
 
 from __future__ import annotations
 
-import collections
 import enum
-import functools
-import threading
 import types
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +15,7 @@ import torch
 from ..class_names import class_module, class_name
 from ..graph import shapes
 from ..guards.spec import TensorMatch, own_length
+from ..library import collections, functools, threading, weakref
 from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.base import MISSING, Value, type_name

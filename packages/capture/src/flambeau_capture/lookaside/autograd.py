@@ -11,7 +11,6 @@ put in the graph is then taken away again.
 
 from __future__ import annotations
 
-import inspect
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from torch.utils import checkpoint as checkpoints
 
 from ..class_names import class_name
 from ..interp.signals import GraphBreak, TracedRaise
+from ..library import inspect
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue

@@ -6,8 +6,6 @@ In: calls of builtins met while tracing. Out: the same on values.
 from __future__ import annotations
 
 import builtins
-import collections
-import functools
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import torch
 
 from ..class_names import class_qualname
 from ..interp.signals import GraphBreak, TracedRaise
+from ..library import collections, functools
 from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
 from ..values.by_index import ReversedIterator
@@ -528,9 +527,7 @@ def to_list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.tuple)
 def to_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if args and args[0].python_type() is tuple:
-        return args[0]
-    return TupleValue(t.collect(args[0]) if args else [], tuple)
+    return args[0] if args and args[0].python_type() is tuple else TupleValue(t.collect(args[0]) if args else [], tuple)
 
 
 @replaces(builtins.set)

@@ -5,12 +5,11 @@ In: calls met while tracing. Out: lazy iterators over values; those that can be 
 
 from __future__ import annotations
 
-import itertools
-import types
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from ..library import itertools
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.iterators import ComputedIterator
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
 
-_ITERTOOLS = types.SimpleNamespace(**vars(itertools))
-"""What stands under its names when this is imported: a program may put its own functions there."""
+_ITERTOOLS: Any = itertools
 
 
 @replaces(itertools.chain)
@@ -53,20 +51,20 @@ def _chained(t: Tracer, outer: Value) -> Value:
                 return None
             current[0] = t.iterate(following)
 
-    return ComputedIterator(_ITERTOOLS.chain, step, ends="reached")
+    return ComputedIterator(itertools.chain, step, ends="reached")
 
 
 @replaces(itertools.islice)
 def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     given = [t.concrete(arg) for arg in args[1:]]
     try:
-        _ITERTOOLS.islice((), *given)
+        itertools.islice((), *given)
     except (TypeError, ValueError) as error:
         raise t.raised(error) from None
     bounds = slice(*given)
     source = t.iterate(args[0])
     stop = None if bounds.stop is None else as_index(bounds.stop)
-    wanted = _ITERTOOLS.count(bounds.start or 0, bounds.step or 1)
+    wanted = itertools.count(bounds.start or 0, bounds.step or 1)
     following = [next(wanted)]
     state = [0]
 
@@ -86,7 +84,7 @@ def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         following[0] = next(wanted)
         return item
 
-    return ComputedIterator(_ITERTOOLS.islice, step, ends="failed")
+    return ComputedIterator(itertools.islice, step, ends="failed")
 
 
 @replaces(itertools.repeat)
@@ -101,7 +99,7 @@ def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return args[0]
 
     return ComputedIterator(
-        _ITERTOOLS.repeat,
+        itertools.repeat,
         step,
         lambda: (args[0], *(() if times is None else (ConstantValue(max(times - state[0], 0)),))),
     )
@@ -119,7 +117,7 @@ def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         current[0] = t.binary("+", found, increment)
         return found
 
-    return ComputedIterator(_ITERTOOLS.count, step, lambda: (current[0], increment))
+    return ComputedIterator(itertools.count, step, lambda: (current[0], increment))
 
 
 @replaces(itertools.cycle)
@@ -138,7 +136,7 @@ def cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         state[0] += 1
         return items[(state[0] - 1) % len(items)] if items else None
 
-    return ComputedIterator(_ITERTOOLS.cycle, step)
+    return ComputedIterator(itertools.cycle, step)
 
 
 def _combined(target: Any, pools: Any) -> None:
@@ -173,7 +171,7 @@ def _product_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[list[Value]]:
 def _chosen_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[Any]:
     pool = _pool(t, args[0])
     if not all(issubclass(arg.python_type(), (int, type(None))) for arg in args[1:]):  # none of `__index__`
-        t.real_error(_ITERTOOLS.permutations, [t.sequence([], tuple), *args[1:]], {})
+        t.real_error(itertools.permutations, [t.sequence([], tuple), *args[1:]], {})
     lengths = [t.integer(arg) for arg in args[1:] if not (arg.is_constant() and arg.constant() is None)]
     return [pool, *lengths]
 
@@ -205,7 +203,7 @@ def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         last[0] = item
         return row
 
-    return ComputedIterator(_ITERTOOLS.pairwise, step, ends="failed")
+    return ComputedIterator(itertools.pairwise, step, ends="failed")
 
 
 @replaces(itertools.zip_longest)
@@ -224,7 +222,7 @@ def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             row.append(fill if item is None else item)
         return t.sequence(row, tuple) if row else None
 
-    return ComputedIterator(_ITERTOOLS.zip_longest, step)
+    return ComputedIterator(itertools.zip_longest, step)
 
 
 @replaces(itertools.accumulate)
@@ -248,7 +246,7 @@ def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             total[0] = t.binary("+", total[0], item) if plain else t.call(function, [total[0], item], {})
         return total[0]
 
-    return ComputedIterator(_ITERTOOLS.accumulate, step)
+    return ComputedIterator(itertools.accumulate, step)
 
 
 @replaces(itertools.starmap)
@@ -259,7 +257,7 @@ def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         row = source.next(t)
         return None if row is None else t.call(function, list(t.iterate_all(row)), {})
 
-    return ComputedIterator(_ITERTOOLS.starmap, step, lambda: (function, source))
+    return ComputedIterator(itertools.starmap, step, lambda: (function, source))
 
 
 @replaces(itertools.takewhile)
@@ -275,7 +273,7 @@ def takewhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return item
 
     return ComputedIterator(
-        _ITERTOOLS.takewhile, step, lambda: (predicate, t.sequence([], list) if ended[0] else source)
+        itertools.takewhile, step, lambda: (predicate, t.sequence([], list) if ended[0] else source)
     )
 
 
@@ -291,7 +289,7 @@ def dropwhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         dropping[0] = dropping[0] and item is None
         return item
 
-    return ComputedIterator(_ITERTOOLS.dropwhile, step)
+    return ComputedIterator(itertools.dropwhile, step)
 
 
 @replaces(itertools.compress)
@@ -304,7 +302,7 @@ def compress(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                 return item
         return None
 
-    return ComputedIterator(_ITERTOOLS.compress, step, lambda: (source, chosen))
+    return ComputedIterator(itertools.compress, step, lambda: (source, chosen))
 
 
 @replaces(itertools.filterfalse)
@@ -319,7 +317,7 @@ def filterfalse(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                 return item
         return None
 
-    return ComputedIterator(_ITERTOOLS.filterfalse, step, lambda: (predicate, source))
+    return ComputedIterator(itertools.filterfalse, step, lambda: (predicate, source))
 
 
 @replaces(itertools.groupby)
@@ -360,7 +358,7 @@ def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return ComputedIterator(_ITERTOOLS._grouper, inner)
 
     current: list[Value] = []
-    return ComputedIterator(_ITERTOOLS.groupby, step)
+    return ComputedIterator(itertools.groupby, step)
 
 
 @replaces(itertools.tee)

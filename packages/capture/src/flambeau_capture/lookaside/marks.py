@@ -5,12 +5,12 @@ In: functions. Out: the same functions, marked; capture reads the marks when it 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import hook
 from ..interp.signals import GraphBreak
+from ..library import functools
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from . import registry

@@ -5,18 +5,22 @@ In: calls met while tracing. Out: the same after the graph, with the place that 
 
 from __future__ import annotations
 
-import functools
 import logging
+import re
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from ..library import functools
+from ..rewrite.resume import is_part
 from ..values.base import MISSING, Value
 from .registry import replaces
 from .torch_state import call_later
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from types import FrameType
 
     from ..interp.frame import Frame
     from ..interp.tracer import Tracer
@@ -85,7 +89,11 @@ def _log_at(place: tuple[str, int, str], level: int, logger: Any, message: Any, 
 def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not all(t.is_foldable(arg) for arg in args) or len(args) > 3 or kwargs:
         raise GraphBreak("input-output", "a warning that is not constant")
-    if not t.ask(_warnings_only_tell, [], {}).constant() or _is_recorded_by(t.info.locals.values()):
+    message, category = t.to_python(args[0]), t.to_python(args[1]) if len(args) > 1 else None
+    if type(message) is not str or not _is_category(category):
+        raise GraphBreak("input-output", "a warning without a text or a category")
+    only_told = t.ask(_is_only_told, [args[0], t.wrap_pinned(category or UserWarning)], {}).constant()
+    if not only_told or _is_recorded_by(t.info.locals.values()):
         raise GraphBreak("input-output", "a warning that is raised or recorded")
     level, frame = (t.to_python(args[2]) if len(args) > 2 else 1), t.frame
     if type(level) is not int:
@@ -100,7 +108,16 @@ def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     )
 
 
+def _is_category(given: Any) -> bool:
+    return given is None or (isinstance(given, type) and issubclass(given, Warning))
+
+
 def _warn_above(level: int, message: Any, category: Any = None) -> None:
+    """`warnings.warn` for who called the function that called this, `level` calls up. Of the frames of a function that was cut, each but
+    the first is called by the one before."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_part(frame.f_code):
+        level, frame = level + 1, frame.f_back
     warnings.warn(message, category, level + 1)
 
 
@@ -111,9 +128,15 @@ def _warn_at(filename: str, line: int, namespace: dict[str, Any], message: Any, 
     warnings.warn_explicit(message, kind, filename, line, namespace.get("__name__", "<string>"), registry)
 
 
-def _warnings_only_tell() -> bool:
-    """Whether no filter makes an exception of a warning."""
-    return all(found[0] != "error" for found in warnings.filters)
+def _is_only_told(text: str, category: type[Warning]) -> bool:
+    """Whether no filter makes an exception of a warning, wherever it comes from."""
+    for action, message, kind, module, line in warnings.filters:
+        if issubclass(category, kind) and (message is None or re.match(message, text, re.IGNORECASE)):
+            if action == "error":
+                return False
+            if module is None and not line:
+                return True
+    return True
 
 
 def _is_recorded_by(variables: Iterable[Any]) -> bool:

@@ -5,12 +5,12 @@ In: calls of them met while tracing. Out: the interpreter's own operators on val
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_name
 from ..interp.operations import BINARY, COMPARE, INPLACE, UNARY
 from ..interp.signals import GraphBreak
+from ..library import operator
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.symbolic import SymbolicValue

@@ -7,13 +7,13 @@ out of such a tensor are written out.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _use_grad_for_differentiable
 
 from ..interp.signals import GraphBreak
+from ..library import contextlib
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.sequences import ListValue, TupleValue

@@ -7,15 +7,12 @@ either way are positional, gaps filled with defaults; `None` where the call does
 from __future__ import annotations
 
 import builtins
-import collections
-import functools
-import inspect
-import itertools
-import math
-import operator
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
+
+from ..library import collections, functools, inspect, itertools, math, operator
+from ..patches import unpatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +74,8 @@ def signature_of(function: Any) -> inspect.Signature | None:
     """The parameters of a callable, None where nothing tells them. Asked for at the first call: to read one of C's takes as long as a module."""
     written = next((found for target, found in _WRITTEN.items() if target is function), None)
     try:
-        return inspect.signature(function if written is None else written)
+        with unpatched():
+            return inspect.signature(function if written is None else written)
     except (TypeError, ValueError):
         return None
 

@@ -5,17 +5,9 @@ In: calls of standard library functions that are written in C or whose Python bo
 
 from __future__ import annotations
 
-import collections
-import copy
-import dataclasses
 import enum
-import functools
-import inspect
-import itertools
-import math
 import random
 import reprlib
-import time
 import types
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +16,7 @@ import torch
 
 from ..interp.signals import GraphBreak, TracedRaise
 from ..interp.trust import is_trusted_namespace
+from ..library import collections, copy, dataclasses, functools, inspect, itertools, math, time
 from ..sources.source import Pinned
 from ..values.base import Value
 from ..values.builtins import ClassValue

@@ -9,7 +9,6 @@ Order is what keeps this right: everything is loaded and made before anything is
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, NoReturn
@@ -21,6 +20,7 @@ from ..bytecode.model import Label, Position, Protect
 from ..effects.replay import replay, values_of
 from ..frame import FrameInfo
 from ..graph.captured import Break, FrameResult
+from ..library import inspect
 from ..native import _C
 from ..saved_tensor_hooks import hooks_set_aside, raised_in_hook
 from ..sources.arguments import FIRST

@@ -11,7 +11,6 @@ before the frame's own variables are overwritten. `seal()` marks that point; a s
 from __future__ import annotations
 
 import builtins
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CellType, CodeType
 from typing import Any
@@ -23,6 +22,7 @@ from ..bytecode.encode import CodeSpec
 from ..bytecode.lower import link, write_code
 from ..bytecode.model import NOWHERE, Draft, Label, Position, Protect
 from ..errors import InternalError
+from ..library import itertools
 from ..sources import source as sources
 from ..values.base import NullValue, Value
 

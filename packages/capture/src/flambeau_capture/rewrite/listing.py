@@ -6,11 +6,11 @@ appear by their type or name: no `__repr__` of a user is run.
 
 from __future__ import annotations
 
-import dis
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from ..class_names import class_qualname
+from ..library import dis
 from ..values.constants import is_constant_object
 
 _CALLED_BY_NAME = (type, FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)

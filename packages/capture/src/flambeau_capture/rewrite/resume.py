@@ -26,6 +26,7 @@ from ..bytecode.normalise import decode_normalised
 from ..sources.arguments import FIRST, stack_argument
 
 _SUFFIX = re.compile(r"\.resume_at_\d+$")
+_PART = re.compile(r"\.(resume|round)_at_\d+$")
 _LOCALS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "STORE_FAST", "DELETE_FAST", "MAKE_CELL"})
 _SEES_LOCALS = frozenset(
     {
@@ -42,6 +43,7 @@ _SEES_LOCALS = frozenset(
         "set_trace",
     }
 )
+_SEES_FRAMES = frozenset({"_getframe", "currentframe", "extract_stack", "walk_stack", "print_stack", "format_stack"})
 
 
 class CannotResume(Exception):
@@ -187,3 +189,14 @@ def first_argument(code: CodeType, target: int) -> str | None:
 def sees_locals(code: CodeType) -> bool:
     """Whether the function may look at its own locals by other means than naming them."""
     return not _SEES_LOCALS.isdisjoint(code.co_names)
+
+
+@lru_cache(maxsize=512)
+def sees_frames(code: CodeType) -> bool:
+    """Whether the function may look at the stack of calls, where one that is cut stands more than once, and its variables elsewhere."""
+    return not _SEES_FRAMES.isdisjoint(code.co_names) or {"inspect", "stack"}.issubset(code.co_names)
+
+
+def is_part(code: CodeType) -> bool:
+    """Whether this is a part of a function, called by the part before it or by the function."""
+    return _PART.search(code.co_qualname) is not None

@@ -15,14 +15,13 @@ Read next: `guards/spec.py` (what is assumed about a source) and `guards/build.p
 from __future__ import annotations
 
 import builtins as _builtins
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from attrs import field, fields, frozen
 
 from ..class_names import class_name
+from ..library import threading, weakref
 
 T = TypeVar("T", bound="Source")
 

@@ -11,11 +11,11 @@ that may refer back to it. `fill` leaves the stack as it found it.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_module, class_name, full_name
 from ..interp.signals import GraphBreak
+from ..library import functools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,10 +5,10 @@ In: an object. Out: the iterators that Python makes of it, which ask for one ele
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import TracedRaise
+from ..library import operator
 from .base import Value, objects_have
 from .constants import ConstantValue
 from .iterators import IteratorValue

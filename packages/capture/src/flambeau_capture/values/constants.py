@@ -6,13 +6,13 @@ In: the object. Out: a value that folds: attributes, methods, operators and trut
 from __future__ import annotations
 
 import enum
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..class_names import class_name
-from ..interp.signals import GraphBreak, TracedRaise
+from ..interp.signals import GraphBreak
+from ..library import math
 from .base import Value, objects_have
 
 if TYPE_CHECKING:
@@ -135,14 +135,10 @@ class ConstantValue(Value):
         return t.fold_method(self, name, args, kwargs)
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        if not t.is_foldable(key) and type(self.value) in (tuple, torch.Size, range):
-            kind = torch.Size if type(self.value) is torch.Size else tuple
-            try:
-                return t.sequence([t.from_python(item) for item in self.value], kind).get_item(t, key)
-            except TracedRaise as error:
-                if type(self.value) is range and error.value.python_type() is IndexError:
-                    raise t.raised(IndexError("range object index out of range")) from None
-                raise
+        if not t.is_foldable(key) and type(self.value) is range:
+            key = ConstantValue(t.index_or_slice(key))
+        elif not t.is_foldable(key) and type(self.value) in (tuple, torch.Size):
+            return t.sequence([t.from_python(item) for item in self.value], type(self.value)).get_item(t, key)
         return t.fold(lambda obj, index: obj[index], [self, key], {})
 
     def contains(self, t: Tracer, item: Value) -> bool:

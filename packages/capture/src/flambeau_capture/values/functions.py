@@ -6,11 +6,11 @@ table or the policy says otherwise (`Tracer.call_function`).
 
 from __future__ import annotations
 
-import functools
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from ..library import functools
 from .base import MISSING, Value
 from .constants import ConstantValue
 

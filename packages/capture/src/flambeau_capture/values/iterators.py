@@ -5,11 +5,10 @@ In: values or a Python function that makes the next value. Out: `next` gives a v
 
 from __future__ import annotations
 
-import collections
-import functools
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..interp.signals import GraphBreak, TracedRaise
+from ..library import collections, functools
 from .base import Value
 from .constants import ConstantValue
 

@@ -6,12 +6,11 @@ value, objects that existed before the frame by themselves, anything else by ide
 
 from __future__ import annotations
 
-import collections
-import gc
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from ..library import collections, gc
 from .base import MISSING, Value, objects_have
 from .constants import NONE, TRUE, ConstantValue
 from .keys import assume_object, is_compared_by_identity, real_key

@@ -7,14 +7,13 @@ instance, the class, `__getattr__`), every one guarded where it was found. What 
 
 from __future__ import annotations
 
-import collections
-import inspect
+import sys
 import types
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_module, class_name, full_name
 from ..interp.signals import GraphBreak
+from ..library import collections, inspect, weakref
 from ..sources.source import Attribute, CallResult
 from .base import HEAP_TYPE, MISSING, Value, objects_have, type_name
 from .constants import ConstantValue
@@ -192,6 +191,8 @@ class ObjectValue(Value):
             found = ConstantValue(t.integer(found))
         if t.truth(t.compare("<", found, ConstantValue(0))):
             raise t.raised(ValueError("__len__() should return >= 0"))
+        if found.is_constant() and found.constant() > sys.maxsize:
+            raise t.raised(OverflowError("cannot fit 'int' into an index-sized integer"))
         return found
 
     def truth(self, t: Tracer) -> bool:

@@ -6,7 +6,6 @@ marked as mutated in the tracer's heap when it changes; its final contents are r
 
 from __future__ import annotations
 
-import collections
 import types
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import torch
 
 from ..class_names import class_name
 from ..interp.signals import GraphBreak, TracedRaise
+from ..library import collections
 from .base import Value, objects_have
 from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
 

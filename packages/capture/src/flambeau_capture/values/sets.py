@@ -6,11 +6,11 @@ too, since a set's order is that of its table and its history. The order of obje
 
 from __future__ import annotations
 
-import itertools
 import sys
 from typing import TYPE_CHECKING, Any
 
 from ..interp.signals import GraphBreak
+from ..library import itertools
 from .base import Value, objects_have
 from .builtins import BuiltinValue, ClassValue
 from .constants import ConstantValue, is_constant_object
