@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 
 import pytest
 import torch
@@ -98,6 +99,18 @@ def test_calls_are_those_of_plain_python(owner, name, monkeypatch):
         compiled = flambeau.compile(program, backend="aot_eager")
         for rows in (3, 5):
             assert_same(run(compiled, rows), run(program, rows), strides=False)
+
+
+def test_calls_beside_another_thread(monkeypatch):
+    """Which finds the program's function behind a stand-in meanwhile: no graph may hold that."""
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        test_calls_are_those_of_plain_python(operator, "getitem", monkeypatch)
+    finally:
+        ended.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])

@@ -6,8 +6,8 @@ followed by the new contents of each written argument. No node of the graph is e
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -71,9 +71,9 @@ def _contents(recorder: Any, target: Any) -> Any:
 def _name(recorder: Any, node: Any, place: int, part: Any) -> None:
     """Nodes for the tensors in one part of the call's value."""
     if isinstance(part, Tensor):
-        recorder.fresh(part, recorder.add_node(operator.getitem, (node, place), {}, part))
+        recorder.fresh(part, recorder.add_node(getitem, (node, place), {}, part))
     elif isinstance(part, list):
-        several = recorder.add_node(operator.getitem, (node, place), {}, part)
+        several = recorder.add_node(getitem, (node, place), {}, part)
         for position, item in enumerate(part):
             _name(recorder, several, position, item)
 

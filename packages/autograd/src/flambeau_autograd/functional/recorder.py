@@ -7,9 +7,9 @@ tensor's value (and, through the chain of views, that of everything that shares 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from operator import getitem
 from typing import Any
 
 import torch
@@ -168,7 +168,7 @@ class Recorder(TorchDispatchMode):
     def _replay(self, step: Step, source: Node) -> Node:
         node = self.add_node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.out)
         if step.item is not None:
-            node = self.add_node(operator.getitem, (node, step.item), {}, step.result)
+            node = self.add_node(getitem, (node, step.item), {}, step.result)
         return node
 
     def tensor_at(self, node: Node) -> torch.Tensor:
@@ -249,7 +249,7 @@ class Recorder(TorchDispatchMode):
                 raise UnsupportedGraph(f"{func} returns lists of tensors")
             for i, item in enumerate(out):
                 if isinstance(item, torch.Tensor):
-                    self.fresh(item, self.add_node(operator.getitem, (node, i), {}, item))
+                    self.fresh(item, self.add_node(getitem, (node, i), {}, item))
                     if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
                         self.symbols.bind_tensor(item, item._flambeau.node)
         elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -327,7 +327,7 @@ class Recorder(TorchDispatchMode):
             return out
         for i, item in enumerate(out):
             step = Step(func, args[1:], kwargs, i, source, out)
-            getter = self.add_node(operator.getitem, (node, i), {}, item)
+            getter = self.add_node(getitem, (node, i), {}, item)
             item._flambeau = Value(self, value.cell, (*value.chain, step), getter, value.cell.version)
         return out
 

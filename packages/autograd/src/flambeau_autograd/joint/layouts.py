@@ -7,8 +7,8 @@ torch itself, on fakes, by one more trace.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -70,7 +70,7 @@ def may_hand_on(joint: Joint) -> bool:
 def _is_fixed(node: Node) -> bool:
     """Whether what the node computes lies in order, however the operands do."""
     value = node.meta.get("val")
-    maker = node.args[0] if node.target is operator.getitem else node
+    maker = node.args[0] if node.target is getitem else node
     if not isinstance(maker, Node) or not isinstance(maker.target, OpOverload) or is_view(maker.target):
         return False
     is_line = isinstance(value, torch.Tensor) and sum(hint(size) != 1 for size in value.shape) < 2

@@ -5,7 +5,7 @@ In: a node of a functional graph. Out: whether the backward may compute it again
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 
 import torch
 from torch._ops import OpOverload
@@ -47,7 +47,7 @@ def is_free(node: Node) -> bool:
     """True when recomputing moves no bytes: views, items of a list, sizes."""
     if node.op != "call_function":
         return False
-    return node.target is operator.getitem or is_view_node(node) or not isinstance(node.meta.get("val"), torch.Tensor)
+    return node.target is getitem or is_view_node(node) or not isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def saved_bytes(node: Node) -> int:

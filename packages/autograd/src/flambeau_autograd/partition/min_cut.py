@@ -7,7 +7,7 @@ hang on the sink. Of all minimum cuts the one nearest to the backward is taken: 
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 
 from attrs import define, field
 from torch.fx import Node
@@ -125,7 +125,7 @@ def _banned(problem: Problem, config: Config) -> set[Node]:
 
 def _is_list_of_banned(node: Node) -> bool:
     """True for ops with several results that are not fusible: their items are saved instead."""
-    return not is_tensor(node) and node.target is not operator.getitem and not is_fusible(node)
+    return not is_tensor(node) and node.target is not getitem and not is_fusible(node)
 
 
 def _weight(problem: Problem, node: Node) -> int:
@@ -136,7 +136,7 @@ def _weight(problem: Problem, node: Node) -> int:
     if region is not None and not runs_once(node):
         if not any(problem.regions.get(u) != region and not u.meta.get("backward") for u in node.users):
             return _INFINITE
-    if is_tensor(node) and is_free(node) and node.target is not operator.getitem:
+    if is_tensor(node) and is_free(node) and node.target is not getitem:
         if alias_root(node).op != "get_attr":
             return _INFINITE
     return saved_bytes(node)

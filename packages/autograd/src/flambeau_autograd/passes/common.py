@@ -5,7 +5,7 @@ Two tensors of arbitrary contents (`empty`) are equal calls too: nobody writes t
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ def merge_common(joint: Joint) -> int:
         if node.op != "call_function" or is_pinned(node):
             continue
         target = node.target
-        if not isinstance(target, OpOverload) and target is not operator.getitem and not _is_symbolic(node):
+        if not isinstance(target, OpOverload) and target is not getitem and not _is_symbolic(node):
             continue
         key = (target, key_of(node.args), key_of(node.kwargs), node.meta.get("checkpoint"))
         if key[-1] is not None and not node.meta.get("backward"):

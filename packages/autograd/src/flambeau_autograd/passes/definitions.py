@@ -5,7 +5,7 @@ In: a `Joint` fresh from its trace. Out: a `Definition` for each forward node, a
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -30,11 +30,7 @@ def definitions(joint: Joint) -> tuple[dict[Node, Node], dict[Node, Definition]]
             continue
         args, kwargs = map_arg(node.args, first.__getitem__), map_arg(node.kwargs, first.__getitem__)
         same = node
-        if (
-            node.op == "call_function"
-            and not is_pinned(node)
-            and isinstance(node.target, (OpOverload, type(operator.getitem)))
-        ):
+        if node.op == "call_function" and not is_pinned(node) and isinstance(node.target, (OpOverload, type(getitem))):
             same = known.setdefault((node.target, key_of(args), key_of(kwargs)), node)
         first[node] = same
         if same is node:

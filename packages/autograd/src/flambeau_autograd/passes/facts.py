@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -85,7 +85,7 @@ def is_view_node(node: Node) -> bool:
     """True when the node's tensor shares the storage of its first argument."""
     if node.op != "call_function":
         return False
-    if node.target is operator.getitem:
+    if node.target is getitem:
         source = node.args[0]
         return isinstance(source, Node) and source.op == "call_function" and is_view(source.target)
     return is_view(node.target)
@@ -94,7 +94,7 @@ def is_view_node(node: Node) -> bool:
 def alias_root(node: Node) -> Node:
     """The node that owns the storage which `node` shows."""
     while is_view_node(node) or node.target is torch.ops.aten._unsafe_view.default:  # whose schema does not tell
-        if node.target is operator.getitem:
+        if node.target is getitem:
             node = node.args[0]
         node = node.args[0]
     return node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from .facts import alias_root, is_tensor, is_view_node
 aten = torch.ops.aten
 
 #: Views that show different elements when their arguments differ.
-_SELECTING = frozenset({operator.getitem, aten.slice.Tensor, aten.select.int, aten.diagonal.default})
+_SELECTING = frozenset({getitem, aten.slice.Tensor, aten.select.int, aten.diagonal.default})
 
 
 def separate_results(joint: Joint) -> int:

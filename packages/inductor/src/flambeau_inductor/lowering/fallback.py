@@ -6,7 +6,7 @@ fake tensor has, dimensions of one element included: a library's result may copy
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -48,7 +48,7 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
         # The result shares memory with an argument: take a copy at once, so that nobody has to know.
         return _copy_of_alias(g, op, given, named, val, reason)
     kept = _WORKSPACES.get(schema.name)
-    read = any(user.args[1] == kept for user in node.users if user.target is operator.getitem)
+    read = any(user.args[1] == kept for user in node.users if user.target is getitem)
     return g.library(op, given, named, val, reason, keeps=kept if read else None)
 
 

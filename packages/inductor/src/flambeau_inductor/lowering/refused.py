@@ -6,8 +6,8 @@ every call is in it: each round of ``pipeline.compile_graph`` gets nearer to a p
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
+from operator import getitem
 
 from torch import fx
 
@@ -25,6 +25,6 @@ def widen(gm: fx.GraphModule, library: frozenset[str], origins: Iterable[str]) -
 
 
 def _call(node: fx.Node) -> fx.Node:
-    while node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+    while node.target is getitem and isinstance(node.args[0], fx.Node):
         node = node.args[0]
     return node

@@ -7,8 +7,8 @@ Out: a ``Graph``. Values stay lazy until somebody needs memory: a library call, 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -192,7 +192,7 @@ class _Lowering:
         target: Any = node.target
         args = [self._argument(a) for a in node.args]
         kwargs = {k: self._argument(v) for k, v in node.kwargs.items()}
-        if target is operator.getitem:
+        if target is getitem:
             result = args[0][args[1]]
             self._settle(node, result)
             return result

@@ -12,9 +12,9 @@ A deterministic mode asks that one program repeats its bits, which a larger prod
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
+from operator import getitem
 from typing import Any
 
 import torch
@@ -80,7 +80,7 @@ def _seen_outside(graph: fx.Graph) -> set[fx.Node]:
             continue
         seen.add(node)
         returns = getattr(getattr(node.target, "_schema", None), "returns", ())
-        if node.target is operator.getitem or any(r.alias_info is not None for r in returns):
+        if node.target is getitem or any(r.alias_info is not None for r in returns):
             pending.extend(node.all_input_nodes)
     return seen
 
@@ -172,7 +172,7 @@ def _parts(graph: fx.Graph, before: fx.Node, node: fx.Node, group: Sequence[Prod
             pieces = insert_call(graph, before, aten.unsafe_chunk.default, (node, count), vals)
         else:
             pieces = insert_call(graph, before, aten.unsafe_split_with_sizes.default, (node, sizes), vals)
-        return [insert_call(graph, before, operator.getitem, (pieces, n), val) for n, val in enumerate(vals)]
+        return [insert_call(graph, before, getitem, (pieces, n), val) for n, val in enumerate(vals)]
     if not equal:
         starts = [0, *accumulate(sizes)]
         return [call(graph, before, aten.slice.Tensor, node, 0, *ends) for ends in pairwise(starts)]
@@ -235,4 +235,4 @@ def _writes(node: fx.Node) -> bool:
 
 def _is_view(node: fx.Node) -> bool:
     returns = getattr(getattr(node.target, "_schema", None), "returns", ())
-    return node.target is operator.getitem or any(r.alias_info is not None for r in returns)
+    return node.target is getitem or any(r.alias_info is not None for r in returns)

@@ -10,7 +10,7 @@ Rounding: the library computes in float32 (float64 for float64) from the gates t
 
 from __future__ import annotations
 
-import operator
+from operator import getitem
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ def open_cells(gm: fx.GraphModule, context: CompileContext) -> bool:
 
 def _is_open(node: fx.Node) -> bool:
     """Whether only the new states are read, and all sizes that matter here are numbers."""
-    if not all(user.target is operator.getitem and user.args[1] in (0, 1) for user in node.users):
+    if not all(user.target is getitem and user.args[1] in (0, 1) for user in node.users):
         return False
     gates = node.args[0].meta["val"]
     return gates.dim() == 2 and isinstance(gates.shape[1], int)

@@ -7,8 +7,8 @@ read from that tensor: in place where their order is that of memory, otherwise t
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -154,7 +154,7 @@ def window_of(node: fx.Node) -> Window | None:
     """``node`` as a window at a known place, if it is one."""
     if node.op != "call_function":
         return None
-    if node.target is operator.getitem:
+    if node.target is getitem:
         return _piece(node)
     if node.target not in (aten.select.int, aten.slice.Tensor) or not isinstance(node.args[0], fx.Node):
         return None
