@@ -24,10 +24,16 @@ bool same_items(PyObject* left, PyObject* right) {
   return true;
 }
 
+// The members of a set, whatever its class says when it is asked for them or for their number.
+Ref members_of(PyObject* set) {
+  Ref members = checked(PySet_Type.tp_iter(set));
+  return checked(PySequence_Tuple(members.get()));
+}
+
 bool same_members(PyObject* left, PyObject* right) {
   if (PySet_GET_SIZE(left) != PySet_GET_SIZE(right)) return false;
-  Ref mine = checked(PySequence_Tuple(left));
-  Ref theirs = checked(PySequence_Tuple(right));
+  Ref mine = members_of(left);
+  Ref theirs = members_of(right);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mine.get()); ++i) {
     bool found = false;
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(theirs.get()) && !found; ++j) {

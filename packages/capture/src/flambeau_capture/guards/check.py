@@ -201,4 +201,5 @@ def _same_float(left: float, right: float) -> bool:
 
 
 def _same_members(left: Any, right: Any) -> bool:
-    return len(left) == len(right) and all(any(same_constant(a, b) for b in right) for a in left)
+    mine, theirs = gs.own_keys(left), gs.own_keys(right)
+    return len(mine) == len(theirs) and all(any(same_constant(a, b) for b in theirs) for a in mine)

@@ -168,19 +168,20 @@ _CONTAINERS: tuple[Any, ...] = (list, tuple, dict, set, frozenset)
 
 def own_keys(value: Any) -> tuple[Any, ...]:
     """The keys of a dict in order, whatever its class says when it is iterated over; the members of anything else."""
-    base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
-    return tuple(base.__iter__(value) if isinstance(value, dict) else value)
+    base = next((kind for kind in (OrderedDict, dict, set, frozenset) if issubclass(type(value), kind)), None)
+    return tuple(value if base is None else base.__iter__(value))
 
 
 def own_length(value: Any) -> int:
     """The number of elements of a container, whatever its class says when it is asked."""
-    base = next((kind for kind in _CONTAINERS if isinstance(value, kind)), None)
+    base = next((kind for kind in _CONTAINERS if issubclass(type(value), kind)), None)
     return len(value) if base is None else base.__len__(value)
 
 
 def has_key(value: Any, key: Any) -> bool:
-    """Whether a dict has a key, whatever its class says; the same of anything else that can be asked."""
-    return dict.__contains__(value, key) if isinstance(value, dict) else key in value
+    """Whether a dict or a set has a key, whatever its class says; the same of anything else that can be asked."""
+    base = next((kind for kind in (dict, set, frozenset) if issubclass(type(value), kind)), None)
+    return key in value if base is None else bool(base.__contains__(value, key))
 
 
 @frozen

@@ -25,7 +25,7 @@ from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
-from .members import NATIVE_METHODS, is_borrowed, mro_lookup, own_dict
+from .members import NATIVE_METHODS, is_borrowed, is_native_access, mro_lookup, own_dict
 from .signals import GraphBreak, TracedRaise
 from .texts import Texts
 from .trust import is_torch_member, is_trusted_namespace
@@ -236,9 +236,11 @@ class Attributes(Texts):
             return BoundBuiltin(value, name)
         if isinstance(found, (property, functools.cached_property)) or inspect.ismemberdescriptor(found):
             return self.wrap_pinned(found)
-        getter = getattr(type(found), "__get__", None)
+        getter = mro_lookup(type(found), "__get__")[0]
         if isinstance(getter, types.FunctionType):
             return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), ConstantValue(None), value], {})
+        if getter is not MISSING and not isinstance(getter, NATIVE_METHODS):
+            raise GraphBreak("unsupported-attribute", f"a {class_name(type(found))} descriptor")
         return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
 
     def bind_class_attribute(self, value: Value, cls: type, name: str, found: Any, where: type | None = None) -> Value:
@@ -272,10 +274,10 @@ class Attributes(Texts):
             return BoundBuiltin(value, name)
         if type(found) is _FIELD and isinstance(value, ObjectValue) and isinstance(value.storage, TupleValue):
             return self.realise(value.storage.items[found.__reduce__()[1][0]])
-        getter = getattr(type(found), "__get__", None)
+        getter = mro_lookup(type(found), "__get__")[0]
         if isinstance(getter, types.FunctionType):
             return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), value, self.wrap_pinned(cls)], {})
-        if getter is not None and not isinstance(found, type):
+        if getter is not MISSING:
             raise GraphBreak("unsupported-attribute", f"a {class_name(type(found))} descriptor")
         if isinstance(mro_lookup(type(home.value), name)[0], property):  # a guard would read the metaclass's
             raise GraphBreak(
@@ -296,7 +298,7 @@ class Attributes(Texts):
     def object_attribute(self, value: ObjectValue, name: str) -> Value:
         """`value.name` for an instance of a Python class."""
         cls = value.cls
-        if not isinstance(cls.__getattribute__, types.FunctionType):
+        if is_native_access(cls):
             stored = value.attrs.get(name)
             if stored is not None:
                 return stored
@@ -305,18 +307,15 @@ class Attributes(Texts):
             if name == "__dict__":
                 return self._instance_dict(value)
         self.heap.refuse_written(value.object)
-        self.class_member(cls, "__getattribute__")
-        access = cls.__getattribute__
-        if isinstance(access, types.FunctionType):
+        access = self.special_method(value, "__getattribute__")
+        if access is not None:
             try:
-                return self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
+                return self.call(access, [ConstantValue(name)], {})
             except TracedRaise as error:
-                last, _ = self.class_member(cls, "__getattr__")
-                if not issubclass(error.value.python_type(), AttributeError) or not isinstance(
-                    last, types.FunctionType
-                ):
+                last = self.special_method(value, "__getattr__")
+                if last is None or not issubclass(error.value.python_type(), AttributeError):
                     raise
-                return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
+                return self.call(last, [ConstantValue(name)], {})
         return self.plain_attribute(value, name)
 
     def plain_attribute(self, value: ObjectValue, name: str, *, hook: bool = True) -> Value:
@@ -335,9 +334,10 @@ class Attributes(Texts):
             try:
                 slot = None if deleted else self._slot_attribute(value, name, found)
             except TracedRaise:
-                if not hook or not isinstance(last := self.class_member(cls, "__getattr__")[0], types.FunctionType):
+                last = self.special_method(value, "__getattr__") if hook else None
+                if last is None:
                     raise
-                return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
+                return self.call(last, [ConstantValue(name)], {})
             if slot is not None:
                 return slot
             if _goes_first(type(found)) and not isinstance(found, type):
@@ -360,9 +360,9 @@ class Attributes(Texts):
             return self.bind_class_attribute(value, cls, name, found)
         if issubclass(cls, torch.nn.Module):
             return self._module_attribute(value, name, found, hook=hook)
-        getattr_hook, _ = self.class_member(cls, "__getattr__") if hook else (None, None)
-        if isinstance(getattr_hook, types.FunctionType):
-            return self.call(self.wrap_pinned(getattr_hook), [value, ConstantValue(name)], {})
+        last = self.special_method(value, "__getattr__") if hook else None
+        if last is not None:
+            return self.call(last, [ConstantValue(name)], {})
         if obj is not MISSING and found is MISSING and not isinstance(own_dict(obj), dict) and hasattr(obj, name):
             return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
         raise self.raised(AttributeError(f"'{type_name(cls)}' object has no attribute '{name}'"))
@@ -398,9 +398,11 @@ class Attributes(Texts):
             if source is not None:
                 self._absent(value, name)
             return self.bind_class_attribute(value, value.cls, name, found)
-        own, where = self.class_member(value.cls, "__getattr__")
-        if hook and isinstance(own, types.FunctionType) and where is not torch.nn.Module:
-            return self.call(self.wrap_pinned(own), [value, ConstantValue(name)], {})
+        own = None
+        if hook and self.class_member(value.cls, "__getattr__")[1] is not torch.nn.Module:
+            own = self.special_method(value, "__getattr__")
+        if own is not None:
+            return self.call(own, [ConstantValue(name)], {})
         return self.module_getattr(value, name)
 
     def _absent(self, value: ObjectValue, name: str) -> None:
@@ -454,26 +456,29 @@ class Attributes(Texts):
         found, where = self.class_member(value.cls, name)
         if found is MISSING or where in (object, dict, list, tuple, set):
             return None
-        if isinstance(found, (types.FunctionType, types.MethodType, classmethod, staticmethod, functools.partial)):
-            return self.bind_class_attribute(value, value.cls, name, found)
-        if is_borrowed(found, where, value.cls, name):
-            raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, which another class's does")
-        if value.storage is None and callable(found) and not isinstance(found, NATIVE_METHODS):
-            return self.wrap(found, Attribute(Pinned(value.cls), name))
         if found is None or isinstance(
             found, property
         ):  # None says that there is none, also where a base class has one
             raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, where its class has {found!r}")
-        return None
+        if isinstance(found, NATIVE_METHODS):
+            if is_borrowed(found, where, value.cls, name):
+                raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, which another class's does")
+            return None
+        getter = mro_lookup(type(found), "__get__")[0]
+        if isinstance(getter, NATIVE_METHODS):
+            return self.bind_class_attribute(value, value.cls, name, found)
+        if getter is MISSING and callable(found):
+            return self.wrap(found, Attribute(Pinned(value.cls), name))
+        # How often a descriptor of the program's is asked, and for what, is up to the operation.
+        raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, a {class_name(type(found))}")
 
     # stores
 
     def store_object_attribute(self, value: ObjectValue, name: str, new: Value) -> None:
         """`value.name = new` for an instance of a Python class."""
-        self.class_member(value.cls, "__setattr__")
-        hook = value.cls.__setattr__
-        if isinstance(hook, types.FunctionType):
-            self.call(self.wrap_pinned(hook), [value, ConstantValue(name), new], {})
+        hook = self.special_method(value, "__setattr__")
+        if hook is not None:
+            self.call(hook, [ConstantValue(name), new], {})
             return
         self.plain_store(value, name, new)
 
@@ -496,7 +501,7 @@ class Attributes(Texts):
             and not inspect.ismemberdescriptor(found)
             and name != "__class__"
         ):
-            setter = getattr(type(found), "__set__", None)
+            setter = mro_lookup(type(found), "__set__")[0]
             if isinstance(setter, types.FunctionType):
                 self.call(self.wrap_pinned(setter), [self.wrap_pinned(found), value, new], {})
                 return
@@ -522,10 +527,10 @@ class Attributes(Texts):
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
-        if isinstance(value.cls.__delattr__, types.FunctionType) and (
-            value.cls.__delattr__ is not torch.nn.Module.__delattr__ or self.is_registered(value, name)
-        ):
-            self.call(self.wrap_pinned(value.cls.__delattr__), [value, ConstantValue(name)], {})
+        hook = self.special_method(value, "__delattr__")
+        of_modules = value.cls.__delattr__ is torch.nn.Module.__delattr__
+        if hook is not None and not (of_modules and not self.is_registered(value, name)):
+            self.call(hook, [ConstantValue(name)], {})
             return
         found, _ = self.class_member(value.cls, name)
         if hasattr(type(found), "__delete__") and not inspect.ismemberdescriptor(found):

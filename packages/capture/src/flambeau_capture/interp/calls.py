@@ -515,7 +515,7 @@ class Calls(Lifetimes):
         """Guard what a class answers for itself to `isinstance` and `issubclass`: an abstract one may get a subclass later."""
         for one in _flat(classes):
             _, owner = mro_lookup(type(one), check)
-            if owner is type or (is_trusted_namespace(one) and is_trusted_namespace(cls)):
+            if owner in (type, None) or (is_trusted_namespace(one) and is_trusted_namespace(cls)):
                 continue
             if not is_trusted_namespace(owner):
                 raise GraphBreak("unsupported-call", f"{class_name(type(one))}.{check} decides")
@@ -524,8 +524,8 @@ class Calls(Lifetimes):
 
 
 def _flat(classes: Any) -> Iterator[type]:
-    """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth."""
-    if isinstance(classes, type):
+    """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth; and objects of the program's in their place."""
+    if issubclass(type(classes), type) or not is_trusted_namespace(type(classes)):
         yield classes
         return
     for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", ()):

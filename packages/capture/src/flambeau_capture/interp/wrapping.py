@@ -34,7 +34,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
 from .enum_members import hold_methods
-from .members import own_dict
+from .members import NATIVE_METHODS, mro_lookup, own_content, own_dict
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -216,8 +216,7 @@ class Wrapping(TracerState):
         elif issubclass(kind, (set, frozenset)):
             storage = self._wrap_set(obj, source)
         elif issubclass(kind, (str, int, float, bytes)):
-            base: Any = next(b for b in (bool, int, float, str, bytes) if issubclass(kind, b))
-            storage = ConstantValue(base(obj))
+            storage = ConstantValue(own_content(obj))
             self.guards.identity(source, obj)
         self.guards.type_is(source, kind)
         if isinstance(own_dict(obj), dict) or hasattr(kind, "__slots__") or storage is not None:
@@ -286,7 +285,7 @@ class Wrapping(TracerState):
         base = frozenset if isinstance(obj, frozenset) else set
         if not all(is_constant_object(item) or _hashes_by_identity(item) for item in base.__iter__(obj)):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
-        self.guards.members(source, obj)
+        self.guards.members(source, base.__iter__(obj))
         return SetValue({item: self.from_python(item) for item in base.__iter__(obj)}, base, source, obj)
 
     def cell_of(self, cell: types.CellType, source: Source) -> CellValue:
@@ -456,6 +455,8 @@ class Wrapping(TracerState):
         if isinstance(value, SetValue):
             return frozenset(value.items)
         if isinstance(value, ObjectValue):
+            for name in ("__hash__", "__eq__"):
+                self.class_member(value.cls, name)
             if _object_hash(value.cls):
                 return value.object if value.object is not MISSING else value
             if value.object is not MISSING and _hashes_by_identity(value.object):
@@ -478,10 +479,16 @@ class Wrapping(TracerState):
         made.attrs.update({name: self.from_python(held) for name, held in vars(error).items()})
         return TracedRaise(made)
 
+    # supplied by Attributes
+
+    def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
+        """See `Attributes`."""
+        raise NotImplementedError
+
 
 def _item_source(kind: Any) -> Any:
     """How an item of a container of this class is reached: by its subscript, unless that is code of the user's."""
-    return StoredItem if isinstance(kind.__getitem__, types.FunctionType) else Item
+    return Item if isinstance(mro_lookup(kind, "__getitem__")[0], NATIVE_METHODS) else StoredItem
 
 
 def _holds_slice(obj: Any) -> bool:
@@ -495,9 +502,7 @@ def _object_hash(kind: Any) -> bool:
 
 def _hashes_by_identity(obj: Any) -> bool:
     kind = type(obj)
-    return _object_hash(kind) or isinstance(
-        obj, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, torch.nn.Module)
-    )
+    return _object_hash(kind) or kind is types.BuiltinFunctionType
 
 
 def _is_buffer(kind: type) -> bool:

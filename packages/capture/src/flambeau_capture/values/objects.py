@@ -184,7 +184,8 @@ class ObjectValue(Value):
                 returned = type_name(found.python_type())
                 raise t.raised(TypeError(f"__bool__ should return bool, returned {returned}"))
             return t.truth(found)
-        if self.special(t, "__len__") is not None:
+        is_number = self.storage is not None and objects_have(self.cls, "__bool__")
+        if not is_number and self.special(t, "__len__") is not None:
             return t.truth(self.length(t))
         if self.storage is not None:
             return self.storage.truth(t)
