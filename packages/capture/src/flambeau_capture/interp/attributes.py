@@ -341,7 +341,7 @@ class Attributes(Texts):
             if slot is not None:
                 return slot
             if _goes_first(type(found)) and not isinstance(found, type):
-                return self.bind_class_attribute(value, cls, name, found)
+                return self._bound(value, name, found, hook=hook)
         obj = value.object
         if obj is not MISSING and not deleted:
             instance = own_dict(obj)
@@ -357,7 +357,7 @@ class Attributes(Texts):
                 if source is not None:
                     self._absent(value, name)
         if found is not MISSING:
-            return self.bind_class_attribute(value, cls, name, found)
+            return self._bound(value, name, found, hook=hook)
         if issubclass(cls, torch.nn.Module):
             return self._module_attribute(value, name, found, hook=hook)
         last = self.special_method(value, "__getattr__") if hook else None
@@ -366,6 +366,16 @@ class Attributes(Texts):
         if obj is not MISSING and found is MISSING and not isinstance(own_dict(obj), dict) and hasattr(obj, name):
             return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
         raise self.raised(AttributeError(f"'{type_name(cls)}' object has no attribute '{name}'"))
+
+    def _bound(self, value: ObjectValue, name: str, found: Any, *, hook: bool) -> Value:
+        """What the class has under the name, for the object; `__getattr__` is asked where that code says that there is none."""
+        try:
+            return self.bind_class_attribute(value, value.cls, name, found)
+        except TracedRaise as error:
+            last = self.special_method(value, "__getattr__") if hook else None
+            if last is None or not issubclass(error.value.python_type(), AttributeError):
+                raise
+            return self.call(last, [ConstantValue(name)], {})
 
     def _slot_attribute(self, value: ObjectValue, name: str, found: Any) -> Value | None:
         if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
@@ -397,7 +407,7 @@ class Attributes(Texts):
         if found is not MISSING:
             if source is not None:
                 self._absent(value, name)
-            return self.bind_class_attribute(value, value.cls, name, found)
+            return self._bound(value, name, found, hook=hook)
         own = None
         if hook and self.class_member(value.cls, "__getattr__")[1] is not torch.nn.Module:
             own = self.special_method(value, "__getattr__")
