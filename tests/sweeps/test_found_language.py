@@ -83,39 +83,3 @@ def test_program(text: str) -> None:
             call(g, whole((3,), seed=1))
         """
     check(textwrap.dedent(text) + textwrap.dedent(driver), "eager")
-
-
-def test_what_a_caller_handles() -> None:
-    """An exception comes after what a caller of the compiled function handles, in each call another or none."""
-    check(
-        """
-        def caught(t):
-            try:
-                raise KeyError('k')
-            except KeyError as error:
-                return type(error.__context__).__name__, t * 2
-        def handed_out(t):
-            try:
-                {}[1]
-            except KeyError as error:
-                kept = error
-            return kept, t * 2
-        def raised_again(t):
-            t = t + 1
-            raise
-        def drive(compile, call, show, backward):
-            for function in (caught, handed_out, raised_again):
-                g = compile(function)
-                for kind in (None, OSError, OSError, TypeError, None):
-                    try:
-                        if kind is not None:
-                            raise kind(1)
-                    except Exception:
-                        result = call(g, whole((3,)))
-                    else:
-                        result = call(g, whole((3,)))
-                    if function is handed_out:
-                        show(repr(result[0].__context__))
-        """,
-        "eager",
-    )

@@ -189,6 +189,131 @@ PROGRAMS = {
         """,
         "A('x')",
     ),
+    "an object's own attribute is no special method": (
+        """
+        class A(list):
+            def __reversed__(self):
+                return iter('class')
+            def __init__(self):
+                vars(self)['__reversed__'] = lambda: iter('own')
+        def f(t, a):
+            return t + 1, list(reversed(a))
+        """,
+        "A()",
+    ),
+    "texts of a subclass that is made inside": (
+        """
+        class A(str):
+            __str__ = noted('str', 'shown')
+        def f(t, a):
+            try:
+                format(a, 5)
+            except TypeError as error:
+                return t + 1, '%6s' % A('x'), str(error)
+        """,
+        "[1]",
+    ),
+    "what an object is beside what it holds": (
+        """
+        class A(dict):
+            def __dir__(self):
+                return [name for name in super().__dir__() if name == '__dict__']
+            def __delattr__(self, name):
+                super().__delattr__(name)
+            there = 1
+        class B(list):
+            def __getattribute__(self, *args):
+                return super().__getattribute__(*args)
+        def f(t, pair):
+            a, b = pair
+            try:
+                del a.there
+            except AttributeError as error:
+                return t + 1, a.__dir__(), vars(b), str(error)
+        """,
+        "[A(), B()]",
+    ),
+    "attributes that a class after nn.Module deletes": (
+        """
+        class Later:
+            def __delattr__(self, name):
+                LOG.append(('later', name))
+        class A(nn.Module, Later):
+            def __init__(self):
+                super().__init__()
+                self.kept = 1
+        def f(t, a):
+            del a.kept
+            return t + 1, hasattr(a, 'kept')
+        """,
+        "A()",
+    ),
+    "the class of an object is not asked for": (
+        """
+        class A(set):
+            def __getattribute__(self, name):
+                LOG.append(name)
+                return object.__getattribute__(self, name)
+            attribute = 1
+        def f(t, a):
+            return t + 1, a.attribute
+        """,
+        "A()",
+    ),
+    "a method of the program that declines stands for the native one": (
+        """
+        class A(set):
+            __ior__ = noted('ior', NotImplemented)
+        class B(float):
+            __truediv__ = noted('truediv', NotImplemented)
+        def f(t, pair):
+            a, b = pair
+            c = a
+            c |= {2}
+            try:
+                b / b
+            except TypeError as error:
+                return t + 1, type(c), c is a, str(error)
+        """,
+        "[A([1]), B(2)]",
+    ),
+    "joining asks an iterator for its length": (
+        """
+        class A:
+            __length_hint__ = noted('hint', 1)
+            def __iter__(self):
+                return iter('ab')
+        def f(t, a):
+            return t + 1, ''.join(a)
+        """,
+        "A()",
+    ),
+    "an exception that has its own way to store attributes": (
+        """
+        class A(Exception):
+            def __setattr__(self, name, value):
+                LOG.append(name)
+        def f(t, a):
+            try:
+                try:
+                    1 // 0
+                except ZeroDivisionError:
+                    raise A(1)
+            except A as error:
+                print(end='')
+                return t + 1, error.args, type(error.__context__)
+        """,
+        "[1]",
+    ),
+    "subscripts of a class that something other than a function answers": (
+        """
+        class A:
+            __class_getitem__ = Callable(7)
+        def f(t, a):
+            return t + 1, A[int]
+        """,
+        "[1]",
+    ),
     "a module that is hashed by a method of its own": (
         """
         class A(nn.Module):
@@ -207,6 +332,26 @@ PROGRAMS = {
 def test_asked(text: str, subject: str) -> None:
     """Two calls, and which methods they asked."""
     check(_NOTED + textwrap.dedent(text) + _CALLS.replace("SUBJECT", subject), "eager")
+
+
+def test_a_way_of_copying_that_comes_later() -> None:
+    """Objects are copied as their class says at the time."""
+    check(
+        """
+        class A:
+            pass
+        def f(t, a):
+            return t + 1, copy.copy(a) is a, copy.deepcopy(a) is a
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            call(g, whole((3,)), A())
+            A.__copy__ = lambda self: self
+            call(g, whole((3,)), A())
+            A.__reduce__ = lambda self: 'text'
+            call(g, whole((3,)), A())
+        """,
+        "eager",
+    )
 
 
 def test_a_method_that_comes_later() -> None:

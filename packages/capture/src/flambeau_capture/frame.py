@@ -5,7 +5,6 @@ In: a frame that is about to run. Out: `RunGraph`, `RunCode`, `Skip` or `SkipAlw
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -31,8 +30,6 @@ class FrameInfo:
     closure: tuple[CellType, ...] | None
     function: FunctionType
     entries: int = 0
-    #: What is being handled by who calls the frame.
-    handled: BaseException | None = Factory(sys.exception)
     #: What traced the frame. These refer to themselves, and to objects of the program: see `let_go`.
     traces: list[Any] = Factory(list)
 

@@ -538,10 +538,16 @@ class Attributes(Texts):
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
         hook = self.special_method(value, "__delattr__")
-        of_modules = value.cls.__delattr__ is torch.nn.Module.__delattr__
-        if hook is not None and not (of_modules and not self.is_registered(value, name)):
+        if value.cls.__delattr__ is torch.nn.Module.__delattr__ and not self.is_registered(value, name):
+            if self.class_member(value.cls, "__delattr__", torch.nn.Module)[1] is object:
+                hook = None
+        if hook is not None:
             self.call(hook, [ConstantValue(name)], {})
             return
+        self.plain_delete(value, name)
+
+    def plain_delete(self, value: ObjectValue, name: str) -> None:
+        """`object.__delattr__(value, name)`."""
         found, _ = self.class_member(value.cls, name)
         if hasattr(type(found), "__delete__") and not inspect.ismemberdescriptor(found):
             raise GraphBreak("unsupported-store", f"deleting {name!r} through a {class_name(type(found))} descriptor")

@@ -241,7 +241,7 @@ class Calls(Lifetimes):
             raise self.raised(
                 TypeError(f"descriptor {name!r} for {wanted!r} objects doesn't apply to a {got!r} object")
             )
-        of_all = function.__objclass__ is object
+        of_all = function.__objclass__ is object or (name == "__getattribute__" and isinstance(owner, ObjectValue))
         if isinstance(owner, ObjectValue) and owner.storage is not None and not of_all:
             if not issubclass(owner.storage.python_type(), function.__objclass__):
                 # What a subclass of a class in C has beside its contents: the factory of a dict with defaults.
@@ -352,8 +352,11 @@ class Calls(Lifetimes):
             case "__setattr__":
                 self.plain_store(owner, args[0].constant(), args[1])
             case "__delattr__":
-                self.plain_attribute(owner, args[0].constant(), hook=False)
-                self.forget_attribute(owner, args[0].constant())
+                self.plain_delete(owner, args[0].constant())
+            case "__dir__" | "__sizeof__" | "__reduce__" | "__reduce_ex__" | "__getstate__" if (
+                owner.storage is not None
+            ):
+                raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}, which is more than what it holds")
             case "__getattribute__":
                 return self.plain_attribute(owner, args[0].constant(), hook=False)
             case "__init__" if isinstance(owner, ExceptionValue):

@@ -5,12 +5,10 @@ In: classes, arguments and exceptions as values. Out: the exception with the cla
 
 from __future__ import annotations
 
-import sys
 import types
 from typing import TYPE_CHECKING
 
 from ..class_names import class_name, full_name
-from ..sources.source import CallResult, Pinned
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue
@@ -93,16 +91,12 @@ class Exceptions(Attributes):
         error.context = current
 
     def current_exception(self) -> Value | None:
-        """The exception being handled, in this frame, one that it was inlined into, or outside of what is traced."""
+        """The exception being handled, in this frame or a caller."""
         frame: Frame | None = self.frame
         while frame is not None:
             if frame.current_exceptions and frame.current_exceptions[-1] is not None:
                 return frame.current_exceptions[-1]
             frame = frame.caller
-        handled, source = self.info.handled, CallResult(Pinned(sys.exception))
-        if handled is not None:
-            return self.wrap(handled, source)
-        self.guards.constant(source, None)
         return None
 
 

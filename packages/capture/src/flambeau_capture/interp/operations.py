@@ -210,7 +210,7 @@ class Operations(Arithmetic):
             return self.record("call_function", function, [left, right], {})
         given = (left, right)
         left, right = self._storage(left), self._storage(right)
-        if plain == "%" and given[0] is not left:
+        if plain == "%" and (given[0] is not left or (given[1] is not right and left.python_type() in (str, bytes))):
             raise GraphBreak("unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}")
         try:
             found = self._plain_binary(plain, left, right, inplace=inplace)
@@ -278,6 +278,7 @@ class Operations(Arithmetic):
             own, inherited = (self.class_member(cls, reflected)[0] for cls in (other_kind, kind))
             if symbol in _REFLECTED or (own is not MISSING and own is not inherited):
                 pair.reverse()
+        declined = False
         for owner, method, other in tries + pair:
             bound = self._special(owner, method)
             # `object.__ne__` asks for `__eq__`.
@@ -287,11 +288,15 @@ class Operations(Arithmetic):
             bound = self._special(owner, "__eq__") if turned else bound
             if bound is None:
                 if objects_have(owner.python_type(), method) and _takes_natively(symbol, owner, other):
-                    return None
+                    break
                 continue
             result = self.call(bound, [other], {})
             if not (result.is_constant() and result.constant() is NotImplemented):
                 return self.negate(result) if turned else result
+            declined = True
+        if declined and any(self._storage(value) is not value for value in (left, right)):
+            # What is left to do is the native method's that the declining one stands for, or nothing.
+            raise GraphBreak("unsupported-operation", f"{left.describe()} {symbol} {right.describe()}, which declined")
         return None
 
     def _container_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value:

@@ -243,13 +243,13 @@ class Wrapping(TracerState):
     def _wrap_sequence(self, obj: Any, source: Source, *, storage: bool = False) -> Value:
         if not storage:
             self.guards.type_is(source, type(obj))
-        if not (isinstance(obj, tuple) and self.guards.is_trusted(source)):
+        if not (issubclass(type(obj), tuple) and self.guards.is_trusted(source)):
             self.guards.length(source, own_length(obj))
         kind = type(obj)
         item_source = _item_source(kind)
-        elements = (list if isinstance(obj, list) else tuple).__iter__(obj) if storage else obj
+        elements = (list if issubclass(type(obj), list) else tuple).__iter__(obj) if storage else obj
         items: list[Value] = [LazyValue(item, item_source(source, i)) for i, item in enumerate(elements)]
-        if isinstance(obj, tuple):
+        if issubclass(type(obj), tuple):
             return TupleValue(items, tuple if storage else kind, source)
         limit = getattr(obj, "maxlen", None) if kind is collections.deque else None
         if kind is collections.deque:
@@ -259,7 +259,7 @@ class Wrapping(TracerState):
     def _wrap_dict(self, obj: Any, source: Source) -> Value:
         items: dict[Any, tuple[Value, Value]] = {}
         item_source = _item_source(type(obj))
-        base: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+        base: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict
         for i, (key, value) in enumerate(base.items(obj)):
             if is_constant_object(key):
                 items[key] = (ConstantValue(key), LazyValue(value, item_source(source, key)))
@@ -270,19 +270,19 @@ class Wrapping(TracerState):
                     hashed = ("tensor", id(key))
                 items[hashed] = (key_value, LazyValue(value, item_source(source, key)))
         default = None
-        if isinstance(obj, collections.defaultdict):
+        if issubclass(type(obj), collections.defaultdict):
             default = LazyValue(obj.default_factory, Attribute(source, "default_factory"))
         kind = (
             type(obj)
             if type(obj) in _DICTS
             else collections.OrderedDict
-            if isinstance(obj, collections.OrderedDict)
+            if issubclass(type(obj), collections.OrderedDict)
             else dict
         )
         return DictValue(items, kind, source, self.realise(default) if default is not None else None, origin=obj)
 
     def _wrap_set(self, obj: Any, source: Source) -> Value:
-        base = frozenset if isinstance(obj, frozenset) else set
+        base = frozenset if issubclass(type(obj), frozenset) else set
         if not all(is_constant_object(item) or _hashes_by_identity(item) for item in base.__iter__(obj)):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
         self.guards.members(source, base.__iter__(obj))

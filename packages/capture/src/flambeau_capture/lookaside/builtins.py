@@ -85,8 +85,7 @@ def _is_by_class(t: Tracer, value: ObjectValue, cls: type, classes: Any) -> bool
         return any(_is_by_class(t, value, cls, one) for one in parts)
     if issubclass(cls, classes):
         return True
-    access = t.special_method(value, "__getattribute__")
-    assert access is not None
+    access: Any = t.special_method(value, "__getattribute__")
     asked = t.call(access, [ConstantValue("__class__")], {})
     if asked.real() is not cls:
         raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
@@ -298,8 +297,8 @@ def make_filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.reversed)
 def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if isinstance(value, ObjectValue) and value.special(t, "__reversed__") is not None:
-        return t.call(t.get_attribute(value, "__reversed__"), [], {})
+    if isinstance(value, ObjectValue) and (own := value.special(t, "__reversed__")) is not None:
+        return t.call(own, [], {})
     cls = value.python_type()
     if cls is list and isinstance(value, ListValue):
         return BackwardIterator(value.items, value)
@@ -505,7 +504,8 @@ def to_repr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.format)
 def formatted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.format(args[0], args[1] if len(args) > 1 else ConstantValue(""))
+    spec = args[1] if len(args) > 1 else ConstantValue("")
+    return t.format(args[0], spec) if issubclass(spec.python_type(), str) else t.real_error(format, args, kwargs)
 
 
 @replaces(builtins.hash)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..class_names import class_name, class_qualname
 from ..interp.signals import GraphBreak
 from ..interp.trust import is_trusted_namespace
-from .base import Value
+from .base import MISSING, Value
 from .constants import ConstantValue
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ class ClassValue(RealValue):
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         given, owner = t.class_member(self.object, "__class_getitem__")
-        if isinstance(getattr(given, "__func__", given), types.FunctionType) and not is_trusted_namespace(owner):
+        is_native = given is MISSING or isinstance(getattr(given, "__func__", given), type)
+        if not is_native and not is_trusted_namespace(owner):
             raise GraphBreak(
                 "unsupported-operation", f"subscripts of {self.describe()}, which has its own __class_getitem__"
             )
