@@ -7,7 +7,7 @@ change. Objects that the trace made itself carry their own state and need no rec
 from __future__ import annotations
 
 from contextlib import contextmanager
-from types import FunctionType
+from types import WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -176,7 +176,7 @@ class Heap:
                 yield DeleteAttribute(target, name)
             if value is None:
                 yield DeleteAttribute(target, name)
-            elif plain or own is torch.nn.Module.__setattr__ or not isinstance(own, FunctionType):
+            elif plain or own is torch.nn.Module.__setattr__ or isinstance(own, WrapperDescriptorType):
                 yield SetAttribute(target, name, value, plain)
             else:
                 store: Any = torch.nn.Module.__setattr__

@@ -182,11 +182,11 @@ def own_length(value: Any) -> int:
 def has_key(value: Any, key: Any) -> bool:
     """Whether a dict or a set has a key, whatever its class says; the same of anything else that can be asked."""
     base = _own_base(value, _KEYED)
-    return key in value if base is None else base.__contains__(value, key)
+    return key in value if base is None else bool(base.__contains__(value, key))
 
 
 def _own_base(value: Any, bases: tuple[Any, ...]) -> Any:
-    return next((kind for kind in bases if isinstance(value, kind)), None)
+    return next((kind for kind in bases if issubclass(type(value), kind)), None)
 
 
 @frozen

@@ -17,14 +17,14 @@ from ..library import functools, inspect
 from ..patches import is_as_imported
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
 from ..values.base import HEAP_TYPE, MISSING, Value, type_name
-from ..values.builtins import BoundBuiltin, ClassValue, PythonModuleValue
+from ..values.builtins import BoundBuiltin, ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
-from .members import NATIVE_METHODS, is_borrowed, mro_lookup, own_dict
+from .members import NATIVE_METHODS, is_borrowed, is_native_access, mro_lookup, own_dict
 from .signals import GraphBreak, TracedRaise
 from .texts import Texts
 from .trust import is_torch_member, is_trusted_namespace
@@ -133,43 +133,6 @@ class Attributes(Texts):
             return self.wrap_pinned(found)
         return self.wrap(found, Attribute(base, name))
 
-    def module_attribute(self, module: PythonModuleValue, name: str) -> Value:
-        """An attribute of an imported module."""
-        obj = module.object
-        self.heap.refuse_written(vars(obj))
-        stored = self.heap.stored_global(vars(obj), name)
-        if isinstance(stored, Value):
-            return stored
-        self._refuse_own_class(module, name)
-        if name in vars(obj):
-            self.guards.binding(vars(obj), name, vars(obj)[name])
-            return self.wrap(vars(obj)[name], Item(Pinned(vars(obj)), name))
-        hook = vars(obj).get("__getattr__")
-        if (
-            isinstance(hook, types.FunctionType)
-            and not is_trusted_namespace(obj)
-            and mro_lookup(type(obj), name)[0] is MISSING
-        ):
-            self.guards.absent(Pinned(vars(obj)), name)
-            return self.call(self.wrap(hook, Item(Pinned(vars(obj)), "__getattr__")), [ConstantValue(name)], {})
-        try:
-            found = getattr(obj, name)
-        except AttributeError as error:
-            self.guards.lacks_attribute(Pinned(obj), name)
-            self.guards.binding(vars(obj), name)
-            raise self.raised(error) from None
-        return self.wrap(found, Attribute(Pinned(obj), name))
-
-    def _refuse_own_class(self, module: PythonModuleValue, name: str) -> None:
-        """Break where a class of the program's has a say in what the module's attribute is."""
-        cls = type(module.object)
-        if cls is types.ModuleType or is_trusted_namespace(module.object):
-            return
-        asked = ["__getattribute__", name, *(() if name in vars(module.object) else ("__getattr__",))]
-        for found in (mro_lookup(cls, member)[0] for member in asked):
-            if isinstance(found, types.FunctionType) or (found is not MISSING and hasattr(type(found), "__set__")):
-                raise GraphBreak("unsupported-attribute", f"{name!r} of {module.describe()}, whose class decides")
-
     def load_global(self, namespace: dict[str, Any], name: str) -> Value:
         """A global or builtin name as a frame with these globals sees it."""
         from ..sources.source import Builtin, Global
@@ -254,9 +217,11 @@ class Attributes(Texts):
             return BoundBuiltin(value, name)
         if isinstance(found, (property, functools.cached_property)) or inspect.ismemberdescriptor(found):
             return self.wrap_pinned(found)
-        getter = getattr(type(found), "__get__", None)
+        getter = mro_lookup(type(found), "__get__")[0]
         if isinstance(getter, types.FunctionType):
             return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), ConstantValue(None), value], {})
+        if getter is not MISSING and not isinstance(getter, NATIVE_METHODS):
+            raise GraphBreak("unsupported-attribute", f"a {class_name(type(found))} descriptor")
         return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
 
     def bind_class_attribute(self, value: Value, cls: type, name: str, found: Any, where: type | None = None) -> Value:
@@ -290,10 +255,10 @@ class Attributes(Texts):
             return BoundBuiltin(value, name)
         if type(found) is _FIELD and isinstance(value, ObjectValue) and isinstance(value.storage, TupleValue):
             return self.realise(value.storage.items[found.__reduce__()[1][0]])
-        getter = getattr(type(found), "__get__", None)
+        getter = mro_lookup(type(found), "__get__")[0]
         if isinstance(getter, types.FunctionType):
             return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), value, self.wrap_pinned(cls)], {})
-        if getter is not None and not isinstance(found, type):
+        if getter is not MISSING:
             raise GraphBreak("unsupported-attribute", f"a {class_name(type(found))} descriptor")
         if isinstance(mro_lookup(type(home.value), name)[0], property):  # a guard would read the metaclass's
             raise GraphBreak(
@@ -314,7 +279,7 @@ class Attributes(Texts):
     def object_attribute(self, value: ObjectValue, name: str) -> Value:
         """`value.name` for an instance of a Python class."""
         cls = value.cls
-        if not isinstance(cls.__getattribute__, types.FunctionType):
+        if is_native_access(cls):
             stored = value.attrs.get(name)
             if stored is not None:
                 return stored
@@ -323,12 +288,9 @@ class Attributes(Texts):
             if name == "__dict__":
                 return self._instance_dict(value)
         self.heap.refuse_written(value.object)
-        self.class_member(cls, "__getattribute__")
-        access = cls.__getattribute__
-        if isinstance(access, types.FunctionType):
-            asked = self._or_else_asked(
-                value, name, True, lambda: self.call(self.wrap_pinned(access), [value, ConstantValue(name)], {})
-            )
+        access = self.special_method(value, "__getattribute__")
+        if access is not None:
+            asked = self._or_else_asked(value, name, True, lambda: self.call(access, [ConstantValue(name)], {}))
             assert asked is not None
             return asked
         return self.plain_attribute(value, name)
@@ -371,9 +333,9 @@ class Attributes(Texts):
             return self._of_the_class(value, name, found, hook)
         if issubclass(cls, torch.nn.Module):
             return self._module_attribute(value, name, found, hook=hook)
-        getattr_hook, _ = self.class_member(cls, "__getattr__") if hook else (None, None)
-        if isinstance(getattr_hook, types.FunctionType):
-            return self.call(self.wrap_pinned(getattr_hook), [value, ConstantValue(name)], {})
+        last = self.special_method(value, "__getattr__") if hook else None
+        if last is not None:
+            return self.call(last, [ConstantValue(name)], {})
         if obj is not MISSING and found is MISSING and not isinstance(own_dict(obj), dict) and hasattr(obj, name):
             return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
         raise self.raised(AttributeError(f"'{type_name(cls)}' object has no attribute '{name}'"))
@@ -391,10 +353,10 @@ class Attributes(Texts):
         try:
             return lookup()
         except TracedRaise as error:
-            last, _ = self.class_member(value.cls, "__getattr__") if hook else (None, None)
-            if not issubclass(error.value.python_type(), AttributeError) or not isinstance(last, types.FunctionType):
+            last = self.special_method(value, "__getattr__") if hook else None
+            if last is None or not issubclass(error.value.python_type(), AttributeError):
                 raise
-        return self.call(self.wrap_pinned(last), [value, ConstantValue(name)], {})
+        return self.call(last, [ConstantValue(name)], {})
 
     def _slot_attribute(self, value: ObjectValue, name: str, found: Any) -> Value | None:
         if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
@@ -427,9 +389,11 @@ class Attributes(Texts):
             if source is not None:
                 self._absent(value, name)
             return self._of_the_class(value, name, found, hook)
-        own, where = self.class_member(value.cls, "__getattr__")
-        if hook and isinstance(own, types.FunctionType) and where is not torch.nn.Module:
-            return self.call(self.wrap_pinned(own), [value, ConstantValue(name)], {})
+        own = None
+        if hook and self.class_member(value.cls, "__getattr__")[1] is not torch.nn.Module:
+            own = self.special_method(value, "__getattr__")
+        if own is not None:
+            return self.call(own, [ConstantValue(name)], {})
         return self.module_getattr(value, name)
 
     def _absent(self, value: ObjectValue, name: str) -> None:
@@ -483,26 +447,29 @@ class Attributes(Texts):
         found, where = self.class_member(value.cls, name)
         if found is MISSING or where in (object, dict, list, tuple, set):
             return None
-        if isinstance(found, (types.FunctionType, types.MethodType, classmethod, staticmethod, functools.partial)):
-            return self.bind_class_attribute(value, value.cls, name, found)
-        if is_borrowed(found, where, value.cls, name):
-            raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, which another class's does")
-        if value.storage is None and callable(found) and not isinstance(found, NATIVE_METHODS):
-            return self.wrap(found, Attribute(Pinned(value.cls), name))
         if found is None or isinstance(
             found, property
         ):  # None says that there is none, also where a base class has one
             raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, where its class has {found!r}")
-        return None
+        if isinstance(found, NATIVE_METHODS):
+            if is_borrowed(found, where, value.cls, name):
+                raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, which another class's does")
+            return None
+        getter = mro_lookup(type(found), "__get__")[0]
+        if isinstance(getter, NATIVE_METHODS):
+            return self.bind_class_attribute(value, value.cls, name, found)
+        if getter is MISSING and callable(found):
+            return self.wrap(found, Attribute(Pinned(value.cls), name))
+        # How often a descriptor of the program's is asked, and for what, is up to the operation.
+        raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, a {class_name(type(found))}")
 
     # stores
 
     def store_object_attribute(self, value: ObjectValue, name: str, new: Value) -> None:
         """`value.name = new` for an instance of a Python class."""
-        self.class_member(value.cls, "__setattr__")
-        hook = value.cls.__setattr__
-        if isinstance(hook, types.FunctionType):
-            self.call(self.wrap_pinned(hook), [value, ConstantValue(name), new], {})
+        hook = self.special_method(value, "__setattr__")
+        if hook is not None:
+            self.call(hook, [ConstantValue(name), new], {})
             return
         self.plain_store(value, name, new)
 
@@ -525,7 +492,7 @@ class Attributes(Texts):
             and not inspect.ismemberdescriptor(found)
             and name != "__class__"
         ):
-            setter = getattr(type(found), "__set__", None)
+            setter = mro_lookup(type(found), "__set__")[0]
             if isinstance(setter, types.FunctionType):
                 self.call(self.wrap_pinned(setter), [self.wrap_pinned(found), value, new], {})
                 return
@@ -550,11 +517,17 @@ class Attributes(Texts):
 
     def delete_object_attribute(self, value: ObjectValue, name: str) -> None:
         """`del value.name`."""
-        if isinstance(value.cls.__delattr__, types.FunctionType) and (
-            value.cls.__delattr__ is not torch.nn.Module.__delattr__ or self.is_registered(value, name)
-        ):
-            self.call(self.wrap_pinned(value.cls.__delattr__), [value, ConstantValue(name)], {})
+        hook = self.special_method(value, "__delattr__")
+        if value.cls.__delattr__ is torch.nn.Module.__delattr__ and not self.is_registered(value, name):
+            if self.class_member(value.cls, "__delattr__", torch.nn.Module)[1] is object:
+                hook = None
+        if hook is not None:
+            self.call(hook, [ConstantValue(name)], {})
             return
+        self.plain_delete(value, name)
+
+    def plain_delete(self, value: ObjectValue, name: str) -> None:
+        """`object.__delattr__(value, name)`."""
         found, _ = self.class_member(value.cls, name)
         if hasattr(type(found), "__delete__") and not inspect.ismemberdescriptor(found):
             raise GraphBreak("unsupported-store", f"deleting {name!r} through a {class_name(type(found))} descriptor")

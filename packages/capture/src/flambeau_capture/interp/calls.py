@@ -240,7 +240,7 @@ class Calls(Lifetimes):
             raise self.raised(
                 TypeError(f"descriptor {name!r} for {wanted!r} objects doesn't apply to a {got!r} object")
             )
-        of_all = function.__objclass__ is object
+        of_all = function.__objclass__ is object or (name == "__getattribute__" and isinstance(owner, ObjectValue))
         if isinstance(owner, ObjectValue) and owner.storage is not None and not of_all:
             if not issubclass(owner.storage.python_type(), function.__objclass__):
                 # What a subclass of a class in C has beside its contents: the factory of a dict with defaults.
@@ -363,8 +363,11 @@ class Calls(Lifetimes):
             case "__setattr__":
                 self.plain_store(owner, args[0].constant(), args[1])
             case "__delattr__":
-                self.plain_attribute(owner, args[0].constant(), hook=False)
-                self.forget_attribute(owner, args[0].constant())
+                self.plain_delete(owner, args[0].constant())
+            case "__dir__" | "__sizeof__" | "__reduce__" | "__reduce_ex__" | "__getstate__" if (
+                owner.storage is not None
+            ):
+                raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}, which is more than what it holds")
             case "__getattribute__":
                 return self.plain_attribute(owner, args[0].constant(), hook=False)
             case "__init__" if isinstance(owner, ExceptionValue):
@@ -553,7 +556,7 @@ class Calls(Lifetimes):
         """Guard what a class answers for itself to `isinstance` and `issubclass`: an abstract one may get a subclass later."""
         for one in _flat(classes):
             _, owner = mro_lookup(type(one), check)
-            if owner is type or (is_trusted_namespace(one) and is_trusted_namespace(cls)):
+            if owner in (type, None) or (is_trusted_namespace(one) and is_trusted_namespace(cls)):
                 continue
             if not is_trusted_namespace(owner):
                 raise GraphBreak("unsupported-call", f"{class_name(type(one))}.{check} decides")
@@ -562,8 +565,8 @@ class Calls(Lifetimes):
 
 
 def _flat(classes: Any) -> Iterator[type]:
-    """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth."""
-    if isinstance(classes, type):
+    """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth; and objects of the program's in their place."""
+    if issubclass(type(classes), type) or not is_trusted_namespace(type(classes)):
         yield classes
         return
     for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", ()):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_qualname
 from ..library import collections, copy, operator
-from ..values.base import MISSING, Value
+from ..values.base import HEAP_TYPE, MISSING, Value
 from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
 from .members import NATIVE_METHODS
 from .signals import GraphBreak
@@ -64,6 +64,7 @@ _ASKED: dict[Callable[..., Any], tuple[str, ...]] = {
     **_operator_names(),
     str: TEXTS, repr: TEXTS, ascii: TEXTS, format: TEXTS, hash: ("__hash__", "__eq__"), len: ("__len__",),
     bool: ("__bool__", "__len__"), iter: ("__iter__", "__getitem__"),
+    int: ("__int__", "__index__", "__trunc__"), float: ("__float__", "__index__"), abs: ("__abs__",), round: ("__round__", "__index__"),
     copy.copy: ("__copy__", "__reduce_ex__", "__reduce__"), copy.deepcopy: ("__deepcopy__", "__reduce_ex__", "__reduce__"),
 }  # fmt: skip
 """What these functions ask of an argument's class; others may ask anything."""
@@ -90,7 +91,10 @@ def _classes(objects: Iterable[Any]) -> Iterator[type]:
             continue
         if issubclass(kind, enum.Enum):
             yield kind
-        elif issubclass(kind, dict):
+            continue
+        if kind.__flags__ & HEAP_TYPE and not is_trusted_namespace(kind):
+            yield kind
+        if issubclass(kind, dict):
             yield from _classes(made)
             yield from _classes(made.values())
         elif issubclass(kind, tuple | list | set | frozenset | collections.deque):

@@ -92,7 +92,10 @@ class Folding(TensorOperations):
         except GraphBreak:
             raise
         except Exception as error:
-            raise self.raised(error) from None
+            raised = self.raised(error)
+            if isinstance(error, AttributeError | NameError) and error.name is not None:
+                raised.value.attrs["name"] = ConstantValue(error.name)  # type: ignore[attr-defined]
+            raise raised from None
         if told:
             raise GraphBreak("unsupported-call", f"{name_of(function)} warns")
         if fresh and (before != [repr(made) for made in fresh] or any(_holds(result, made) for made in fresh)):

@@ -1,7 +1,8 @@
 """Members of classes, as Python finds them.
 
 In: a class and a name. Out: `mro_lookup`, what it has under the name, and where; `is_borrowed`, whether that is a native method of another;
-`own_dict`, what an object holds itself.
+`own_dict`, what an object holds itself; `is_native_access`, whether Python alone finds its attributes;
+`own_content`, the number or text that it is.
 """
 
 from __future__ import annotations
@@ -40,9 +41,24 @@ def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, An
     return MISSING, None
 
 
+def is_native_access(cls: type) -> bool:
+    """Whether the attributes of instances are found by Python's own rule, and by no `__getattribute__` of the program."""
+    return isinstance(mro_lookup(cls, "__getattribute__")[0], NATIVE_METHODS)
+
+
 def own_dict(obj: Any) -> Any:
     """The `__dict__` of an object, or None; its class is not asked, which may have a `__getattribute__` of the program."""
     try:
         return object.__getattribute__(obj, "__dict__")
     except AttributeError:
         return None
+
+
+def own_content(obj: Any) -> Any:
+    """The plain number or text inside an instance of a subclass, which is not asked for it."""
+    kind = type(obj)
+    if issubclass(kind, str):
+        return str.__str__(obj)
+    if issubclass(kind, bytes):
+        return bytes.__getitem__(obj, slice(None))
+    return int.__int__(obj) if issubclass(kind, int) else float.__float__(obj)

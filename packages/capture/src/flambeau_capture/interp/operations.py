@@ -53,8 +53,13 @@ _TURNED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 _REFLECTED = {symbol: _SPECIAL[turned] for symbol, turned in _TURNED.items()}
 _UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 _SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
-_NARROWER: dict[type, tuple[type, ...]] = {complex: (float, int), float: (int,)}
-"""Numbers that these take as operands, which have no say themselves."""
+_NUMBERS = (int, float, complex)
+_TAKEN: dict[type, tuple[type, ...]] = {
+    int: (int,), float: (int, float), complex: _NUMBERS, set: (set, frozenset), frozenset: (set, frozenset), str: (str,), bytes: (bytes,),
+    list: (list,), tuple: (tuple,), dict: (dict,),
+}  # fmt: skip
+"""What these take as operands: objects of such classes have no say themselves, unless theirs is the subclass."""
+_OF_NUMBERS, _OF_INTEGERS = ("+", "-", "*", "/", "//", "%", "**"), ("&", "|", "^", "<<", ">>")
 _SYMBOLIC = (TensorValue, SymbolicValue)
 _NEVER_ONE = (tuple, torch.Size, frozenset, slice, range)
 """Classes of constants of which Python makes another object each time."""
@@ -76,15 +81,23 @@ def _may_decide(value: Value) -> bool:
     return isinstance(value, ObjectValue) or enum_members.is_member(value)
 
 
-def _takes_natively(symbol: str, left: Value, right: Value) -> bool:
-    """Whether a native class on the left computes with any object of such a class on the right, before that is asked."""
-    if _may_decide(left):
+def _takes_natively(symbol: str, owner: Value, other: Value) -> bool:
+    """Whether the native method that an operand's class has computes with any object of the other's class."""
+    if enum_members.is_member(owner):
         return False
-    kind, other = left.python_type(), right.python_type()
-    if symbol == "%" and kind in (str, bytes):
+    kind, other_kind = owner.python_type(), other.python_type()
+    if isinstance(owner, TensorValue):
+        return issubclass(other_kind, _NUMBERS)
+    base = next((known for known in _TAKEN if issubclass(kind, known)), None)
+    if symbol == "%" and base in (str, bytes):
         return True
-    wider = next((wider for known, wider in _NARROWER.items() if issubclass(kind, known)), ())
-    return issubclass(other, wider) and not issubclass(other, kind)
+    if base is None or not issubclass(other_kind, _TAKEN[base]):
+        return False
+    if symbol in _TURNED:
+        return symbol in ("==", "!=") or base not in (complex, dict)
+    if base in _NUMBERS:
+        return symbol in _OF_NUMBERS or (base is int and symbol in _OF_INTEGERS)
+    return symbol in _SET_METHODS if base in (set, frozenset) else base is dict and symbol == "|"
 
 
 class Operations(Arithmetic):
@@ -200,7 +213,9 @@ class Operations(Arithmetic):
             if isinstance(value, ObjectValue):
                 value.refuse_remaking()
         left, right = self._storage(left), self._storage(right)
-        if given[0] is not left and (plain == "%" or (symbol == "*=" and not isinstance(left, SequenceValue))):
+        whole_left, whole_right = given[0] is left, given[1] is right
+        asks = plain == "%" and not (whole_left and (whole_right or left.python_type() not in (str, bytes)))
+        if asks or (symbol == "*=" and not whole_left and not isinstance(left, SequenceValue)):
             raise GraphBreak("unsupported-operation", f"{given[0].describe()} {symbol} {given[1].describe()}")
         try:
             takes = (isinstance(left, ListValue) and inplace) or isinstance(left, (DictValue, DictView))
@@ -269,13 +284,16 @@ class Operations(Arithmetic):
             tries.append((left, f"__i{name}__", right))
         reflected = f"__{_REFLECTED[symbol]}__" if symbol in _REFLECTED else f"__r{name}__"
         pair = [(left, f"__{name}__", right), (right, reflected, left)]
-        if _may_decide(left) and _may_decide(right):
-            kind, other_kind = left.python_type(), right.python_type()
-            if kind is not other_kind and issubclass(other_kind, kind):
+        kind, other_kind = left.python_type(), right.python_type()
+        if kind is other_kind and symbol not in _REFLECTED:
+            pair.pop()  # what one class cannot do it is not asked twice
+        elif kind is not other_kind and issubclass(other_kind, kind):
+            # A subclass is asked first: about comparisons always, about numbers where it has a method of its own.
+            own, inherited = (self.class_member(cls, reflected)[0] for cls in (other_kind, kind))
+            if symbol in _REFLECTED or (own is not MISSING and own is not inherited):
                 pair.reverse()
+        declined = False
         for owner, method, other in tries + pair:
-            if owner is right and pair[0][0] is left and _takes_natively(symbol, left, right):
-                return None
             bound = self._special(owner, method)
             # `object.__ne__` asks for `__eq__`.
             turned = (
@@ -283,10 +301,16 @@ class Operations(Arithmetic):
             )
             bound = self._special(owner, "__eq__") if turned else bound
             if bound is None:
+                if objects_have(owner.python_type(), method) and _takes_natively(symbol, owner, other):
+                    break
                 continue
             result = self.call(bound, [other], {})
             if not (result.is_constant() and result.constant() is NotImplemented):
                 return self.negate(result) if turned else result
+            declined = True
+        if declined and any(self._storage(value) is not value for value in (left, right)):
+            # What is left to do is the native method's that the declining one stands for, or nothing.
+            raise GraphBreak("unsupported-operation", f"{left.describe()} {symbol} {right.describe()}, which declined")
         return None
 
     def _container_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool, whole: Value) -> Value:
@@ -361,7 +385,7 @@ class Operations(Arithmetic):
                 return found
         self._refuse_class(symbol, left, right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
-            other = right if isinstance(left, TensorValue) else left
+            other = self._storage(right if isinstance(left, TensorValue) else left)
             if (
                 symbol in ("==", "!=")
                 and not isinstance(other, _SYMBOLIC)
@@ -536,10 +560,6 @@ class Operations(Arithmetic):
         return [items[i] for i in order]
 
     # supplied by other mixins
-
-    def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
-        """See `Attributes`."""
-        raise NotImplementedError
 
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """See `Calls`."""

@@ -32,7 +32,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
 from .enum_members import hold_methods
-from .members import own_dict
+from .members import NATIVE_METHODS, mro_lookup, own_content, own_dict
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -45,8 +45,6 @@ _C_CALLABLES = (
 )  # fmt: skip
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _SMALL_INT = (0, 1)
-_EXACT: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__str__, bytes: bytes.__bytes__}
-"""What makes of an object of a subclass one of the class itself, whatever the subclass says."""
 
 
 class NotConstant(Exception):
@@ -220,7 +218,7 @@ class Wrapping(TracerState):
         elif issubclass(kind, (set, frozenset)):
             storage = self._wrap_set(obj, source)
         elif issubclass(kind, (str, int, float, bytes)):
-            storage = ConstantValue(next(made for base, made in _EXACT.items() if issubclass(kind, base))(obj))
+            storage = ConstantValue(own_content(obj))
             self.guards.identity(source, obj)
         self.guards.type_is(source, kind)
         if isinstance(own_dict(obj), dict) or hasattr(kind, "__slots__") or storage is not None:
@@ -247,13 +245,13 @@ class Wrapping(TracerState):
     def _wrap_sequence(self, obj: Any, source: Source, *, storage: bool = False) -> Value:
         if not storage:
             self.guards.type_is(source, type(obj))
-        if not (isinstance(obj, tuple) and self.guards.is_trusted(source)):
+        if not (issubclass(type(obj), tuple) and self.guards.is_trusted(source)):
             self.guards.length(source, own_length(obj))
         kind = type(obj)
         item_source = _item_source(kind)
-        elements = (list if isinstance(obj, list) else tuple).__iter__(obj) if storage else obj
+        elements = (list if issubclass(type(obj), list) else tuple).__iter__(obj) if storage else obj
         items: list[Value] = [LazyValue(item, item_source(source, i)) for i, item in enumerate(elements)]
-        if isinstance(obj, tuple):
+        if issubclass(type(obj), tuple):
             return TupleValue(items, tuple if storage else kind, source)
         limit = getattr(obj, "maxlen", None) if kind is collections.deque else None
         if kind is collections.deque:
@@ -263,7 +261,7 @@ class Wrapping(TracerState):
     def _wrap_dict(self, obj: Any, source: Source) -> Value:
         items: dict[Any, tuple[Value, Value]] = {}
         item_source = _item_source(type(obj))
-        base: Any = collections.OrderedDict if isinstance(obj, collections.OrderedDict) else dict
+        base: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict
         for i, (key, value) in enumerate(base.items(obj)):
             if is_constant_object(key):
                 items[key] = (ConstantValue(key), LazyValue(value, item_source(source, key)))
@@ -271,22 +269,22 @@ class Wrapping(TracerState):
                 key_value: Value = LazyValue(key, Pinned(key) if _hashes_by_identity(key) else DictKeyAt(source, i))
                 items[as_hashed(key)] = (key_value, LazyValue(value, item_source(source, key)))
         default = None
-        if isinstance(obj, collections.defaultdict):
+        if issubclass(type(obj), collections.defaultdict):
             default = LazyValue(obj.default_factory, Attribute(source, "default_factory"))
         kind = (
             type(obj)
             if type(obj) in _DICTS
             else collections.OrderedDict
-            if isinstance(obj, collections.OrderedDict)
+            if issubclass(type(obj), collections.OrderedDict)
             else dict
         )
         return DictValue(items, kind, source, self.realise(default) if default is not None else None, origin=obj)
 
     def _wrap_set(self, obj: Any, source: Source) -> Value:
-        base = frozenset if isinstance(obj, frozenset) else set
+        base = frozenset if issubclass(type(obj), frozenset) else set
         if not all(is_constant_object(item) or _hashes_by_identity(item) for item in base.__iter__(obj)):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
-        self.guards.members(source, obj)
+        self.guards.members(source, base.__iter__(obj))
         members = list(base.__iter__(obj))
         made = SetValue({item: self.wrap(item, Pinned(item)) for item in members}, base, source, obj)
         if type(obj) is not base:
@@ -462,6 +460,8 @@ class Wrapping(TracerState):
         if isinstance(value, SetValue):
             return frozenset(value.items)
         if isinstance(value, ObjectValue):
+            for name in ("__hash__", "__eq__"):
+                self.class_member(value.cls, name)
             if _object_hash(value.cls):
                 return value.object if value.object is not MISSING else value
             if value.object is not MISSING and _hashes_by_identity(value.object):
@@ -484,10 +484,16 @@ class Wrapping(TracerState):
         made.attrs.update({name: self.from_python(held) for name, held in vars(error).items()})
         return TracedRaise(made)
 
+    # supplied by Attributes
+
+    def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
+        """See `Attributes`."""
+        raise NotImplementedError
+
 
 def _item_source(kind: Any) -> Any:
     """How an item of a container of this class is reached: by its subscript, unless that is code of the user's."""
-    return StoredItem if isinstance(kind.__getitem__, types.FunctionType) else Item
+    return Item if isinstance(mro_lookup(kind, "__getitem__")[0], NATIVE_METHODS) else StoredItem
 
 
 def _holds_slice(obj: Any) -> bool:
@@ -501,9 +507,7 @@ def _object_hash(kind: Any) -> bool:
 
 def _hashes_by_identity(obj: Any) -> bool:
     kind = type(obj)
-    return _object_hash(kind) or isinstance(
-        obj, (type, types.FunctionType, types.ModuleType, types.BuiltinFunctionType, torch.nn.Module)
-    )
+    return _object_hash(kind) or kind is types.BuiltinFunctionType
 
 
 def _is_buffer(kind: type) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_qualname
+from ..interp.members import is_native_access
 from ..interp.signals import GraphBreak, TracedRaise
 from ..library import collections, functools
 from ..values.base import MISSING, Value, objects_have, type_name
@@ -63,7 +64,7 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
     t.asked_of_class(cls, classes)
     try:
-        if isinstance(value, ObjectValue) and isinstance(cls.__getattribute__, types.FunctionType):
+        if isinstance(value, ObjectValue) and not is_native_access(cls):
             return ConstantValue(_is_by_class(t, value, cls, classes))
         if isinstance(value, ObjectValue) and value.object is not MISSING:
             return ConstantValue(isinstance(value.object, classes))
@@ -76,14 +77,15 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise t.raised(TypeError(str(error).replace(*_ASKED))) from None
 
 
-def _is_by_class(t: Tracer, value: Value, cls: type, classes: Any) -> bool:
+def _is_by_class(t: Tracer, value: ObjectValue, cls: type, classes: Any) -> bool:
     """`isinstance` of an object whose `__getattribute__` is the program's: it is asked for the class where that of the object does not do."""
     if isinstance(classes, tuple | types.UnionType):
         parts = classes if isinstance(classes, tuple) else classes.__args__
         return any(_is_by_class(t, value, cls, one) for one in parts)
     if issubclass(cls, classes):
         return True
-    asked = t.call(t.wrap_pinned(cls.__getattribute__), [value, ConstantValue("__class__")], {})
+    access: Any = t.special_method(value, "__getattribute__")
+    asked = t.call(access, [ConstantValue("__class__")], {})
     if asked.real() is not cls:
         raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
     return False
@@ -294,8 +296,8 @@ def make_filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.reversed)
 def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if isinstance(value, ObjectValue) and value.special(t, "__reversed__") is not None:
-        return t.call(t.get_attribute(value, "__reversed__"), [], {})
+    if isinstance(value, ObjectValue) and (own := value.special(t, "__reversed__")) is not None:
+        return t.call(own, [], {})
     cls = value.python_type()
     if cls is list and isinstance(value, ListValue):
         return BackwardIterator(value.items, value)
@@ -501,7 +503,8 @@ def to_repr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.format)
 def formatted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.format(args[0], args[1] if len(args) > 1 else ConstantValue(""))
+    spec = args[1] if len(args) > 1 else ConstantValue("")
+    return t.format(args[0], spec) if issubclass(spec.python_type(), str) else t.real_error(format, args, kwargs)
 
 
 @replaces(builtins.hash)

@@ -256,7 +256,7 @@ def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return value
     if isinstance(value, (ListValue, SetValue)) or (isinstance(value, DictValue) and not value.is_proxy()):
         return value.call_method(t, "copy", [], {})
-    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(value.cls):
+    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
         return t.call(t.wrap_pinned(_copy_object), [value], {})
     raise GraphBreak("unsupported-call", "copy.copy of an object")
 
@@ -299,7 +299,7 @@ def _deep_copy(t: Tracer, value: Value, memo: dict[int, Value]) -> Value:
         return made
     if isinstance(value, SetValue) and all(item.is_constant() for item in value.items.values()):
         return SetValue(value.items, value.cls, table=value.table.copy())
-    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(value.cls):
+    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
         made = memo[id(value)] = ObjectValue(value.cls)
         for key, item in t.mapping_items(t.get_attribute(value, "__dict__")):
             made.attrs[t.concrete(key)] = _deep_copy(t, item, memo)
@@ -319,12 +319,14 @@ def _deep_copy_of_tuple(t: Tracer, value: TupleValue, memo: dict[int, Value]) ->
     return made
 
 
-def _plainly_copied(cls: type) -> bool:
+def _plainly_copied(t: Tracer, cls: type) -> bool:
     """Whether copying instances of a class means copying their `__dict__`."""
     names = (
         "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__",
         "__setattr__", "__getattribute__",
     )  # fmt: skip
+    for name in names:
+        t.class_member(cls, name)
     return (
         all(getattr(cls, name, None) is getattr(object, name, None) for name in names)
         and getattr(cls, "__dictoffset__", 0) != 0

@@ -105,4 +105,7 @@ def make_super(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     owner = frame.locals.get(first) or (frame.cells[first].contents if first in frame.cells else None)
     if owner is None:
         raise t.raised(RuntimeError("super(): no arguments"))
-    return SuperValue(t.realise(contents).real(), t.realise(owner))
+    cls, owner = t.realise(contents).real(), t.realise(owner)
+    if not _is_owner(owner, cls):
+        raise GraphBreak("unsupported-call", "super() in what is called with something else than an instance")
+    return SuperValue(cls, owner)

@@ -154,11 +154,12 @@ def place_traceback(error: BaseException, line: int, context: BaseException | No
     """
     if error.__traceback__ is not None:
         return
-    error.__traceback__ = TracebackType(None, sys._getframe(1), -1, line)  # by the line alone: the code is another
+    made = TracebackType(None, sys._getframe(1), -1, line)  # by the line alone: the code is another
+    object.__setattr__(error, "__traceback__", made)  # past a `__setattr__` of the program's
     if context is None:
         context = sys.exc_info()[1]  # what a caller handles
     if error.__context__ is None and context is not error:
-        error.__context__ = context
+        object.__setattr__(error, "__context__", context)
 
 
 def _contexts(exception: Value) -> list[Value]:

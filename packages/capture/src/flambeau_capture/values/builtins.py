@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..class_names import class_name, class_qualname
 from ..interp.signals import GraphBreak
 from ..interp.trust import is_trusted_namespace
-from .base import Value
+from .base import MISSING, Value
 from .constants import ConstantValue
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ class PythonModuleValue(RealValue):
         return f"module {getattr(self.object, '__name__', '?')}"
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        return t.module_attribute(self, name)
+        from ..interp.modules import module_attribute
+
+        return module_attribute(t, self, name)
 
 
 _IMMUTABLE = 1 << 8
@@ -172,7 +174,8 @@ class ClassValue(RealValue):
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         given, owner = t.class_member(self.object, "__class_getitem__")
-        if isinstance(getattr(given, "__func__", given), types.FunctionType) and not is_trusted_namespace(owner):
+        is_native = given is MISSING or isinstance(getattr(given, "__func__", given), type)
+        if not is_native and not is_trusted_namespace(owner):
             raise GraphBreak(
                 "unsupported-operation", f"subscripts of {self.describe()}, which has its own __class_getitem__"
             )

@@ -131,7 +131,7 @@ class ConstantValue(Value):
         if name == "__iter__" and not args and not kwargs:
             return self.iterate(t)
         if name == "join" and len(args) == 1 and objects_have(args[0].python_type(), "__iter__"):
-            args = [t.sequence(t.collect(args[0]), tuple)]
+            args = [t.sequence(t.collect(t.iterate(args[0])), tuple)]  # the iterator is asked how many there are
         return t.fold_method(self, name, args, kwargs)
 
     def get_item(self, t: Tracer, key: Value) -> Value:

@@ -347,6 +347,7 @@ class GeneratorValue(IteratorValue):
 
     def send(self, t: Tracer, value: Value) -> Value | None:
         """Resume; None when the generator returned (its value is in `frame.returned`)."""
+        self._refuse_running(t)
         if self.done:
             return None
         if not self.started:
@@ -361,6 +362,14 @@ class GeneratorValue(IteratorValue):
             self.done = True
         return yielded
 
+    def _refuse_running(self, t: Tracer) -> None:
+        """Raise where the generator's own code, or what that called, resumes it."""
+        frame: Frame | None = t.frame
+        while frame is not None and frame is not self.frame:
+            frame = frame.caller
+        if frame is not None:
+            raise t.raised(ValueError("generator already executing"))
+
     def has_more_to_do(self) -> bool:
         """Whether Python, once nobody holds it any more, would run the rest of a `with` or `try` that it waits in."""
         if not self.started or self.done:
@@ -373,6 +382,7 @@ class GeneratorValue(IteratorValue):
 
     def throw(self, t: Tracer, error: TracedRaise) -> Value | None:
         """Raise at the point where the generator waits."""
+        self._refuse_running(t)
         if self.done or not self.started:
             self.done = True
             raise error
@@ -387,6 +397,8 @@ class GeneratorValue(IteratorValue):
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "send":
+            if not (self.started or self.done or (args[0].is_constant() and args[0].constant() is None)):
+                raise t.raised(TypeError("can't send non-None value to a just-started generator"))
             return self.advance(t, args[0])
         if name == "throw":
             found = self.throw(t, TracedRaise(_thrown(t, args)))

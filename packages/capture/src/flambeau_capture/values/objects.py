@@ -202,7 +202,8 @@ class ObjectValue(Value):
                 returned = type_name(found.python_type())
                 raise t.raised(TypeError(f"__bool__ should return bool, returned {returned}"))
             return t.truth(found)
-        if self.special(t, "__len__") is not None:
+        is_number = self.storage is not None and objects_have(self.cls, "__bool__")
+        if not is_number and self.special(t, "__len__") is not None:
             return t.truth(self.length(t))
         if self.storage is not None:
             return self.storage.truth(t)
@@ -407,10 +408,13 @@ class ExceptionValue(ObjectValue):
     def fill(self, e: Any) -> None:
         if self.source is None:
             for name, part in (("__cause__", self.cause), ("__context__", self.context), (_SUPPRESS, self.suppress)):
-                if part is not None:
-                    e.value(part)
+                if part is not None:  # past a `__setattr__` of the program's
+                    e.pinned(object.__setattr__)
                     e.value(self)
-                    e.store_attr(name)
+                    e.const(name)
+                    e.value(part)
+                    e.call(3)
+                    e.pop()
         super().fill(e)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
@@ -549,9 +553,9 @@ def _fill_instance(obj: Any, attrs: dict[str, Any], storage: Any) -> None:
 
 def new_exception(cls: Any, arguments: tuple[Any, ...]) -> Any:
     """An exception with these `args`, whatever its `__init__` takes, and the fields that its native class makes of them."""
-    made = cls.__new__(cls, *arguments)
+    made = native_maker(cls).__new__(cls, *arguments)
     if issubclass(cls, EXCEPTIONS_WITH_FIELDS):
         native = next(base for base in cls.__mro__ if not base.__flags__ & HEAP_TYPE)
         native.__init__(made, *arguments)
-    made.args = arguments
+    object.__setattr__(made, "args", arguments)
     return made
