@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_model_that_raises_where_python_does_not(kind, monkeypatch):
 def test_a_symbol_that_cannot_be_asked(method):
     """Only torch's own "depends on data" is a break; guards are noted in any case."""
     noted = []
-    builder = SimpleNamespace(note_guards=lambda: noted.append(True))
+    builder = SimpleNamespace(note_guards=lambda: noted.append(True), unpatched=nullcontext())
     symbol = type("Symbol", (), {"__bool__": fault})()
     with pytest.raises(RuntimeError, match="a fault of ours"):
         method(builder, symbol)

@@ -8,7 +8,7 @@ import torch
 
 from flambeau_capture import log
 from flambeau_capture.config import Config
-from flambeau_capture.errors import GuardSelfCheckError, RecompileLimitError
+from flambeau_capture.errors import GuardSelfCheckError, InternalError, RecompileLimitError
 from flambeau_capture.frame import RunGraph, Skip
 from flambeau_capture.guards.spec import ConstantIs, IdentityIs, TypeIs
 from flambeau_capture.hook import make_region
@@ -184,6 +184,8 @@ def test_guards_that_do_not_hold_on_their_own_frame_are_refused():
 
 
 def test_an_error_of_the_callback_reaches_the_caller():
+    """As the cause of ours."""
+
     def f(x):
         return x
 
@@ -192,8 +194,9 @@ def test_an_error_of_the_callback_reaches_the_caller():
 
     region = make_region(f, callback)
     for _ in range(3):
-        with pytest.raises(KeyError, match="compiler"):
+        with pytest.raises(InternalError, match="compiler") as raised:
             region(object())
+        assert type(raised.value.__cause__) is KeyError
     assert not _C.hook_installed()
 
 
@@ -266,7 +269,7 @@ def test_a_frame_that_cannot_be_captured_is_an_error_every_time():
 
     region = make_region(lambda x: x, callback, Config(recompile_limit=2))
     for x in range(20):
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(InternalError, match="ValueError: no"):
             region(x)
 
 
