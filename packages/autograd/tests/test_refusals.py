@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -28,7 +30,7 @@ def test_the_type_that_is_asked_for_may_be_refused() -> None:
     ],
     ids=["leaky_relu", "elu"],
 )
-def test_a_slope_below_zero_is_refused_of_a_result(op, slopes) -> None:  # type: ignore[no-untyped-def]
+def test_a_slope_below_zero_is_refused_of_a_result(op: Any, slopes: Callable[[float], tuple[float, ...]]) -> None:
     """The sign of the result is not that of the argument then. Asked with made-up operands the kernel would not say so of the argument."""
 
     def refused(slope: float, is_result: bool) -> bool:

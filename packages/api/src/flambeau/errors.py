@@ -47,7 +47,7 @@ class InternalError(FlambeauError, flambeau_capture.InternalError):
     """flambeau itself is at fault: a stage behind capture failed. What it raised is the cause."""
 
     code = "FBA001"
-    hint = (  # type: ignore[misc]
+    hint = (  # type: ignore[misc]  # an instance's in one base, the class's in the other
         "please report this with the output of FLAMBEAU_LOGS=graph_code,output_code; backend='eager' should run the program"
     )
     __str__ = flambeau_capture.InternalError.__str__

@@ -99,8 +99,6 @@ class Arithmetic(Folding):
             return True
         if any(isinstance(part, (int, float)) and limit_of(part) is None for part in operands):
             return True
-        if not all(isinstance(part, (int, float, *_SYMBOLS, torch.SymBool)) for part in operands):
-            return True
         last = operands[-1]
         if function in _DIVISIONS and isinstance(last, _SYMBOLS) and last.node.has_hint():
             return self.graph.decide(last == 0)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Kwargs = Mapping[str, Value]
 
 _ITERTOOLS: Any = itertools
+"""For its classes without a public name, which no stub has."""
 
 
 @replaces(itertools.chain)
