@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from lifting import compile_function, fakes, lift_function
+from lifting import compile_function, compile_graph, fakes, lift_function, lift_symbolically
 from torch.utils import _pytree as pytree
 
 from flambeau_autograd import core_table, prepare
@@ -101,6 +101,19 @@ def test_only_sums_of_what_comes_of_several_results_ask_for_flags():
     for function in (lambda x: (x.sin() + x.cos() * x,), lambda x: (x.sin(), x.exp() + x)):
         flags.append(prepare(lift_function(function, [x]), fakes([x])).signature.flagged)
     assert [sorted(places) for places in flags] == [[], [(0,), (1,)]]
+
+
+def test_a_size_of_a_tangent_is_known_without_its_gradient():
+    """The sum over a broadcast dimension is laid out in sizes, which are read from a tangent that may be the absent one."""
+
+    def function(x):
+        flat = x.view(-1)
+        return torch.cummax(flat, 0)[0], torch.hypot(flat[:1], x)
+
+    x = torch.zeros(3, 5, requires_grad=True)
+    first, _ = compile_graph(lift_symbolically(function), [x], dynamic=True)(x)
+    first.sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(3, 5))
 
 
 @pytest.mark.parametrize("reduce", [torch.max, torch.min, torch.median, torch.amax, torch.nanmedian])

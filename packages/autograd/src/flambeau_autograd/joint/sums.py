@@ -111,10 +111,10 @@ class Sums:
     def _mask(self, grad: torch.Tensor) -> int:
         node = self._last
         while (node := node.next).op != "root":
-            mask = 0
-            for source in node.all_input_nodes:
-                mask |= self._masks.get(source, 0)
-            self._masks[node], self._last = mask, node
+            # A size that is read from a tangent is known without its gradient.
+            sources = () if isinstance(node.meta.get("val"), torch.SymInt) else node.all_input_nodes
+            self._masks[node] = reduce(or_, (self._masks.get(source, 0) for source in sources), 0)
+            self._last = node
         return self._masks.get(self._recorder.node_of(grad), 0)
 
     def _where_given(self, grad: torch.Tensor, mask: int, other: int) -> torch.Tensor:
