@@ -11,10 +11,16 @@ def test_environment_overrides_defaults():
     assert (config.fuse, config.max_inline_ops) == (False, 7)
 
 
-@pytest.mark.parametrize("options", [{"nothing": 1}, {"numerics": "wild"}, {"fuse": "yes"}])
-def test_mistakes_are_errors(options):
-    """Unknown names and wrong values never pass silently."""
-    with pytest.raises(OptionError):
+@pytest.mark.parametrize(("options", "words"), [
+    ({"nothing": 1}, "nothing"),
+    ({"numerics": "wild"}, "expected 'faithful' or 'fast'"),
+    ({"fuse": "yes"}, "expected on or off"),
+    ({"max_inline_ops": 1.5}, "expected an integer"),
+    ({"max_inline_ops": 0}, "expected at least 1"),
+])  # fmt: skip
+def test_mistakes_are_errors(options, words):
+    """Unknown names and wrong values never pass silently, and the error says what there is."""
+    with pytest.raises(OptionError, match=words):
         Config().with_options(options)
 
 

@@ -123,6 +123,11 @@ def test_what_tensors_of_one_layout_differ_in(name):
             assert (ours.requires_grad, ours.is_leaf) == (given.requires_grad, given.is_leaf), kind
 
 
+@pytest.mark.parametrize("kind", ["leaf", "computed", "view of computed", "view of a leaf"])
+def test_what_requires_grad_already_is_no_change(check, kind):
+    check(lambda x: x.requires_grad_() * 2, _KINDS[kind]())
+
+
 @pytest.mark.parametrize("make", [
     lambda x: torch.empty(3),
     lambda x: torch.zeros(5),
