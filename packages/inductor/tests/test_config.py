@@ -17,6 +17,7 @@ def test_environment_overrides_defaults():
     ({"fuse": "yes"}, "expected on or off"),
     ({"max_inline_ops": 1.5}, "expected an integer"),
     ({"max_inline_ops": 0}, "expected at least 1"),
+    ({"dump": 1}, "expected a text"),
 ])  # fmt: skip
 def test_mistakes_are_errors(options, words):
     """Unknown names and wrong values never pass silently, and the error says what there is."""

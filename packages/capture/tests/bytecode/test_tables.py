@@ -121,3 +121,15 @@ def test_positions_cover_every_unit():
 def test_each_position_takes_the_shortest_form(position, entry):
     """As CPython writes them: a table is no longer than need be."""
     assert list(write_line_table(5, [(position, 1)])) == entry
+
+
+@pytest.mark.parametrize(("name", "target"), [("JUMP_FORWARD", 0), ("JUMP_BACKWARD", 3)])
+def test_jumps_go_one_way(name, target):
+    """Which a jump cannot go is told, before the distance becomes a number below zero."""
+
+    def f():
+        return 1
+
+    nothing = Instruction("NOP")
+    with pytest.raises(EncodingError, match=f"{name} cannot jump that way"):
+        encode((nothing, Instruction(name, target=target), nothing, nothing), spec_of(f.__code__))

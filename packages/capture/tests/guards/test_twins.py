@@ -554,3 +554,19 @@ def test_bindings_of_modules():
     del module.absent
     assert holds()
     assert "absent, function" in describe(guard[0])
+
+
+def test_what_a_container_holds_is_asked_of_its_base():
+    """Whatever its class says when it is iterated over; what is no dict or set says it itself."""
+
+    class Claims(dict):
+        def __iter__(self):
+            raise AssertionError("asked")
+
+    class Members(set):
+        def __iter__(self):
+            raise AssertionError("asked")
+
+    assert gs.own_keys(Claims(a=1, b=2)) == ("a", "b")
+    assert gs.own_keys(Members((3,))) == (3,)
+    assert gs.own_keys(types.MappingProxyType({"c": 1})) == ("c",)

@@ -24,7 +24,7 @@ from flambeau_capture.graph.captured import (
     SetGlobal,
 )
 from flambeau_capture.rewrite.assemble import assemble
-from flambeau_capture.rewrite.resume import CannotResume
+from flambeau_capture.rewrite.resume import CannotResume, is_part
 from flambeau_capture.sources import source as s
 from flambeau_capture.values.base import NULL
 
@@ -323,3 +323,16 @@ def test_nothing_leaks():
         function(token)
         log.clear()
     assert sys.getrefcount(token) == before
+
+
+def test_parts_are_told_by_their_names():
+    """Of functions and of methods; a function that only says so in the middle of its name is none."""
+    code = (lambda: None).__code__
+    names = {
+        "f.resume_at_51": True,
+        "C.m.round_at_7": True,
+        "f": False,
+        "f.resume_at_51.g": False,
+        "resume_at_x": False,
+    }
+    assert {name: is_part(code.replace(co_qualname=name)) for name in names} == names

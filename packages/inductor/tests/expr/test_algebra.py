@@ -233,3 +233,11 @@ def test_a_division_taken_apart_is_put_together_beside_other_terms():
     assert repr(whole) == repr((x % 15) * 2 + y * 7 + 1)
     for a in range(60):
         assert evaluate(whole, {x: a, y: a % 9}) == a % 15 * 2 + a % 9 * 7 + 1
+
+
+def test_text_of_a_target():
+    """C++ has no int that is wider than 32 bits unless it is told; a target that is unknown is told."""
+    assert [render(Int(n), "cpp") for n in (2**31 - 1, 2**31)] == ["2147483647", "2147483648LL"]
+    assert render(Int(2**31), "triton") == "2147483648"
+    with pytest.raises(ValueError, match="unknown target 'java'"):
+        render(Int(1), "java")

@@ -1,5 +1,7 @@
 """The border with sympy: symbolic sizes of a ShapeEnv as expressions."""
 
+import math
+
 import pytest
 import sympy
 import torch
@@ -45,3 +47,12 @@ def test_comparison_becomes_a_truth_value():
     s = sympy.Symbol("s", integer=True, positive=True)
     e = SymbolTable()(sympy.Lt(s, 5))
     assert [evaluate(e, lambda _, v=v: v) for v in (4, 5)] == [1, 0]
+
+
+def test_products_with_fractions_are_rounded_as_python_does(sizes):
+    """Down, up, towards zero, also below zero."""
+    env, _, size = sizes
+    table = SymbolTable(env)
+    for number in (size, -size, size - 12):
+        for value in (math.floor(number * 0.25), math.ceil(number * 0.25), torch.sym_int(number * 0.25)):
+            assert hint(table(value)) == value.node.hint

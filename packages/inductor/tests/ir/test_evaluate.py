@@ -7,7 +7,7 @@ import torch
 
 from flambeau_inductor.expr import Int
 from flambeau_inductor.ir import scalar as sc
-from flambeau_inductor.ir.evaluate import run_graph
+from flambeau_inductor.ir.evaluate import _write, run_graph
 from flambeau_inductor.ir.graph import Graph, TensorInput
 from flambeau_inductor.ir.layout import Buffer, Layout, Ref
 from flambeau_inductor.ir.loops import Pointwise, make_axes
@@ -53,3 +53,13 @@ def test_a_result_that_is_an_input_is_that_very_tensor() -> None:
     same, view = run_graph(Graph((TensorInput(given),), (), (), (whole, part), {"given": given}), [tensor])
     assert same is tensor
     assert view.shape == (2,)
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [
+    ("set", [7, 4, 2]), ("add", [14, 5, 2]), ("mul", [42, 4, 2]), ("min", [1, 1, 2]), ("max", [7, 4, 2]),
+])  # fmt: skip
+def test_writes_that_meet(mode: str, wanted: list[int]) -> None:
+    """Two at the first place, one at the second, none at the third; the later of two wins where one is set."""
+    memory = torch.tensor([1.0, 1.0, 2.0])
+    _write(memory, torch.tensor([0, 1, 0]), torch.tensor([6.0, 4.0, 7.0]), mode)
+    assert memory.tolist() == wanted

@@ -14,3 +14,11 @@ def test_integers_raise_as_in_eager(activation):
         activation(numbers)
     with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
         lower_and_run(lambda x: activation(x), numbers)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_from_results(check, dtype):
+    """Of sigmoid and tanh, where they were not taken apart before."""
+    grad, result = torch.randn(5).to(dtype), torch.rand(5).to(dtype)
+    check(torch.ops.aten.sigmoid_backward, grad, result)
+    check(torch.ops.aten.tanh_backward, grad, result)

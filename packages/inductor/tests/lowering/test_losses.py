@@ -31,6 +31,14 @@ def test_one_sample_and_images(check):
     scores, target = torch.randn(5), torch.tensor(3)
     loss, total = aten.nll_loss_forward(scores, target, None, 1, -100)
     check(lambda g, s, t, w: aten.nll_loss_backward(g, s, t, None, 1, -100, w), loss, scores, target, total)
+    check(
+        lambda g, s, t, w: aten.nll_loss_backward(g, s, t, None, 1, -100, w),
+        loss,
+        scores[:1],
+        target[None] * 0,
+        total,
+        library=["nll_loss_backward.default"],
+    )
     scores, target = torch.randn(2, 3, 4, 4), torch.randint(0, 3, (2, 4, 4))
     loss, total = aten.nll_loss2d_forward(scores, target, None, 1, -100)
     check(lambda g, s, t, w: aten.nll_loss2d_backward(g, s, t, None, 1, -100, w), loss, scores, target, total)
