@@ -182,3 +182,56 @@ def test_an_exception_tells_what_it_tells_in_python(way: str) -> None:
         found = _run(source, graphs, flambeau.compiler.graph_break, lines)
         assert found == plain, f"{source}\n{plain}\n{found}"
     assert graphs.number >= 20
+
+
+CAUGHT = """
+def f(x):
+    try:
+        {}['k']
+    except KeyError as error:
+        return x + 1, error
+def looks(x):
+    found = f(x)[1]
+    return x * 2, type(found.__context__).__name__
+def again(x):
+    error = None
+    try:
+        raise ValueError
+    except ValueError:
+        try:
+            raise KeyError
+        except KeyError as e:
+            error = e
+    try:
+        raise error
+    except KeyError as e:
+        return x + 1, type(e.__context__).__name__
+def bare(x):
+    try:
+        raise
+    except Exception as error:
+        return x + 1, type(error).__name__
+"""
+
+
+@pytest.mark.judges_itself
+@pytest.mark.parametrize("name", ["f", "looks", "again", "bare"])
+def test_what_is_caught_comes_after_what_a_caller_handles(name: str) -> None:
+    found = []
+    graphs = CountedGraphs()
+    for compiled in (False, True):
+        space: dict[str, Any] = {}
+        exec(CAUGHT, space)
+        function = graphs(space[name]) if compiled else space[name]
+        found.append([])
+        for handles in (False, True, False):
+            try:
+                if handles:
+                    raise LookupError("the caller's")
+                result = function(torch.ones(2))[1]
+            except LookupError:
+                result = function(torch.ones(2))[1]
+            found[-1].append(result if isinstance(result, str) else repr(result.__context__))
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 2
+    assert graphs.number >= 1

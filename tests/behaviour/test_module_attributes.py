@@ -93,3 +93,30 @@ def test_tables_follow(statement: str) -> None:
     expected = _outcome(function, host)
     function, host = _program(statement)
     assert _outcome(flambeau.compile(function), host) == expected
+
+
+@pytest.mark.judges_itself
+@pytest.mark.parametrize(
+    ("name", "there"), [("weight", torch.full((2, 2), 7.0)), ("scale", torch.tensor(5.0)), ("inner", torch.nn.Tanh())]
+)
+def test_what_an_instance_itself_holds_goes_before_its_parameters_and_modules(name, there):
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(2, 2))
+            self.register_buffer("scale", torch.tensor(2.0))
+            self.inner = torch.nn.ReLU()
+
+        def forward(self, x):
+            return self.inner(x @ self.weight) * self.scale
+
+    module = Module()
+    region = flambeau.compile(module, backend="eager")
+    x = torch.ones(2, 2)
+    before = module(x)
+    assert torch.equal(region(x), before)
+    object.__setattr__(module, name, there)
+    assert not torch.equal(module(x), before)
+    assert torch.equal(region(x), module(x))
+    object.__delattr__(module, name)
+    assert torch.equal(region(x), before)

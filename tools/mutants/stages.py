@@ -74,8 +74,10 @@ STAGES = (
     Stage(
         "interpreter", _below(_CAPTURE, "interp/handlers/*.py", "interp/operations.py", "interp/arithmetic.py", "interp/calls.py", "interp/cached.py", "interp/frame.py",
                               "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/texts.py", "interp/lifetimes.py",
-                              "interp/callees.py", "interp/members.py", "interp/modules.py", "interp/enum_members.py", "patches.py", "library.py"), 28,
-        (f"{_C}/interp", f"{_C}/lookaside", f"{_C}/test_patches.py", f"{_C}/test_library.py", "tests/behaviour/test_patched_torch.py", *_PROGRAMS),
+                              "interp/callees.py", "interp/members.py", "interp/modules.py", "interp/enum_members.py", "patches.py", "library.py",
+                              "replaced_names.py"), 28,
+        (f"{_C}/interp", f"{_C}/lookaside", f"{_C}/test_patches.py", f"{_C}/test_library.py", f"{_C}/test_replaced_names.py",
+         "tests/behaviour/test_patched_torch.py", *_PROGRAMS),
     ),
     Stage(
         "values", _below(_CAPTURE, "values/sequences.py", "values/mappings.py", "values/constants.py", "values/iterators.py",

@@ -22,7 +22,7 @@ import flambeau_capture
 from flambeau_capture import library, make_region
 
 _SOURCES = Path(flambeau_capture.__file__).parent
-_THEMSELVES = ("library.py", "patches.py", "graph/shape_env.py")
+_THEMSELVES = ("library.py", "patches.py", "replaced_names.py", "graph/shape_env.py")
 """Modules that need those of the library as they are."""
 
 

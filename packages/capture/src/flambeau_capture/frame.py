@@ -20,7 +20,8 @@ class FrameInfo:
     """A frame before its first instruction.
 
     `locals` maps argument, cell and free variable names to values (cells unwrapped; unset ones are absent); `closure` are the
-    function's cells in the order of `code.co_freevars`; `entries` counts the entries this region already holds for `code`.
+    function's cells in the order of `code.co_freevars`; `entries` counts the entries this region already holds for `code`; `replaced` names
+    what the program has put its own in the place of (`replaced_names.py`).
     """
 
     code: CodeType
@@ -30,6 +31,7 @@ class FrameInfo:
     closure: tuple[CellType, ...] | None
     function: FunctionType
     entries: int = 0
+    replaced: tuple[str, ...] = ()
     #: What traced the frame. These refer to themselves, and to objects of the program: see `let_go`.
     traces: list[Any] = Factory(list)
 

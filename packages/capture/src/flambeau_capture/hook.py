@@ -31,6 +31,7 @@ from .guards.check import holds
 from .guards.explain import GuardText, explain
 from .library import functools
 from .native import _C
+from .replaced_names import PutBack, are_as_imported
 
 Region = _C.Region
 Disabled = _C.Disabled
@@ -93,6 +94,12 @@ class _Handler:
         self.config = config
 
     def __call__(self, *asked: Any) -> Any:
+        if not are_as_imported():
+            with PutBack() as replaced:
+                return self.ask(*asked, replaced)
+        return self.ask(*asked, ())
+
+    def ask(self, *asked: Any) -> Any:
         if _OTHER_COMPILER not in sys.modules:
             return self.answer(*asked)
         # The region may be called under torch.compile, which would compile this compiler.
@@ -108,8 +115,9 @@ class _Handler:
         function: FunctionType,
         trees: tuple[_C.GuardTree, ...],
         over_limit: bool,
+        replaced: tuple[str, ...],
     ) -> Any:
-        frame = FrameInfo(code, f_locals, f_globals, builtins or {}, closure, function, len(trees))
+        frame = FrameInfo(code, f_locals, f_globals, builtins or {}, closure, function, len(trees), replaced)
         if trees:
             self.tell_misses(frame, trees, over_limit)
         if over_limit:

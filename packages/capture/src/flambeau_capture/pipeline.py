@@ -213,12 +213,14 @@ def _owner_guards(info: FrameInfo) -> tuple[GuardSpec, ...]:
 
 def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
+    if info.replaced:
+        broken = GraphBreak("unsupported-call", f"{', '.join(info.replaced)} is not Python's own")
+        raise CannotCapture(broken, always=False)
     with unpatched():
         state = current_state()
     if what := beyond_graphs(state):
         raise CannotCapture(GraphBreak("unsupported-call", f"{what} is active"), always=False)
     tracer = Tracer(info, config, dynamics, None)
-    broken: GraphBreak | None = None
     try:
         with restored_modes(tracer):
             returned = _run(tracer)

@@ -406,6 +406,7 @@ class Attributes(Texts):
         for table in _MODULE_TABLES:
             entries = self._module_table(value, table)
             if entries is not None and name in entries:
+                self._absent(value, name)  # the instance itself is asked first
                 return self.realise(entries[name])
         source = value.source
         if source is not None:

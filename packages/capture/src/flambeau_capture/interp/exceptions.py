@@ -5,12 +5,14 @@ In: classes, arguments and exceptions as values. Out: the exception with the cla
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING
 
 from ..class_names import class_name, full_name
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
+from ..values.constants import ConstantValue
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue
 from .attributes import Attributes
 from .frame import Frame
@@ -77,18 +79,26 @@ class Exceptions(Attributes):
     def raise_anew(self, error: Value) -> None:
         """Note it for a `raise` of an exception, which may have been raised before: as CPython, with no way back in what it comes after."""
         current = self.current_exception()
+        if current is None and (error.real() is not MISSING or getattr(error, "context", None) is not None):
+            self.none_handled_outside("raising an exception that was raised before")
         if not isinstance(error, ExceptionValue) or error.real() is not MISSING or current in (None, error):
             return
         later, seen = current, {id(current)}
         while isinstance(later, ExceptionValue) and later.context is not None:
             if later.context is error:
-                later.context = None
+                later.context = ConstantValue(None)
                 break
             later = later.context
             if id(later) in seen:
                 break
             seen.add(id(later))
         error.context = current
+
+    def none_handled_outside(self, what: str) -> None:
+        """What goes on holds while no caller of the frame handles an exception, which would be the context of those raised here."""
+        if self.handled_outside:
+            raise GraphBreak("unsupported-operation", f"{what}, while a caller handles an exception")
+        self.guards.answer(sys.exception, (), {}, None)
 
     def current_exception(self) -> Value | None:
         """The exception being handled, in this frame or a caller."""

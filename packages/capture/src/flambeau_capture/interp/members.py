@@ -2,7 +2,7 @@
 
 In: a class and a name. Out: `mro_lookup`, what it has under the name, and where; `is_borrowed`, whether that is a native method of another;
 `own_dict`, what an object holds itself; `is_native_access`, whether Python alone finds its attributes;
-`own_content`, the number or text that it is.
+`own_content`, the number or text that it is; `is_compared_quietly`, whether a key may be hashed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 from ..values.base import HEAP_TYPE, MISSING
+from ..values.constants import PLAIN_TYPES
 from .trust import is_trusted_namespace
 
 NATIVE_METHODS = (
@@ -39,6 +40,27 @@ def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, An
         if name in base.__dict__:
             return base.__dict__[name], base
     return MISSING, None
+
+
+def is_compared_quietly(key: Any) -> bool:
+    """Whether no function of the program runs where a key is hashed or compared: those that dataclasses generate only ask the fields."""
+    kind = type(key)
+    if kind in PLAIN_TYPES:
+        return True
+    if kind is tuple or kind is frozenset:
+        return all(map(is_compared_quietly, key))
+    return all(_is_quiet(*mro_lookup(kind, name)) for name in ("__hash__", "__eq__"))
+
+
+def _is_quiet(found: Any, where: type) -> bool:
+    if isinstance(found, types.FunctionType):
+        made = found.__code__
+        return (
+            is_trusted_namespace(where)
+            or made.co_qualname.startswith("__create_fn__.")
+            or made.co_filename.startswith("<attrs generated")
+        )
+    return not type(found).__flags__ & HEAP_TYPE
 
 
 def is_native_access(cls: type) -> bool:

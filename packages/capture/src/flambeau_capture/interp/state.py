@@ -5,6 +5,7 @@ In: the frame to trace, the region's options and what it learnt from earlier com
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..effects.record import Heap
@@ -95,6 +96,8 @@ class TracerState:
         self.pinned: dict[int, Value] = {}
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[Any] = []
+        self.handled_outside = sys.exc_info()[1] is not None
+        """Whether a caller of the frame is handling an exception."""
         self.instance_dicts: dict[int, Value] = {}
         self.real_cells: dict[int, CellValue] = {}
         self._stack_cache: tuple[tuple[Any, ...], tuple[tuple[str, int, str], ...]] | None = None

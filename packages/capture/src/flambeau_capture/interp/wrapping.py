@@ -32,7 +32,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
 from .enum_members import hold_methods
-from .members import NATIVE_METHODS, mro_lookup, own_content, own_dict
+from .members import NATIVE_METHODS, is_compared_quietly, mro_lookup, own_content, own_dict
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -213,6 +213,8 @@ class Wrapping(TracerState):
         storage: Value | None = None
         if issubclass(kind, dict):
             storage = self._wrap_dict(obj, source)
+            if isinstance(storage, OpaqueValue):
+                raise GraphBreak("unsupported-operation", "a dict with keys whose __hash__ or __eq__ is the program's")
         elif issubclass(kind, (list, tuple)):
             storage = self._wrap_sequence(obj, source, storage=True)
         elif issubclass(kind, (set, frozenset)):
@@ -262,6 +264,8 @@ class Wrapping(TracerState):
         items: dict[Any, tuple[Value, Value]] = {}
         item_source = _item_source(type(obj))
         base: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict
+        if not all(map(is_compared_quietly, dict.__iter__(obj))):  # an OrderedDict's own iterator hashes them
+            return OpaqueValue(obj, source, "unsupported-operation")
         for i, (key, value) in enumerate(base.items(obj)):
             if is_constant_object(key):
                 items[key] = (ConstantValue(key), LazyValue(value, item_source(source, key)))
@@ -282,10 +286,12 @@ class Wrapping(TracerState):
 
     def _wrap_set(self, obj: Any, source: Source) -> Value:
         base = frozenset if issubclass(type(obj), frozenset) else set
-        if not all(is_constant_object(item) or _hashes_by_identity(item) for item in base.__iter__(obj)):
-            raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
-        self.guards.members(source, base.__iter__(obj))
         members = list(base.__iter__(obj))
+        if not all(
+            is_compared_quietly(item) and (is_constant_object(item) or _hashes_by_identity(item)) for item in members
+        ):
+            raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
+        self.guards.members(source, iter(members))
         made = SetValue({item: self.wrap(item, Pinned(item)) for item in members}, base, source, obj)
         if type(obj) is not base:
             made.table = base(obj)  # no method of the subclass is asked
@@ -444,6 +450,8 @@ class Wrapping(TracerState):
         if value.is_constant():
             constant = value.constant()
             hold_methods(self, hash, (constant,))  # type: ignore[arg-type]
+            if not is_compared_quietly(constant):
+                raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
             if _holds_slice(constant) and slice.__hash__ is None:
                 raise self.raised(TypeError("unhashable type: 'slice'"))
             return constant

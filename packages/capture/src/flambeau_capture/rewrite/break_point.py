@@ -166,6 +166,8 @@ def _contexts(exception: Value) -> list[Value]:
     """The exceptions that tracing saw being handled when `exception` was raised, the nearest first."""
     found: list[Value] = []
     while (context := getattr(exception, "context", None)) is not None and context not in found:
+        if context.is_constant():
+            break  # None was stored
         found.append(context)
         exception = context
     return found

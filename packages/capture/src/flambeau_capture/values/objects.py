@@ -377,6 +377,12 @@ EXCEPTIONS_WITH_FIELDS = (
 """Native exceptions that hold more than `args`, which their `__init__` or `__new__` makes of its arguments."""
 
 
+def give_outer_context(error: BaseException) -> None:
+    """Give an exception that tracing made, and that came after none of the frame's, the context that raising it for real would have given it."""
+    if error.__context__ is None:
+        object.__setattr__(error, "__context__", sys.exc_info()[1])  # past a `__setattr__` of the program's
+
+
 class ExceptionValue(ObjectValue):
     """An exception; `arguments` are its `args`, `line` is where in the frame that is captured it was raised first, `suppress` what was stored of
     whether its context is hidden, which else goes by whether it has a cause."""
@@ -407,6 +413,11 @@ class ExceptionValue(ObjectValue):
 
     def fill(self, e: Any) -> None:
         if self.source is None:
+            if self.context is None and self.line is not None:
+                e.pinned(give_outer_context)
+                e.value(self)
+                e.call(1)
+                e.pop()
             for name, part in (("__cause__", self.cause), ("__context__", self.context), (_SUPPRESS, self.suppress)):
                 if part is not None:  # past a `__setattr__` of the program's
                     e.pinned(object.__setattr__)
@@ -424,6 +435,8 @@ class ExceptionValue(ObjectValue):
             own = self.cause if name == "__cause__" else self.context
             if own is None and self.object is not MISSING and self.source is not None:
                 return t.wrap(getattr(self.object, name), Attribute(self.source, name))
+            if own is None and name == "__context__" and self.line is not None:
+                t.none_handled_outside("the context of an exception")
             return own or ConstantValue(None)
         if name == _SUPPRESS and self.object is MISSING:
             return self.suppress or ConstantValue(self.cause is not None)

@@ -228,7 +228,7 @@ class Store:
     def _read(self, path: Path, key: CacheKey | None = None) -> tuple[bytes, dict[str, str]] | None:
         """An entry's payload and key parts; with ``key``, only of an entry that is that key's."""
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
                 # The folder may have been open to others when the entry was put there.
                 if not self._shared and not belongs_to_us(os.fstat(file.fileno())):
                     self._warn_once("foreign", f"{log.CACHE_FOREIGN}: {path}")
@@ -254,7 +254,7 @@ class Store:
             self._make_folder(temporary.parent)
             self._make_folder(path.parent)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with open(os.open(temporary, flags, 0o666 if self._shared else 0o600), "wb") as file:
+            with os.fdopen(os.open(temporary, flags, 0o666 if self._shared else 0o600), "wb") as file:
                 # The lock tells a live writer's file from one left by a writer that was killed.
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.write(content)

@@ -84,7 +84,8 @@ def import_name(f: Frame, i: Instruction) -> None:
     name = _absolute_name(f, i.value, level)
     if name is None or not _is_imported(name, names):
         raise GraphBreak("unsupported-call", f"importing {i.value}, which may run code")
-    # The frame holds for these modules; another may be put in the place of one.
+    # The frame holds for these modules, and while Python imports; another may be put in the place of one.
+    f.tracer.guards.binding(vars(builtins), "__import__", builtins.__import__)
     loaded = [f.tracer.wrap(sys.modules[part], Item(Pinned(sys.modules), part)) for part in _packages_of(name)]
     f.push(loaded[-1] if names or level else loaded[0])
 

@@ -97,7 +97,8 @@ def dict_update(f: Frame, i: Instruction) -> None:
 def _changing(f: Frame, i: Instruction, cls: type[Container]) -> Container:
     """The container being built; in a resume function it existed before, so its change is an effect."""
     found = f.stack[-i.arg]
-    assert isinstance(found, cls)
+    if not isinstance(found, cls):
+        raise GraphBreak("unsupported-operation", f"adding to {found.describe()}")
     f.tracer.heap.changed(found)
     return found
 

@@ -21,6 +21,7 @@ def raise_varargs(f: Frame, i: Instruction) -> None:
     if i.arg == 0:
         current = t.current_exception()
         if current is None:
+            t.none_handled_outside("raise without an exception")
             raise t.raised(RuntimeError("No active exception to reraise"))
         raise TracedRaise(current)
     cause = f.pop() if i.arg == 2 else None
