@@ -107,22 +107,27 @@ def _always(example: Callable[[], Any]) -> _Rule:
     return lambda func, args, kwargs: example
 
 
+_CHOLESKY = _always(lambda: torch.cholesky(torch.eye(1)))
+_TRIANGULAR = _always(lambda: torch.triangular_solve(torch.eye(1), torch.eye(1)))
+_INDEX_REDUCE = _always(lambda: torch.zeros(1).index_reduce(0, _place(), torch.zeros(1), "prod"))
+_SCATTER = _always(lambda: torch.zeros(1).scatter(0, _place(), torch.zeros(1), reduce="add"))
+_BY_NAME: dict[str, _Rule] = {
+    **{f"{name}.{kind}": _spread for name in ("std", "var", "std_mean", "var_mean") for kind in ("default", "dim", "correction")},
+    "_to_copy.default": _cast, "copy_.default": _copied, "copy.default": _copied, "softmax.int": _normalised, "log_softmax.int": _normalised,
+    "cholesky.default": _CHOLESKY, "triangular_solve.default": _TRIANGULAR, "index_reduce.default": _INDEX_REDUCE,
+    "index_reduce_.default": _INDEX_REDUCE, "scatter.reduce": _SCATTER, "scatter_.reduce": _SCATTER, "bucketize.Tensor": _searched,
+    "searchsorted.Tensor": _searched,
+}  # fmt: skip
+
+
 def _rules() -> dict[Any, _Rule]:
-    aten = torch.ops.aten
-    found: dict[Any, _Rule] = {}
-    for packet in (aten.std, aten.var, aten.std_mean, aten.var_mean):
-        found.update((getattr(packet, name), _spread) for name in ("default", "dim", "correction"))
-    found[aten._to_copy.default] = _cast
-    found[aten.copy_.default] = found[aten.copy.default] = _copied
-    found[aten.softmax.int] = found[aten.log_softmax.int] = _normalised
-    found[aten.cholesky.default] = _always(lambda: torch.cholesky(torch.eye(1)))
-    found[aten.triangular_solve.default] = _always(lambda: torch.triangular_solve(torch.eye(1), torch.eye(1)))
-    for op in (aten.index_reduce.default, aten.index_reduce_.default):
-        found[op] = _always(lambda: torch.zeros(1).index_reduce(0, _place(), torch.zeros(1), "prod"))
-    for op in (aten.scatter.reduce, aten.scatter_.reduce):
-        found[op] = _always(lambda: torch.zeros(1).scatter(0, _place(), torch.zeros(1), reduce="add"))
-    for packet in (aten.bucketize, aten.searchsorted):
-        found[packet.Tensor] = _searched
+    """By op; not every torch has them all."""
+    found = {}
+    for name, rule in _BY_NAME.items():
+        packet, kind = name.split(".")
+        op = getattr(getattr(torch.ops.aten, packet, None), kind, None)
+        if op is not None:
+            found[op] = rule
     return found
 
 
