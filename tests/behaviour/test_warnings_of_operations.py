@@ -22,6 +22,7 @@ CASES: tuple[tuple[str, Tensor], ...] = (
     ("x[:, 0].std()", COMPLEX[:1, None]),
     ("x.to(torch.float32)", COMPLEX),
     ("torch.empty(3).copy_(x)", COMPLEX),
+    ("x.copy_(1j)", torch.ones(2)),
     ("torch.zeros(3).scatter(0, torch.tensor([0]), torch.ones(1), reduce='add') + x[0, 0]", ROW),
     ("torch.bucketize(x, torch.ones(4, 2)[:, 0])", ROW),
     ("F.dropout2d(x, 0.5, False)", CUBE),
@@ -94,6 +95,12 @@ def test_kernels_of_ours_warn_too(expression: str) -> None:
     expected = _told(*_program(expression), ROW, "always")
     function, name = _program(expression)
     assert _told(flambeau.compile(function, fullgraph=True), name, ROW, "always") == expected
+
+
+def test_a_number_is_copied_without_a_word() -> None:
+    """What is no tensor has no dtype to lose."""
+    function, name = _program("x.select(1, 0).copy_(1)")
+    assert _told(flambeau.compile(function, backend="aot_eager", fullgraph=True), name, ROW.clone(), "always") == []
 
 
 def test_a_warning_for_a_process_is_given_once() -> None:

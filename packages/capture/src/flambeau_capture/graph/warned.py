@@ -71,7 +71,8 @@ def _function(func: Any) -> Any:
 
 def _real(value: Any, kwargs: _Kwargs) -> bool:
     dtype = kwargs.get("dtype")
-    return dtype is not None and not dtype.is_complex and value.is_complex()
+    is_complex = value.dtype.is_complex if isinstance(value, torch.Tensor) else isinstance(value, complex)
+    return is_complex and dtype is not None and not dtype.is_complex
 
 
 def _cast(func: Any, args: _Args, kwargs: _Kwargs) -> _Example | None:
