@@ -192,3 +192,30 @@ def test_a_subscript_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled(torch.ones(2))[1] == (1, 3)
     monkeypatch.setattr(Subscripted, "n", 5)
     assert compiled(torch.ones(2))[1] == (5, 3)
+
+
+class _Int:
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return type(owner) if instance is None else int
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        raise AttributeError
+
+
+class _NamesByDescriptor:
+    __class__: Any = _Int()
+
+
+class _NamesByProperty:
+    __class__: Any = property(lambda self: int)
+
+
+@pytest.mark.parametrize("cls", [_NamesByDescriptor, _NamesByProperty])
+def test_an_object_may_name_another_class(cls: type) -> None:
+    """`object.__class__` is not asked where the class has its own."""
+
+    def f(x: Tensor, named: Any) -> Tensor:
+        return x + 1 if named.__class__ is int else x - 1
+
+    x, named = torch.zeros(2), cls()
+    torch.testing.assert_close(flambeau.compile(f, backend="eager")(x, named), f(x, named))

@@ -173,7 +173,8 @@ STAGES = (
     Stage(
         "policy", _below(_CAPTURE, "collector.py", "frame.py", "modes.py", "saved_tensor_hooks.py", "policy.py", "refusal.py", "class_names.py", "interp/tracer.py",
                          "interp/tried.py", "interp/trust.py", "interp/registry.py", "interp/signals.py", "values/base.py", "values/builtins.py",
-                         "values/lazy.py", "values/symbolic.py", "graph/quiet.py", "graph/shape_env.py"), 16,
+                         "values/lazy.py", "values/symbolic.py", "graph/quiet.py", "graph/warned.py",
+                         "graph/shape_env.py"), 16,
         (_C, "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/training/test_checkpoints.py",
          *_PROGRAMS),
     ),

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 import flambeau
 from flambeau.compile import compile_recorded
@@ -104,3 +105,51 @@ def test_a_copy_is_recorded_too() -> None:
     compiled = compile_recorded(Net(), records, backend="eager")
     copy.deepcopy(compiled)(torch.ones(2, 3))
     assert len(records.graphs) == 1
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    def right_inverse(self, x: Tensor) -> Tensor:
+        return x / 2
+
+
+def test_a_parametrisation_of_a_compiled_module_is_one_of_the_module() -> None:
+    """It gives the object another class, of which original and twin are instances then; taking it away gives both their own back."""
+    model, plain = nn.Linear(3, 3), nn.Linear(3, 3)
+    plain.load_state_dict(model.state_dict())
+    compiled, x = flambeau.compile(model, backend="eager"), torch.ones(2, 3)
+    compiled(x)
+    for module in (compiled, plain):
+        parametrize.register_parametrization(module, "weight", Doubled(), unsafe=True)
+    assert type(model).__name__ == type(compiled).__name__ == "ParametrizedLinear"
+    assert repr(compiled) == repr(plain) and list(compiled.state_dict()) == list(plain.state_dict())
+    plain.parametrizations["weight"].original.data.fill_(3)
+    compiled.parametrizations["weight"].original.data.fill_(3)
+    for module in (compiled, model):
+        torch.testing.assert_close(module(x), plain(x))
+        torch.testing.assert_close(module.weight, plain.weight)
+    for module in (compiled, plain):
+        parametrize.remove_parametrizations(module, "weight")
+    assert type(model) is compiled.__class__ is nn.Linear
+    torch.testing.assert_close(compiled(x), plain(x))
+
+
+def test_a_parametrisation_of_the_original_is_seen_through_its_twin() -> None:
+    """Its properties are there for who asks the twin."""
+    model = nn.Linear(3, 3)
+    compiled, _ = twin(model)
+    parametrize.register_parametrization(model, "weight", Doubled())
+    torch.testing.assert_close(compiled.weight, model.weight)
+    assert type(compiled).__name__ == "ParametrizedLinear"
+
+
+def test_a_twin_names_the_class_of_its_original() -> None:
+    """As the original does; one that was given a class of its own names that."""
+    model = Net()
+    compiled, _ = twin(model)
+    assert compiled.__class__ is Net and isinstance(compiled, Net)
+    other = type("Other", (type(compiled),), {})
+    compiled.__class__ = other
+    assert compiled.__class__ is type(compiled) is other and type(model) is Net

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import inspect
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,6 +123,53 @@ def test_options_of_torch_that_are_not_here_say_so() -> None:
     assert not torch_names.SETTINGS & set(config.names())
     assert not torch_names.BACKENDS & set(list_backends(exclude_tags=None))
     assert not torch_names.ARGUMENTS & inspect.signature(flambeau.compile).parameters.keys()
+
+
+def _names_in(module: str) -> set[str]:
+    """The settings that a configuration module of torch's defines, from its text: importing it would load torch's compiler."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None and found.origin is not None
+    tree = ast.parse((Path(found.origin).parent / module / "config.py").read_text())
+    scopes = [("", tree.body)]
+    names: set[str] = set()
+    while scopes:
+        prefix, body = scopes.pop()
+        for statement in body:
+            if isinstance(statement, ast.ClassDef):
+                scopes.append((f"{prefix}{statement.name}.", statement.body))
+            elif isinstance(statement, ast.If) and not prefix:
+                scopes += [(prefix, statement.body), (prefix, statement.orelse)]
+            given = [statement.target] if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", ())
+            names |= {f"{prefix}{target.id}" for target in given if isinstance(target, ast.Name)}
+    return {name for name in names if name.isidentifier() or "." in name} - {"TYPE_CHECKING"}
+
+
+@pytest.mark.parametrize(
+    ("module", "asks"),
+    [
+        ("_inductor", lambda name: resolve(None, {name: True})),
+        ("_inductor", lambda name: config.patch(**{name: True}).__enter__()),
+        ("_dynamo", lambda name: config.patch(**{name: True}).__enter__()),
+        ("_functorch", lambda name: setattr(config, name, True)),
+    ],
+)
+def test_every_name_that_the_installed_torch_has_is_known(module: str, asks: Callable[[str], Any]) -> None:
+    """It is here, with other values perhaps, or is not here yet; none is taken for a misspelling."""
+    names = {name for name in _names_in(module) if not name.startswith("_")}
+    assert len(names) > 50
+    here = {*OPTIONS, *config.names()}
+    for name in sorted(names - here):
+        with pytest.raises(NotHereYet):
+            asks(name)
+
+
+@pytest.mark.parametrize("name", ["trition.cudagraphs", "max_autotunee", "automatic_dynamic_shape", "triton."])
+def test_a_misspelt_name_is_one(name: str) -> None:
+    """Also where it looks like one of torch's."""
+    for asks in (lambda: resolve(None, {name: True}), lambda: config.patch(**{name: True}).__enter__()):
+        with pytest.raises(UnknownName) as told:
+            asks()
+        assert not isinstance(told.value, NotHereYet)
 
 
 def test_a_given_default_is_not_the_same_as_nothing() -> None:

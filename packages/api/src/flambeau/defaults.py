@@ -22,6 +22,7 @@ import flambeau_runtime
 
 from .errors import InvalidOption, NotHereYet, UnknownName
 from .options import Options
+from .torch_names import OPTIONS as NOT_YET
 from .torch_names import SETTINGS
 
 SUPPRESS_VARIABLE = "FLAMBEAU_SUPPRESS_ERRORS"
@@ -107,7 +108,7 @@ def user_errors() -> Iterator[None]:
 def _known(name: str) -> str:
     if name in _NAMES:
         return name
-    if name in SETTINGS:
+    if name in SETTINGS or name in NOT_YET or any(option.startswith(f"{name}.") for option in NOT_YET):
         raise NotHereYet("setting", name)
     raise UnknownName("setting", name, _NAMES)
 

@@ -39,7 +39,20 @@ def compiled_module(
         arguments: the keyword arguments of `flambeau.compile`, for pickles.
         again: compiles another module or function as this one was compiled, with the same arguments and records.
     """
-    base = type(original)
+    # Not by the class's own `__new__`, which may make another class (fx.GraphModule, fully_shard).
+    twin: ModuleT = object.__new__(_twin_class(type(original), original, region, arguments, again))
+    object.__setattr__(twin, "__dict__", original.__dict__)
+    return twin
+
+
+def _twin_class(
+    base: type[torch.nn.Module],
+    original: torch.nn.Module,
+    region: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    again: Callable[[Any], Any],
+) -> Any:
+    """The subclass of `base` that a twin is an instance of."""
 
     def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         return region(*args, **kwargs)
@@ -51,6 +64,7 @@ def compiled_module(
         result: torch.nn.Module = again(copy.deepcopy(original, memo))
         return result
 
+    more: Any = {"original": original, "region": region, "arguments": arguments, "again": again}
     namespace = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
@@ -59,6 +73,8 @@ def compiled_module(
         "__call__": call,
         "__reduce_ex__": reduce_ex,
         "__deepcopy__": deepcopy,
+        "__getattr__": _attribute_of(base, original),
+        "__class__": _ClassOfTwin(original, functools.partial(_twin_class, **more)),
         "_flambeau_region": region,
         "_flambeau_original": original,
     }
@@ -69,11 +85,42 @@ def compiled_module(
         if hasattr(base, name):
             namespace[name] = _delegate(original, name)
     metaclass: Any = type(base)
-    subclass = metaclass(base.__name__, (base,), namespace)
-    # Not by the class's own `__new__`, which may make another class (fx.GraphModule, fully_shard).
-    twin: ModuleT = object.__new__(subclass)
-    object.__setattr__(twin, "__dict__", original.__dict__)
-    return twin
+    return metaclass(base.__name__, (base,), namespace)
+
+
+_CLASS: Any = vars(object)["__class__"]
+
+
+class _ClassOfTwin:
+    """`__class__` of a twin: the original's. Who gives it another one (parametrisations make a class with properties) changes both."""
+
+    def __init__(self, original: torch.nn.Module, twin_class: Callable[[Any], Any]) -> None:
+        self._original, self._twin_class = original, twin_class
+
+    def __get__(self, twin: Any, owner: type) -> Any:
+        if twin is None:
+            return type(owner)
+        own = type(twin)  # the program may have derived another one
+        return type(self._original) if "_flambeau_original" in vars(own) else own
+
+    def __set__(self, twin: torch.nn.Module, cls: Any) -> None:
+        if isinstance(cls, type) and not hasattr(cls, "_flambeau_original"):
+            self._original.__class__ = cls
+            cls = self._twin_class(cls)
+        _CLASS.__set__(twin, cls)
+
+
+def _attribute_of(base: type[torch.nn.Module], original: torch.nn.Module) -> Callable[..., Any]:
+    """`__getattr__` of a twin: its original may have another class by now, which has what is looked for."""
+
+    def get(self: torch.nn.Module, name: str) -> Any:
+        cls = type(original)
+        if cls is not base and "_flambeau_original" in vars(type(self)) and base in cls.__mro__:
+            self.__class__ = cls
+            return getattr(self, name)
+        return base.__getattr__(self, name)
+
+    return get
 
 
 def _method(function: types.FunctionType, region: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
-from flambeau_capture import unpatched
+from flambeau_capture import no_warnings, unpatched
 from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.build.toolchain import Toolchain
@@ -179,7 +179,7 @@ def _compile_both(
     if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
         runtime.warm_up()
     before = len(shape_guards(inputs))
-    with _timed(recorder, "autograd"):
+    with _timed(recorder, "autograd"), no_warnings():
         prepared = autograd.prepare(
             gm,
             inputs,
@@ -201,7 +201,8 @@ def _compile_both(
                 if (operator := mispredicted_operator(graph.graph)) is not None:
                     raise NotLowered(f"{operator} returns something else than its fake says")
                 try:
-                    artifact = inductor.compile_graph(graph, graph_inputs, stages.inductor)
+                    with no_warnings():
+                        artifact = inductor.compile_graph(graph, graph_inputs, stages.inductor)
                 except inductor.UnsupportedGraphError as error:
                     raise NotLowered(str(error)) from error
                 pending.append((pool.submit(build, artifact), _constants(artifact, graph)))
@@ -227,7 +228,8 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
     with unpatched():
         try:
             stages = resolve_stages(Options(), settings)
-            prepared = autograd.prepare(gm, inputs, config=stages.autograd)
+            with no_warnings():
+                prepared = autograd.prepare(gm, inputs, config=stages.autograd)
             for half in filter(None, (prepared.forward, prepared.backward)):
                 _LazyGraphModule.force_recompile(half)
             backward = None if prepared.backward is None else prepared.backward.forward
@@ -370,7 +372,7 @@ def _assemble(
 def _retraced(gm: fx.GraphModule, *, decomposed: bool = False, **settings: Any) -> autograd.Trace:
     """How the values of a graph follow from each other, for a second derivative some of whose operands are gone."""
     inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    with unpatched():
+    with unpatched(), no_warnings():
         return autograd.retrace(
             gm, inputs, decompositions=inductor.decompositions() if decomposed else None, **settings
         )
@@ -380,7 +382,7 @@ def _laid(gm: fx.GraphModule, *, decomposed: bool = False) -> Callable[..., Any]
     """How eager lays out the gradients of a graph, for tangents that lie otherwise than its backward was compiled for."""
 
     def ask(inputs: list[Any], lying: Any) -> Any:
-        with unpatched():
+        with unpatched(), no_warnings():
             return autograd.layouts(gm, inputs, lying, decompositions=inductor.decompositions() if decomposed else None)
 
     return ask

@@ -24,6 +24,7 @@ from .errors import (
 from .frame import FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.fake_mode import register_correction
 from .graph.names import hold_replaced
+from .graph.quiet import no_warnings
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled
 from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
@@ -63,6 +64,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "no_warnings",
     "raised_in_hook",
     "register_correction",
     "reset",

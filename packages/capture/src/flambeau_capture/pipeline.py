@@ -30,7 +30,7 @@ from .graph.captured import Break, DeleteAttribute, Effect, FrameResult, Return,
 from .graph.describe import symbols_text
 from .graph.names import hold_replaced
 from .graph.outputs import needed_outputs
-from .graph.quiet import quiet_fakes
+from .graph.quiet import quiet_fakes, silent
 from .graph.shapes import check_marks, open_conditions, shape_guards
 from .graph.trials import BEYOND_MEMORY
 from .guards.check import holds
@@ -403,6 +403,8 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             hint="a backend returns a callable that takes the graph's inputs",
         )
     rescue = graph.meta.get("rescue")
+    if graph.meta.get("warns"):
+        compiled, rescue = silent(compiled), rescue and silent(rescue)
     if rescue is None and changes_modes(graph):
         compiled = left_as_before(compiled)
     if traced.result.wants_grad:

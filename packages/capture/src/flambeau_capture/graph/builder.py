@@ -6,6 +6,7 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager, nullcontext
 from operator import getitem
 from operator import pow as power
@@ -27,10 +28,11 @@ from ..interp.signals import GraphBreak
 from ..patches import patches, unpatched
 from . import shapes
 from .fake_mode import new_fake_mode
-from .quiet import no_warnings
+from .quiet import Heard, hearing
 from .refusals import is_total, refused, writes_shared_elements
 from .repeats import Region
 from .trials import BEYOND_MEMORY, trial_of
+from .warned import Kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -93,6 +95,11 @@ class GraphBuilder:
         self.constants: dict[str, Any] = {}
         self.open_modes: list[Any] = []
         self.operations = 0
+        #: What the last operation warned of, and which of its kernels would have.
+        self.heard: list[Heard] = []
+        self.kernels = Kernels()
+        #: Whether an operation warns at each call, and the frame does so in its place.
+        self.warns = False
         self.region: Region | None = None
         self._checkpoints = 0
         self._names: set[str] = set()
@@ -226,14 +233,18 @@ class GraphBuilder:
         self.operations = mark.operations
         return len(self.inputs) > mark.inputs or len(self.constants) > mark.constants
 
-    def run(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The operation on fakes alone; failures become graph breaks."""
+    def run(
+        self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], *, each_time: bool = True
+    ) -> Any:
+        """The operation on fakes alone; failures become graph breaks. `heard` is then what it warned of (`each_time`: see `hearing`)."""
         try:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
             keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
             self.fake_mode.region, self.fake_mode.has_failed = self.region, False
-            with self.unpatched, self.fake_mode, no_warnings(), dispatcher:
+            self.fake_mode.kernels = self.kernels = Kernels()
+            root = sys._getframe().f_code
+            with self.unpatched, self.fake_mode, hearing(root, each_time=each_time) as self.heard, dispatcher:
                 result = (
                     getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
                 )
@@ -260,7 +271,7 @@ class GraphBuilder:
                 "operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}"
             ) from error
         finally:
-            self.fake_mode.region = None
+            self.fake_mode.region = self.fake_mode.kernels = None
             self.note_guards()
         return result
 
@@ -353,7 +364,10 @@ class GraphBuilder:
         for i, node in enumerate(self.input_nodes):
             self.input_values[i] = node.meta["val"] = _as_given(self.input_values[i], self.input_reals[i])
         # Its code is made when somebody asks for it: writing and compiling it is a tenth of a small trace.
-        return _LazyGraphModule(root, self.graph, "CapturedGraph")
+        module = _LazyGraphModule(root, self.graph, "CapturedGraph")
+        if self.warns:
+            module.meta["warns"] = True
+        return module
 
 
 def _as_printed(target: Any, args: Sequence[Any]) -> Any:

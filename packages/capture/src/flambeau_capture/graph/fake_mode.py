@@ -36,6 +36,7 @@ from torch.torch_version import TorchVersion
 from ..library import contextlib, dis, functools
 from ..native import _C
 from .repeats import Region
+from .warned import Kernels
 
 #: What `FakeTensorMode.__init__` sets in torch 2.11 to 2.15; a test compares the values too.
 _ATTRIBUTES = frozenset(
@@ -192,12 +193,13 @@ def register_correction(correct: Correction) -> None:
 
 
 class CorrectedFakeMode(FakeTensorMode):
-    """A `FakeTensorMode` whose results are corrected by what is registered; a region that is set is told of each op.
+    """A `FakeTensorMode` whose results are corrected by what is registered; a region and kernels that are set are told of each op.
 
     `has_failed` says that a correction raised: that is a fault of ours, whatever torch makes of the error.
     """
 
     region: Region | None = None
+    kernels: Kernels | None = None
     has_failed = False
 
     @classmethod
@@ -217,6 +219,8 @@ class CorrectedFakeMode(FakeTensorMode):
             self.has_failed = False
         if self.region is not None:
             self.region.note(func, args, kwargs, out)
+        if self.kernels is not None:
+            self.kernels.note(func, args, kwargs)
         return out
 
 

@@ -23,6 +23,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .quiet import no_warnings
+
 _EXTENT = 2
 #: Every kernel of floating-point numbers knows these, alone.
 _COMMON = frozenset({torch.float32, torch.float64})
@@ -160,7 +162,7 @@ def _ask(kind: str, target: Any, spec: Any, described: tuple[Any, ...]) -> bool:
     first = next(place for place, part in enumerate(described) if part[0] is torch.Tensor)
     numbers = torch.get_rng_state()
     try:
-        with _disable_current_modes(), torch.no_grad():
+        with _disable_current_modes(), torch.no_grad(), no_warnings():
 
             def passes(dtype_of: Callable[[int, torch.dtype], torch.dtype]) -> bool:
                 return _passes(kind, target, spec, described, dtype_of)

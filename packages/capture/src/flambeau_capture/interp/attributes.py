@@ -283,7 +283,7 @@ class Attributes(Texts):
             stored = value.attrs.get(name)
             if stored is not None:
                 return stored
-            if name == "__class__":
+            if name == "__class__" and mro_lookup(cls, name)[1] is object:
                 return self.wrap_pinned(cls)
             if name == "__dict__":
                 return self._instance_dict(value)
@@ -302,7 +302,7 @@ class Attributes(Texts):
         if stored is not None:
             return stored
         deleted = name in value.attrs
-        if name == "__class__":
+        if name == "__class__" and mro_lookup(cls, name)[1] is object:  # a class may name another one
             return self.wrap_pinned(cls)
         if name == "__dict__":
             return self._instance_dict(value)

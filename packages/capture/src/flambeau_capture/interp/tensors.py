@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.builder import SCALES_SIZES
-from ..library import operator
+from ..library import functools, operator
 from ..refusal import CannotCapture
 from ..sources.source import TensorSize
 from ..values.base import MISSING, Value, type_name
@@ -118,13 +118,12 @@ class TensorOperations(Wrapping):
         if not self.caught:
             self.note_handlers()
         written = self._resizable(kind, target, args)
-        node, result = self.graph.call(
-            kind,
-            target,
-            nodes,
-            {k: n for k, (n, _) in keyword.items()},
-            (fakes, {k: f for k, (_, f) in keyword.items()}),
-        )
+        named = {k: fake for k, (_, fake) in keyword.items()}
+        node, result = self.graph.call(kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, named))
+        if self.graph.heard or self.graph.kernels:
+            from ..lookaside.messages import tell_of_operation
+
+            tell_of_operation(self, functools.partial(self.graph.run, kind, target, fakes, named))  # type: ignore[arg-type]
         if before != self._grad_state():
             raise GraphBreak("unsupported-call", f"{getattr(target, '__name__', target)} changes the grad mode")
         changed = [tensor for tensor, layout in written if _layout(tensor) != layout]
@@ -386,6 +385,8 @@ class TensorOperations(Wrapping):
             if tensor.fake.grad is None and (tensor.fake.is_leaf or not tensor.fake.requires_grad):
                 return ConstantValue(None)
             raise GraphBreak("autograd-call", "grad of a tensor made in the function")
+        if tensor.tensor.requires_grad and not tensor.tensor.is_leaf and not tensor.tensor.retains_grad:
+            raise GraphBreak("input-output", "the grad of a tensor that does not keep it, which warns")
         return self.wrap(tensor.tensor.grad, Attribute(tensor.source, "grad"))
 
     def attribute_from_dict(self, value: Value, obj: Any, name: str) -> Value:

@@ -1,12 +1,11 @@
 """Messages of the program: `logging` and `warnings`.
 
-In: calls met while tracing. Out: the same after the graph, with the place that Python would tell; or a break.
+In: calls met while tracing, and what the library warned of in operations. Out: the same after the graph, with the place that Python would tell; or a break.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,15 @@ from ..interp.signals import GraphBreak
 from ..library import functools
 from ..rewrite.resume import is_part
 from ..values.base import MISSING, Value
+from ..values.constants import ConstantValue
 from .registry import replaces
 from .torch_state import call_later
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType
 
+    from ..graph.quiet import Heard
     from ..interp.frame import Frame
     from ..interp.tracer import Tracer
 
@@ -92,20 +93,61 @@ def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     message, category = t.to_python(args[0]), t.to_python(args[1]) if len(args) > 1 else None
     if type(message) is not str or not _is_category(category):
         raise GraphBreak("input-output", "a warning without a text or a category")
-    only_told = t.ask(_is_only_told, [args[0], t.wrap_pinned(category or UserWarning)], {}).constant()
-    if not only_told or _is_recorded_by(t.info.locals.values()):
-        raise GraphBreak("input-output", "a warning that is raised or recorded")
-    level, frame = (t.to_python(args[2]) if len(args) > 2 else 1), t.frame
+    _refuse_unless_only_told(t, message, category or UserWarning)
+    level = t.to_python(args[2]) if len(args) > 2 else 1
     if type(level) is not int:
         raise GraphBreak("input-output", "a warning whose level is no number")
-    for above in range(1, max(level, 1)):
+    return call_later(t, t.wrap_pinned(_warns(t, max(level, 1) - 1)), args[:2])
+
+
+def tell_of_operation(t: Tracer, again: Callable[..., Any]) -> None:
+    """The warnings of the operation that the graph was just given.
+
+    Those that torch gives once in a process are given now, if they still are to be; those that it gives at each call, after the graph.
+
+    Args:
+        again: runs the operation on its fakes once more.
+    """
+    graph = t.graph
+    for heard in (*graph.heard, *graph.kernels.warn(each_time=True)):
+        _refuse_unless_only_told(t, heard.text, heard.category)
+    first, second = (_heard_again(t, again) for _ in range(2))
+    for heard in second:
+        kept = next(one for one in first if one == heard)
+        first.remove(kept)
+        graph.warns = True
+        call_later(t, t.wrap_pinned(_place_of(t, heard)), [ConstantValue(heard.text), t.wrap_pinned(heard.category)])
+    for heard in first:
+        _place_of(t, heard)(heard.text, heard.category)
+
+
+def _heard_again(t: Tracer, again: Callable[..., Any]) -> list[Heard]:
+    again(each_time=False)
+    return [*t.graph.heard, *t.graph.kernels.warn(each_time=False)]
+
+
+def _place_of(t: Tracer, heard: Heard) -> Callable[..., None]:
+    if heard.place is not None:
+        return functools.partial(_warn_at, *heard.place)
+    assert heard.level is not None
+    return _warns(t, heard.level)
+
+
+def _refuse_unless_only_told(t: Tracer, text: str, category: type[Warning]) -> None:
+    only_told = t.ask(_is_only_told, [ConstantValue(text), t.wrap_pinned(category)], {}).constant()
+    if not only_told or _is_recorded_by(t.info.locals.values()):
+        raise GraphBreak("input-output", "a warning that is raised or recorded")
+
+
+def _warns(t: Tracer, level: int) -> Callable[..., None]:
+    """What warns for the frame that is traced, or for the one that many calls above it."""
+    frame = t.frame
+    for above in range(level):
         if frame.caller is None:  # of a frame that is not traced, which the call finds where it is made
-            return call_later(t, t.wrap_pinned(functools.partial(_warn_above, max(level, 1) - above + 1)), args[:2])
+            return functools.partial(_warn_above, level - above + 1)
         frame = frame.caller
     line = frame.instructions[frame.index].position.line or 1
-    return call_later(
-        t, t.wrap_pinned(functools.partial(_warn_at, frame.code.co_filename, line, frame.globals)), args[:2]
-    )
+    return functools.partial(_warn_at, frame.code.co_filename, line, frame.globals)
 
 
 def _is_category(given: Any) -> bool:
@@ -131,7 +173,8 @@ def _warn_at(filename: str, line: int, namespace: dict[str, Any], message: Any, 
 def _is_only_told(text: str, category: type[Warning]) -> bool:
     """Whether no filter makes an exception of a warning, wherever it comes from."""
     for action, message, kind, module, line in warnings.filters:
-        if issubclass(category, kind) and (message is None or re.match(message, text, re.IGNORECASE)):
+        said = message is None or (message == text if isinstance(message, str) else message.match(text))
+        if said and issubclass(category, kind):
             if action == "error":
                 return False
             if module is None and not line:
