@@ -441,15 +441,23 @@ def hardtanh(g: Builder, a: TensorValue, min_val: Number = -1.0, max_val: Number
 
 @lowers("logit")
 def logit(g: Builder, a: TensorValue, eps: float | None = None) -> TensorValue:
+    common = _float_of(a)
+
     def rule(x: Scalar) -> Scalar:
         one = sc.constant(1.0, x.dtype)
         if eps is not None:
             low = g.constant(eps, x.dtype)
             high = sc.op("sub", one, low)
-            x = sc.op("minimum", sc.op("maximum", x, low), high)
+            if isinstance(eps, (int, float)):
+                # The kernel has them in the type of the tensor.
+                rounded = torch.tensor(eps, dtype=common)
+                low, high = (sc.constant(bound.item(), x.dtype) for bound in (rounded, 1 - rounded))
+            # In this order: for eps above a half the bounds have changed places. A bound that is no number is none.
+            above = sc.op("where", sc.op("gt", x, high), high, x)
+            x = sc.op("where", sc.op("lt", x, low), low, above)
         return sc.op("log", sc.op("truediv", x, sc.op("sub", one, x)))
 
-    return elementwise(g, rule, a, common=_float_of(a))
+    return elementwise(g, rule, a, common=common)
 
 
 @lowers("clamp_min", "clamp_min.Tensor")
