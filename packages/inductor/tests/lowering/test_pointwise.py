@@ -210,3 +210,12 @@ def test_bounds_of_logit_that_changed_places(check, eps, dtype):
         [0.0, -0.0, 0.125, 0.5, 0.875, 1.0, 2.0, -2.0, float("inf"), float("-inf"), float("nan")], dtype=dtype
     )
     check(lambda x: torch.logit(x, eps), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_are_rounded_to_half_types(check, dtype):
+    """A small change of an exponent is a large one of the power; so it is where a quotient is rounded."""
+    x = torch.tensor([1e4, 100.0, 3.0, 0.1, 7.0], dtype=dtype)
+    check(lambda x: (x**0.3, 0.3**x, x**1.1), x)
+    for mode in ("floor", "trunc"):
+        check(lambda x: (torch.div(300.7, x, rounding_mode=mode), torch.div(x, 0.3, rounding_mode=mode)), x)
