@@ -129,3 +129,24 @@ def test_what_does_not_save_one_has_gradients(expression: str) -> None:
         call(made(), w).sum().backward()
         gradients.append(w.grad)
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("is_detached", [False, True])
+def test_a_view_taken_inside_of_an_ordinary_tensor(is_detached: bool) -> None:
+    """It is one to autograd, which refuses writes outside when its base is made a leaf."""
+
+    def run(x: Tensor) -> Tensor:
+        return (x.detach() if is_detached else x).view(-1)
+
+    for function in (flambeau.compile(run, fullgraph=True), run):
+        x = torch.ones(3, 4)
+        with torch.inference_mode():
+            view = function(x)
+        x.requires_grad_()
+        assert not view.is_inference()
+        if is_detached:
+            view.add_(1)
+        else:
+            assert view._is_view() and view._base is x
+            with pytest.raises(RuntimeError, match="A view was created in inference mode"):
+                view.add_(1)

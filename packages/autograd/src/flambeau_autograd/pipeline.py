@@ -28,7 +28,8 @@ from .joint.layouts import gradient_layouts, may_follow, may_hand_on
 from .partition.min_cut import min_cut
 from .partition.split import Halves, split
 from .passes.definitions import decide_sizes, definitions, must_be_known
-from .passes.facts import draws, is_size, may_fail
+from .passes.facts import draws, is_late, is_size, may_fail
+from .passes.linear import not_linear
 from .passes.runner import run_passes
 from .passes.told import read_by_gradients, to_be_told
 from .records import Layout, Lying, Prepared, Signature
@@ -68,7 +69,9 @@ def prepare(
     except Exception as error:
         raise _judged(error, gm, inputs) from error
     traced = time.perf_counter()
+    _refuse_late_draws(joint)
     follows, hands_on = may_follow(joint), may_hand_on(joint)
+    bent = _not_linear(joint)
     halves = _cut(joint, partitioner, config, rewrite)
     analysis = joint.analysis
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
@@ -94,6 +97,7 @@ def prepare(
         watched=halves.watched,
         frees=tuple(joint.frees) if joint.grads else (),
         double_backward=_double_backward(joint),
+        not_linear=bent,
         decisive=tuple(_decisive(joint)) if joint.grads else (),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
         raises=bool(failing),
@@ -148,6 +152,7 @@ def retrace(
         definitions=defined,
         inputs=places,
         packed=tuple(packed),
+        held=tuple(joint.held),
         specs=halves.saved,
         saved=halves.nodes,
         sized=frozenset(filter(is_size, defined)),
@@ -278,6 +283,20 @@ def _decisive(joint: Joint) -> list[int]:
         if node in reached and not is_size(node):
             reached.update(node.all_input_nodes)
     return [item.index for item in joint.inputs if item.is_tensor and item.node in reached]
+
+
+def _refuse_late_draws(joint: Joint) -> None:
+    """Raise `UnsupportedGraph` where a function's own backward draws: once in eager, or not at all where no gradient comes, and what it drew is kept for the
+    next derivative."""
+    for node in joint.graph.nodes:
+        if draws(node) and is_late(node):
+            raise UnsupportedGraph(f"the backward draws random numbers ({node.target})")
+
+
+def _not_linear(joint: Joint) -> str:
+    """An op of the backward through which gradients are no linear function of the tangents, or ""."""
+    found = not_linear(joint) if joint.grads else None
+    return "" if found is None else str(found.target)
 
 
 def _double_backward(joint: Joint) -> str:

@@ -116,6 +116,7 @@ class Signature:
     `follows`: whether how a gradient lies in eager may depend on how the tangents do.
     `hands_on`: whether a gradient is a tangent, or a view of one, where other tangents are absent.
     `double_backward`: "" when the forward may be run again for a backward that is differentiated, else why that gives other values.
+    `not_linear`: an op through which gradients are no linear function of the tangents, or "".
     `decisive`: inputs whose contents, and not their sizes alone, decide gradients; or whether the graph raises.
     `draws`: whether the forward draws random numbers from the CPU's generator.
     `raises`: whether the forward may raise for the values of what it is given.
@@ -138,6 +139,7 @@ class Signature:
     follows: bool = False
     hands_on: bool = False
     double_backward: str = ""
+    not_linear: str = ""
     decisive: tuple[int, ...] = ()
     draws: bool = False
     raises: bool = False

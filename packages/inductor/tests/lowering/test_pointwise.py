@@ -200,3 +200,22 @@ def test_a_power_that_eager_may_refuse_is_left_to_it(check):
 def test_symbolic_numbers_reach_loops(check):
     """A size used as a number is a value of the loop."""
     check(lambda x: x * x.shape[0] + x.shape[1], torch.randn(3, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("eps", [0.0, 1e-10, 0.3, 0.7, 1.0, 2.0, -1.0, float("nan"), None])
+def test_bounds_of_logit_that_changed_places(check, eps, dtype):
+    """The lower one is asked first, each in the type of the tensor."""
+    x = torch.tensor(
+        [0.0, -0.0, 0.125, 0.5, 0.875, 1.0, 2.0, -2.0, float("inf"), float("-inf"), float("nan")], dtype=dtype
+    )
+    check(lambda x: torch.logit(x, eps), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_are_rounded_to_half_types(check, dtype):
+    """A small change of an exponent is a large one of the power; so it is where a quotient is rounded."""
+    x = torch.tensor([1e4, 100.0, 3.0, 0.1, 7.0], dtype=dtype)
+    check(lambda x: (x**0.3, 0.3**x, x**1.1), x)
+    for mode in ("floor", "trunc"):
+        check(lambda x: (torch.div(300.7, x, rounding_mode=mode), torch.div(x, 0.3, rounding_mode=mode)), x)

@@ -218,8 +218,9 @@ def _output(
     elif steps and not steps[-1].grad and out.grad_fn is not None:
         # The same elements again, taken with gradients of a view that was not.
         steps = (*steps, ViewStep("aten.alias.default"))
-    if steps and not out.requires_grad and not out._is_view():
-        # Detached: to autograd no view, also where somebody asks it for gradients later.
+    detached = _is_detached(out, chain) if torch.is_inference_mode_enabled() else not out._is_view()
+    if steps and not out.requires_grad and detached:
+        # To autograd no view, also where somebody asks it for gradients later.
         steps = (*steps, ViewStep("aten.detach.default"))
     return OutputSpec(kind, index, out.requires_grad, steps)
 

@@ -22,7 +22,7 @@ from ..functional.recorder import Recorder
 from ..records import WatchedSpec
 from .inputs import TracedInput, find_fake_mode, trace_inputs
 from .kept import kept_by_eager
-from .packed import packed_values
+from .packed import held_values, packed_values
 from .reach import Reach
 from .replay import Replay
 from .sums import Sums
@@ -32,7 +32,7 @@ from .tangents import dense_like, dense_order
 @define(eq=False)
 class Joint:
     """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`;
-    `eagers`: nodes whose values eager's nodes save; `told`: those which must follow from what is saved, whether the backward reads them or not."""
+    `eagers`: nodes whose values eager's nodes save or hold; `held`: what contexts hold, in order, of which None is no node of the graph's; `told`: those which must follow from what is saved, whether the backward reads them or not."""
 
     graph: Graph
     constants: dict[str, torch.Tensor]
@@ -50,17 +50,19 @@ class Joint:
     flagged: list[tuple[int, ...]] = field(factory=list)
     watched: list[WatchedSpec] = field(factory=list)
     eagers: frozenset[Node] = frozenset()
+    held: list[Node | None] = field(factory=list)
     told: set[Node] = field(factory=set)
     frees: list[tuple[int, ...]] = field(factory=list)
 
 
 @frozen(eq=False)
 class Forward:
-    """The forward half of a trace; `saved_by_lists`: what nodes of list ops save."""
+    """The forward half of a trace; `saved_by_lists`: what nodes of list ops save; `told_absent`: nodes of functions that are told which gradients are."""
 
     inputs: list[TracedInput]
     analysis: Analysis
     saved_by_lists: dict[Any, list[torch.Tensor]]
+    told_absent: set[Any]
 
     @property
     def wanted(self) -> list[TracedInput]:
@@ -90,7 +92,7 @@ def trace_forward(
     recorder.stack, recorder.checkpoint = (), None
     if not isinstance(outputs, (list, tuple)):
         raise UnsupportedGraph("the graph must return a tuple")
-    return Forward(traced, analyse(recorder, traced, list(outputs)), replay.saved_by_lists)
+    return Forward(traced, analyse(recorder, traced, list(outputs)), replay.saved_by_lists, replay.told_absent)
 
 
 def build_joint(
@@ -128,6 +130,7 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
         return
     recorder.backward = True
     outputs = [results[i] for i in joint.differentiable]
+    joint.held = held_values(recorder, outputs)
     tangents = []
     with recorder.fake_mode, torch.no_grad():
         for i, out in enumerate(outputs):
@@ -144,6 +147,10 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
         reach = Reach(outputs, forward.saved_by_lists)
         _refuse_written_products(recorder, reach)
+        if reach.is_apart(forward.told_absent):
+            raise UnsupportedGraph(
+                "what the backward of an autograd.Function does may be decided by which of its results have a gradient"
+            )
         kept = kept_by_eager(recorder, reach, forward.inputs, joint.analysis)
         with Sums(recorder, reach.nodes, joint.tangents) as sums:
             grads = torch.autograd.grad(
@@ -151,7 +158,11 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
             )
     if reach.ends_beside([t.leaf for t in wanted]):
         _try_whole(recorder, outputs, tangents)
-    joint.watched, joint.frees, joint.eagers = list(kept.watched), list(kept.frees), kept.nodes
+    joint.watched, joint.frees, joint.eagers = (
+        list(kept.watched),
+        list(kept.frees),
+        kept.nodes.union(filter(None, joint.held)),
+    )
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
     for item, grad in zip(wanted, grads):

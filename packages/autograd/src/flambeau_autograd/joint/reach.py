@@ -7,7 +7,7 @@ decides has one, and raises in the backward when something that a node saved was
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -89,6 +89,10 @@ class Reach:
             if any(child in leading for child, _ in node.next_functions):
                 leading.add(node)
         return any(node not in leading for node in self.nodes)
+
+    def is_apart(self, nodes: Collection[Any]) -> bool:
+        """Whether one of these may come by gradients of some of its results, and not of others that lead somewhere."""
+        return any(mask != self._masks[node] for (node, _), mask in self._results.items() if node in nodes)
 
     def _places(self, mask: int) -> tuple[int, ...]:
         return tuple(place for place in self.ends if mask >> place & 1)

@@ -45,6 +45,8 @@ class Replay:
         self.recorder = recorder
         #: Of the nodes of list ops in autograd's graph.
         self.saved_by_lists: dict[Any, list[torch.Tensor]] = {}
+        #: Nodes of `autograd.Function`s whose backward is given None for a gradient that is absent.
+        self.told_absent: set[Any] = set()
         self._regions = 0
 
     def run(self, gm: GraphModule, inputs: list[Any]) -> Any:
@@ -114,6 +116,8 @@ class Replay:
             raise UnsupportedMutation(f"{target.__name__} writes to its out= by ways that are not known")
         if (listed := saved_by_list_op(target, args, kwargs, result)) is not None:
             self.saved_by_lists[listed[0]] = listed[1]
+        if getattr(target, "told_absent", False):
+            self.told_absent.update(item.grad_fn for item in tensors_in(result) if item.grad_fn is not None)
         if target is torch.nn.functional.one_hot:
             # Eager fills new memory; on fakes the function compares, and its result lies as the argument does.
             return result.contiguous()

@@ -123,6 +123,11 @@ class DoubleBackward:
         signature = self._signature
         if self._replay is None:
             raise UnsupportedDoubleBackward("cannot differentiate twice: the captured graph was not kept")
+        if signature.not_linear and any(tangent is not None and tangent.requires_grad for tangent in tangents):
+            # The next backward comes by the tangents to the node itself, and to the graph that is run here beside.
+            raise UnsupportedDoubleBackward(
+                f"cannot differentiate twice: a function's own backward is not linear in what comes in ({signature.not_linear})"
+            )
         written = {m.index for m in signature.mutations}
         with torch.enable_grad():
             fed = []
@@ -162,10 +167,14 @@ class DoubleBackward:
         if not signature.double_backward and lost.isdisjoint(signature.decisive):
             return self._replay(*fed), nullcontext()
         recovery = Recovery(self._traced(), lost, fed, saved, self._reason(inputs, lost & set(signature.decisive)))
+        borders = {value.grad_fn for value in fed if isinstance(value, torch.Tensor)}
         devices = {value.device for value in fed if isinstance(value, torch.Tensor) and value.is_cuda}
         fork = torch.random.fork_rng(sorted(devices, key=str), enabled=bool(signature.double_backward))
         with fork, torch.autograd.graph.saved_tensors_hooks(recovery.pack, recovery.unpack), recovery.mode:
             outputs = self._replay(*fed)
+        by_result = {o.index: outputs[i] for i, o in enumerate(signature.outputs) if o.kind == "graph"}
+        by_result.update({m.output: fed[m.index] for m in signature.mutations if m.mode == "wrapper"})
+        recovery.hold([by_result.get(r) for r in signature.differentiable], borders)
         recovery.finish()
         return outputs, recovery.explained()
 

@@ -7,7 +7,8 @@ and their history are eager's, whatever the zeros gave. A value that does not fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -18,6 +19,8 @@ from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..records import SavedSpec
+from .contexts import exchange_in_contexts
+from .stand_ins import with_history
 from .uncomputed import Uncomputed
 
 _WRITTEN = (
@@ -39,7 +42,7 @@ class Definition:
 @frozen(eq=False)
 class Trace:
     """`first`: for each node the first that computes the same. `definitions`: of those, in order, in terms of those. `inputs`: placeholders.
-    `packed`: what eager's nodes save, in order (None: no tensor of the graph's). `saved`, `specs`: what the compiled forward saves.
+    `packed`: what eager's nodes save, in order (None: no tensor of the graph's). `held`: what contexts of functions hold, likewise. `saved`, `specs`: what the compiled forward saves.
     `sized`: nodes that read how a tensor lies in memory and not its contents. `drawn`: nodes that draw random numbers. `fixed`: nodes that
     must not have other values where they are computed with. `sizing`: nodes whose values decide sizes. `read`: nodes whose contents the backward reads.
     """
@@ -48,6 +51,7 @@ class Trace:
     definitions: Mapping[Node, Definition]
     inputs: tuple[Node, ...]
     packed: tuple[Node | None, ...]
+    held: tuple[Node | None, ...]
     specs: tuple[SavedSpec, ...]
     saved: tuple[Node, ...]
     sized: frozenset[Node]
@@ -98,26 +102,46 @@ class Recovery:
     def pack(self, tensor: torch.Tensor) -> tuple[torch.Tensor | None, int]:
         """A hook for saved tensors."""
         place, self._next = self._next, self._next + 1
-        if place >= len(self._trace.packed):
+        value = self._true(tensor, self._trace.packed, place)
+        return value, 0 if value is None or value.is_meta else value._version
+
+    def hold(self, outputs: Sequence[Any], borders: Iterable[Any]) -> None:
+        """What contexts of functions hold is exchanged likewise; see `exchange_in_contexts`."""
+        places = itertools.count()
+
+        def exchange(tensor: torch.Tensor) -> torch.Tensor:
+            value = self._true(tensor, self._trace.held, next(places))
+            if value is None:
+                raise self._reason
+            return with_history(value, tensor) if value is not tensor and tensor.requires_grad else value
+
+        exchange_in_contexts(outputs, borders, exchange)
+        if next(places) != len(self._trace.held):
             raise self._reason
-        packed = self._trace.packed[place]
-        node = None if packed is None else self._trace.first[packed]
+
+    def _true(self, tensor: torch.Tensor, values: Sequence[Node | None], place: int) -> torch.Tensor | None:
+        """What the forward had where there is `tensor`, the one at a place in order; none where it must be known and is not."""
+        if place >= len(values):
+            raise self._reason
+        known = values[place]
+        node = None if known is None else self._trace.first[known]
         if node is None or node not in self._astray:
-            return tensor, tensor._version
+            return tensor
         try:
             with torch.no_grad(), torch._C._DisableAutocast(), _disable_current_modes():
                 value = self._value_of(node)
         except Lost:
             # A formula that asks for sizes alone gets them; one that reads more after all cannot compute with it.
             self._is_poisoned = True
-            return (None if node in self._trace.read else torch.empty_like(tensor, device="meta")), 0
+            return None if node in self._trace.read else torch.empty_like(tensor, device="meta")
         if value.shape != tensor.shape or value.dtype != tensor.dtype:
             raise self._reason
         if value.stride() != tensor.stride():
             value = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(
                 value
             )
-        return value, value._version
+        assert isinstance(value, torch.Tensor)
+        return value
 
     def unpack(self, packed: tuple[torch.Tensor | None, int]) -> torch.Tensor:
         """Its inverse."""

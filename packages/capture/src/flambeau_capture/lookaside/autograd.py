@@ -84,7 +84,7 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     mark = t.graph.mark()
     outer, t.rehearsing = t.rehearsing, True
     try:
-        _rehearse(t, cls, inputs)
+        told_absent = _rehearse(t, cls, inputs)
     except TracedRaise:
         raise GraphBreak("autograd-function", f"{cls.describe()} raises an exception") from None
     finally:
@@ -94,11 +94,11 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("autograd-function", f"{cls.describe()} uses a tensor that is not among its arguments")
     if t.heap.size() != before:
         raise GraphBreak("autograd-function", f"{cls.describe()} changes objects outside of itself")
-    return t.record("call_function", _callable_of(cls.object), inputs, {})
+    return t.record("call_function", _callable_of(cls.object, told_absent), inputs, {})
 
 
-def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> None:
-    """Trace `forward` and, where a gradient may be asked for, `backward`."""
+def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> bool:
+    """Trace `forward` and, where a gradient may be asked for, `backward`. Whether that is told which gradients are absent."""
     needs = tuple(isinstance(value, TensorValue) and bool(value.fake.requires_grad) for value in inputs)
     enabled = torch.is_grad_enabled()
     context = t.call(t.wrap_pinned(Context), [t.from_python(needs)], {})
@@ -111,6 +111,8 @@ def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> None:
             t.call(t.get_attribute(cls, "setup_context"), [context, t.sequence(inputs, tuple), outputs], {})
         if enabled and any(needs):
             _rehearse_backward(t, cls, context, outputs)
+        materializes = t.get_attribute(context, "materialize_grads")
+        return not (materializes.is_constant() and materializes.constant())
     finally:
         set_grad_mode(t, enabled)
 
@@ -134,14 +136,15 @@ def _rehearse_backward(t: Tracer, cls: ClassValue, context: Value, outputs: Valu
 
 
 @lru_cache(maxsize=256)
-def _callable_of(cls: Any) -> Any:
+def _callable_of(cls: Any, told_absent: bool) -> Any:
     """The target of the node: a local function, so that no cache takes it for another one of the same name, and of this module, since
-    FX takes what is of torch's by its name."""
+    FX takes what is of torch's by its name. Its attribute of the same name is read by what differentiates the graph."""
 
     def call(*args: Any) -> Any:
         return cls.apply(*args)
 
     call.__name__ = f"{class_name(cls)}_apply"
+    call.told_absent = told_absent  # type: ignore[attr-defined]
     return call
 
 

@@ -282,15 +282,17 @@ def div_mode(g: Builder, a: Any, b: Any, rounding_mode: str | None = None) -> Te
     joined = promote(a, b)
     if not joined.is_floating_point:
         return _integer_division(g, a, b, joined, "floordiv" if rounding_mode == "floor" else "truncdiv")
+    # The kernel takes a divisor as it is.
+    rounds = not isinstance(a, TensorValue)
     if rounding_mode == "floor":
-        return elementwise(g, _op("floordiv"), a, b)
+        return elementwise(g, _op("floordiv"), a, b, round_numbers=rounds)
 
     def truncated(x: Scalar, y: Scalar) -> Scalar:
         # Eager rounds the quotient to the half type before it truncates.
         quotient = sc.op("truediv", x, y)
         return sc.op("trunc", g.convert(g.convert(quotient, joined), quotient.dtype))
 
-    return elementwise(g, truncated, a, b)
+    return elementwise(g, truncated, a, b, round_numbers=rounds)
 
 
 def _integer_division(g: Builder, a: Any, b: Any, joined: torch.dtype, op: str) -> TensorValue:
@@ -348,7 +350,7 @@ def pow_scalar(g: Builder, a: TensorValue, exponent: Number) -> TensorValue:
             special = None
         if special is not None and (joined.is_floating_point or float(exponent) in (0.0, 1.0, 2.0, 3.0)):
             return elementwise(g, special, a, common=joined)
-    return elementwise(g, _op("pow"), a, exponent, common=joined)
+    return elementwise(g, _op("pow"), a, exponent, common=joined, round_numbers=True)
 
 
 _SPECIAL_POWERS: dict[float, Callable[[Scalar], Scalar]] = {
@@ -368,7 +370,7 @@ def pow_tensor(g: Builder, a: Any, b: TensorValue) -> TensorValue:
     joined = promote(a, b)
     if not joined.is_floating_point:
         raise Decline("integer power")
-    return elementwise(g, _op("pow"), a, b)
+    return elementwise(g, _op("pow"), a, b, round_numbers=True)
 
 
 @lowers("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
@@ -441,15 +443,20 @@ def hardtanh(g: Builder, a: TensorValue, min_val: Number = -1.0, max_val: Number
 
 @lowers("logit")
 def logit(g: Builder, a: TensorValue, eps: float | None = None) -> TensorValue:
+    common = _float_of(a)
+
     def rule(x: Scalar) -> Scalar:
         one = sc.constant(1.0, x.dtype)
         if eps is not None:
-            low = g.constant(eps, x.dtype)
-            high = sc.op("sub", one, low)
-            x = sc.op("minimum", sc.op("maximum", x, low), high)
+            # The kernel has both in the type of the tensor.
+            low = _number(g, eps, common, x.dtype, rounded=True)
+            high = g.convert(g.convert(sc.op("sub", one, low), common), x.dtype)
+            # In this order: for eps above a half the bounds have changed places. A bound that is no number is none.
+            above = sc.op("where", sc.op("gt", x, high), high, x)
+            x = sc.op("where", sc.op("lt", x, low), low, above)
         return sc.op("log", sc.op("truediv", x, sc.op("sub", one, x)))
 
-    return elementwise(g, rule, a, common=_float_of(a))
+    return elementwise(g, rule, a, common=common)
 
 
 @lowers("clamp_min", "clamp_min.Tensor")
