@@ -68,6 +68,8 @@ def _sweep(name: str, options: argparse.Namespace) -> int:
                 continue
             counts["programs"] += 1
             counts["broken programs"] += bool(result.get("broken"))
+            if "known" in result:
+                counts[f"known limit: {result['known']}"] += 1
             counts["without a graph"] += not result.get("graphs")
             refusals.update(reason[:100] for reason in result.get("eager", ()))
             breaks.update(result.get("breaks", ()))

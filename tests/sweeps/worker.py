@@ -72,6 +72,8 @@ def _one(program: Program, wanted: dict[str, Any]) -> dict[str, Any]:
     except TooLongError:
         return result | _stopped(program, wanted["limit"])
     result |= {"graphs": verdict.graphs, "breaks": verdict.breaks, "eager": verdict.eager, "broken": verdict.broken}
+    if verdict.known:
+        result |= {"known": verdict.known}
     if verdict.failure is not None:
         result |= {"failure": asdict(verdict.failure), "source": program.source}
     return result
