@@ -78,7 +78,7 @@ if TorchVersion(torch.__version__) < "2.13":
         "Gumbel", "InverseGamma", "Kumaraswamy", "LogNormal", "LogisticNormal", "Pareto", "RelaxedBernoulli", "RelaxedOneHotCategorical",
         "TransformedDistribution", "Weibull",
     )  # fmt: skip
-    BROKEN |= dict.fromkeys(TRANSFORMED, pytest.mark.falls_back("constructing weakref.ReferenceType"))
+    BROKEN |= dict.fromkeys(TRANSFORMED, pytest.mark.falls_back("making a weak reference"))
 
 
 def _use(make: Make, a: Tensor) -> list[Any]:

@@ -36,8 +36,10 @@ PLACES = [
 def test_within_the_context_torchs_own_is_called(owner, name, call, monkeypatch):
     x = torch.arange(3.0)
     expected = str(call(x))
+    # Torch replaces some itself, once its own compiler is imported.
+    before = patches()
     monkeypatch.setattr(owner, name, _ours)
-    assert [(patch.owner, patch.name, patch.present) for patch in patches()] == [(owner, name, _ours)]
+    assert (owner, name, _ours) in [(patch.owner, patch.name, patch.present) for patch in patches()]
     context = unpatched()
     for _ in range(2):
         assert call(x) == "the program's"
@@ -45,7 +47,7 @@ def test_within_the_context_torchs_own_is_called(owner, name, call, monkeypatch)
             assert str(call(x)) == expected
     assert vars(owner)[name] is _ours
     monkeypatch.undo()
-    assert patches() == ()
+    assert patches() == before
 
 
 def test_a_function_of_torch_under_another_name_is_the_programs(monkeypatch):

@@ -38,7 +38,7 @@ DECOMPOSED = (
     "native_batch_norm_backward", "native_group_norm_backward", "_batch_norm_with_update_functional", "batch_norm_backward",
     "_safe_softmax",
     # Elementwise composites.
-    "absolute", "addcdiv", "addcmul", "aminmax", "clip", "deg2rad", "dist", "fix", "float_power", "frac", "heaviside",
+    "absolute", "addcdiv", "addcmul", "aminmax", "clip", "deg2rad", "dist", "fix", "float_power", "heaviside",
     "isclose", "isfinite", "isin", "isneginf", "isposinf", "isreal", "logaddexp", "logaddexp2", "masked_fill", "max.other",
     "min.other", "nan_to_num", "nansum", "native_dropout_backward", "negative", "rad2deg", "sgn", "sinc", "xlogy", "zero", "fill",
     "special_bessel_j0", "special_entr", "special_erfcx", "special_log_ndtr", "special_xlog1py", "special_ndtr", "special_sinc",

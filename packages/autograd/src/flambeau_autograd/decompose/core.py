@@ -32,7 +32,7 @@ CORE_NAMES: tuple[str, ...] = (
     "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "soft_margin_loss",
     "soft_margin_loss_backward", "l1_loss", "cross_entropy_loss",
     "embedding_dense_backward", "native_dropout_backward", "select_backward", "slice_backward", "diagonal_backward",
-    "unfold_backward", "addcmul", "addcdiv", "addmv", "lerp", "rsub", "frac", "xlogy", "nan_to_num",
+    "unfold_backward", "addcmul", "addcdiv", "addmv", "lerp", "rsub", "xlogy", "nan_to_num",
     "zeros", "ones", "zeros_like", "ones_like", "new_zeros", "new_ones", "new_full", "zero", "fill",
     "masked_fill", "std", "std_mean", "logsumexp", "norm", "linalg_vector_norm", "mv", "dot", "vdot",
     "trace", "stack", "rot90", "roll", "unsqueeze_copy",
@@ -102,6 +102,11 @@ def _log_sigmoid_backward(gradient: torch.Tensor, x: torch.Tensor, buffer: torch
     return gradient * torch.where(x < 0, 1 - part, part)
 
 
+def _frac(x: torch.Tensor) -> Any:
+    """Torch's own (2.11) gives -0.0 for -0.0, where the kernels give 0.0."""
+    return x - torch.trunc(x) if x.is_floating_point() else NotImplemented
+
+
 def _linalg_vector_norm(
     x: torch.Tensor,
     ord: float = 2,
@@ -124,6 +129,7 @@ EXTRA: dict[OpOverload, Callable[..., Any]] = {
     aten.binary_cross_entropy.default: _binary_cross_entropy,
     aten.copy.default: _copy,
     aten.diagonal_scatter.default: _diagonal_scatter,
+    aten.frac.default: _frac,
     aten.huber_loss.default: _huber_loss,
     aten.linalg_vector_norm.default: _linalg_vector_norm,
     aten.log_sigmoid_backward.default: _log_sigmoid_backward,

@@ -326,6 +326,13 @@ def fmod(g: Builder, a: Any, b: Any) -> TensorValue:
     return elementwise(g, _op("fmod"), a, b, round_numbers=True)
 
 
+@lowers("frac")
+def frac(g: Builder, a: TensorValue) -> TensorValue:
+    if not a.dtype.is_floating_point:
+        raise Decline("integers")
+    return elementwise(g, lambda x: sc.op("sub", x, sc.op("trunc", x)), a)
+
+
 @lowers("fmax")
 def fmax(g: Builder, a: TensorValue, b: TensorValue) -> TensorValue:
     return elementwise(g, _op("fmax" if promote(a, b).is_floating_point else "maximum"), a, b)
