@@ -114,3 +114,16 @@ def test_which_numbers_are_one_object(text, dynamic):
         for n, size in ((2, 2), (2, 3), (3, 2), (5, 2), (2, 2), (500, 3)):
             call = (torch.ones(size), n, n / 2)
             assert_equal(outcome(region, *call), outcome(scope["f"], *call))
+
+
+def test_numbers_that_double_their_expression():
+    """After some rounds they are fixed, each call has its own, and each round takes as long as the one before."""
+
+    def rounds(x, n, m):
+        for _ in range(60):
+            n, m = m, max(n, m) - min(n, m) // 2
+        return x + n, m
+
+    region = make_region(rounds, eager, dynamic=True)
+    for n, m in ((3, 50), (40, 7), (3, 50)):
+        assert_equal(region(torch.ones(2), n, m), rounds(torch.ones(2), n, m))

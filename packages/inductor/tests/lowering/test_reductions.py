@@ -34,6 +34,18 @@ def test_over_dimensions(check, dim, keepdim):
     )
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 10, 33])
+@pytest.mark.parametrize("value", [0.1, 7.7, 1e10 / 3])
+def test_equal_elements_have_no_spread(check, count, value):
+    """Whatever rounding makes of their mean: a gradient divides by it. Of no elements there is none."""
+
+    def function(x):
+        return aten.std.correction(x, [1], correction=0), *aten.var_mean.correction(x, [1], correction=0)
+
+    lowered = check(function, torch.full((2, count), value))
+    assert not count or lowered.outputs[0].tolist() == lowered.outputs[1].tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.bfloat16, torch.float64])
 def test_dtypes_of_results(check, dtype):
     """Integers sum in int64, bfloat16 accumulates in float32."""

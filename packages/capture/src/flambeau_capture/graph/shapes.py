@@ -168,6 +168,7 @@ def number_input(builder: GraphBuilder, value: float, source: Source) -> tuple[A
     return number, builder.add_input(source, number, value, static=False, hint="n")
 
 
+_LONGEST = 256
 LARGE = 2**62
 """Programs and guards compute in 64 bits; larger integers are left to Python, with room for a sum of two."""
 _USUAL = 2**48
@@ -215,6 +216,21 @@ def is_large(builder: GraphBuilder, number: torch.SymInt, base: Any, exponent: A
     if bounds.lower < -LARGE:
         builder.decide(number >= -LARGE)
     return False
+
+
+def is_long(*numbers: Any) -> bool:
+    """Whether the expressions of some symbolic numbers have more than `_LONGEST` parts together, a part that stands twice counted twice.
+
+    The algebra walks such trees whole, and a loop that computes each number from two before it doubles them each time.
+    """
+    waiting = [
+        number.node.expr for number in numbers if isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    ]
+    seen = 0
+    while waiting and seen <= _LONGEST:
+        seen += 1
+        waiting.extend(waiting.pop().args)
+    return seen > _LONGEST
 
 
 def is_large_sum(builder: GraphBuilder, number: torch.SymInt) -> bool:

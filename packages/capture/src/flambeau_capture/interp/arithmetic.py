@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..graph.shapes import is_large, is_large_sum, least, limit_of
+from ..graph.shapes import is_large, is_large_sum, is_long, least, limit_of
 from ..library import math, operator
 from ..values.base import Value
 from ..values.constants import ConstantValue
@@ -68,6 +68,8 @@ class Arithmetic(Folding):
                 return known
         if self._is_partial(function, fakes):
             return self.computed(in_python, given, {})
+        if is_long(*fakes) and all(fake.node.has_hint() for fake in fakes if isinstance(fake, _SYMBOLS)):
+            return self.fold(in_python, [self.from_python(self.concrete(value)) for value in given], {})
         try:
             with self.graph.unpatched:
                 result = function(*fakes)

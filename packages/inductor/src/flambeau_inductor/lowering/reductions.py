@@ -181,6 +181,18 @@ def moments(g: Builder, a: TensorValue, dims: list[int], compute: torch.dtype) -
     return middle, g.reduce(spread, dims, "sum", dtype=compute, compute=compute, keepdim=True)
 
 
+def _from_the_first(g: Builder, a: TensorValue, dims: list[int], compute: torch.dtype) -> TensorValue:
+    """Distances from the first element of a row: of equal elements they are zero, whose spread is zero as in eager, whatever rounding makes of
+    their mean (Chan, Golub, LeVeque: Algorithms for computing the sample variance, 1983, shifted data)."""
+    g.reused(a)
+
+    def distance(index: tuple[Expr, ...]) -> Scalar:
+        first = tuple(g.expr(0) if d in dims else i for d, i in enumerate(index))
+        return sc.op("sub", g.convert(a.at(index), compute), g.convert(a.at(first), compute))
+
+    return g.lazy(a.sizes, compute, a.device, distance)
+
+
 def _without(a: TensorValue, dims: list[int], keepdim: bool) -> TensorValue:
     if keepdim:
         return a
@@ -194,8 +206,8 @@ def _variance(
         raise Decline("not floating point")
     dims = dims_of(a, dim)
     compute = compute_dtype(a.dtype)
-    middle, spread = moments(g, a, dims, compute)
     count = count_of(a, dims)
+    _, spread = moments(g, _from_the_first(g, a, dims, compute), dims, compute)
     ddof = 1 if correction is None else correction
 
     def finish(index: tuple[Expr, ...]) -> Scalar:
@@ -205,8 +217,8 @@ def _variance(
         return g.convert(sc.op("sqrt", value) if root else value, a.dtype)
 
     variance = g.lazy(spread.sizes, a.dtype, a.device, finish)
-    rounded = g.lazy(middle.sizes, a.dtype, a.device, lambda i: g.convert(middle.at(i), a.dtype))
-    return _without(variance, dims, keepdim), _without(rounded, dims, keepdim)
+    mean = g.reduce(a, dims, "sum", dtype=a.dtype, compute=compute, keepdim=True, finish=lambda x: divided(g, x, count))
+    return _without(variance, dims, keepdim), _without(mean, dims, keepdim)
 
 
 @lowers("var.correction")
