@@ -116,14 +116,21 @@ def test_which_numbers_are_one_object(text, dynamic):
             assert_equal(outcome(region, *call), outcome(scope["f"], *call))
 
 
-def test_numbers_that_double_their_expression():
+def _extremes(x, n, m):
+    for _ in range(60):
+        n, m = m, max(n, m) - min(n, m) // 2
+    return x + n, m
+
+
+def _of_one_number(x, n, m):
+    for _ in range(60):
+        n = n + n - n + 1
+    return x + n, m
+
+
+@pytest.mark.parametrize("rounds", [_extremes, _of_one_number])
+def test_numbers_that_double_their_expression(rounds):
     """After some rounds they are fixed, each call has its own, and each round takes as long as the one before."""
-
-    def rounds(x, n, m):
-        for _ in range(60):
-            n, m = m, max(n, m) - min(n, m) // 2
-        return x + n, m
-
     region = make_region(rounds, eager, dynamic=True)
     for n, m in ((3, 50), (40, 7), (3, 50)):
         assert_equal(region(torch.ones(2), n, m), rounds(torch.ones(2), n, m))

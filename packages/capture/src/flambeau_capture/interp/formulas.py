@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 _NUMBERS = (int, float)
+_LONGEST = 2000
+"""Letters of a formula: what a loop computes twice from the round before doubles, and so does the time to compute it."""
 
 
 @frozen(eq=False)
@@ -51,7 +53,7 @@ def source_of(formula: Formula) -> Source:
 
 
 def combined(function: Callable[..., Any], values: Sequence[Value]) -> Formula | None:
-    """The formula of `function(*values)`; None where there is none, or where Python raises."""
+    """The formula of `function(*values)`; None where there is none, where it would be too long, or where Python raises."""
     first: Formula | None = None
     parts: list[Formula | Any] = []
     for value in values:
@@ -65,7 +67,7 @@ def combined(function: Callable[..., Any], values: Sequence[Value]) -> Formula |
             parts.append(value.constant())
         else:
             return None
-    if first is None:
+    if first is None or sum(len(part.text) for part in parts if isinstance(part, Formula)) > _LONGEST:
         return None
     try:
         result = function(*(part.value if isinstance(part, Formula) else part for part in parts))
