@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import warnings
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -328,3 +330,24 @@ def test_calls_that_succeed_never_come_near() -> None:
     with pytest.raises(IndexError):
         compiled(X, torch.tensor([8]))
     assert len(asked) == 1
+
+
+def test_an_error_keeps_no_frame() -> None:
+    """What the program's frame held is freed with the error, as in eager, and not when the collector comes: a generator ends its `with`."""
+    held: list[weakref.ref[Any]] = []
+
+    def function(x: Tensor, i: Tensor) -> Tensor:
+        kept = x * 2
+        held.append(weakref.ref(kept))
+        return kept[i] * x.sum()
+
+    compiled = flambeau.compile(function)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            with pytest.raises(IndexError):
+                compiled(X.clone(), torch.tensor([1, 9]))
+            assert held.pop()() is None
+    finally:
+        gc.enable()

@@ -54,34 +54,39 @@ def rescue(
     run = left_as_before(partial(run_in_eager, gm))
 
     def answer(error: Exception, *inputs: Any) -> Any:
-        if isinstance(error, _NOT_REPEATED) or raised_in_hook(error):
+        eagers: Exception | None = None
+        try:
+            if isinstance(error, _NOT_REPEATED) or raised_in_hook(error):
+                raise error
+            given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
+            drawn = generator.get_state() if signature.draws else None
+            results, eagers = _results_or_error(run, given)
+            if eagers is not None:
+                writes = written and in_order and not anew and not isinstance(error, PredictionError)
+                if drawn is not None and (writes or anew):
+                    generator.set_state(drawn)
+                if writes:
+                    run(list(inputs))
+                raise _in_words_of_the_program(eagers, error)
+            if isinstance(error, PredictionError) and _is_of_others(error) and not written and not stages.is_strict:
+                _note_misprediction(error)
+                return results
+            warned = stages.suppress_errors and not stages.is_strict and (anew or not written)
+            if warned:
+                warnings.warn(
+                    f"a compiled graph failed and is repeated in eager: {type(error).__name__}: {error}\n  {REPORT}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            if warned and not written:
+                return results
+            if drawn is not None:
+                generator.set_state(drawn)  # what was drawn for copies is nobody's
+            error.add_note(f"eager runs this graph without an error. {REPORT}")
             raise error
-        given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
-        drawn = generator.get_state() if signature.draws else None
-        results, eagers = _results_or_error(run, given)
-        if eagers is not None:
-            writes = written and in_order and not anew and not isinstance(error, PredictionError)
-            if drawn is not None and (writes or anew):
-                generator.set_state(drawn)
-            if writes:
-                run(list(inputs))
-            raise _in_words_of_the_program(eagers, error)
-        if isinstance(error, PredictionError) and _is_of_others(error) and not written and not stages.is_strict:
-            _note_misprediction(error)
-            return results
-        warned = stages.suppress_errors and not stages.is_strict and (anew or not written)
-        if warned:
-            warnings.warn(
-                f"a compiled graph failed and is repeated in eager: {type(error).__name__}: {error}\n  {REPORT}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        if warned and not written:
-            return results
-        if drawn is not None:
-            generator.set_state(drawn)  # what was drawn for copies is nobody's
-        error.add_note(f"eager runs this graph without an error. {REPORT}")
-        raise error
+        finally:
+            # This frame is in the traceback of what it raises: with the error it would keep the program's frame, and what that left open.
+            del error, eagers
 
     return answer
 
