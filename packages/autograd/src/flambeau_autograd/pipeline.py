@@ -70,8 +70,7 @@ def prepare(
         raise _judged(error, gm, inputs) from error
     traced = time.perf_counter()
     _refuse_late_draws(joint)
-    follows, hands_on = may_follow(joint), may_hand_on(joint)
-    bent = _not_linear(joint)
+    follows, hands_on, bent = may_follow(joint), may_hand_on(joint), not_linear(joint)
     halves = _cut(joint, partitioner, config, rewrite)
     analysis = joint.analysis
     failing = [node for node in halves.forward.graph.nodes if may_fail(node)]
@@ -291,12 +290,6 @@ def _refuse_late_draws(joint: Joint) -> None:
     for node in joint.graph.nodes:
         if draws(node) and is_late(node):
             raise UnsupportedGraph(f"the backward draws random numbers ({node.target})")
-
-
-def _not_linear(joint: Joint) -> str:
-    """An op of the backward through which gradients are no linear function of the tangents, or ""."""
-    found = not_linear(joint) if joint.grads else None
-    return "" if found is None else str(found.target)
 
 
 def _double_backward(joint: Joint) -> str:

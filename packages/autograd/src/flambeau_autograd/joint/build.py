@@ -14,6 +14,7 @@ import torch
 from attrs import define, field, frozen
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.function import BackwardCFunction
 from torch.fx import Graph, GraphModule, Node
 
 from ..analysis.signature import Analysis, analyse
@@ -32,7 +33,8 @@ from .tangents import dense_like, dense_order
 @define(eq=False)
 class Joint:
     """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`;
-    `eagers`: nodes whose values eager's nodes save or hold; `held`: what contexts hold, in order, of which None is no node of the graph's; `told`: those which must follow from what is saved, whether the backward reads them or not."""
+    `eagers`: nodes whose values eager's nodes save or hold; `held`: what contexts hold, in order (None: no node of the graph's); `told`: those of
+    `eagers` which must follow from what is saved, whether the backward reads them or not; `functions`: whether the program's own are differentiated."""
 
     graph: Graph
     constants: dict[str, torch.Tensor]
@@ -51,6 +53,7 @@ class Joint:
     watched: list[WatchedSpec] = field(factory=list)
     eagers: frozenset[Node] = frozenset()
     held: list[Node | None] = field(factory=list)
+    functions: bool = False
     told: set[Node] = field(factory=set)
     frees: list[tuple[int, ...]] = field(factory=list)
 
@@ -158,11 +161,9 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
             )
     if reach.ends_beside([t.leaf for t in wanted]):
         _try_whole(recorder, outputs, tangents)
-    joint.watched, joint.frees, joint.eagers = (
-        list(kept.watched),
-        list(kept.frees),
-        kept.nodes.union(filter(None, joint.held)),
-    )
+    joint.watched, joint.frees = list(kept.watched), list(kept.frees)
+    joint.eagers = kept.nodes.union(filter(None, joint.held))
+    joint.functions = any(isinstance(node, BackwardCFunction) for node in reach.nodes)
     joint.flagged = list(sums.flags)
     joint.tangents += [recorder.node_of(flag) for flag in sums.flags.values()]
     for item, grad in zip(wanted, grads):

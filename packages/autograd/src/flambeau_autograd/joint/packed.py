@@ -1,7 +1,7 @@
 """What autograd saves while a graph runs, in order.
 
-In: the recorder of a trace. Out: the node of each tensor that eager's nodes save, or that a context of an `autograd.Function` holds. When the same graph runs on real tensors, they save the same
-values in the same order (`wrappers/recovery.py`).
+In: the recorder of a trace. Out: the node of each tensor that eager's nodes save, or that a context of an `autograd.Function` holds. When the same
+graph runs on real tensors, they save the same values in the same order (`wrappers/recovery.py`).
 """
 
 from __future__ import annotations

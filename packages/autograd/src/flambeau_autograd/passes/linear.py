@@ -1,6 +1,7 @@
 """Whether gradients are linear in the tangents, as those of torch's own formulas are.
 
-In: a `Joint` with its gradients. Out: a node that is not, or None. Only an `autograd.Function` has such a backward, one that clips or rounds what comes in.
+In: a `Joint` with its gradients. Out: an op by which they are not, or "". Only an `autograd.Function` has such a backward, one that clips or rounds
+what comes in: without one nothing is looked at.
 Where a backward is differentiated, eager adds up what reaches the function from its result and from its first gradient, before it runs the function's
 backward a second time. Ours has these on two ways, which is the same only as long as the sum of two backwards is the backward of the sum.
 """
@@ -29,10 +30,11 @@ _PRODUCTS = frozenset((
 ))  # fmt: skip
 
 
-def not_linear(joint: Joint) -> Node | None:
-    """The first node of the backward through which a gradient is no linear function of the tangents."""
-    grads = {grad for grad in joint.grads if isinstance(grad, Node)}
-    needed = set(grads)
+def not_linear(joint: Joint) -> str:
+    """The first op of the backward through which a gradient is no linear function of the tangents, or ""."""
+    if not joint.functions:
+        return ""
+    needed = {grad for grad in joint.grads if isinstance(grad, Node)}
     for node in reversed(joint.graph.nodes):
         if node in needed:
             needed.update(node.all_input_nodes)
@@ -45,10 +47,10 @@ def not_linear(joint: Joint) -> Node | None:
         if not operands or name.endswith("_like") or name.startswith("new_"):
             continue
         if name in _BENT or (name == "div" and node.args[1] in coming) or (name in _PRODUCTS and _twice(node, coming)):
-            return node
+            return str(node.target)
         if _is_number(node):
             coming.add(node)
-    return None
+    return ""
 
 
 def _twice(node: Node, coming: set[Node]) -> bool:

@@ -42,8 +42,8 @@ class Definition:
 @frozen(eq=False)
 class Trace:
     """`first`: for each node the first that computes the same. `definitions`: of those, in order, in terms of those. `inputs`: placeholders.
-    `packed`: what eager's nodes save, in order (None: no tensor of the graph's). `held`: what contexts of functions hold, likewise. `saved`, `specs`: what the compiled forward saves.
-    `sized`: nodes that read how a tensor lies in memory and not its contents. `drawn`: nodes that draw random numbers. `fixed`: nodes that
+    `packed`: what eager's nodes save, in order (None: no tensor of the graph's). `held`: what contexts of functions hold, likewise.
+    `saved`, `specs`: what the compiled forward saves. `sized`: nodes that read how a tensor lies in memory and not its contents. `drawn`: nodes that draw random numbers. `fixed`: nodes that
     must not have other values where they are computed with. `sizing`: nodes whose values decide sizes. `read`: nodes whose contents the backward reads.
     """
 
