@@ -64,7 +64,7 @@ def _twin_class(
         result: torch.nn.Module = again(copy.deepcopy(original, memo))
         return result
 
-    more: Any = {"original": original, "region": region, "arguments": arguments, "again": again}
+    again_for = functools.partial(_twin_class, original=original, region=region, arguments=arguments, again=again)
     namespace = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
@@ -74,7 +74,7 @@ def _twin_class(
         "__reduce_ex__": reduce_ex,
         "__deepcopy__": deepcopy,
         "__getattr__": _attribute_of(base, original),
-        "__class__": _ClassOfTwin(original, functools.partial(_twin_class, **more)),
+        "__class__": _ClassOfTwin(original, again_for),
         "_flambeau_region": region,
         "_flambeau_original": original,
     }

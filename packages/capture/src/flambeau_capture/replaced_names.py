@@ -30,7 +30,7 @@ from .guards.spec import ModuleBindings
 _NOT_CALLED = frozenset(
     ("_", "breakpoint", "copyright", "credits", "exit", "help", "input", "license", "open", "print", "quit")
 )
-"""What no stage calls by name while it compiles."""
+"""What no stage calls by name while it compiles (files are opened by `os.fdopen`)."""
 _MODULES = (
     collections, collections.abc, contextlib, dataclasses, enum, functools, inspect, itertools, operator, types, typing, weakref,
 )  # fmt: skip

@@ -169,6 +169,7 @@ def number_input(builder: GraphBuilder, value: float, source: Source) -> tuple[A
 
 
 _LONGEST = 256
+"""Parts of expressions. Chosen: the sum of a hundred sizes has fewer, what doubles in each round has more after eight."""
 LARGE = 2**62
 """Programs and guards compute in 64 bits; larger integers are left to Python, with room for a sum of two."""
 _USUAL = 2**48

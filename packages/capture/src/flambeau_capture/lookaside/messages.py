@@ -113,8 +113,7 @@ def tell_of_operation(t: Tracer, again: Callable[..., Any]) -> None:
         _refuse_unless_only_told(t, heard.text, heard.category)
     first, second = (_heard_again(t, again) for _ in range(2))
     for heard in second:
-        kept = next(one for one in first if one == heard)
-        first.remove(kept)
+        first.remove(heard)
         graph.warns = True
         call_later(t, t.wrap_pinned(_place_of(t, heard)), [ConstantValue(heard.text), t.wrap_pinned(heard.category)])
     for heard in first:

@@ -228,6 +228,7 @@ class Store:
     def _read(self, path: Path, key: CacheKey | None = None) -> tuple[bytes, dict[str, str]] | None:
         """An entry's payload and key parts; with ``key``, only of an entry that is that key's."""
         try:
+            # `open` may be the program's own.
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
                 # The folder may have been open to others when the entry was put there.
                 if not self._shared and not belongs_to_us(os.fstat(file.fileno())):
