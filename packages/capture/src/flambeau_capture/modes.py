@@ -1,7 +1,7 @@
-"""Torch's modes that a traced program changes: the grad mode, autocast, the default device.
+"""Torch's modes that a traced program changes: the grad mode, autocast, the default device; and what a graph is called in.
 
 In: a trace that begins, or that ended. Out: the modes as they were before it; effects that set for real, after the graph, what the program
-left changed; and the grad mode that its graph has to be called in.
+left changed; and the grad mode, and whether silently, that its graph has to be called in.
 
 One graph may hold operations of both grad modes: it says itself which, by nodes that set the mode. What it is called in decides only
 whether its results can require grad at all. So where a frame that began without gradients enables them inside, its first node
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .graph.captured import CallFunction, Effect
+from .graph.quiet import no_warnings
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
 from .native import _C
@@ -101,9 +102,7 @@ def left_as_before(compiled: Callable[..., Any]) -> Callable[..., Any]:
                 torch.set_autocast_dtype(device, dtype)
             raise
 
-    if getattr(compiled, "_boxed_call", False):
-        call._boxed_call = True  # type: ignore[attr-defined]
-    return call
+    return _called_as(compiled, call)
 
 
 def _depth() -> int:
@@ -127,6 +126,21 @@ def with_gradients(compiled: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _SET_GRAD(before)
 
+    return _called_as(compiled, call)
+
+
+def silent(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """The same callable, of a graph whose warnings are given beside it."""
+
+    def call(*args: Any) -> Any:
+        with no_warnings():
+            return compiled(*args)
+
+    return _called_as(compiled, call)
+
+
+def _called_as(compiled: Callable[..., Any], call: Any) -> Callable[..., Any]:
+    """`call`, marked as one that takes a list where `compiled` does."""
     if getattr(compiled, "_boxed_call", False):
-        call._boxed_call = True  # type: ignore[attr-defined]
+        call._boxed_call = True
     return call

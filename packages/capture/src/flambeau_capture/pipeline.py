@@ -30,7 +30,7 @@ from .graph.captured import Break, DeleteAttribute, Effect, FrameResult, Return,
 from .graph.describe import symbols_text
 from .graph.names import hold_replaced
 from .graph.outputs import needed_outputs
-from .graph.quiet import quiet_fakes, silent
+from .graph.quiet import quiet_fakes
 from .graph.shapes import check_marks, open_conditions, shape_guards
 from .graph.trials import BEYOND_MEMORY
 from .guards.check import holds
@@ -49,6 +49,7 @@ from .modes import (
     needs_gradients,
     node_hooks_set_aside,
     restored_modes,
+    silent,
     with_gradients,
 )
 from .patches import unpatched

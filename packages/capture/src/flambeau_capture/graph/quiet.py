@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -176,15 +176,3 @@ def hearing(root: CodeType, *, each_time: bool) -> Iterator[list[Heard]]:
             yield heard
     finally:
         _ears.take_off()
-
-
-def silent(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """The same callable, of a graph whose warnings are given beside it."""
-
-    def call(*args: Any) -> Any:
-        with no_warnings():
-            return compiled(*args)
-
-    if getattr(compiled, "_boxed_call", False):
-        call._boxed_call = True  # type: ignore[attr-defined]
-    return call
