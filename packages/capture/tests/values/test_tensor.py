@@ -123,6 +123,17 @@ def test_what_tensors_of_one_layout_differ_in(name):
             assert (ours.requires_grad, ours.is_leaf) == (given.requires_grad, given.is_leaf), kind
 
 
+@pytest.mark.parametrize("view", ["x", "x.view(-1)", "x[0]", "x.view(-1)[2:]", "x * 2", "x.view(-1) + 1"])
+def test_whether_what_is_made_in_inference_mode_requires_grad(view):
+    """A view of an ordinary tensor that requires grad does, what is computed of one does not."""
+    run = eval(f"lambda x: (lambda y: (y + 1, y.requires_grad))({view})")
+    region = make_region(run, eager)
+    for kind in ("plain", "leaf", "computed", "view of a leaf"):
+        x = _KINDS[kind]()
+        with torch.inference_mode():
+            assert_equal(region(x), run(x))
+
+
 @pytest.mark.parametrize("kind", ["leaf", "computed", "view of computed", "view of a leaf"])
 def test_what_requires_grad_already_is_no_change(check, kind):
     check(lambda x: x.requires_grad_() * 2, _KINDS[kind]())

@@ -36,12 +36,9 @@ _ELSEWHERE = (
 )  # fmt: skip
 _ALL = tuple(
     sorted(
-        {
-            name
-            for kind in (int, float, complex, str, bytes, list, dict, set)
-            for name in dir(kind)
-            if name[:2] == "__"
-        }.union(_ELSEWHERE).difference(_NOT_ASKED)
+        {name for kind in (int, str, bytes, list, dict, set) for name in dir(kind) if name[:2] == "__"}.union(
+            _ELSEWHERE
+        ).difference(_NOT_ASKED)
     )
 )
 """What functions may ask of an argument's class: the special methods of Python's own classes, and those that only other classes have."""
