@@ -121,9 +121,13 @@ DATA = {
     "after another break": "v = a * c\n    print(end='')\n    c.data = c.data * 2\n    return v",
     "of what was computed before a break": "v = a * c\n    print(end='')\n    w = v.sin()\n    v.data = v * 2\n    return w",
     "first": "c.data = c.data * 2\n    return a * c",
+    "of a number that shares its gradient with none": "v = c.sum()\n    w = v.scatter_reduce(0, torch.zeros_like(v, dtype=torch.int64), v, 'amax')\n"
+    "    v.data.add_(1)\n    return v, w",
 }
-#: Eager divides a product that it has saved by the elements that are there in the backward.
-PRODUCTS = {
+#: What eager's formulas read without a check: a product divided by the elements that are there in the backward, an operand in another shape.
+UNCHECKED = {
+    "of what is reshaped": "v = c * 2\n    w = torch.kron(v, a)\n    v.data.add_(1)\n    return w",
+    "of what is reshaped, counted": "v = c * 2\n    w = torch.kron(v, a)\n    v.add_(1)\n    return w",
     "of an operand": "v = c.prod()\n    c.data.add_(2)\n    return v * a",
     "of a view of an operand": "v = c.t().prod(0, keepdim=True)\n    c.detach().data.add_(2)\n    return v, a",
     "of a product": "v = c.prod(-1)\n    v.data.add_(2)\n    return v, a",
@@ -135,15 +139,16 @@ def test_other_data_for_a_tensor_that_eager_has_saved(name: str) -> None:
     check(f"def f(a, c):\n    {DATA[name]}\n{_ONE_CALL}", "aot_eager")
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_other_data_for_what_a_product_has_saved(name: str) -> None:
-    check(f"def f(a, c):\n    {PRODUCTS[name]}\n{_ONE_CALL}", "aot_eager", refused=1)
+@pytest.mark.parametrize("name", UNCHECKED)
+def test_other_data_for_what_a_formula_reads_unchecked(name: str) -> None:
+    check(f"def f(a, c):\n    {UNCHECKED[name]}\n{_ONE_CALL}", "aot_eager", refused=1)
 
 
-def test_a_product_beside_a_write() -> None:
+@pytest.mark.parametrize("computed", ["c.prod()", "torch.kron(c, c).sum()"])
+def test_an_unchecked_formula_beside_a_write(computed: str) -> None:
     """A write in front of it, and one to something else, leave the graph to the compiler."""
     check(
-        f"def f(a, c):\n    c.data.add_(2)\n    v = c.prod()\n    d = c * 2\n    d.data.add_(1)\n    return v * a, d\n{_ONE_CALL}",
+        f"def f(a, c):\n    c.data.add_(2)\n    v = {computed}\n    d = c * 2\n    d.data.add_(1)\n    return v * a, d\n{_ONE_CALL}",
         "aot_eager",
     )
 

@@ -55,8 +55,8 @@ class Recorder(TorchDispatchMode):
         self.backward = False
         #: Whether an input needs a gradient.
         self.differentiates = False
-        #: Memory that products read or made, and how often it had been written by then.
-        self.products: list[tuple[Cell, int]] = []
+        #: Memory that a gradient's formula reads without a check for writes: the formula's class, and how often it had been written by then.
+        self.unchecked: list[tuple[str, Cell, int]] = []
         #: Follows the sums that the engine makes, while it differentiates.
         self.sums: Any = None
         self._rules: dict[Any, Rule] = {}

@@ -162,9 +162,14 @@ def cudnn_batch_norm_backward(recorder: Any, func: Any, args: tuple[Any, ...], k
 
 @register(aten.mul.Tensor)
 def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """In a backward, a mask times one number is how torch shares a gradient out on fakes; a CPU kernel fills zeros with it, also with nan."""
+    """In a backward, a mask times a gradient over the mask's sum is how torch shares a gradient out on fakes; a CPU kernel fills zeros with it,
+    also with nan. Other masks are multiplied with on real tensors too."""
     mask, share = args
     if not recorder.backward or mask.dtype is not torch.bool or share.dim() or mask.device.type != "cpu":
+        return recorder.without_special(func, mask, share)
+    divided = recorder.node_of(share)
+    total = divided.args[1] if divided.target is aten.div.Tensor else None
+    if getattr(total, "target", None) is not aten.sum.default or total.args[0] is not recorder.node_of(mask):
         return recorder.without_special(func, mask, share)
     zeros = recorder.call(aten.new_zeros.default, share, mask.shape)
     filled = recorder.call(aten.masked_fill.Tensor, zeros, mask, share)
@@ -176,10 +181,19 @@ def product_of_all(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict
     """Noted: its gradient is another formula on fakes, which agrees with the kernels' only where nothing was written since."""
     out = recorder.without_special(func, *args, **kwargs)
     if recorder.differentiates and not recorder.backward:
-        recorder.products += [
-            (cell, cell.version) for cell in (recorder.value_of(part).cell for part in (args[0], out))
+        recorder.unchecked += [
+            ("ProdBackward", cell, cell.version) for cell in (recorder.value_of(part).cell for part in (args[0], out))
         ]
     return out
+
+
+@register(aten._unsafe_view.default)
+def unsafe_view(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Noted: it has its operand's memory, but a version of its own, so what is saved of it may be written through the operand (`torch.kron`)."""
+    if recorder.differentiates and not recorder.backward:
+        cell = recorder.value_of(args[0]).cell
+        recorder.unchecked.append(("UnsafeViewBackward", cell, cell.version))
+    return recorder.without_special(func, *args, **kwargs)
 
 
 @register(aten.add.Tensor)

@@ -149,7 +149,7 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
     no_autocast = torch._C._DisableAutocast()
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
         reach = Reach(outputs, forward.saved_by_lists)
-        _refuse_written_products(recorder, reach)
+        _refuse_unchecked_writes(recorder, reach)
         if reach.is_apart(forward.told_absent):
             raise UnsupportedGraph(
                 "what the backward of an autograd.Function does may be decided by which of its results have a gradient"
@@ -179,13 +179,13 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
         joint.grad_inputs, joint.grads = [wanted[0].index], [None]
 
 
-def _refuse_written_products(recorder: Recorder, reach: Reach) -> None:
-    """Raise `UnsupportedGraph` where the gradient of a product would read what was written since, unseen by autograd (through `data`): eager divides
-    the product that it saved by elements as they are then."""
-    if all(cell.version == version for cell, version in recorder.products):
-        return
-    if any(type(node).__name__.startswith("ProdBackward") for node in reach.nodes):
-        raise UnsupportedGraph("memory that the gradient of a product reads is written")
+def _refuse_unchecked_writes(recorder: Recorder, reach: Reach) -> None:
+    """Raise `UnsupportedGraph` where a gradient would read what was written since, unseen by autograd (through `data`, or beside an unsafe view): eager
+    divides the product that it saved by elements as they are then."""
+    written = tuple({formula for formula, cell, version in recorder.unchecked if cell.version != version})
+    for node in reach.nodes if written else ():
+        if (name := type(node).__name__).startswith(written):
+            raise UnsupportedGraph(f"memory that a gradient reads, unchecked, is written: {name}")
 
 
 def _try_whole(recorder: Recorder, outputs: list[torch.Tensor], tangents: list[torch.Tensor]) -> None:
