@@ -93,20 +93,35 @@ PyObject* run_graph(Entry& entry, PyObject* const* captured) {
   return apply(entry.output, std::move(results));
 }
 
-// A function over the rewritten code with the frame's globals and closure; the last one made is kept.
+// A function over the rewritten code with the frame's globals; the last one made is kept.
 Ref function_for(Entry& entry, const PyFunctionObject* original) {
   auto* kept = reinterpret_cast<PyFunctionObject*>(entry.function.get());
-  if (kept != nullptr && kept->func_globals == original->func_globals && kept->func_closure == original->func_closure) {
-    return entry.function;
+  if (kept == nullptr || kept->func_globals != original->func_globals) {
+    entry.function = checked(PyFunction_New(entry.code.get(), original->func_globals));
   }
-  Ref made = checked(PyFunction_New(entry.code.get(), original->func_globals));
-  if (original->func_closure != nullptr) checked(PyFunction_SetClosure(made.get(), original->func_closure));
-  entry.function = made;
-  return made;
+  return entry.function;
 }
+
+// Gives a kept function the frame's closure for one call: its cells hold what the program's frame holds, and would outlive it.
+// A frame copies them as it starts, so that calls within the call may exchange it.
+class ClosureLent {
+ public:
+  ClosureLent(const Ref& function, PyObject* closure) : function_(closure != nullptr ? function : Ref()) {
+    if (function_) checked(PyFunction_SetClosure(function_.get(), closure));
+  }
+  ~ClosureLent() {
+    if (function_) Py_CLEAR(reinterpret_cast<PyFunctionObject*>(function_.get())->func_closure);
+  }
+  ClosureLent(const ClosureLent&) = delete;
+  ClosureLent& operator=(const ClosureLent&) = delete;
+
+ private:
+  Ref function_;
+};
 
 PyObject* run_code(Region* region, Entry& entry, PyFunctionObject* original, const FrameView& view) {
   Ref function = function_for(entry, original);
+  ClosureLent closure(function, original->func_closure);
   ThreadState& state = thread_state();
   HookInstalled hook;
   ActiveScope active(state, region);

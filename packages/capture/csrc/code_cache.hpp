@@ -26,7 +26,7 @@ struct Entry {
   const void* owner = nullptr;  // the module whose method was compiled, by address alone
   Ref tree;
   Ref code;      // rewritten code whose parameters are all positional
-  Ref function;  // a function over `code`, kept for frames with the same globals and closure
+  Ref function;  // a function over `code`, kept for frames with the same globals; it has a closure while it runs
   Ref compiled;
   bool boxed = false;
   std::vector<int> inputs;  // captured slots

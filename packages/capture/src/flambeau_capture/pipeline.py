@@ -221,6 +221,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
         state = current_state()
     if what := beyond_graphs(state):
         raise CannotCapture(GraphBreak("unsupported-call", f"{what} is active"), always=False)
+    handled = sys.exception()
     tracer = Tracer(info, config, dynamics, None)
     try:
         with restored_modes(tracer):
@@ -228,7 +229,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
             assert returned is not None
             return _finish(tracer, Return(returned), None, state)
     except GraphBreak as error:
-        broken = error.without_frames()
+        broken = error.without_frames(handled)
     if broken.code in _RAISES and (
         config.fullgraph or any(words in broken.message for words in (*_OF_HISTORY, BEYOND_MEMORY))
     ):
@@ -256,7 +257,8 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
                 raise LoopBreaks(broken, tracer)  # with nothing to compute before it
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
-        raise CannotCapture(error.without_frames() if error.code == "cannot-rebuild" else broken) from None
+        error.without_frames(handled)
+        raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from None
 
 
 def _refuse_open_sizes(info: FrameInfo, tracer: Tracer) -> None:

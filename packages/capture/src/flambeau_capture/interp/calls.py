@@ -157,10 +157,10 @@ class Calls(Lifetimes):
             raise GraphBreak("too-deep", f"more than {self.config.inline_depth} calls inlined into each other")
         cells = {name: CellValue(bound.pop(name, None)) for name in code.co_cellvars}
         cells.update(zip(code.co_freevars, closure, strict=True))
-        frame = Frame(self, code, namespace, bound, cells, self.frame)  # type: ignore[arg-type]
         if code.co_flags & 0x20:
-            return GeneratorValue(frame)
+            return GeneratorValue(Frame(self, code, namespace, bound, cells, None))  # type: ignore[arg-type]
         caller = self.frame
+        frame = Frame(self, code, namespace, bound, cells, caller)  # type: ignore[arg-type]
         self.frame = frame
         self.depth += 1
         try:

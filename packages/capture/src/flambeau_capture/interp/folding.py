@@ -24,7 +24,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .enum_members import hold_methods
 from .members import mro_lookup
-from .signals import GraphBreak
+from .signals import GraphBreak, TracedRaise
 from .tensors import TensorOperations
 from .wrapping import NotConstant
 
@@ -92,10 +92,7 @@ class Folding(TensorOperations):
         except GraphBreak:
             raise
         except Exception as error:
-            raised = self.raised(error)
-            if isinstance(error, AttributeError | NameError) and error.name is not None:
-                raised.value.attrs["name"] = ConstantValue(error.name)  # type: ignore[attr-defined]
-            raise raised from None
+            raise self._raised_with_name(error) from None
         if told:
             raise GraphBreak("unsupported-call", f"{name_of(function)} warns")
         if fresh and (before != [repr(made) for made in fresh] or any(_holds(result, made) for made in fresh)):
@@ -109,6 +106,12 @@ class Folding(TensorOperations):
             raise GraphBreak("unsupported-call", f"{name_of(function)} makes a {class_name(type(result))}")
         given = next((arg for arg, obj in zip(args, real, strict=True) if obj is result), None)
         return self.from_python(result) if given is None else self.realise(given)
+
+    def _raised_with_name(self, error: Exception) -> TracedRaise:
+        raised = self.raised(error)
+        if isinstance(error, AttributeError | NameError) and error.name is not None:
+            raised.value.attrs["name"] = ConstantValue(error.name)  # type: ignore[attr-defined]
+        return raised
 
     def fold_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`owner.name(...)` of a constant; an error names the class that has the method, as it does where Python calls it."""
@@ -154,13 +157,12 @@ class Folding(TensorOperations):
         """A method of a container by its model. Where that does not take the arguments, Python itself says what it makes of them."""
         takes_keywords = name in _TAKE_KEYWORDS.get(owner.python_type(), ())
         method = methods.get(name)
-        failed: Exception | None = None
         if method is not None and (not kwargs or takes_keywords) and _takes(method, owner, self, *args, **kwargs):
             try:
                 return method(owner, self, *args, **kwargs) or ConstantValue(None)
             except (TypeError, ValueError, LookupError, OverflowError) as error:
-                failed = error
-        self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs, failed)
+                self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs, error)
+        self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs)
 
     def integer(self, value: Value) -> int:
         """A real integer for an argument that has to be one (`operator.index`)."""

@@ -110,9 +110,10 @@ class Frame:
             self.push(sent)
         return self._continue()
 
-    def throw(self, error: TracedRaise) -> Value | None:
+    def throw(self, error: Value) -> Value | None:
         """Raise where a generator waits, then as `resume`."""
-        self.unwind(self.instructions[self.index], error)
+        if not self.unwind(self.instructions[self.index], error):
+            raise TracedRaise(error)
         return self._continue()
 
     def _continue(self) -> Value | None:
@@ -124,6 +125,7 @@ class Frame:
             return self.yielded if self.execute() is Outcome.YIELDED else None
         finally:
             tracer.frame = before
+            self.caller = None  # which may hold the generator
 
     def execute(self) -> Outcome:
         """The loop."""
@@ -141,21 +143,23 @@ class Frame:
                 outcome = handler(self, instruction)
             except TracedRaise as error:
                 tracer.set_context(error.value)
-                self.unwind(instruction, error)
+                if not self.unwind(instruction, error.value):
+                    raise
                 continue
             if outcome is not None:
                 return outcome
 
-    def unwind(self, instruction: Instruction, error: TracedRaise) -> None:
-        """Go to the handler of an instruction that raised, or raise on."""
+    def unwind(self, instruction: Instruction, error: Value) -> bool:
+        """Go to the handler of an instruction that raised, if it has one."""
         handler = instruction.handler
         if handler is None:
-            raise error
+            return False
         del self.stack[handler.depth :]
         if handler.lasti:
             self.stack.append(ConstantValue(self.index))
-        self.stack.append(error.value)
+        self.stack.append(error)
         self.next_index = handler.target
+        return True
 
     def jump(self, instruction: Instruction) -> None:
         """Go to the instruction's target."""

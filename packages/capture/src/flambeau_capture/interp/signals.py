@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..graph.captured import Position
@@ -30,13 +30,16 @@ class GraphBreak(Exception):
         """Whether it is an instruction of the frame itself, not of a call that was inlined."""
         return len(self.stack) == 1
 
-    def without_frames(self) -> GraphBreak:
-        """This break, which keeps nothing of the trace alive: its traceback and those of what led to it hold every frame of ours. Behind these may be
-        an exception that the program is handling, which stays as it is."""
-        error: BaseException | None = self
-        while isinstance(error, GraphBreak | TracedRaise):
-            error.__traceback__ = None
-            error = error.__cause__ or error.__context__
+    def without_frames(self, handled: BaseException | None) -> GraphBreak:
+        """This break, which keeps nothing of the trace alive: its traceback and those of what led to it hold every frame of ours, and through these
+        the program's. Behind them may be what the program was handling when the trace began, which stays as it is."""
+        seen, waiting = {id(handled), id(None)}, [self]
+        while waiting:
+            error: Any = waiting.pop()
+            if id(error) not in seen:
+                seen.add(id(error))
+                error.__traceback__ = None
+                waiting += error.__cause__, error.__context__
         return self
 
 

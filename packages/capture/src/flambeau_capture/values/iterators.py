@@ -380,12 +380,12 @@ class GeneratorValue(IteratorValue):
             handler = instructions[handler.target].handler
         return handler is not None
 
-    def throw(self, t: Tracer, error: TracedRaise) -> Value | None:
+    def throw(self, t: Tracer, error: Value) -> Value | None:
         """Raise at the point where the generator waits."""
         self._refuse_running(t)
         if self.done or not self.started:
             self.done = True
-            raise error
+            raise TracedRaise(error)
         try:
             yielded = self.frame.throw(error)
         except TracedRaise as raised:
@@ -401,7 +401,7 @@ class GeneratorValue(IteratorValue):
                 raise t.raised(TypeError("can't send non-None value to a just-started generator"))
             return self.advance(t, args[0])
         if name == "throw":
-            found = self.throw(t, TracedRaise(_thrown(t, args)))
+            found = self.throw(t, _thrown(t, args))
             if found is None:
                 raise t.raised(StopIteration(), value=self.frame.returned)
             return found
@@ -417,14 +417,12 @@ class GeneratorValue(IteratorValue):
         if not self.started:
             self.done = True
             return
-        leaving = t.raised(GeneratorExit())
+        leaving = t.raised(GeneratorExit()).value
         try:
             if self.throw(t, leaving) is not None:
                 raise GraphBreak("unsupported-operation", "a generator that ignores GeneratorExit")
         except TracedRaise as error:
-            if error.value is not leaving.value and not issubclass(
-                error.value.python_type(), (GeneratorExit, StopIteration)
-            ):
+            if error.value is not leaving and not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
                 raise
         self.done = True
 
