@@ -57,11 +57,14 @@ STATES = {
     "warn always": ("having(torch.is_warn_always_enabled, torch.set_warn_always, True)", "torch.set_warn_always(True)"),
     "multithreading": ("torch.autograd.set_multithreading_enabled(False)", "torch.autograd.set_multithreading_enabled(False)"),
     "saved tensors": ("torch.autograd.graph.save_on_cpu()", ""),
+    "hooks that raise": ("torch.autograd.graph.saved_tensors_hooks(fail, abs)", ""),
+    "no hooks": ("torch.autograd.graph.disable_saved_tensors_hooks('none')", ""),
     "denormals": ("", "torch.set_flush_denormal(True)"),
 }  # fmt: skip
 """Name -> a context, a setter."""
 SHAPES = {
     "with": "with {context}:\n    x = x * 2\n    note()\n    {2}\nreturn x\n",
+    "with made before": "manager = {context}\nnote()\nwith manager:\n    x = x * 2\n    {2}\nreturn x\n",
     "with except": "try:\n    with {context}:\n        x = x * 2\n        {3}\nexcept Exception:\n    note()\n    x = x + 3\nreturn x\n",
     "except with": "try:\n    {2}\nexcept Exception:\n    with {context}:\n        note()\n        x = x + 3\n        {3}\nreturn x\n",
     "gen": "def g(x):\n    with {context}:\n        yield x * 2\n        {3}\n        yield x * 3\nfor v in g(x):\n    note()\n    x = x + v\nreturn x\n",
@@ -84,6 +87,7 @@ ENDS = {
     "an op raises": "x = bad(x)\n",
     "an op raises for values": "x = x + idx(x).sum()\n",
     "a break, and a function raises": "breaks()\nx = fail(x)\n",
+    "a break, and an op raises for values": "breaks()\nx = x + idx(x).sum()\n",
     "a branch raises": "if x.sum().item() > -100:\n    raise E1(2)\n",
     "nothing raises": "x = x * 2\n",
 }  # fmt: skip
@@ -94,7 +98,8 @@ def _state() -> tuple[Any, ...]:
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"),
         torch.get_default_dtype(), torch.get_default_device(), torch.are_deterministic_algorithms_enabled(), torch.is_anomaly_enabled(),
         torch.is_anomaly_check_nan_enabled(), torch.get_num_threads(), torch.is_warn_always_enabled(),
-        torch._C._is_multithreading_enabled(),
+        torch._C._is_multithreading_enabled(), torch._C._autograd._top_saved_tensors_default_hooks(True) is None,
+        torch._C._autograd._saved_tensors_hooks_is_enabled(),
     )  # fmt: skip
 
 
@@ -108,6 +113,8 @@ def _reset() -> None:
     torch.set_warn_always(False)
     torch.set_flush_denormal(False)
     torch.autograd.set_multithreading_enabled(True)
+    while torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        torch._C._autograd._pop_saved_tensors_default_hooks()
 
 
 @pytest.fixture(autouse=True)
@@ -172,6 +179,12 @@ def _compare(cases: list[tuple[str, str, str]]) -> None:
 def test_a_slice_leaves_what_python_leaves() -> None:
     suspended = [case for case in GRID if case[1:] == ("gen left", "nothing raises")]
     _compare([*GRID[::97], *suspended[::4]])
+
+
+@pytest.mark.judges_itself
+@pytest.mark.parametrize("shape", ["with", "with made before"])
+def test_what_was_entered_before_a_graph_is_left_where_it_raises(shape: str) -> None:
+    _compare([case for case in GRID if case[1:] == (shape, "a break, and an op raises for values")])
 
 
 @pytest.mark.slow

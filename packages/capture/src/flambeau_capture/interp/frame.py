@@ -31,6 +31,7 @@ class Frame:
         "cells",
         "code",
         "current_exceptions",
+        "entered",
         "globals",
         "index",
         "instructions",
@@ -64,6 +65,8 @@ class Frame:
         self.current_exceptions: list[Value | None] = []
         self.returned: Value = ConstantValue(None)
         self.yielded: Value | None = None
+        #: The `__exit__` of each manager of a `with` that was entered.
+        self.entered: list[Value] = []
 
     # the stack
 

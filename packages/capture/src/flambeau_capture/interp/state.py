@@ -119,7 +119,7 @@ class TracerState:
         """Called for every operation of the graph: whether a handler of the program covers it."""
         frame = self.frame
         while frame is not None and not self.caught:
-            self.caught = may_catch(frame.code, frame.index, frame.stack)
+            self.caught = may_catch(frame.code, frame.index, frame.stack, frame.entered)
             frame = frame.caller  # type: ignore[assignment]
 
     def user_stack(self) -> tuple[tuple[str, int, str], ...]:

@@ -1,6 +1,6 @@
 """Where an exception that an instruction raises may stop.
 
-In: a code object, the stack of a frame of it. Out: `may_catch`. An `except` and a `finally` count, and a `with` whose manager is the program's:
+In: a code object, the stack of a frame of it. Out: `may_catch`. An `except` and a `finally` count, and a `with` whose manager is the program's, or was entered before the trace:
 its `__exit__` sees the exception, and may keep it. What CPython itself puts around instructions lets the exception pass.
 """
 
@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..bytecode.normalise import decode_normalised
 from ..class_names import class_module
 from ..library import contextlib
+from ..values.base import MISSING
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -20,12 +23,17 @@ if TYPE_CHECKING:
     from ..values.base import Value
 
 _ALWAYS = -1
+_SET_AS_ENTERED = (torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast, torch.device)
+"""Others may have set something when they were made."""
 
 
-def may_catch(code: CodeType, index: int, stack: Sequence[Value]) -> bool:
-    """Whether something of the program around an instruction is told of its exceptions."""
+def may_catch(code: CodeType, index: int, stack: Sequence[Value], entered: Sequence[Value]) -> bool:
+    """Whether something of the program around an instruction is told of its exceptions; `entered`: the `__exit__`s of what the trace itself has entered.
+    What was entered before, for real, is left for real too: it is not known what there is to put back."""
     return any(
-        place == _ALWAYS or not _lets_pass(getattr(stack[place], "owner", None))
+        place == _ALWAYS
+        or not any(stack[place] is leave for leave in entered)
+        or not _lets_pass(getattr(stack[place], "owner", None))
         for place in _handlers(code).get(index, ())
     )
 
@@ -35,7 +43,9 @@ def _lets_pass(manager: Any) -> bool:
     if manager is None:
         return False
     cls: type = manager.python_type()
-    return cls is contextlib.nullcontext or class_module(cls).partition(".")[0] == "torch"
+    if cls is contextlib.nullcontext or issubclass(cls, _SET_AS_ENTERED):
+        return True
+    return manager.real() is MISSING and class_module(cls).partition(".")[0] == "torch"
 
 
 @lru_cache(maxsize=1024)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, NoReturn
+from typing import Any
 
+import torch
 from attrs import evolve
 
 from ..bytecode.encode import argument_names, spec_of
@@ -28,6 +29,7 @@ from .break_point import BreakPoint, analyse, emit_break
 from .emitter import Emitter
 from .resume import CannotResume, resume_code
 
+_HOOKS = torch.autograd.graph.saved_tensors_hooks
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -120,7 +122,9 @@ def _plain_run(error: BaseException, function: Callable[..., Any]) -> Callable[.
     if not raised_in_hook(error):
         return run
 
-    def run_and_raise(*arguments: Any) -> NoReturn:
+    def run_and_raise(*arguments: Any) -> Any:
+        if any(isinstance(getattr(argument, "__self__", None), _HOOKS) for argument in arguments):
+            return run(*arguments)  # inside of a `with` of its own: the program will come to what it saves
         with hooks_set_aside():
             run(*arguments)
         raise error

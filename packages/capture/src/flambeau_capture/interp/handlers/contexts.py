@@ -21,6 +21,7 @@ def before_with(f: Frame, i: Instruction) -> None:
     enter = _of_class(f.tracer, manager, "__enter__", "")
     leave = _of_class(f.tracer, manager, "__exit__", " (missed __exit__ method)")
     f.push(leave)
+    f.entered.append(f.stack[-1])
     f.push(f.tracer.call(enter, [], {}))
 
 
