@@ -138,6 +138,7 @@ def test_drawn_programs_with_the_default_backend() -> None:
 
 
 @pytest.mark.slow
-def test_many_drawn_programs() -> None:
-    for seed in range(2000, 4000):
-        _compare(seed, None if seed % 4 else "inductor")
+@pytest.mark.judges_itself  # some graphs are refused by eager, and run in it
+@pytest.mark.parametrize("first", range(2000, 4000, 100))
+def test_many_drawn_programs(first: int) -> None:
+    assert sum(_compare(seed, None if seed % 4 else "inductor") for seed in range(first, first + 100)) >= 100
