@@ -47,6 +47,9 @@ def call_module(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(module, ObjectValue):
         raise GraphBreak("unsupported-call", "nn.Module.__call__ of something that is no module")
     if _has_hooks(t, module):
+        if _has_always_called_hooks(module):
+            # What calls them when the module raises is left out by torch where it is told that it is compiled.
+            raise GraphBreak("unsupported-call", "a module with a hook that is called even when the module raises")
         inner: Any = torch.nn.Module._call_impl
         return t.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
     return t.call(t.get_attribute(module, "forward"), args[1:], kwargs)
@@ -95,6 +98,12 @@ def _has_hooks(t: Tracer, module: ObjectValue) -> bool:
         if t.config.guard_module_hooks and module.source is not None and not t.guards.is_trusted(module.source):
             t.guards.length(Item(InstanceDict(module.source), name), 0)
     return False
+
+
+def _has_always_called_hooks(module: ObjectValue) -> bool:
+    """Whether some are registered with `always_call`; each is among the forward hooks too, whose guards are theirs."""
+    own = None if module.object is MISSING else module.object.__dict__.get("_forward_hooks_always_called")
+    return bool(own or _MODULE_NAMESPACE.get("_global_forward_hooks_always_called"))
 
 
 class AutocastValue(ObjectValue):

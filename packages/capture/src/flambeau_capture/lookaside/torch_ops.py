@@ -126,12 +126,14 @@ _SETTERS = (
 
 _QUANTISES = ("quantize_per_", "quantized_")
 """How names of functions begin whose results are quantised, where a run on fakes has plain numbers."""
+_NESTED = "_nested_"
+"""How names of functions begin that make nested tensors or ask whether values allow it, which a run on fakes affirms."""
 _UNSAFE = "unsafe_"
 """How names of functions begin that give views, and say that they give new tensors."""
 
 
 def _classify_native(function: Any, module: str, name: str) -> Decision:
-    if module.startswith("torch") and name.startswith((*_QUANTISES, _UNSAFE)):
+    if module.startswith("torch") and name.startswith((*_QUANTISES, _NESTED, _UNSAFE)):
         return Decision.BREAK
     if module.startswith("torch") and name.startswith(_SETTERS):
         return Decision.BREAK

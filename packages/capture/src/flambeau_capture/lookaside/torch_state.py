@@ -41,8 +41,14 @@ def _named(*paths: str) -> list[Any]:
     return list(found.values())
 
 
+_COMPUTE_OTHERWISE = (torch.nn.TransformerEncoder.forward.__code__,)
+"""Code of torch whose results are others where it is told that it is compiled (padded positions are not zero): it is not told."""
+
+
 @replaces(*_named("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling"))
 def is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if t.frame.code in _COMPUTE_OTHERWISE:
+        return ConstantValue(False)
     t.told_compiling = True
     return ConstantValue(True)
 
