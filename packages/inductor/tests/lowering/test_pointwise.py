@@ -219,3 +219,36 @@ def test_numbers_are_rounded_to_half_types(check, dtype):
     check(lambda x: (x**0.3, 0.3**x, x**1.1), x)
     for mode in ("floor", "trunc"):
         check(lambda x: (torch.div(300.7, x, rounding_mode=mode), torch.div(x, 0.3, rounding_mode=mode)), x)
+
+
+_IN_HALF = {
+    "mul of a number": lambda x, y, t: torch.mul(0.3, x),
+    "div of a number": lambda x, y, t: torch.div(0.3, x),
+    "mul by a 0-d tensor": lambda x, y, t: x * t,
+    "div by a 0-d tensor": lambda x, y, t: x / t,
+    "floor by a 0-d tensor": lambda x, y, t: x // t,
+    "trunc by a 0-d tensor": lambda x, y, t: torch.div(x, t, rounding_mode="trunc"),
+    "trunc by a number": lambda x, y, t: torch.div(x, 0.001, rounding_mode="trunc"),
+    "mul of a 0-d tensor": lambda x, y, t: t * x,
+    "xlogy": lambda x, y, t: (torch.xlogy(x, y), torch.xlogy(0.3, y), torch.xlogy(x, 0.3)),
+    "xlog1py": lambda x, y, t: (torch.special.xlog1py(x, y), torch.special.xlog1py(0.3, y), torch.special.xlog1py(x, 0.3)),
+    "logit": lambda x, y, t: (torch.logit(y), torch.logit(y, 0.3)),
+    "logaddexp": lambda x, y, t: (torch.logaddexp(x, y), torch.logaddexp2(x, y)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("function", _IN_HALF.values(), ids=_IN_HALF)
+def test_half_types_are_rounded_where_the_cpus_kernels_round(function, dtype):
+    """Every element is eager's: which numbers, and which steps of a formula, are rounded."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.rand(256, generator=generator).to(dtype) for _ in range(2))
+    inputs = x * 8 - 4, y, torch.tensor(0.3)
+    expected = function(*inputs)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    from .conftest import lower_and_run
+
+    lowered = lower_and_run(function, *inputs)
+    assert not lowered.calls
+    for got, want in zip(lowered.outputs, expected, strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)

@@ -1,11 +1,12 @@
 """Elementwise ops: tables first, special cases after.
 
 In: tensors and numbers. Out: lazy tensors. Half types are widened to float32 for each op and rounded after it, as eager does;
-a number operand is not rounded to the half type first (eager's kernels keep it in float32).
+a number operand is not rounded to the half type first where eager's kernels keep it in float32: the second of a product or quotient.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
 from .builder import Builder
 from .registry import Decline, lowers
-from .values import TensorValue, broadcast_sizes, compute_dtype, promote
+from .values import HALF, TensorValue, broadcast_sizes, compute_dtype, promote
 
 Number = Any
 
@@ -52,6 +53,28 @@ def _number(g: Builder, value: Any, joined: torch.dtype, compute: torch.dtype, r
     if rounded and joined is not compute:
         return g.convert(g.constant(value, joined), compute)
     return g.constant(value, compute)
+
+
+def _as_stored(g: Builder, value: Scalar, dtype: torch.dtype) -> Scalar:
+    """A value rounded to ``dtype`` in the midst of a formula, where eager's kernel computes in a half type."""
+    return g.convert(g.convert(value, dtype), value.dtype)
+
+
+def _is_first(a: Any, b: Any) -> bool:
+    """True for a number in front of a tensor on the CPU, whose kernels make an operand of it: rounded to the half type."""
+    return not isinstance(a, TensorValue) and isinstance(b, TensorValue) and b.device.type == "cpu"
+
+
+def _scaled(g: Builder, function: Callable[..., Scalar], a: Any, b: Any, joined: torch.dtype) -> TensorValue:
+    """A product or quotient: eager's CPU kernels read a second operand of no dimensions as a number, which is not rounded to a half type."""
+    if _is_read_as_number(a, b, joined):
+        return elementwise(g, lambda x: function(x, g.convert(b.at(()), x.dtype)), a, common=joined)
+    return elementwise(g, function, a, b, common=joined, round_numbers=_is_first(a, b))
+
+
+def _is_read_as_number(a: Any, b: Any, joined: torch.dtype) -> bool:
+    tensors = isinstance(a, TensorValue) and isinstance(b, TensorValue)
+    return tensors and not b.rank and joined in HALF and a.device.type == b.device.type == "cpu"
 
 
 def _op(name: str) -> Callable[..., Scalar]:
@@ -135,7 +158,7 @@ def _register_binary_same(name: str, op: str) -> None:
             return elementwise(g, _op(_BOOL_BINARY[op]), a, b)
         if op.startswith(("bitwise", "shift")) and joined.is_floating_point:
             raise Decline("float")
-        return elementwise(g, _op(op), a, b)
+        return _scaled(g, _op(op), a, b, joined) if op == "mul" else elementwise(g, _op(op), a, b)
 
 
 def _register_binary_float(name: str, op: str) -> None:
@@ -272,7 +295,7 @@ def _reject(reason: str) -> TensorValue:
 
 @lowers("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def div(g: Builder, a: Any, b: Any) -> TensorValue:
-    return elementwise(g, _op("truediv"), a, b, common=_float_of(a, b))
+    return _scaled(g, _op("truediv"), a, b, _float_of(a, b))
 
 
 @lowers("div.Tensor_mode", "div.Scalar_mode")
@@ -282,17 +305,16 @@ def div_mode(g: Builder, a: Any, b: Any, rounding_mode: str | None = None) -> Te
     joined = promote(a, b)
     if not joined.is_floating_point:
         return _integer_division(g, a, b, joined, "floordiv" if rounding_mode == "floor" else "truncdiv")
-    # The kernel takes a divisor as it is.
-    rounds = not isinstance(a, TensorValue)
     if rounding_mode == "floor":
-        return elementwise(g, _op("floordiv"), a, b, round_numbers=rounds)
+        return _scaled(g, _op("floordiv"), a, b, joined)
+    by_number = not isinstance(b, TensorValue) or _is_read_as_number(a, b, joined)
 
     def truncated(x: Scalar, y: Scalar) -> Scalar:
-        # Eager rounds the quotient to the half type before it truncates.
+        # Eager rounds the quotient to the half type before it truncates, except where it divides by a number.
         quotient = sc.op("truediv", x, y)
-        return sc.op("trunc", g.convert(g.convert(quotient, joined), quotient.dtype))
+        return sc.op("trunc", quotient if by_number else _as_stored(g, quotient, joined))
 
-    return elementwise(g, truncated, a, b, round_numbers=rounds)
+    return _scaled(g, truncated, a, b, joined)
 
 
 def _integer_division(g: Builder, a: Any, b: Any, joined: torch.dtype, op: str) -> TensorValue:
@@ -451,19 +473,59 @@ def hardtanh(g: Builder, a: TensorValue, min_val: Number = -1.0, max_val: Number
 @lowers("logit")
 def logit(g: Builder, a: TensorValue, eps: float | None = None) -> TensorValue:
     common = _float_of(a)
+    # The CPU's kernel has all in the type of the tensor, that of a GPU in float32.
+    steps = common if a.device.type == "cpu" else compute_dtype(common)
 
     def rule(x: Scalar) -> Scalar:
         one = sc.constant(1.0, x.dtype)
         if eps is not None:
-            # The kernel has both in the type of the tensor.
-            low = _number(g, eps, common, x.dtype, rounded=True)
-            high = g.convert(g.convert(sc.op("sub", one, low), common), x.dtype)
+            low = _number(g, eps, steps, x.dtype, rounded=True)
+            high = _as_stored(g, sc.op("sub", one, low), steps)
             # In this order: for eps above a half the bounds have changed places. A bound that is no number is none.
             above = sc.op("where", sc.op("gt", x, high), high, x)
             x = sc.op("where", sc.op("lt", x, low), low, above)
-        return sc.op("log", sc.op("truediv", x, sc.op("sub", one, x)))
+        rest = _as_stored(g, sc.op("sub", one, x), steps)
+        return sc.op("log", _as_stored(g, sc.op("truediv", x, rest), steps))
 
     return elementwise(g, rule, a, common=common)
+
+
+def _register_times_log(name: str, log: str) -> None:
+    @lowers(*name.split())
+    def rule(g: Builder, a: Any, b: Any) -> TensorValue:
+        joined = _float_of(a, b)
+
+        def product(x: Scalar, y: Scalar) -> Scalar:
+            # Nothing times any logarithm is nothing; kernels of half types round the logarithm.
+            zero = sc.constant(0.0, x.dtype)
+            found = sc.op("mul", x, _as_stored(g, sc.op(log, y), joined))
+            return sc.op("where", sc.op("isnan", y), y, sc.op("where", sc.op("eq", x, zero), zero, found))
+
+        return elementwise(g, product, a, b, common=joined, round_numbers=True)
+
+
+_register_times_log("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other", "log")
+_register_times_log("special_xlog1py special_xlog1py.self_scalar special_xlog1py.other_scalar", "log1p")
+
+
+def _register_log_of_sum(name: str, exponential: str, scale: float) -> None:
+    @lowers(name)
+    def rule(g: Builder, a: TensorValue, b: TensorValue) -> TensorValue:
+        joined = promote(a, b)
+        if not joined.is_floating_point:
+            raise Decline("no floating-point numbers")
+
+        def log_of_sum(x: Scalar, y: Scalar) -> Scalar:
+            distance = sc.op("neg", sc.op("abs", sc.op("sub", x, y)))
+            rest = sc.op("log1p", sc.op(exponential, distance))
+            total = _product_added(sc.op("maximum", x, y), rest, sc.constant(scale, x.dtype))
+            return sc.op("where", sc.op("logical_and", sc.op("isinf", x), sc.op("eq", x, y)), x, total)
+
+        return elementwise(g, log_of_sum, a, b)
+
+
+_register_log_of_sum("logaddexp", "exp", 1.0)
+_register_log_of_sum("logaddexp2", "exp2", 1.0 / math.log(2.0))
 
 
 @lowers("clamp_min", "clamp_min.Tensor")
