@@ -252,3 +252,12 @@ def test_half_types_are_rounded_where_the_cpus_kernels_round(function, dtype):
     assert not lowered.calls
     for got, want in zip(lowered.outputs, expected, strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_number_that_is_subtracted_is_negated_first(check, dtype):
+    """An integer's zero has no sign: `-0.0 - 0 * y` adds zero times `y`."""
+    x, y = torch.tensor([-0.0, 0.0, -0.0], dtype=dtype), torch.tensor([-0.5, -0.5, 0.5], dtype=dtype)
+    found = check(lambda x, y: (torch.sub(x, y, alpha=0), torch.sub(x, y, alpha=0.0), torch.sub(x, y, alpha=2)), x, y)
+    for alpha, result in zip((0, 0.0), found.outputs, strict=False):
+        assert torch.equal(result.signbit(), torch.sub(x, y, alpha=alpha).signbit())

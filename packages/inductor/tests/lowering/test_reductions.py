@@ -34,6 +34,14 @@ def test_over_dimensions(check, dim, keepdim):
     )
 
 
+@pytest.mark.parametrize("order", [0, 1, 2, 3, -1, 0.5, 1e-10, float("inf"), float("nan")])
+def test_norms_of_single_elements_are_magnitudes(check, order):
+    """Of numbers whose squares no float holds too; how many there are is another thing."""
+    x = torch.tensor([[-3e38, 0.0, -1e-40, -2.0, float("inf"), float("nan")]])
+    check(lambda x: (aten.linalg_vector_norm(x, order, [0]), aten.linalg_vector_norm(x.t(), order, [1], True)), x)
+    check(lambda x: aten.linalg_vector_norm(x, order), x[0, 0])
+
+
 @pytest.mark.parametrize("count", [0, 1, 3, 10, 33])
 @pytest.mark.parametrize("value", [0.1, 7.7, 1e10 / 3])
 def test_equal_elements_have_no_spread(check, count, value):

@@ -49,6 +49,30 @@ def gelu(g: Builder, a: TensorValue, *, approximate: str = "none") -> TensorValu
     return elementwise(g, tanh if approximate == "tanh" else exact, a)
 
 
+@lowers("elu")
+def elu(g: Builder, a: TensorValue, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> TensorValue:
+    _require_floating(a)
+    on_cpu = a.device.type == "cpu"
+
+    def rule(x: Scalar) -> Scalar:
+        straight = sc.op("mul", x, g.constant(scale, x.dtype))
+        factor = sc.op("mul", g.constant(alpha, x.dtype), g.constant(scale, x.dtype))
+        bent = sc.op("mul", sc.op("expm1", sc.op("mul", x, g.constant(input_scale, x.dtype))), factor)
+        if on_cpu:
+            # Zero belongs to the straight part there: it keeps its sign, whatever the factor.
+            return sc.op("where", sc.op("lt", x, _like(x, 0)), bent, straight)
+        return sc.op("where", sc.op("gt", x, _like(x, 0)), straight, bent)
+
+    return elementwise(g, rule, a)
+
+
+@lowers("celu")
+def celu(g: Builder, a: TensorValue, alpha: Any = 1.0) -> TensorValue:
+    if not isinstance(alpha, int | float) or alpha == 0:
+        raise Decline("alpha is zero, or known at run time only")
+    return elu(g, a, alpha, 1.0, 1.0 / alpha)
+
+
 @lowers("leaky_relu")
 def leaky_relu(g: Builder, a: TensorValue, negative_slope: float = 0.01) -> TensorValue:
     _require_floating(a)

@@ -260,11 +260,14 @@ def _sum_rule(g: Builder, a: Any, b: Any, alpha: Number, op: str) -> TensorValue
     rounded = any(isinstance(o, TensorValue) and o.device.type == "cpu" for o in (a, b))
     if _is_one(alpha):
         return elementwise(g, _op(op), a, b, round_numbers=rounded)
-    scale = _number(g, alpha, joined, compute, rounded)
     if joined.is_floating_point:
-        scale = sc.op("neg", scale) if op == "sub" else scale
+        # The number is negated as it is: an integer's zero stays positive.
+        negated = op == "sub" and isinstance(alpha, int | float)
+        scale = _number(g, -alpha if negated else alpha, joined, compute, rounded)
+        scale = sc.op("neg", scale) if op == "sub" and not negated else scale
         return elementwise(g, lambda x, y: sc.op("fma", y, scale, x), a, b, round_numbers=rounded)
-    return elementwise(g, lambda x, y: sc.op(op, x, sc.op("mul", y, scale)), a, b, round_numbers=rounded)
+    factor = _number(g, alpha, joined, compute, rounded)
+    return elementwise(g, lambda x, y: sc.op(op, x, sc.op("mul", y, factor)), a, b, round_numbers=rounded)
 
 
 def _product_added(x: Scalar, y: Scalar, z: Scalar) -> Scalar:

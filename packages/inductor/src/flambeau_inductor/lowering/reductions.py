@@ -257,6 +257,9 @@ def vector_norm(
     def lazy(function: Any) -> TensorValue:
         return g.lazy(a.sizes, compute, a.device, lambda i: function(g.convert(a.at(i), compute)))
 
+    # Of single elements eager's kernel gives the magnitudes, whose powers may be too large or too small.
+    if ord == 1 or (ord != 0 and all(a.sizes[d] is ONE for d in dims)):
+        return g.reduce(lazy(lambda x: sc.op("abs", x)), dims, "sum", dtype=result, compute=compute, keepdim=keepdim)
     if ord == 2:
         return g.reduce(
             lazy(lambda x: sc.op("mul", x, x)),
@@ -266,8 +269,6 @@ def vector_norm(
             keepdim=keepdim,
             finish=lambda t: sc.op("sqrt", t),
         )
-    if ord == 1:
-        return g.reduce(lazy(lambda x: sc.op("abs", x)), dims, "sum", dtype=result, compute=compute, keepdim=keepdim)
     if ord in (float("inf"), float("-inf")) and all(a.sizes[d].lo > 0 for d in dims):
         kind = "max" if ord > 0 else "min"
         return g.reduce(lazy(lambda x: sc.op("abs", x)), dims, kind, dtype=result, compute=compute, keepdim=keepdim)
