@@ -101,6 +101,17 @@ def test_what_is_an_inference_tensor(question: str) -> None:
         assert compiled(x)[1] == ask(x)[1]
 
 
+@pytest.mark.falls_back("_is_view() of what may be a view of an inference tensor")
+@pytest.mark.parametrize("view", ["x[0]", "x.detach().view(-1)", "x.t()"])
+def test_what_is_a_view_where_modes_are_mixed(view: str) -> None:
+    """One of an ordinary tensor is, in inference mode; one of an inference tensor is not, outside of it."""
+    ask = eval(f"lambda x: (x * 2, {view}._is_view())")
+    compiled = flambeau.compile(ask)
+    for x, inside in ((torch.ones(3, 4), True), (made(), False)):
+        with torch.inference_mode(inside):
+            assert compiled(x)[1] == ask(x)[1] == inside
+
+
 SAVING = ("x * w", "x @ w.t()", "w @ x.t()", "torch.nn.functional.linear(w, x)", "(w * 1).mul_(x)", "x[1:] * w[1:]")
 NOT_SAVING = ("x + w", "torch.cat([x, w])", "w.where(x > 0, 0)", "x.exp() * w", "(w * 2).copy_(x)", "x.clone() * w")
 

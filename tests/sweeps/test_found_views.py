@@ -152,6 +152,26 @@ def test_who_counts_writes_to_a_result(backend: str, made: str) -> None:
     )
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("question", ["y._version", "z._base is y", "z._base is None", "x.detach().view(-1)._base is x"])
+def test_what_the_frame_wrote_and_viewed_is_asked_for_it(backend: str, grad: bool, question: str) -> None:
+    """How often it was written, and what it is a view of."""
+    check(
+        f"""
+        def f(x):
+            y = x * 2
+            y.add_(1).mul_(3)
+            z = y[0]
+            return y, z, {question}
+
+        def drive(compile, call, show, backward):
+            show(call(compile(f), whole((3, 3)).requires_grad_({grad})))
+        """,
+        backend,
+    )
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("lazy", ["c.conj()", "c.conj().imag"])
 def test_what_was_computed_and_is_lazily_conjugated_or_negated(backend: str, lazy: str) -> None:

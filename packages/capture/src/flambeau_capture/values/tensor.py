@@ -129,8 +129,8 @@ class TensorValue(Value):
             ):
                 return ConstantValue(None)
             raise GraphBreak("unsupported-attribute", "grad_fn of a tensor")
-        if name == "_version":
-            raise GraphBreak("unsupported-attribute", "_version of a tensor")
+        if name in ("_version", "_base"):
+            self._refuse_counting_or_base(name)
         if name == "__class__":
             return t.wrap_pinned(self.tensor_type)
         if name == "__dict__":
@@ -200,10 +200,12 @@ class TensorValue(Value):
             return self
         if name in _OF_THE_REAL_ONE and self.tensor is not MISSING and not args and not kwargs:
             return self._real_fact(t, name)
-        if name == "is_inference" and any(
+        if name in ("is_inference", "_is_view") and any(
             tensor.is_inference() != self.fake.is_inference() for tensor, _, _ in t.tensor_inputs
         ):
-            raise GraphBreak("unsupported-call", "is_inference() of what may be a view of an inference tensor")
+            broken = GraphBreak("unsupported-call", f"{name}() of what may be a view of an inference tensor")
+            # A graph hands on no view of what was detached in inference mode.
+            raise broken if name == "is_inference" else CannotCapture(broken, always=False)
         if name == "is_coalesced" and self.fake.layout is torch.sparse_coo:
             raise GraphBreak("data-dependent-value", "is_coalesced() of a sparse tensor that the graph computes")
         if name in _FACT_METHODS:
@@ -259,6 +261,15 @@ class TensorValue(Value):
             raise CannotCapture(reason, recursive=True)
         if self.tensor is MISSING and self.fake._is_view():
             raise CannotCapture(reason, always=False)
+
+    def _refuse_counting_or_base(self, name: str) -> None:
+        """End the graph where a tensor is asked for its writes, or for what it is a view of. Of what the graph wrote or viewed, plain Python alone
+        knows it: a graph counts fewer or more writes, and hands on new tensors for views of what it computed."""
+        broken = GraphBreak("unsupported-attribute", f"{name} of a tensor")
+        computed = self.tensor is MISSING and self.fake._is_view()
+        if computed if name == "_base" else not self.fake.is_inference() and self.fake._version > 0:
+            raise CannotCapture(broken)
+        raise broken
 
     def refuse_history(self, name: str) -> None:
         """Leave the frame to plain Python where `name` asks for the gradient of what the frame computed, and something was computed of that already:
