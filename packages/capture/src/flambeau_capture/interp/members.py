@@ -2,7 +2,7 @@
 
 In: a class and a name. Out: `mro_lookup`, what it has under the name, and where; `is_borrowed`, whether that is a native method of another;
 `own_dict`, what an object holds itself; `is_native_access`, whether Python alone finds its attributes;
-`own_content`, the number or text that it is; `is_compared_quietly`, whether a key may be hashed.
+`own_content`, the number or text that it is; `is_compared_quietly`, whether a key may be hashed; `has_quiet_class`, whether its class may.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ NATIVE_METHODS = (
     types.ClassMethodDescriptorType,
 )
 """Types of methods that are written in C, as classes hold them."""
+
+_COMPARISONS = ("__hash__", "__eq__", "__ne__")
 
 
 def is_borrowed(found: Any, where: Any, cls: type, name: str) -> bool:
@@ -44,12 +46,24 @@ def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, An
 
 def is_compared_quietly(key: Any) -> bool:
     """Whether no function of the program runs where a key is hashed or compared: those that dataclasses generate only ask the fields."""
+    if not has_quiet_class(key):
+        return False
     kind = type(key)
     if kind in PLAIN_TYPES:
         return True
     if kind is tuple or kind is frozenset:
         return all(map(is_compared_quietly, key))
-    return all(_is_quiet(*mro_lookup(kind, name)) for name in ("__hash__", "__eq__"))
+    return all(_is_quiet(*mro_lookup(kind, name)) for name in _COMPARISONS)
+
+
+def has_quiet_class(obj: Any) -> bool:
+    """Whether no function of the program runs where the object's class is hashed or compared, nor, of a class, where that is: a metaclass may have some."""
+    kind = type(obj)
+    meta = type(kind)
+    classes = () if meta is type else (meta,)
+    if kind is not type and issubclass(kind, type):
+        classes = (*classes, kind)
+    return all(_is_quiet(*mro_lookup(one, name)) for one in classes for name in _COMPARISONS)
 
 
 def _is_quiet(found: Any, where: type) -> bool:

@@ -61,8 +61,8 @@ _TAKEN: dict[type, tuple[type, ...]] = {
 """What these take as operands: objects of such classes have no say themselves, unless theirs is the subclass."""
 _OF_NUMBERS, _OF_INTEGERS = ("+", "-", "*", "/", "//", "%", "**"), ("&", "|", "^", "<<", ">>")
 _SYMBOLIC = (TensorValue, SymbolicValue)
-_NEVER_ONE = (tuple, torch.Size, frozenset, slice, range)
-"""Classes of constants of which Python makes another object each time."""
+_TOLD_APART = (tuple, torch.Size, frozenset, slice, range, enum.Enum)
+"""Classes of constants of which Python makes another object each time, or whose `__eq__` may be the program's."""
 
 _SMALL = ((">=", -5), ("<=", 256))
 """Between which integers CPython has one object of each."""
@@ -144,7 +144,7 @@ class Operations(Arithmetic):
             return self._one_number(left, right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
-            if type(a) is not type(b) or type(a) in _NEVER_ONE or a != b:
+            if type(a) is not type(b) or isinstance(a, _TOLD_APART) or a != b:
                 return a is b
             return type(a) not in (int, float, complex) or self._one_number(left, right)
         a, b = left.real(), right.real()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_module, class_name
+from ..class_names import class_module, class_name, class_qualname
 from ..graph import shapes
 from ..guards.spec import TensorMatch, own_length
 from ..library import collections, functools, threading, weakref
@@ -32,7 +32,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
 from .enum_members import hold_methods
-from .members import NATIVE_METHODS, is_compared_quietly, mro_lookup, own_content, own_dict
+from .members import NATIVE_METHODS, has_quiet_class, is_compared_quietly, mro_lookup, own_content, own_dict
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -58,6 +58,7 @@ class Wrapping(TracerState):
 
     def wrap(self, obj: Any, source: Source) -> Value:
         """A value for an object that existed before the frame, guarded."""
+        _refuse_loud_class(obj)
         if is_constant_object(obj) and not _holds_slice(obj):
             return self._wrap_constant(obj, source)
         known = self.wrapped.get(id(obj))
@@ -78,6 +79,7 @@ class Wrapping(TracerState):
 
     def wrap_pinned(self, obj: Any) -> Value:
         """A value for an object that the entry keeps alive: nothing to guard."""
+        _refuse_loud_class(obj)
         if is_constant_object(obj):
             return ConstantValue(obj)
         known = self.wrapped.get(id(obj))
@@ -375,6 +377,7 @@ class Wrapping(TracerState):
 
     def from_python(self, obj: Any) -> Value:
         """A value for an object that the trace computed from constants."""
+        _refuse_loud_class(obj)
         if is_constant_object(obj):
             return ConstantValue(obj)
         kind = type(obj)
@@ -497,6 +500,13 @@ class Wrapping(TracerState):
     def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
         """See `Attributes`."""
         raise NotImplementedError
+
+
+def _refuse_loud_class(obj: Any) -> None:
+    """Break the graph where tables of classes, of ours or of Python's, would ask the program's metaclass."""
+    if not has_quiet_class(obj):
+        told = class_qualname(obj if isinstance(obj, type) else type(obj))
+        raise GraphBreak("unsupported-operation", f"{told}, whose metaclass has a __hash__ or __eq__ of its own")
 
 
 def _item_source(kind: Any) -> Any:

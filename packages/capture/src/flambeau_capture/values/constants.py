@@ -13,7 +13,7 @@ import torch
 from ..class_names import class_name
 from ..interp.signals import GraphBreak
 from ..library import math
-from .base import Value, objects_have
+from .base import HEAP_TYPE, Value, objects_have
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,10 +50,19 @@ def is_constant_object(obj: Any) -> bool:
     if kind is range:
         return True
     if kind in (tuple, frozenset, torch.Size):
-        return all(is_constant_object(item) and type(item) not in UNHASHABLE for item in obj)
+        return all(is_constant_object(item) and _is_hashed(item) for item in obj)
     if kind is slice:
         return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
     return False
+
+
+def _is_hashed(part: Any) -> bool:
+    """Whether what holds this constant can be hashed and compared, and no code of the program's runs for that: the class of a member may have some."""
+    kind = type(part)
+    if not issubclass(kind, enum.Enum):
+        return kind not in UNHASHABLE
+    owners = [next(base for base in kind.__mro__ if name in vars(base)) for name in ("__hash__", "__eq__")]
+    return all(owner is enum.Enum or not owner.__flags__ & HEAP_TYPE for owner in owners)
 
 
 def plain(constant: Any) -> Any:
