@@ -14,6 +14,8 @@ import torch.nn.functional as F
 
 PROGRAMS = []
 
+Point = collections.namedtuple("Point", "a b")
+
 
 def program(function):
     """Register a program."""
@@ -59,7 +61,7 @@ def containers(x):
     groups["k"].append(x)
     ordered = collections.OrderedDict(a=x)
     ordered.move_to_end("a")
-    point = collections.namedtuple("Point", "a b")(x, 2)
+    point = Point(x, 2)
     return list(queue), groups["k"], ordered["a"], point.a, {1, 2} | {3}
 
 

@@ -15,6 +15,7 @@ from both_ways import eager
 
 from flambeau_capture import make_region
 
+NAMED = collections.namedtuple("NAMED", "a b", defaults=[3])
 EXPRESSIONS = {
     "chain": lambda x: list(itertools.chain([x], (x + 1,))),
     "chain_from_iterable": lambda x: list(itertools.chain.from_iterable([i, x] for i in range(2))),
@@ -48,7 +49,7 @@ EXPRESSIONS = {
     "defaultdict": lambda x: (d := collections.defaultdict(list), d["a"].append(x), dict(d))[2],
     "ordered_dict": lambda x: (d := collections.OrderedDict(a=1, b=x), d.move_to_end("a"), list(d.items()))[2],
     "deque": lambda x: list(collections.deque([1, 2, x], maxlen=2)),
-    "named_tuple": lambda x: collections.namedtuple("P", "a b", defaults=[3])(x)._asdict(),
+    "named_tuple": lambda x: NAMED(x)._asdict(),
     "math": lambda x: (
         math.sqrt(x.shape[1]),
         math.prod(x.shape),

@@ -1,9 +1,15 @@
-"""The order of sets that were made or changed while tracing, and which object a constant from outside is afterwards."""
+"""The order of sets that were made or changed while tracing, which object a constant from outside is afterwards, and that each call makes its own classes."""
 
 from __future__ import annotations
 
+import abc
 import collections
+import dataclasses
+import enum
+import functools
 import operator
+import types
+import typing
 
 import pytest
 import torch
@@ -113,3 +119,46 @@ def test_ordered_dicts_compare_with_their_order(cls, kind):
     x = torch.ones(2)
     for dict_equal in (dict.__eq__, operator.eq):
         assert region(x, given, dict_equal)[1] == f(x, given, dict_equal)[1]
+
+
+def _class():
+    class Local:
+        pass
+
+    return Local
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: collections.namedtuple("Pair", "a b"),
+        lambda: type(collections.namedtuple("Pair", "a b")(1, 2)),
+        lambda: enum.Enum("Pair", "a b"),
+        lambda: enum.IntEnum(value="Pair", names="a b").a,
+        lambda: enum.Flag("Pair", ["a", "b"])(1),
+        lambda: enum.EnumMeta("Empty", (), enum.EnumMeta.__prepare__("Empty", ())),
+        lambda: abc.ABCMeta("Local", (), {}),
+        lambda: type("Local", (), {}),
+        lambda: type("Local", (int,), {})(3),
+        _class,
+        lambda: _class()(),
+        lambda: types.new_class("Local"),
+        lambda: dataclasses.make_dataclass("Record", ["a"]),
+        lambda: typing.NamedTuple("Pair", [("a", int)]),
+        lambda: functools.partial(max, 1),
+        lambda: functools.lru_cache(_class),
+        lambda: lambda: 3,
+    ],
+)
+def test_each_call_makes_another(make):
+    def function(x):
+        return x + 1, make()
+
+    captured = make_region(function, eager)
+    made = [captured(torch.ones(1))[1] for _ in range(3)]
+    plain = make()
+    for one, other in ((made[0], made[1]), (made[1], made[2]), (made[0], made[2])):
+        assert one is not other
+        assert (type(one) is type(other)) == (type(plain) is type(make()))
+    classes = [one if isinstance(one, type) else type(one) for one in (made[0], plain)]
+    assert classes[0].__module__ == classes[1].__module__

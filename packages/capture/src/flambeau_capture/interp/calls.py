@@ -442,6 +442,8 @@ class Calls(Lifetimes):
             return replaced(self, args, kwargs)
         if issubclass(cls, enum.Enum):
             return enum_members.construct(self, cls, args, dict(kwargs))  # type: ignore[arg-type]
+        if issubclass(cls, type):
+            raise GraphBreak("unsupported-call", f"{class_name(cls)}() makes a class, another one at each call")
         if class_module(cls).startswith("torch._C") and hasattr(cls, "__enter__"):
             # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
             raise GraphBreak("unsupported-call", f"making the guard {full_name(cls)}")

@@ -130,7 +130,9 @@ def to_text(t: Tracer, member: ConstantValue, name: str, args: Sequence[Value]) 
 
 
 def construct(t: Tracer, cls: type[enum.Enum], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
-    """`cls(value)`: a member by its value, else what `_missing_` says, which a program may write."""
+    """`cls(value)`: a member by its value, else what `_missing_` says, which a program may write. Of a class without members, another class."""
+    if not cls._member_map_ and (len(args) != 1 or kwargs):
+        raise GraphBreak("unsupported-call", f"{class_qualname(cls)}() makes a class, another one at each call")
     found, _ = t.class_member(cls, "_missing_")
     written = not is_trusted_namespace(getattr(getattr(found, "__func__", None), "__globals__", cls))
     if written and not (len(args) == 1 and not kwargs and _has(cls, t.concrete(args[0]))):

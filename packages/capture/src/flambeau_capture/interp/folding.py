@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MUTABLE = frozenset((list, dict, set, collections.deque, collections.OrderedDict))
 _MADE_ANEW = _MUTABLE | {
-    tuple, frozenset, collections.defaultdict, type, type(functools.cmp_to_key(max)), types.GenericAlias, types.UnionType, types.BuiltinMethodType, types.MethodWrapperType,
+    tuple, frozenset, collections.defaultdict, type(functools.cmp_to_key(max)), types.GenericAlias, types.UnionType, types.BuiltinMethodType, types.MethodWrapperType,
     operator.itemgetter, operator.attrgetter, operator.methodcaller, re.Pattern, re.Match, struct.Struct,
 }  # fmt: skip
 """Classes of what a call of a pure function may make: the trace makes such containers again for each call, and the others do not change."""

@@ -179,7 +179,7 @@ def update_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(collections.namedtuple)
 def named_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.fold(collections.namedtuple, args, kwargs)
+    raise GraphBreak("unsupported-call", "namedtuple() makes a class, another one at each call")
 
 
 @replaces(types.SimpleNamespace)
