@@ -345,3 +345,23 @@ def test_type_names_of_sparse_tensors():
     assert flambeau.compile(lambda x: x.to_sparse().type())(torch.eye(2)) == "torch.sparse.FloatTensor"
     with pytest.raises(RuntimeError):
         flambeau.compile(lambda x: x.to_sparse_csr().type())(torch.eye(2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.frombuffer(b"abcdefgh", dtype=torch.float32),
+        lambda x: torch.frombuffer(bytearray(8), dtype=torch.float32),
+    ],
+    ids=["bytes", "bytearray"],
+)
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
+def test_what_torch_makes_beside_its_dispatcher_is_no_part_of_a_graph(make):
+    """Such a tensor is no fake while tracing, and none that was recorded in the stages behind."""
+
+    def f(x):
+        y = x * 2
+        return y + 1, make(y)
+
+    for found, expected in zip(flambeau.compile(f)(torch.ones(2)), f(torch.ones(2)), strict=True):
+        assert str(found) == str(expected)

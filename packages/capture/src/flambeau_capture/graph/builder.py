@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.utils._pytree import tree_leaves
 
 from ..errors import InternalError
 from ..interp.signals import GraphBreak
@@ -273,6 +274,8 @@ class GraphBuilder:
         finally:
             self.fake_mode.region = self.fake_mode.kernels = None
             self.note_guards()
+        if any(isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor) for leaf in tree_leaves(result)):
+            raise GraphBreak("unsupported-call", f"{_name(target)} makes a tensor that torch's dispatcher does not see")
         return result
 
     def derive(self, target: Any, args: tuple[Any, ...], value: Any, kind: str = "call_function") -> torch.fx.Node:
