@@ -120,3 +120,25 @@ def test_what_an_instance_itself_holds_goes_before_its_parameters_and_modules(na
     assert torch.equal(region(x), module(x))
     object.__delattr__(module, name)
     assert torch.equal(region(x), before)
+
+
+@pytest.mark.judges_itself
+@pytest.mark.parametrize("store", [setattr, object.__setattr__], ids=["assigned", "in the instance"])
+@pytest.mark.parametrize("make", [lambda call: call, lambda call: flambeau.compile(call, backend="eager")])
+@pytest.mark.parametrize("place", ["called", "inside", "hooked"])
+def test_what_stands_in_the_place_of_a_modules_call_is_called(place, make, store):
+    """`nn.Module.compile` puts something there."""
+    inner = nn.ReLU()
+    if place == "hooked":
+        inner.register_forward_hook(lambda module, args, result: result + 100)
+    module = nn.Sequential(inner, nn.ReLU())
+
+    def f(x):
+        return (inner(x) if place == "called" else module(x)) + 1
+
+    x = torch.ones(2)
+    region = flambeau.compile(f, backend="eager", fullgraph=True)
+    for there in (None, make(lambda x: x * 5), make(lambda x: x * 7), None, make(inner._call_impl)):
+        store(inner, "_compiled_call_impl", there)
+        for _ in range(2):
+            assert torch.equal(region(x), f(x))

@@ -40,12 +40,23 @@ _GLOBAL_HOOKS = (
 _MODULE_NAMESPACE = vars(torch.nn.modules.module)
 
 
-@replaces(torch.nn.Module.__call__, torch.nn.Module._call_impl)
+@replaces(torch.nn.Module.__call__)
 def call_module(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """`module(...)`: straight to `forward` where there are no hooks, which is guarded."""
+    """`module(...)`: what stands in the place of its call (`nn.Module.compile` puts something there), else the call itself."""
+    if not isinstance(args[0], ObjectValue):
+        raise GraphBreak("unsupported-call", "nn.Module.__call__ of something that is no module")
+    compiled = t.get_attribute(args[0], "_compiled_call_impl")
+    if compiled.python_type() is not type(None):
+        return t.call(compiled, args[1:], kwargs)
+    return call_module_itself(t, args, kwargs)
+
+
+@replaces(torch.nn.Module._call_impl)
+def call_module_itself(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """Straight to `forward` where there are no hooks, which is guarded."""
     module = args[0]
     if not isinstance(module, ObjectValue):
-        raise GraphBreak("unsupported-call", "nn.Module.__call__ of something that is no module")
+        raise GraphBreak("unsupported-call", "nn.Module._call_impl of something that is no module")
     if _has_hooks(t, module):
         if _has_always_called_hooks(module):
             # What calls them when the module raises is left out by torch where it is told that it is compiled.
