@@ -134,3 +134,33 @@ def test_filters_by_message_are_heeded() -> None:
         warnings.filterwarnings("error", message="Implicit dimension")
         with pytest.raises(UserWarning, match="Implicit dimension"):
             compiled(ROW)
+
+
+class Warns(torch.nn.Module):
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self.level = level
+
+    def forward(self, x: Tensor) -> Tensor:
+        warnings.warn("told by a module", stacklevel=self.level)
+        return x + 1
+
+
+MODULES = {
+    "softmax": torch.nn.Softmax(),
+    "softmin": torch.nn.Softmin(),
+    "inside": torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LogSoftmax()),
+    **{f"level {level}": torch.nn.Sequential(Warns(level)) for level in range(1, 9)},
+}
+
+
+@pytest.mark.parametrize("call", ["MODULE(x)", "MODULE._call_impl(x)", "MODULE.forward(x)"])
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+def test_the_calls_of_a_module_count_among_those_above_a_warning(module: torch.nn.Module, call: str) -> None:
+    """Python calls `forward` from two functions of `nn.Module`, which the trace leaves out; the place may be in one of them."""
+    told = []
+    for compiled in (False, True):
+        function, name = _program(call)
+        function.__globals__["MODULE"] = module  # type: ignore[attr-defined]
+        told.append(_told(flambeau.compile(function, backend="eager") if compiled else function, name, ROW, "always"))
+    assert told[0] == told[1] and len(told[0]) == 2

@@ -32,7 +32,7 @@ from ..values.tensor import TensorValue, is_answered
 from . import enum_members
 from .cached import call_cached
 from .exceptions import has_python_init
-from .frame import Frame
+from .frame import Frame, Place
 from .lifetimes import Lifetimes
 from .members import mro_lookup
 from .operations import COMPARE
@@ -66,6 +66,16 @@ class Calls(Lifetimes):
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`function(*args, **kwargs)`."""
         return self.realise(self.realise(function).call(self, args, kwargs))  # type: ignore[arg-type]
+
+    def call_through(
+        self, places: tuple[Place, ...], function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]
+    ) -> Value:
+        """A call that plain Python makes from these places, in functions that are not traced."""
+        self.left_out = places
+        try:
+            return self.call(function, args, kwargs)
+        finally:
+            self.left_out = ()
 
     # Python functions
 
@@ -157,10 +167,12 @@ class Calls(Lifetimes):
             raise GraphBreak("too-deep", f"more than {self.config.inline_depth} calls inlined into each other")
         cells = {name: CellValue(bound.pop(name, None)) for name in code.co_cellvars}
         cells.update(zip(code.co_freevars, closure, strict=True))
+        left_out, self.left_out = self.left_out, ()
         if code.co_flags & 0x20:
             return GeneratorValue(Frame(self, code, namespace, bound, cells, None))  # type: ignore[arg-type]
         caller = self.frame
         frame = Frame(self, code, namespace, bound, cells, caller)  # type: ignore[arg-type]
+        frame.left_out = left_out
         self.frame = frame
         self.depth += 1
         try:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+Place = tuple[str, int, dict[str, Any]]
+"""A file, a line of it, and the globals of the code there."""
+
+
 class Frame:
     """State of one frame; `index` is the instruction being executed."""
 
@@ -35,6 +39,7 @@ class Frame:
         "globals",
         "index",
         "instructions",
+        "left_out",
         "locals",
         "next_index",
         "returned",
@@ -62,6 +67,8 @@ class Frame:
         self.index = 0
         self.next_index = 0
         self.caller = caller
+        #: Files, lines and globals of calls between the caller and this one that plain Python makes and the trace does not, the innermost first.
+        self.left_out: tuple[Place, ...] = ()
         self.current_exceptions: list[Value | None] = []
         self.returned: Value = ConstantValue(None)
         self.yielded: Value | None = None

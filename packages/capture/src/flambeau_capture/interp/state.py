@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..frame import FrameInfo
     from ..values.functions import CellValue
     from ..values.iterators import GeneratorValue
-    from .frame import Frame
+    from .frame import Frame, Place
 
 
 class ReachedBreak(Exception):
@@ -75,6 +75,8 @@ class TracerState:
         self.depth = 0
         self.frame: Frame = None  # type: ignore[assignment]
         self.root: Frame = None  # type: ignore[assignment]
+        #: What the frame that is made next has `left_out`.
+        self.left_out: tuple[Place, ...] = ()
         self.initial_grad = True
         self.caught = False
         #: Whether the program asked if it is being compiled, and was told so.

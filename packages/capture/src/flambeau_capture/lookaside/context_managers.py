@@ -6,6 +6,7 @@ only the native setters are replaced.
 
 from __future__ import annotations
 
+import dis
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,7 @@ from .registry import replaces
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..interp.frame import Place
     from ..interp.tracer import Tracer
     from ..sources.source import Source
 
@@ -40,6 +42,22 @@ _GLOBAL_HOOKS = (
 _MODULE_NAMESPACE = vars(torch.nn.modules.module)
 
 
+def _places(function: Any, name: str) -> list[Place]:
+    """Where a method of `nn.Module` asks for a name."""
+    found = [i for i in dis.get_instructions(function) if i.opname.startswith("LOAD") and name in _names(i)]
+    lines = [i.positions.lineno for i in found if i.positions is not None and i.positions.lineno is not None]
+    return [(function.__code__.co_filename, line, _MODULE_NAMESPACE) for line in lines]
+
+
+def _names(instruction: dis.Instruction) -> Any:
+    return instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+
+
+_CALLS_COMPILED = _places(torch.nn.Module._wrapped_call_impl, "_compiled_call_impl")[-1]
+_CALLS_ITSELF = _places(torch.nn.Module._wrapped_call_impl, "_call_impl")[0]
+_CALLS_FORWARD = _places(torch.nn.Module._call_impl, "forward_call")[0]
+
+
 @replaces(torch.nn.Module.__call__)
 def call_module(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`module(...)`: what stands in the place of its call (`nn.Module.compile` puts something there), else the call itself."""
@@ -47,23 +65,27 @@ def call_module(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("unsupported-call", "nn.Module.__call__ of something that is no module")
     compiled = t.get_attribute(args[0], "_compiled_call_impl")
     if compiled.python_type() is not type(None):
-        return t.call(compiled, args[1:], kwargs)
-    return call_module_itself(t, args, kwargs)
+        return t.call_through((_CALLS_COMPILED,), compiled, args[1:], kwargs)
+    return _call_itself(t, args[0], args, kwargs, (_CALLS_ITSELF,))
 
 
 @replaces(torch.nn.Module._call_impl)
 def call_module_itself(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """Straight to `forward` where there are no hooks, which is guarded."""
-    module = args[0]
-    if not isinstance(module, ObjectValue):
+    if not isinstance(args[0], ObjectValue):
         raise GraphBreak("unsupported-call", "nn.Module._call_impl of something that is no module")
+    return _call_itself(t, args[0], args, kwargs, ())
+
+
+def _call_itself(t: Tracer, module: ObjectValue, args: Args, kwargs: Kwargs, above: tuple[Place, ...]) -> Value:
+    """Straight to `forward` where there are no hooks, which is guarded; `above`: the calls of `nn.Module` that come before."""
     if _has_hooks(t, module):
         if _has_always_called_hooks(module):
             # What calls them when the module raises is left out by torch where it is told that it is compiled.
             raise GraphBreak("unsupported-call", "a module with a hook that is called even when the module raises")
         inner: Any = torch.nn.Module._call_impl
+        t.left_out = above
         return t.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
-    return t.call(t.get_attribute(module, "forward"), args[1:], kwargs)
+    return t.call_through((_CALLS_FORWARD, *above), t.get_attribute(module, "forward"), args[1:], kwargs)
 
 
 @replaces(torch.nn.Module.__getattr__)

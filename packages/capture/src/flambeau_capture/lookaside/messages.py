@@ -19,11 +19,11 @@ from .registry import replaces
 from .torch_state import call_later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from ..graph.quiet import Heard
-    from ..interp.frame import Frame
+    from ..interp.frame import Frame, Place
     from ..interp.tracer import Tracer
 
     Args = Sequence[Value]
@@ -140,13 +140,19 @@ def _refuse_unless_only_told(t: Tracer, text: str, category: type[Warning]) -> N
 
 def _warns(t: Tracer, level: int) -> Callable[..., None]:
     """What warns for the frame that is traced, or for the one that many calls above it."""
-    frame = t.frame
-    for above in range(level):
-        if frame.caller is None:  # of a frame that is not traced, which the call finds where it is made
-            return functools.partial(_warn_above, level - above + 1)
+    places = list(_callers(t.frame))
+    if level < len(places):
+        return functools.partial(_warn_at, *places[level])
+    # Of a frame that is not traced, which the call finds where it is made.
+    return functools.partial(_warn_above, level - len(places) + 2)
+
+
+def _callers(frame: Frame | None) -> Iterator[Place]:
+    """Where a frame is, and each call above it, as plain Python makes them."""
+    while frame is not None:
+        yield frame.code.co_filename, frame.instructions[frame.index].position.line or 1, frame.globals
+        yield from frame.left_out
         frame = frame.caller
-    line = frame.instructions[frame.index].position.line or 1
-    return functools.partial(_warn_at, frame.code.co_filename, line, frame.globals)
 
 
 def _is_category(given: Any) -> bool:
