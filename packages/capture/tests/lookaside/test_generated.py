@@ -15,6 +15,7 @@ from . import generated
 
 BREAKS = frozenset((
     "builtins.classmethod", "builtins.dir", "builtins.globals", "builtins.locals", "builtins.property", "builtins.staticmethod",
+    "collections.namedtuple",
 ))  # fmt: skip
 """Replaced by a graph break: no call is one graph."""
 ELSEWHERE = {
