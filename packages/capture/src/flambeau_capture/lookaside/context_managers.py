@@ -6,7 +6,7 @@ only the native setters are replaced.
 
 from __future__ import annotations
 
-import dis
+from dis import Instruction, get_instructions
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,12 +44,12 @@ _MODULE_NAMESPACE = vars(torch.nn.modules.module)
 
 def _places(function: Any, name: str) -> list[Place]:
     """Where a method of `nn.Module` asks for a name."""
-    found = [i for i in dis.get_instructions(function) if i.opname.startswith("LOAD") and name in _names(i)]
+    found = [i for i in get_instructions(function) if i.opname.startswith("LOAD") and name in _names(i)]
     lines = [i.positions.lineno for i in found if i.positions is not None and i.positions.lineno is not None]
     return [(function.__code__.co_filename, line, _MODULE_NAMESPACE) for line in lines]
 
 
-def _names(instruction: dis.Instruction) -> Any:
+def _names(instruction: Instruction) -> Any:
     return instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
 
 
