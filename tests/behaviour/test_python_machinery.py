@@ -204,24 +204,35 @@ class Meta(type):
     def __radd__(cls, other: Any) -> Any:
         return other - cls.n
 
+    def __repr__(cls) -> str:
+        return "<no name>"
+
+
+class Comparing(Meta):
     def __eq__(cls, other: object) -> Any:
         return "equal"
 
     def __hash__(cls) -> int:
         return 3
 
-    def __repr__(cls) -> str:
-        return "<no name>"
-
 
 class OfMeta(metaclass=Meta):
     pass
 
 
+class OfComparing(metaclass=Comparing):
+    pass
+
+
 def class_as_an_operand(x: Tensor, log: list[Any]) -> Any:
     y = x * 2
-    log.append((y == OfMeta, OfMeta == y))
     return (OfMeta + y) + OfMeta
+
+
+def class_that_is_compared(x: Tensor, log: list[Any]) -> Any:
+    y = x * 2
+    log.append((y == OfComparing, OfComparing == y))
+    return (OfComparing + y) + OfComparing
 
 
 def attribute_of_a_metaclass(x: Tensor, log: list[Any]) -> Any:
@@ -304,10 +315,11 @@ def shows_a_dict_that_changes(x: Tensor, log: list[Any]) -> Any:
     return y, dict(SHOWN)
 
 
-PROGRAMS: tuple[Callable[[Tensor, list[Any]], Any], ...] = (
+PROGRAMS: tuple[Any, ...] = (
     formats, formats_wrongly, takes_out_of_an_older_dict, annotated, fields_of_errors, asks_a_cache, leaves_a_manager, records,
     missing, class_as_an_operand, attribute_of_a_metaclass, descriptors_of_a_class, builtins_in_a_class, made_by_an_object,
     shows_a_dict_that_changes,
+    pytest.param(class_that_is_compared, marks=pytest.mark.judges_itself),  # whose own code is not asked while a frame is traced
 )  # fmt: skip
 
 

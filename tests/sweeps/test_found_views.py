@@ -154,7 +154,9 @@ def test_who_counts_writes_to_a_result(backend: str, made: str) -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("grad", [True, False])
-@pytest.mark.parametrize("question", ["y._version", "z._base is y", "z._base is None", "x.detach().view(-1)._base is x"])
+@pytest.mark.parametrize(
+    "question", ["y._version", "z._base is y", "z._base is None", "x.detach().view(-1)._base is x"]
+)
 def test_what_the_frame_wrote_and_viewed_is_asked_for_it(backend: str, grad: bool, question: str) -> None:
     """How often it was written, and what it is a view of."""
     check(
