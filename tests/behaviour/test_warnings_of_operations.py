@@ -164,3 +164,19 @@ def test_the_calls_of_a_module_count_among_those_above_a_warning(module: torch.n
         function.__globals__["MODULE"] = module  # type: ignore[attr-defined]
         told.append(_told(flambeau.compile(function, backend="eager") if compiled else function, name, ROW, "always"))
     assert told[0] == told[1] and len(told[0]) == 2
+
+
+def test_a_warning_that_tells_of_sizes_which_change() -> None:
+    """Of those that are there, not of what they are called while a frame is traced."""
+
+    def loss(x: Tensor) -> Tensor:
+        return torch.nn.functional.mse_loss(x, x.sum())
+
+    told = []
+    for function in (loss, flambeau.compile(loss, dynamic=True)):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            values = [function(torch.ones(size)) for size in (3, 5)]
+        told.append([str(warning.message) for warning in heard])
+        assert torch.equal(values[1], torch.tensor(16.0))
+    assert told[0] == told[1] and "torch.Size([5])" in told[0][1]

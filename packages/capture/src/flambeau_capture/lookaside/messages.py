@@ -6,6 +6,7 @@ In: calls met while tracing, and what the library warned of in operations. Out: 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,10 @@ def warn(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return call_later(t, t.wrap_pinned(_warns(t, max(level, 1) - 1)), args[:2])
 
 
+_SYMBOL = re.compile(r"\b[su]\d+\b")
+"""How a changing size is called where torch puts it into a text."""
+
+
 def tell_of_operation(t: Tracer, again: Callable[..., Any]) -> None:
     """The warnings of the operation that the graph was just given.
 
@@ -110,6 +115,8 @@ def tell_of_operation(t: Tracer, again: Callable[..., Any]) -> None:
     """
     graph = t.graph
     for heard in (*graph.heard, *graph.kernels.warn(each_time=True)):
+        if _SYMBOL.search(heard.text):
+            raise GraphBreak("input-output", "a warning that tells of sizes which change")
         _refuse_unless_only_told(t, heard.text, heard.category)
     first, second = (_heard_again(t, again) for _ in range(2))
     for heard in second:
