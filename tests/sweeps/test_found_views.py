@@ -306,3 +306,26 @@ def test_the_gradient_that_the_base_of_a_written_argument_retains() -> None:
         """,
         "aot_eager",
     )
+
+
+STRIDED = {
+    "view": "b.index_put_((torch.tensor([0]),), (b * 1)[0])\n    return b.as_strided((2,), (1,)) + 1",
+    "copy": "c = b.scatter(0, torch.zeros_like(b, dtype=torch.int64), b)\n    return torch.as_strided_copy(c, (2, 2), (1, 3), 2)",
+    "write": "c = b.scatter(0, torch.zeros_like(b, dtype=torch.int64), b)\n    return torch.as_strided_scatter(c, b[0, :2], (2,), (1,))",
+}
+
+
+@pytest.mark.parametrize("dtype", ["int64", "complex64"])
+@pytest.mark.parametrize("name", STRIDED)
+def test_a_view_in_strides_of_what_loops_lay_otherwise(name: str, dtype: str) -> None:
+    """The kernels of a scatter fill contiguous memory, whatever eager's result is like."""
+    check(
+        f"""
+def f(b):
+    {STRIDED[name]}
+
+def drive(compile, call, show, backward):
+    call(compile(f), whole((7, 3), torch.{dtype}, 68, "t"))
+""",
+        "lowered",
+    )

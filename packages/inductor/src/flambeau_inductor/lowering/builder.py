@@ -363,6 +363,15 @@ class Builder:
                 values[n] = self.expr(item)  # type: ignore[call-overload]
         return tuple(values) if isinstance(val, tuple | list) else values[0] if values else None
 
+    def lying_as(self, value: TensorValue, val: torch.Tensor) -> Ref:
+        """A window on ``value`` with the strides of ``val``, copied where it lies otherwise. UnsupportedGraphError where elements would share memory."""
+        ref, sizes, strides = self.ref(value), value.sizes, self.exprs(val.stride())
+        if all(x is y or n is ONE for x, y, n in zip(ref.strides, strides, sizes, strict=True)):
+            return ref
+        if any(stride is ZERO and size is not ONE for stride, size in zip(strides, sizes, strict=True)):
+            raise UnsupportedGraphError("a view in strides of elements that share memory")
+        return self.copy(value, strides)
+
     def argument(self, value: Any) -> Any:
         """An argument as a library call takes it: tensors as windows, symbolic ints as expressions."""
         if isinstance(value, TensorValue):

@@ -44,6 +44,9 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
     val = node.meta.get("val")
     given = [_operand(g, *pair) for pair in zip(args, node.args, strict=True)]
     named = {key: _operand(g, value, node.kwargs[key]) for key, value in kwargs.items()}
+    if schema.name == "aten::as_strided_scatter" and isinstance(node.args[0], fx.Node):
+        # Places in memory are meant, where it lies as in eager.
+        given[0] = TensorValue.of_ref(g.lying_as(given[0], node.args[0].meta["val"]))
     if any(r.alias_info is not None for r in schema.returns):
         # The result shares memory with an argument: take a copy at once, so that nobody has to know.
         return _copy_of_alias(g, op, given, named, val, reason)
