@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.fx import Node
 
 from ..errors import UnsupportedMutation
 from .foreach import RULES
@@ -169,7 +170,11 @@ def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return recorder.without_special(func, mask, share)
     divided = recorder.node_of(share)
     total = divided.args[1] if divided.target is aten.div.Tensor else None
-    if getattr(total, "target", None) is not aten.sum.default or total.args[0] is not recorder.node_of(mask):
+    if (
+        not isinstance(total, Node)
+        or total.target is not aten.sum.default
+        or total.args[0] is not recorder.node_of(mask)
+    ):
         return recorder.without_special(func, mask, share)
     zeros = recorder.call(aten.new_zeros.default, share, mask.shape)
     filled = recorder.call(aten.masked_fill.Tensor, zeros, mask, share)
