@@ -310,8 +310,8 @@ def test_the_gradient_that_the_base_of_a_written_argument_retains() -> None:
 
 STRIDED = {
     "view": "b.index_put_((torch.tensor([0]),), (b * 1)[0])\n    return b.as_strided((2,), (1,)) + 1",
-    "copy": "c = b.scatter(0, torch.zeros_like(b, dtype=torch.int64), b)\n    return torch.as_strided_copy(c, (2, 2), (1, 3), 2)",
-    "write": "c = b.scatter(0, torch.zeros_like(b, dtype=torch.int64), b)\n    return torch.as_strided_scatter(c, b[0, :2], (2,), (1,))",
+    "copy": "c = b.index_put((torch.tensor([0]),), (b * 1)[0])\n    return torch.as_strided_copy(c, (2, 2), (1, 3), 2)",
+    "write": "c = b.index_put((torch.tensor([0]),), (b * 1)[0])\n    return torch.as_strided_scatter(c, b[0, :2], (2,), (1,))",
 }
 
 

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from .conftest import lower_and_run
+
 aten = torch.ops.aten
 DTYPES = (
     torch.float32,
@@ -57,8 +59,6 @@ LIBRARY = {
 @pytest.mark.parametrize("names", [UNARY, BINARY], ids=["unary", "binary"])
 def test_every_rule_gives_what_eager_gives(names, dtype):
     """Of every type that eager takes, special values included, in one graph; loops do all but what raises or has no rule."""
-    from .conftest import lower_and_run
-
     x, y = sample(dtype, 24), sample(dtype, 24).flip(0)
     if dtype.is_floating_point:
         x[:5] = torch.tensor([float("nan"), float("inf"), float("-inf"), -0.0, 0.5])
@@ -109,8 +109,6 @@ def test_fast_numerics_rounds_only_what_is_stored():
     """The option drops the rounding between ops."""
     from flambeau_inductor.ir.scalar import walk
     from flambeau_inductor.ir.verify import scalars_of
-
-    from .conftest import lower_and_run
 
     x = sample(torch.bfloat16, 8)
     counts = []
@@ -246,8 +244,6 @@ def test_half_types_are_rounded_where_the_cpus_kernels_round(function, dtype):
     inputs = x * 8 - 4, y, torch.tensor(0.3)
     expected = function(*inputs)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    from .conftest import lower_and_run
-
     lowered = lower_and_run(function, *inputs)
     assert not lowered.calls
     for got, want in zip(lowered.outputs, expected, strict=True):

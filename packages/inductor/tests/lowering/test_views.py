@@ -4,12 +4,15 @@ import pytest
 import torch
 
 from flambeau_inductor.context import CompileContext
+from flambeau_inductor.errors import UnsupportedGraphError
 from flambeau_inductor.expr import ONE, ZERO, Int, Symbol, SymbolTable, as_expr, substitute
 from flambeau_inductor.ir.layout import Layout, Ref
 from flambeau_inductor.ir.loops import Pointwise
 from flambeau_inductor.lowering.builder import Builder
 from flambeau_inductor.lowering.values import TensorValue
 from flambeau_inductor.lowering.views import reshaped
+
+from .conftest import lower_and_run
 
 X = torch.arange(2 * 6 * 4, dtype=torch.float32).reshape(2, 6, 4)
 
@@ -112,3 +115,15 @@ def test_results_are_not_planned_in_shared_memory():
     builder = Builder(CompileContext(), SymbolTable())
     planned = builder._out_buffer(torch.empty(3, dtype=torch.complex64).expand(4, 3))
     assert planned.layout.strides == (as_expr(3), ONE)
+
+
+def test_strides_of_what_loops_lay_otherwise():
+    """All of it is copied as eager has it; of a part, what lies around it in eager is not known."""
+    x = torch.arange(21).view(3, 7).t()
+
+    def seen(x, part):
+        return torch.as_strided(torch.index_put(x, (torch.zeros_like(x[:1, 0]),), x[1] * 1)[:part], (4,), (1,)) + 1
+
+    assert torch.equal(lower_and_run(lambda x: seen(x, 7), x).outputs[0], seen(x, 7))
+    with pytest.raises(UnsupportedGraphError, match="a part of what lies otherwise"):
+        lower_and_run(lambda x: seen(x, 2), x)

@@ -364,11 +364,14 @@ class Builder:
         return tuple(values) if isinstance(val, tuple | list) else values[0] if values else None
 
     def lying_as(self, value: TensorValue, val: torch.Tensor) -> Ref:
-        """A window on ``value`` with the strides of ``val``, copied where it lies otherwise. UnsupportedGraphError where elements would share memory."""
-        ref, sizes, strides = self.ref(value), value.sizes, self.exprs(val.stride())
-        if all(x is y or n is ONE for x, y, n in zip(ref.strides, strides, sizes, strict=True)):
+        """A window on ``value`` with the strides of ``val``, copied where it lies otherwise. UnsupportedGraphError where a copy is not all of the
+        memory that a reader by strides may mean: of a part of a buffer, or of elements that share memory."""
+        ref, strides = self.ref(value), self.exprs(val.stride())
+        if ref.lies_as(strides):
             return ref
-        if any(stride is ZERO and size is not ONE for stride, size in zip(strides, sizes, strict=True)):
+        if ref != Ref.whole(self.buffers[ref.buffer]):
+            raise UnsupportedGraphError("a view in strides of a part of what lies otherwise in eager")
+        if any(stride is ZERO and size is not ONE for stride, size in zip(strides, value.sizes, strict=True)):
             raise UnsupportedGraphError("a view in strides of elements that share memory")
         return self.copy(value, strides)
 
