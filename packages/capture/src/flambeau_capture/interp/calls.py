@@ -168,10 +168,10 @@ class Calls(Lifetimes):
         cells = {name: CellValue(bound.pop(name, None)) for name in code.co_cellvars}
         cells.update(zip(code.co_freevars, closure, strict=True))
         left_out, self.left_out = self.left_out, ()
-        if code.co_flags & 0x20:
-            return GeneratorValue(Frame(self, code, namespace, bound, cells, None))  # type: ignore[arg-type]
-        caller = self.frame
-        frame = Frame(self, code, namespace, bound, cells, caller)  # type: ignore[arg-type]
+        caller, suspends = self.frame, code.co_flags & 0x20
+        frame = Frame(self, code, namespace, bound, cells, None if suspends else caller)  # type: ignore[arg-type]
+        if suspends:
+            return GeneratorValue(frame)
         frame.left_out = left_out
         self.frame = frame
         self.depth += 1
