@@ -171,7 +171,7 @@ class KernelWriter(LoopWriter):
         deep = 2 + len(plan.inner)
         kept = self._spill_rows()
         for number, statements in enumerate(self.passes.inner):
-            self._outer_stores(number)
+            self._statements(self.passes.after[number])
             accumulators = [Accumulator.of(s) for s in statements if isinstance(s, Reduce)]
             self._row_pass(number, statements, accumulators, deep, kept)
             for a in accumulators:
@@ -179,7 +179,7 @@ class KernelWriter(LoopWriter):
                 self._line(f"const {held(a.result)} {name} = {a.fold(f'a{number}.{self.words[a.name]}')};")
                 em.reduced[a.name] = Value(name, False)
                 em.depth_of[a.name] = 1
-        self._outer_stores(len(self.passes.inner))
+        self._statements(self.passes.after[len(self.passes.inner)])
         self._close_points()
 
     def _row_pass(
@@ -347,7 +347,7 @@ class KernelWriter(LoopWriter):
         plan, em = self.plan, self.emitter
         self._open_points([])
         for number, statements in enumerate(self.passes.inner):
-            self._outer_stores(number)
+            self._statements(self.passes.after[number])
             accumulators = [Accumulator.of(s) for s in statements if not isinstance(s, Store)]
             for a in accumulators:
                 self._line(f"{a.scalar_type()} a_{self.words[a.name]} = {a.scalar_start()};")
@@ -362,7 +362,7 @@ class KernelWriter(LoopWriter):
                 text = f"fb::larger(a_{self.words[a.name]}.index, 0)" if a.is_argument else f"a_{self.words[a.name]}"
                 em.reduced[a.name] = Value(f"({text})", False)
                 em.depth_of[a.name] = 1
-        self._outer_stores(len(self.passes.inner))
+        self._statements(self.passes.after[len(self.passes.inner)])
         self._close_points()
 
     # ---- values kept between passes

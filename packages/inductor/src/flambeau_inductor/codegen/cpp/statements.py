@@ -132,11 +132,6 @@ class StatementWriter:
             return [f"fb::store({panel} + row * W, {text}, {t});"]
         return [f"fb::spread<W>({pointer}, {text}, {t}, [&](int k) {{ return {em.text_of(store.index, 'k')}; }});"]
 
-    def _outer_stores(self, number: int) -> None:
-        em = self.emitter
-        for store in self.passes.after[number]:
-            em.scope.lines.extend(self._store(store))
-
 
 def _running(statement: ScanStep) -> Scalar:
     return reduced(statement.name, statement.dtype)
