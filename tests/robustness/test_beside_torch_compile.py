@@ -100,6 +100,12 @@ def test_as_its_backend(tmp_path: Path) -> None:
             assert "not here yet" in str(error), error
         else:
             raise AssertionError("an option that is not here")
+        def strided(x):
+            return x.as_strided((2,), (1,), 1) * 2
+        g = compiled(strided)
+        for part in (torch.arange(9.0)[start : start + 4] for start in (0, 1, 2)):
+            torch.testing.assert_close(g(part), strided(part))
+        assert len(assembled) == 1
         def wrong(x):
             return x[torch.tensor([9])]
         try:

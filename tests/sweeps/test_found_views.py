@@ -329,3 +329,63 @@ def drive(compile, call, show, backward):
 """,
         "lowered",
     )
+
+
+FROM_THE_START = {
+    "an argument": "b.as_strided((3,), (1,), 1) * 2",
+    "a view": "b[1:].as_strided((3,), (1,), storage_offset=1) * 2",
+    "a view in strides": "b.as_strided((2, 2), (1, 2)).as_strided((3,), (1,), 1) * 2",
+    "copy": "torch.as_strided_copy(b, (3,), (1,), 1) * 2",
+    "write": "torch.as_strided_scatter(b, b[:2] * 2, (2,), (1,), 1)",
+}
+
+
+@pytest.mark.parametrize("name", FROM_THE_START)
+def test_an_offset_in_memory_within_which_an_argument_begins(name: str) -> None:
+    """The offset counts from where the memory begins, and each call's argument begins elsewhere."""
+    check(
+        f"""
+def f(b):
+    return {FROM_THE_START[name]}
+
+def drive(compile, call, show, backward):
+    g = compile(f)
+    for start in (0, 1, 3, 0):
+        for with_gradient in (False, True):
+            b = whole((9,), seed=5)[start : start + 4].detach().requires_grad_(with_gradient)
+            r = call(g, b)
+            if with_gradient:
+                backward(r)
+                show(b)
+""",
+        "inductor",
+    )
+
+
+RECOMPUTED = {
+    "a product of sets": "c = torch.cartesian_prod(b[:3], b[:2])",
+    "of what repeats": "c = b[:3].reshape(-1, 1).expand(3, 2).reshape(6)",
+    "in strides": "c = b.as_strided((3,), (3,))",
+    "in strides twice": "c = b.as_strided((2, 2), (1, 2)).as_strided((3,), (1,))",
+    "strides that are asked for": "c = b.as_strided((2, 2), (1, 2)).view(2, 2)",
+}
+
+
+@pytest.mark.parametrize("layout", ["expand", "gaps"])
+@pytest.mark.parametrize("name", RECOMPUTED)
+def test_how_an_argument_lies_of_which_the_backward_has_a_copy(name: str, layout: str) -> None:
+    """Of `c` the backward needs the sizes alone, and eager keeps nothing of it: what may be written before is copied."""
+    check(
+        f"""
+def f(b):
+    {RECOMPUTED[name]}
+    return c.scatter_add(0, torch.zeros_like(c, dtype=torch.int64), c), b * 1
+
+def drive(compile, call, show, backward):
+    for dynamic in (False, True):
+        b = whole((4,), seed=3, layout="{layout}").requires_grad_()
+        backward(call(compile(f, dynamic=dynamic), b))
+        show(b)
+""",
+        "aot_eager",
+    )

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau_capture import call_disabled, unpatched
 
 from .options import resolve
-from .stack import compile_stack
+from .stack import CompiledFn, compile_stack
 
 
 def flambeau(
@@ -40,7 +40,20 @@ def flambeau(
     with unpatched():
         fakes = _describe_inputs(gm, inputs)
     compiled = compile_stack(gm, fakes, resolve(mode, options))
+    if any("as_strided" in str(node.target) for node in gm.graph.nodes):
+        compiled = _only_from_the_start(compiled, gm)
     return call_disabled(compiled, rescue=gm.meta.get("rescue"))
+
+
+def _only_from_the_start(compiled: CompiledFn, gm: fx.GraphModule) -> CompiledFn:
+    """The graph runs as it is where an input begins within its memory: a view in strides may count from the memory's beginning, and
+    torch.compile does not guard how far that is."""
+
+    def run(*inputs: Any) -> Any:
+        within = any(isinstance(value, Tensor) and value.storage_offset() for value in inputs)
+        return gm(*inputs) if within else compiled(*inputs)
+
+    return run
 
 
 def _describe_inputs(gm: fx.GraphModule, inputs: list[Any]) -> list[Any]:

@@ -11,17 +11,20 @@ from typing import Any
 
 import torch
 from attrs import frozen
+from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_arg
 
 from ..errors import InternalError
 from ..joint.build import Joint
-from ..passes.facts import alias_root, is_late, is_pinned, is_tensor
+from ..passes.facts import alias_root, counts_in_memory, is_late, is_pinned, is_tensor, tells_strides
 from ..records import SavedSpec, WatchedSpec
 from .exposed import exposed, is_checked, read_elsewhere, watched
 from .sizes import untold_sizes
 from .writes import write_back
+
+aten = torch.ops.aten
 
 
 @frozen
@@ -78,9 +81,9 @@ def split(joint: Joint, saved: Iterable[Node], apart: frozenset[Node] = frozense
         return Halves(forward, None, (), 0, [], ())
     ordered = [s for s in specs if not s[1].is_tensor] + [s for s in specs if s[1].is_tensor]
     backward = _backward(joint, [n for n, _ in ordered])
-    untold = set(untold_sizes(joint, backward, late)) - set(kept)
-    if untold:
-        return split(joint, [*kept, *untold], apart)
+    more = {*untold_sizes(joint, backward, late), *_read_from_memory(joint, backward, copied)} - set(kept)
+    if more:
+        return split(joint, [*kept, *more], apart)
     saved_specs = tuple(s for _, s in ordered)
     elsewhere = read_elsewhere(joint, backward, saved_specs)
     if elsewhere:
@@ -88,6 +91,17 @@ def split(joint: Joint, saved: Iterable[Node], apart: frozenset[Node] = frozense
     values = [n.meta["val"] for n, _ in ordered] + [t.meta["val"] for t in joint.tangents]
     nodes = tuple(n for n, _ in ordered)
     return Halves(forward, backward, saved_specs, len(extra_nodes), values, watched(joint, saved_specs), nodes)
+
+
+def _read_from_memory(joint: Joint, backward: GraphModule, copied: set[Node]) -> list[Node]:
+    """What the backward would compute again of a copy, though it depends on how memory lies, and the copy need not lie as what it is of: to be
+    saved itself."""
+    again = {node.name for node in backward.graph.nodes if node.op == "call_function"}
+    return [
+        node
+        for node in joint.graph.nodes
+        if node.name in again and (counts_in_memory(node) or tells_strides(node)) and alias_root(node.args[0]) in copied
+    ]
 
 
 def _copy(graph: Graph, node: Node, env: dict[Node, Node]) -> Node:
@@ -119,14 +133,42 @@ def _forward(joint: Joint, late: set[Node], extras: list[Node], copied: set[Node
     for node in extras:
         out = env[node]
         if alias_root(node) in copied:
-            out = graph.call_function(torch.ops.aten.clone.default, (out,))
-            out.meta.update(node.meta)
+            out = _saved_copy(graph, out)
         saved.append(out)
     results = [env[r] if isinstance(r, Node) else r for r in joint.results]
     writes = [(env[target], env[value]) for target, value in joint.writes]
     copies = write_back(graph, writes, [r for r in results if isinstance(r, Node)])
     results = [copies.get(r, r) for r in results]
     return _module(graph, (*results, *saved), joint)
+
+
+def _saved_copy(graph: Graph, node: Node) -> Node:
+    """A copy that repeats what the tensor repeats, where its strides are known to be 0: of a copy in full the views that are made of the tensor
+    might not be made."""
+    value = node.meta["val"]
+    strides = value.stride() if value.layout is torch.strided else ()
+    repeated = [dim for dim, stride in enumerate(strides) if isinstance(stride, int) and stride == 0]
+    repeated = [dim for dim in repeated if not (isinstance(size := value.shape[dim], int) and size < 2)]
+    part = node
+    for dim in repeated:
+        part = _call(graph, aten.slice.Tensor, part, dim, 0, 1)
+    copy = _call(graph, aten.clone.default, part)
+    if repeated:
+        sizes = [_size(graph, node, dim) if dim in repeated else -1 for dim in range(value.dim())]
+        copy = _call(graph, aten.expand.default, copy, sizes)
+    copy.meta.update(node.meta)
+    return copy
+
+
+def _size(graph: Graph, node: Node, dim: int) -> Node | int:
+    size = node.meta["val"].shape[dim]
+    return size if isinstance(size, int) else _call(graph, aten.sym_size.int, node, dim)
+
+
+def _call(graph: Graph, op: OpOverload, *args: Any) -> Node:
+    call = graph.call_function(op, args)
+    call.meta["val"] = op(*map_arg(args, lambda node: node.meta["val"]))
+    return call
 
 
 def _backward(joint: Joint, saved: list[Node]) -> GraphModule:

@@ -12,9 +12,10 @@ from torch.fx import Node
 from ..functional.ops import is_foreign, is_impure, is_random, is_view, raises, short_name, writes
 
 #: Ops that take strides and an offset in the storage of their argument.
-_STRIDED = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
+_AS_STRIDED = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 
-_SIZES = frozenset({"sym_size", "sym_stride", "sym_storage_offset", "sym_numel"})
+_STRIDES = frozenset({"sym_stride", "sym_storage_offset"})
+_SIZES = _STRIDES | {"sym_size", "sym_numel"}
 
 #: Arguments that say how often an op draws: at a constant 0 it does not.
 _RATES = ("dropout_p", "dropout")
@@ -71,9 +72,14 @@ def is_late(node: Node) -> bool:
     return is_pinned(node) or "refused" in node.meta
 
 
+def counts_in_memory(node: Node) -> bool:
+    """True for an op that counts from the beginning of its argument's storage, whatever that tensor shows of it."""
+    return node.op == "call_function" and short_name_of(node.target) in _AS_STRIDED
+
+
 def feeds_strided(node: Node) -> bool:
-    """True when an op reads the node that counts from the beginning of its storage: another tensor may start elsewhere in its own."""
-    return any(user.op == "call_function" and short_name_of(user.target) in _STRIDED for user in node.users)
+    """True when such an op reads the node: another tensor may start elsewhere in its own storage."""
+    return any(map(counts_in_memory, node.users))
 
 
 def short_name_of(target: Any) -> str:
@@ -103,6 +109,11 @@ def alias_root(node: Node) -> Node:
 def is_size(node: Node) -> bool:
     """True when the node tells how its argument lies in memory, whatever that holds."""
     return short_name_of(node.target) in _SIZES
+
+
+def tells_strides(node: Node) -> bool:
+    """True for a size, as above, that a copy in other strides does not have."""
+    return short_name_of(node.target) in _STRIDES
 
 
 def is_tensor(node: Node) -> bool:

@@ -15,7 +15,7 @@ import torch
 from ..graph.builder import SCALES_SIZES
 from ..library import functools, operator
 from ..refusal import CannotCapture
-from ..sources.source import TensorSize
+from ..sources.source import TensorOffset, TensorSize
 from ..values.base import MISSING, Value, type_name
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue, plain
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import torch.fx
 
 
+_OFFSETS = {"as_strided": 3, "as_strided_": 3, "as_strided_copy": 3, "as_strided_scatter": 4}
+"""Where among the arguments stands how far from the beginning of its tensor's memory a view begins."""
 _NUMBERS = (int, float, bool)
 _DTYPES: dict[Any, torch.dtype] = {
     bool: torch.bool,
@@ -119,6 +121,7 @@ class TensorOperations(Wrapping):
             self.note_handlers()
         written = self._resizable(kind, target, args)
         named = {k: fake for k, (_, fake) in keyword.items()}
+        self._note_start(target, fakes, named)
         node, result = self.graph.call(kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, named))
         if self.graph.heard or self.graph.kernels:
             from ..lookaside.messages import tell_of_operation
@@ -192,6 +195,20 @@ class TensorOperations(Wrapping):
                 # Its history keeps the shape that it was made with, and eager's gradients have that one.
                 raise CannotCapture(reason, recursive=True)
             raise reason
+
+    def _note_start(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Guard that an argument begins where its memory does, if an offset is given that counts from there: what is compiled knows only
+        the argument."""
+        name = (target if isinstance(target, str) else getattr(target, "__name__", "")).partition(".")[0]
+        place = _OFFSETS.get(name)
+        if place is None or (args[place] if place < len(args) else kwargs.get("storage_offset")) is None:
+            return
+        memory = _memory(args[0] if args else kwargs["self" if "self" in kwargs else "input"])
+        for real, fake, source in self.tensor_inputs:
+            if _memory(fake) == memory:
+                if real.storage_offset():
+                    raise GraphBreak("unsupported-argument", f"an offset of {name} in memory before an argument's")
+                self.guards.constant(TensorOffset(source), 0)
 
     def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
         """Guard the method of the tensor's class that decides; one that the program put there is no node."""
