@@ -389,3 +389,26 @@ def drive(compile, call, show, backward):
 """,
         "aot_eager",
     )
+
+
+@pytest.mark.parametrize("result", ["v", "v[1:]", "v.detach()"])
+@pytest.mark.parametrize("made", ["torch.arange(4)", "torch.ones(4)", "x.data", "x.long().data", "x.data.detach()"])
+def test_a_write_is_counted_for_all_views_of_what_is_no_view_to_autograd(made: str, result: str) -> None:
+    """Torch's factories, as `tensor.data`, make another tensor of what their kernels give; a product outside keeps one result, the other is written."""
+    check(
+        f"""
+def f(x):
+    v = {made}
+    return v[::2], {result}
+
+def drive(compile, call, show, backward):
+    x, p = whole((4,), seed=1), whole((4,), seed=2).requires_grad_()
+    written, kept = call(compile(f), x)
+    product = p[: len(kept)] * kept
+    written.add_(1)
+    show(kept, kept._version)
+    backward(product)
+""",
+        "aot_eager",
+        refused=int(made in ("x.data", "x.data.detach()") and result != "v"),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ..errors import UnsupportedGraph, UnsupportedMutation
 from ..functional.overlap import folds_onto_itself
@@ -78,10 +78,11 @@ def analyse(recorder: Recorder, inputs: list[TracedInput], outputs: list[Any]) -
 
 @frozen
 class _Root:
-    """What the results in one memory are views of: the tensor, and the views that lead to it from the memory's own."""
+    """What the results in one memory are views of: the tensor, the views that lead to it from the memory's own, and the results."""
 
     tensor: torch.Tensor
     chain: tuple[Step, ...] = ()
+    results: tuple[torch.Tensor, ...] = ()
 
 
 def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
@@ -98,11 +99,23 @@ def _roots(recorder: Recorder, outputs: list[Any]) -> dict[Cell, _Root]:
     for cell, results in sharing.items():
         if len(results) < 2 and not any(_is_guarded(out) or _is_lazy(out) for out in results.values()):
             continue
-        roots[cell] = _Root(cell.meta)
+        shown = tuple(results.values())
+        roots[cell] = _Root(_counted(recorder, cell, shown), (), shown)
         if not cell.meta.requires_grad:
             known = [found for out in results.values() if (found := _first_known(recorder, out)) is not None]
-            roots[cell] = min(known, key=lambda root: len(root.chain), default=roots[cell])
+            roots[cell] = evolve(min(known, key=lambda root: len(root.chain), default=roots[cell]), results=shown)
     return roots
+
+
+def _counted(recorder: Recorder, cell: Cell, results: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """The memory's own tensor, as the program has it: torch's factories, as `tensor.data` does, make another of it for which writes are counted apart."""
+    if not any(_counts_with(out, cell.meta) for out in results):
+        for out in results:
+            base = _base_of(out)
+            value = None if base is None else recorder.value_of(base)
+            if value is not None and value.cell is cell and not value.chain:
+                return base
+    return cell.meta
 
 
 def _is_lazy(out: torch.Tensor) -> bool:
@@ -211,6 +224,9 @@ def _output(
         raise UnsupportedGraph(f"output {position} is a view that an autograd.Function gave, whose gradient is its own")
     steps = tuple(_view_step(analysis, step) for step in chain)
     if kind != "view_of_output" and not _counts_with(out, root.tensor):
+        others = roots[value.cell].results if value.cell in roots else ()
+        if any(_base_of(other) is not out and _counts_with(out, other) for other in others if other is not out):
+            raise UnsupportedGraph(f"output {position} counts writes with another, as views of one `tensor.data` do")
         steps = (ViewStep("prim.data.default"), *steps)
     if all(step.grad for step in steps) and out.requires_grad and out.grad_fn is None:
         # The same elements, taken without gradients: no step of a chain, and a leaf for autograd.
@@ -232,15 +248,15 @@ def _is_detached(out: torch.Tensor, chain: tuple[Step, ...]) -> bool:
 def _shown_base(
     recorder: Recorder, out: torch.Tensor, root: torch.Tensor, seen: dict[int, int]
 ) -> tuple[int, int] | None:
-    """The place of a detached tensor among the outputs whose view `out` is, and how many steps lead to that one: asked for gradients later, it gives
-    its views a history."""
+    """The place of a detached tensor among the outputs whose view `out` is, and how many steps lead to that one: it counts writes with its views, and
+    gives them a history where it is asked for gradients later."""
     base = out._base if out._is_view() and not out.requires_grad else None
-    if base is None or base is root or id(base) not in seen or not (base.is_floating_point() or base.is_complex()):
+    if base is None or base is root or id(base) not in seen:
         return None
     before, steps = recorder.value_of(base).chain, recorder.value_of(out).chain
     if steps[: len(before)] != before:
         return None
-    if _gains_history(out, base):
+    if (base.is_floating_point() or base.is_complex()) and _gains_history(out, base):
         raise UnsupportedGraph("a view was taken of a detached tensor before that was written")
     return seen[id(base)], len(before)
 
