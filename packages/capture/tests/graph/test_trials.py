@@ -33,6 +33,7 @@ REFUSED = {
     "own first row, large": lambda: (x := torch.ones(64, 64))[1:].add_(x[0, 0]).add_(x[:-1]),
     "own transpose, large": lambda: (x := torch.ones(64, 64)).copy_(x.t()),
     "maximum of nothing in much": lambda: torch.ones(64, 64)[:0].max(),
+    "another mask, large": lambda: torch.zeros(40, 40).masked_scatter_(torch.ones(40, 41) > 0, torch.ones(40, 41)),
     "too many": lambda: torch.zeros(3).masked_scatter_(torch.ones(3, 3) > 0, ONE),
 }
 PASSES = {

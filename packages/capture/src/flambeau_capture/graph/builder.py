@@ -190,6 +190,9 @@ class GraphBuilder:
             if refused(kind, target, *fakes):
                 raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
             trial = trial_of(kind, target, *fakes)
+        if target == "masked_scatter_" and len(fakes[0]) > 1:
+            # The run on fakes asks nothing of the mask, which may be large, and is not tried then.
+            self.run("call_method", "expand", (fakes[0][1], fakes[0][0].shape), {})
         result = self.run(kind, target, *fakes)
         if trial is not None and trial.refuses(result):
             beyond = f", {BEYOND_MEMORY}" if "as_strided" in _name(target) else ""
