@@ -374,3 +374,32 @@ def test_a_method_that_comes_later() -> None:
         """,
         "eager",
     )
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["there", "comes later"])
+@pytest.mark.parametrize("name", ["number", "pair", "made", "given"])
+def test_what_a_class_has_of_its_metaclass(name: str, later: bool) -> None:
+    """Numbers, functions that are not bound, class methods and descriptors; a `__getattr__` answers until then."""
+    check(
+        f"""
+        class Given:
+            def __get__(self, owner, kind):
+                return owner.__name__, kind.__name__
+        found = {{"number": 2, "pair": staticmethod(lambda: (1, 2)), "made": classmethod(lambda cls, x: (cls.__name__, x)), "given": Given()}}
+        class Meta(type):
+            def __getattr__(cls, name):
+                return lambda *args: len(name)
+        class Made(metaclass=Meta):
+            pass
+        def f(t):
+            return t + 1, type(Made.{name}).__name__, Made.{name} == 2
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            if {later}:
+                call(g, whole((3,)))
+            for name, value in found.items():
+                setattr(Meta, name, value)
+            call(g, whole((3,)))
+        """,
+        "eager",
+    )

@@ -24,6 +24,7 @@ from .examine import examine_text
 from .generators import GENERATORS
 from .observe import Entry, Observer
 from .program import Program
+from .run import run_plain
 from .shrink import shrink
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -416,3 +417,18 @@ def test_only_a_write_that_is_not_counted_is_a_known_limit() -> None:
     found = examine_text(UNCOUNTED.replace("{write}", ".data.add_(1)"), "aot_eager")
     assert found.failure is None and "through `data`" in found.known
     assert examine_text(UNCOUNTED.replace("{write}", ".sin()"), "aot_eager").known == ""
+
+
+def test_an_error_of_eagers_own_is_no_fault() -> None:
+    """Eager's backward of a write through a view of another dtype looks beyond the memory of a base with an offset."""
+    source = """
+def f(a, b):
+    v = a.real
+    v.mul_(b)
+    return v
+
+def drive(compile, call, show, backward):
+    backward(call(compile(f), whole((2, 5), torch.complex64, 72, 'late'), whole((5,)).requires_grad_()))
+"""
+    assert run_plain(source).entries[-1].value.startswith("setStorage: ")
+    assert examine_text(source, "aot_eager").failure is None

@@ -208,7 +208,7 @@ class Attributes(Texts):
                 return MethodValue(self.wrap_pinned(found), value)
             if isinstance(found, property):
                 return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
-            return BoundBuiltin(value, name)
+            return self.bind_class_attribute(value, meta, name, found)
         if isinstance(found, classmethod):
             return MethodValue(self.wrap(found.__func__, Attribute(Attribute(Pinned(cls), name), "__func__")), value)
         if isinstance(found, staticmethod):
