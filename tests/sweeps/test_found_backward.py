@@ -444,3 +444,24 @@ def test_another_backward_of_a_function_of_the_program(given: str) -> None:
         """,
         "aot_eager",
     )
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_an_argument_that_was_a_leaf_when_it_was_compiled_is_detached(backend: str) -> None:
+    """Eager's node holds the tensor itself, and raises where that is detached in place meanwhile: a leaf stays one."""
+    check(
+        """
+        def f(b):
+            return torch.copysign(b, b + 0)
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            for compute in (lambda x: x, lambda x: x.view(-1), lambda x: x * 1):
+                b = compute(whole((4,)).requires_grad_())
+                r = call(g, b)
+                if not b._is_view():
+                    b.detach_()
+                backward(r)
+        """,
+        backend,
+    )

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 from torch._ops import OpOverload
+from torch.fx import Graph
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from flambeau_autograd.functional.ops import Kind, is_impure, is_random, kind_of, raises, writes
+from flambeau_autograd.passes.facts import draws
 
 
 def registry() -> Iterator[OpOverload]:
@@ -47,6 +49,18 @@ def test_an_op_that_takes_a_generator_is_random() -> None:
     for op in registry():
         if op.namespace == "aten" and any("Generator" in str(a.type) for a in op._schema.arguments):
             assert is_random(op), op
+
+
+def test_a_gradient_that_computes_its_mask_again_draws_nothing() -> None:
+    """Torch tags what has a dropout rate, though the states of the generator are among its arguments."""
+    found = []
+    for op in filter(is_random, registry()):
+        if op._schema.name.endswith("_backward"):
+            node = Graph().call_function(op, tuple(0.5 for _ in op._schema.arguments))
+            assert not draws(node), op
+            found.append(op)
+    assert torch.ops.aten._scaled_dot_product_efficient_attention_backward.default in found
+    assert draws(Graph().call_function(torch.ops.aten.native_dropout.default, (0, 0.5, True)))
 
 
 def test_an_op_whose_values_do_not_matter_is_no_check() -> None:

@@ -61,7 +61,8 @@ def kept_by_eager(recorder: Recorder, reach: Reach, inputs: list[TracedInput], a
             continue
         place.reached.update(reached)
         own = inputs[index].seen if index >= 0 else results[places[cell]]
-        # A leaf stays one when it is detached.
-        place.kept = place.kept or (tensor is own and tensor.grad_fn is not None)
+        # A parameter stays a leaf when it is detached. Another input may be a leaf in one call and none in the next.
+        is_parameter = index >= 0 and inputs[index].is_parameter
+        place.kept = place.kept or (tensor is own and tensor.requires_grad and not is_parameter)
     watched = tuple(WatchedSpec(*key, tuple(sorted(place.reached)), place.kept) for key, place in found.items())
     return Kept(watched, tuple(tuple(sorted(places)) for places in frees), frozenset(nodes))

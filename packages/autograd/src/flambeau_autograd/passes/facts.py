@@ -19,11 +19,15 @@ _SIZES = _STRIDES | {"sym_size", "sym_numel"}
 
 #: Arguments that say how often an op draws: at a constant 0 it does not.
 _RATES = ("dropout_p", "dropout")
+#: Arguments that say where in the random numbers a forward was: what takes them computes its mask again, and draws nothing.
+_DRAWN = frozenset({"philox_seed", "philox_offset", "rng_state"})
 
 
 def draws(node: Node) -> bool:
-    """True when the call draws random numbers; attention without dropout has an op that could and does not."""
+    """True when the call draws random numbers; attention without dropout has an op that could and does not, and that of its gradient never does."""
     if node.op != "call_function" or not is_random(node.target):
+        return False
+    if any(argument.name in _DRAWN for argument in node.target._schema.arguments):
         return False
     for place, argument in enumerate(node.target._schema.arguments):
         if argument.name in _RATES:

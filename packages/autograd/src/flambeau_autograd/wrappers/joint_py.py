@@ -123,7 +123,11 @@ class _Joined(torch.autograd.Function):
         tensors = [v for v, s in zip(kept, joint.saved) if s[2]]
         # A view has the version counter, and no other result keeps the memory of an input.
         watched = [(places[kind][index], kind == "written") for kind, index, _, _ in joint.watched]
-        ctx.watched = [None if t.is_inference() else (t.detach(), t._version + more) for t, more in watched]
+        counted = {(s[0], s[1]) for s in joint.saved if s[4]}  # autograd looks at their counters itself
+        ctx.watched = [
+            None if t.is_inference() or (kind, index) in counted else (t.detach(), t._version + more)
+            for (t, more), (kind, index, _, _) in zip(watched, joint.watched)
+        ]
         ctx.detachable = [
             weakref.ref(places[kind][index]) if whole and places[kind][index].grad_fn is not None else None
             for kind, index, _, whole in joint.watched
