@@ -465,3 +465,40 @@ def test_an_argument_that_was_a_leaf_when_it_was_compiled_is_detached(backend: s
         """,
         backend,
     )
+
+
+@pytest.mark.parametrize("guard", ["contextlib.nullcontext()", "torch.no_grad()"])
+@pytest.mark.parametrize("given", ["x", "x.view(-1)", "x[1:]"])
+def test_a_write_to_a_view_that_a_function_of_the_program_gave(given: str, guard: str) -> None:
+    """Eager refuses it, as nobody would know the gradient."""
+    check(
+        f"""
+        class Given(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return {given}
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad.new_ones(4)
+
+        def f(a):
+            v = Given.apply(a * 2)
+            return v, v * 3
+
+        def drive(compile, call, show, backward):
+            g = compile(f)
+            a = whole((4,)).requires_grad_()
+            r = call(g, a)
+            backward(r)
+            show(a)
+            v, _ = call(g, a)
+            try:
+                with {guard}:
+                    v.mul_(2)
+            except RuntimeError as error:
+                show("refused")
+        """,
+        "aot_eager",
+        refused=1,
+    )

@@ -191,6 +191,10 @@ def _output(
 ) -> OutputSpec:
     if position in plain:
         grad = isinstance(out, torch.Tensor) and out.requires_grad
+        if grad and out._is_view() and _is_of_a_function(out):
+            raise UnsupportedGraph(
+                f"output {position} is a view that an autograd.Function gave, to which nobody may write"
+            )
         return OutputSpec("graph", plain[position], grad)
     if not isinstance(out, torch.Tensor):
         if not isinstance(out, (int, float, bool, str, type(None))):
