@@ -120,7 +120,7 @@ def test_sizes_that_do_not_broadcast_raise_what_eager_raises(
 
 @pytest.mark.falls_back("where the input starts is not known")
 def test_a_window_at_an_offset_of_the_storage_of_a_written_input() -> None:
-    """Where the input starts in its storage is the caller's business: such a program is left to eager."""
+    """The window starts in the storage, of which the graph has the input's elements alone: such a program is left to eager."""
 
     def program(y: Tensor) -> Tensor:
         window = y.diagonal().as_strided((3,), (2,), 1)
@@ -129,7 +129,7 @@ def test_a_window_at_an_offset_of_the_storage_of_a_written_input() -> None:
 
     ours = torch.arange(42.0).view(7, 6)
     theirs = ours.clone()
-    torch.testing.assert_close(flambeau.compile(program)(ours[1:, 1:-1]), program(theirs[1:, 1:-1]))
+    torch.testing.assert_close(flambeau.compile(program)(ours[:-1, :-2]), program(theirs[:-1, :-2]))
     torch.testing.assert_close(ours, theirs)
 
 
