@@ -214,8 +214,16 @@ def _optimizer_called(
         optimizer.step(loss_of if info.step_requires_closure else None)
         return [p.detach() for p in model.parameters()]
 
+    def in_double() -> Callable[[], Any]:
+        """As a module's `double`: the step that judges roundings."""
+        nonlocal x
+        model.double()
+        x = x.double()
+        return step
+
     if not info.step_requires_closure:
         loss_of()
+    step.double = in_double  # type: ignore[attr-defined]
     return step, (), {}
 
 
