@@ -119,6 +119,24 @@ def test_as_its_backend(tmp_path: Path) -> None:
     assert "as its backend" in run(program, tmp_path)
 
 
+def test_below_a_hook_that_hands_on_to_ours(tmp_path: Path) -> None:
+    """torch.compile was there before and comes on top again: each of the two hooks has the other below it."""
+    program = """
+        from torch._higher_order_ops.while_loop import while_loop
+        def loops(n, x):
+            return while_loop(lambda n, x: n > 0, lambda n, x: (n - 1, x.cos()), (n, x))
+        x = torch.ones(2, 3)
+        same(flambeau.compile(lambda x: loops(torch.tensor(3), x)[1], backend="eager"), lambda x: loops(torch.tensor(3), x)[1], x)
+        for called in (loops, flambeau.compile(loops, backend="eager"), loops):
+            try:
+                called(torch.tensor(3), x.to(torch.int16))
+            except RuntimeError as error:
+                print(type(error).__name__)
+        print("handed on")
+    """
+    assert "handed on" in run(program, tmp_path)
+
+
 def test_called_by_what_it_compiles(tmp_path: Path) -> None:
     """A compiled function and a compiled module: torch.compile breaks its graph there and leaves our compiler alone."""
     program = """

@@ -13,8 +13,14 @@ _PyFrameEvalFunction before = nullptr;
 
 constexpr int kNeverReplaced = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
 
+// A hook that was put on top of ours, and below it again by `keep_hook_installed`, hands frames on to ours: that frame is then run.
 PyObject* run_plain(PyThreadState* thread, compat::Frame* frame, int throwing) {
-  return before != nullptr ? before(thread, frame, throwing) : _PyEval_EvalFrameDefault(thread, frame, throwing);
+  if (before == nullptr) return _PyEval_EvalFrameDefault(thread, frame, throwing);
+  ThreadState& state = thread_state();
+  compat::Frame* outer = std::exchange(state.handed_down, frame);
+  PyObject* result = before(thread, frame, throwing);
+  state.handed_down = outer;
+  return result;
 }
 
 PyObject* run_inactive(ThreadState& state, PyThreadState* thread, compat::Frame* frame) {
@@ -65,6 +71,7 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
 
 PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwing) {
   ThreadState& state = thread_state();
+  if (state.handed_down == frame) return _PyEval_EvalFrameDefault(thread, frame, throwing);
   if (state.handed.values != nullptr && state.handed.code == reinterpret_cast<PyObject*>(compat::frame_code(frame))) state.handed.let_go();
   // The compiler's own frames are nobody's business, another compiler's hook below ours included.
   if (state.suspended) return _PyEval_EvalFrameDefault(thread, frame, throwing);

@@ -30,6 +30,7 @@ struct ThreadState {
   CodeEntries* known_miss = nullptr;    // guards of this record were just found not to hold for the frame about to start
   unsigned long long runs = 0;          // how often an entry was run: a strict region sees whether its call ran one
   bool suspended = false;               // the compiler itself runs: calls of regions are plain calls
+  compat::Frame* handed_down = nullptr;  // runs under the hook that was there before ours
 };
 
 inline ThreadState& thread_state() {
