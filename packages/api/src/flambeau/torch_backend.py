@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from flambeau_capture import call_disabled, unpatched
 
+from .log import logger
 from .options import resolve
 from .stack import CompiledFn, compile_stack
 
@@ -50,8 +51,10 @@ def _only_from_the_start(compiled: CompiledFn, gm: fx.GraphModule) -> CompiledFn
     torch.compile does not guard how far that is."""
 
     def run(*inputs: Any) -> Any:
-        within = any(isinstance(value, Tensor) and value.storage_offset() for value in inputs)
-        return gm(*inputs) if within else compiled(*inputs)
+        if any(isinstance(value, Tensor) and value.storage_offset() for value in inputs):
+            logger.info("graph_runs_in_eager", artifact="fallbacks", reason="an input begins within its memory")
+            return gm(*inputs)
+        return compiled(*inputs)
 
     return run
 
