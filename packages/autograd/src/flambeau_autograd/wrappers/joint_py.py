@@ -57,6 +57,8 @@ class PyJointFunction:
         self.differentiable, self.tangent_orders = differentiable, tangent_orders
         self.grad_inputs, self.saved, self.bumped, self.double = grad_inputs, saved, bumped, double
         self.reached_by, self.watched, self.frees, self.flagged = reached_by, watched, frees, flagged
+        #: Autograd looks at the version counters of these itself.
+        self.counted = {(kind, index) for kind, index, _, _, checked in saved if checked}
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         if torch.is_grad_enabled() and any(args[i].requires_grad for i in self.grad_inputs):
@@ -123,9 +125,8 @@ class _Joined(torch.autograd.Function):
         tensors = [v for v, s in zip(kept, joint.saved) if s[2]]
         # A view has the version counter, and no other result keeps the memory of an input.
         watched = [(places[kind][index], kind == "written") for kind, index, _, _ in joint.watched]
-        counted = {(s[0], s[1]) for s in joint.saved if s[4]}  # autograd looks at their counters itself
         ctx.watched = [
-            None if t.is_inference() or (kind, index) in counted else (t.detach(), t._version + more)
+            None if t.is_inference() or (kind, index) in joint.counted else (t.detach(), t._version + more)
             for (t, more), (kind, index, _, _) in zip(watched, joint.watched)
         ]
         ctx.detachable = [
