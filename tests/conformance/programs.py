@@ -223,7 +223,7 @@ def _optimizer_called(
 
     if not info.step_requires_closure:
         loss_of()
-    step.double = in_double  # type: ignore[attr-defined]
+    step.double = in_double
     return step, (), {}
 
 

@@ -207,7 +207,9 @@ class TensorOperations(Wrapping):
         for real, fake, source in self.tensor_inputs:
             if _memory(fake) == memory:
                 if real.storage_offset():
-                    raise GraphBreak("unsupported-argument", f"an offset of {name} in memory before an argument's")
+                    raise GraphBreak(
+                        "unsupported-argument", f"an offset for {name} in memory within which an argument begins"
+                    )
                 self.guards.constant(TensorOffset(source), 0)
 
     def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
