@@ -321,12 +321,10 @@ class Wrapping(TracerState):
         kind = type(obj)
         if isinstance(obj, torch.nn.parameter.UninitializedTensorMixin):
             raise GraphBreak("unsupported-tensor", "a parameter or buffer of a lazy module that has not run yet")
-        supported = (
-            kind in (torch.Tensor, torch.nn.Parameter)
-            or (issubclass(kind, torch.nn.Parameter) and "__torch_function__" not in vars(kind))
-            or _is_buffer(kind)
-        )
-        if not supported or obj.layout is not torch.strided or obj.is_nested or obj.is_quantized or obj.is_mkldnn:
+        if not (kind in (torch.Tensor, torch.nn.Parameter) or _is_kind_of_parameter(kind) or _is_buffer(kind)):
+            # Its attributes may be the program's own code (`__torch_function__`), which sees the program's calls alone.
+            raise GraphBreak("unsupported-tensor", f"a {class_name(kind)}")
+        if obj.layout is not torch.strided or obj.is_nested or obj.is_quantized or obj.is_mkldnn:
             raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} with layout {obj.layout}")
         if torch._C._functorch.is_functorch_wrapped_tensor(obj):
             raise GraphBreak("unsupported-tensor", "a tensor of a function transform")
@@ -526,6 +524,23 @@ def _object_hash(kind: Any) -> bool:
 def _hashes_by_identity(obj: Any) -> bool:
     kind = type(obj)
     return _object_hash(kind) or kind is types.BuiltinFunctionType
+
+
+#: What a class of the program's own must leave to torch for its objects to be traced as tensors.
+_OF_TENSORS = frozenset(
+    name
+    for cls in torch.Tensor.__mro__
+    for name, found in vars(cls).items()
+    if isinstance(found, (types.GetSetDescriptorType, property)) and not name.startswith("__")
+) | {"__torch_function__", "__torch_dispatch__"}
+
+
+def _is_kind_of_parameter(kind: type) -> bool:
+    """Whether a class adds to `Parameter` without answering in its place what a tensor is or what torch's functions do with it."""
+    if not issubclass(kind, torch.nn.Parameter):
+        return False
+    own = kind.__mro__[: kind.__mro__.index(torch.nn.Parameter)]
+    return all(_OF_TENSORS.isdisjoint(vars(cls)) for cls in own)
 
 
 def _is_buffer(kind: type) -> bool:

@@ -15,6 +15,7 @@ from ..graph.captured import CallFunction
 from ..interp.signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
+from ..values.sequences import SequenceValue
 from ..values.tensor import TensorValue
 from .registry import replaces
 
@@ -54,12 +55,32 @@ def is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 
 @replaces(*_named(
-    "torch.jit.is_scripting", "torch.jit.is_tracing", "torch.jit._trace.is_tracing", "torch._jit_internal.is_scripting", "torch.overrides.has_torch_function",
-    "torch.overrides.has_torch_function_unary", "torch.overrides.has_torch_function_variadic", "torch.compiler.is_exporting", "torch._C._is_tracing",
-    "torch._utils.is_compiling_export",
+    "torch.jit.is_scripting", "torch.jit.is_tracing", "torch.jit._trace.is_tracing", "torch._jit_internal.is_scripting",
+    "torch.compiler.is_exporting", "torch._C._is_tracing", "torch._utils.is_compiling_export",
 ))  # fmt: skip
 def answers_false(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(False)
+
+
+#: What tensors and parameters have by default: no override.
+_OWN_TORCH_FUNCTIONS = (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+
+
+@replaces(*_named("torch.overrides.has_torch_function"))
+def has_torch_function(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    asked = t.realise(args[0]) if len(args) == 1 and not kwargs else None
+    if not isinstance(asked, SequenceValue):
+        raise GraphBreak("unsupported-call", "has_torch_function of something that is no list or tuple")
+    return is_overridden(t, asked.items, kwargs)
+
+
+@replaces(*_named("torch.overrides.has_torch_function_unary", "torch.overrides.has_torch_function_variadic"))
+def is_overridden(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """Whether one of the classes answers torch's functions itself. A mode of `__torch_function__` is the state's matter, not looked at here."""
+    if not t.fold(torch._C._is_torch_function_enabled, (), {}).constant():
+        return ConstantValue(False)
+    methods = (getattr(t.realise(arg).python_type(), "__torch_function__", None) for arg in args)
+    return ConstantValue(any(method is not None and method not in _OWN_TORCH_FUNCTIONS for method in methods))
 
 
 @replaces(
