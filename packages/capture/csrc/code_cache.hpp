@@ -60,6 +60,7 @@ class EntryPtr {
 
 struct CodeEntries {
   Ref code;  // keeps the key of the table alive
+  bool is_part = false;  // what follows a break, or a round of a loop: a function of its own only for us
   std::vector<EntryPtr> entries;
   bool skip = false;
   bool skip_recursive = false;

@@ -54,6 +54,54 @@ inline bool frame_is_plain_call(const Frame* frame) {
 // Whether the garbage collector runs (in this thread or in one that it let go on).
 inline bool collector_runs(const PyThreadState* thread) { return thread->interp->gc.collecting != 0; }
 
+// How many more frames of Python may be nested before CPython raises RecursionError, and how many there may be at all.
+struct FramesLeft {
+  int left;
+  int limit;
+};
+
+inline FramesLeft frames_left(const PyThreadState* thread) {
+#if FB_312
+  return {thread->py_recursion_remaining, thread->py_recursion_limit};
+#else
+  return {thread->recursion_remaining, thread->recursion_limit};
+#endif
+}
+
+// Changes how many more frames may be nested.
+inline void add_frames(PyThreadState* thread, int count) {
+#if FB_312
+  thread->py_recursion_remaining += count;
+#else
+  thread->recursion_remaining += count;
+#endif
+}
+
+// Gives a scope as many nested calls in C as a thread begins with. From 3.12 on CPython limits their number, and counts the evaluation
+// of each call of Python among them where a hook is installed.
+class CallsInC {
+ public:
+#if FB_312
+  explicit CallsInC(PyThreadState* thread) : remaining_(&thread->c_recursion_remaining), before_(*remaining_) { *remaining_ = kLimit; }
+  ~CallsInC() { *remaining_ = before_; }
+#else
+  explicit CallsInC(PyThreadState*) {}
+#endif
+  CallsInC(const CallsInC&) = delete;
+  CallsInC& operator=(const CallsInC&) = delete;
+
+#if FB_312
+ private:
+#if FB_313
+  static constexpr int kLimit = Py_C_RECURSION_LIMIT;
+#else
+  static constexpr int kLimit = C_RECURSION_LIMIT;
+#endif
+  int* remaining_;
+  int before_;
+#endif
+};
+
 // From 3.12 on, whoever evaluates a frame also clears and pops it; in 3.11 the caller of the evaluation function does.
 // A frame that was never started holds its locals, its function and its code, and nothing links to it.
 inline void finish_unstarted_frame(PyThreadState* thread, Frame* frame) {

@@ -7,8 +7,9 @@
 namespace flambeau {
 namespace {
 
-// One interpreter is supported, so one counter; it changes under the GIL.
+// One interpreter is supported, so one of each counter; they change under the GIL.
 Py_ssize_t installed = 0;
+Py_ssize_t paused = 0;
 _PyFrameEvalFunction before = nullptr;
 
 constexpr int kNeverReplaced = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
@@ -28,6 +29,32 @@ PyObject* run_inactive(ThreadState& state, PyThreadState* thread, compat::Frame*
   return run_plain(thread, frame, 0);
 }
 
+bool is_nested_too_deep(ThreadState& state) {
+  if (!state.stack.is_known()) state.stack = find_stack_half();
+  return state.stack.has(__builtin_frame_address(0));
+}
+
+// Calls of Python are evaluated in one evaluation again, as many as the program's limit allows; nothing below is captured.
+PyObject* run_unhooked(ThreadState& state, PyThreadState* thread, compat::Frame* frame, int throwing) {
+  if (state.active != nullptr && !throwing) tell_too_deep(state.active, compat::frame_code(frame));
+  ActiveScope nothing(state, nullptr);
+  HookPaused unhooked;
+  return run_plain(thread, frame, throwing);
+}
+
+// The frame of a part is nested in the frame that it is a part of, which counts already: programs may nest as many calls as in plain Python.
+class Uncounted {
+ public:
+  Uncounted(PyThreadState* thread, bool is_part) : thread_(thread), frames_(is_part ? 1 : 0) { compat::add_frames(thread_, frames_); }
+  ~Uncounted() { compat::add_frames(thread_, -frames_); }
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+
+ private:
+  PyThreadState* thread_;
+  int frames_;
+};
+
 bool take(PyObject*& expected, PyObject* code) {
   if (expected != code) return false;
   expected = nullptr;
@@ -40,6 +67,7 @@ PyObject* run_or_compile(ThreadState& state, PyThreadState* thread, compat::Fram
   PyFunctionObject* function = compat::frame_function(frame);
   CodeEntries* record = find_record(region, code);
   if (record == nullptr) return run_plain(thread, frame, 0);  // out of memory was reported by the next allocation
+  const Uncounted part(thread, record->is_part);
   if (record->skip_recursive) return run_inactive(state, thread, frame);
   if (record->skip) return run_plain(thread, frame, 0);
 
@@ -73,6 +101,12 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
   ThreadState& state = thread_state();
   if (state.handed_down == frame) return _PyEval_EvalFrameDefault(thread, frame, throwing);
   if (state.handed.values != nullptr && state.handed.code == reinterpret_cast<PyObject*>(compat::frame_code(frame))) state.handed.let_go();
+  if (is_nested_too_deep(state)) {
+    state.pass_code = state.skip_code = nullptr;
+    state.known_miss = nullptr;
+    return run_unhooked(state, thread, frame, throwing);
+  }
+  const compat::CallsInC calls(thread);  // how deep they are nested is seen by the stack
   // The compiler's own frames are nobody's business, another compiler's hook below ours included.
   if (state.suspended) return _PyEval_EvalFrameDefault(thread, frame, throwing);
   if (state.active == nullptr || throwing || !compat::frame_is_plain_call(frame)) {
@@ -97,7 +131,10 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
 }  // namespace
 
 HookInstalled::HookInstalled() {
-  if (installed++ > 0) return;
+  if (installed++ > 0) {
+    if (paused > 0) keep_hook_installed();  // another thread's pause, or one that ends where the stack is too deep again
+    return;
+  }
   PyInterpreterState* interpreter = PyInterpreterState_Get();
   const _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
   before = current == _PyEval_EvalFrameDefault ? nullptr : current;
@@ -111,6 +148,18 @@ HookInstalled::~HookInstalled() {
   if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate_frame) {
     _PyInterpreterState_SetEvalFrameFunc(interpreter, before != nullptr ? before : _PyEval_EvalFrameDefault);
   }
+}
+
+HookPaused::HookPaused() : taken_away_(hook_is_installed()) {
+  if (!taken_away_) return;
+  ++paused;
+  _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), before != nullptr ? before : _PyEval_EvalFrameDefault);
+}
+
+HookPaused::~HookPaused() {
+  if (!taken_away_) return;
+  --paused;
+  keep_hook_installed();
 }
 
 void keep_hook_installed() {

@@ -14,6 +14,19 @@ class HookInstalled {
   HookInstalled& operator=(const HookInstalled&) = delete;
 };
 
+// Takes the hook away for a scope, also from other threads, whose frames run as they are meanwhile: for the compiler's own frames, and
+// for programs that nest calls deeper than evaluations may be nested.
+class HookPaused {
+ public:
+  HookPaused();
+  ~HookPaused();
+  HookPaused(const HookPaused&) = delete;
+  HookPaused& operator=(const HookPaused&) = delete;
+
+ private:
+  bool taken_away_;
+};
+
 bool hook_is_installed();
 
 // Put the hook back on top, where another compiler's was set over it, or both were taken away, while a region runs.

@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "bind.hpp"
 #include "frame_hook.hpp"
@@ -67,9 +68,22 @@ Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, c
                            reinterpret_cast<PyObject*>(function),
                            trees.get(),
                            over_limit ? Py_True : Py_False};
-  PyObject* answer = PyObject_Vectorcall(region->handler, arguments, std::size(arguments), nullptr);
+  PyObject* answer = nullptr;
+  {
+    HookPaused unhooked;
+    answer = PyObject_Vectorcall(region->handler, arguments, std::size(arguments), nullptr);
+  }
   keep_hook_installed();
   return checked(answer);
+}
+
+// Frames of Python that compiling takes for itself, at most this many and this share of what the program may nest.
+constexpr int kFramesToCompile = 200;
+constexpr int kShareToCompile = 4;
+
+bool is_near_limit(const PyThreadState* thread) {
+  const compat::FramesLeft frames = compat::frames_left(thread);
+  return frames.left < std::min(kFramesToCompile, frames.limit / kShareToCompile);
 }
 
 // All modules of a class share their methods' code, so each has the limit for itself; all of them together have this many times as much.
@@ -408,6 +422,13 @@ PyType_Spec disabled_spec = {"flambeau_capture._C.Disabled", sizeof(Disabled), 0
 
 }  // namespace
 
+// By the qualified names that `rewrite/resume.py` gives.
+bool is_part(const PyCodeObject* code) {
+  const char* name = PyUnicode_AsUTF8(code->co_qualname);
+  if (name == nullptr) throw PythonError();
+  return std::strstr(name, ".resume_at_") != nullptr || std::strstr(name, ".round_at_") != nullptr;
+}
+
 CodeEntries* find_record(Region* region, PyCodeObject* code) {
   if (region->last_code == code) return region->last_record;
   if (region->table == nullptr) return nullptr;
@@ -417,6 +438,7 @@ CodeEntries* find_record(Region* region, PyCodeObject* code) {
         if (!record) {
           record = std::make_unique<CodeEntries>();
           record->code = Ref::share(reinterpret_cast<PyObject*>(code));
+          record->is_part = is_part(code);
         }
         region->last_code = code;
         region->last_record = record.get();
@@ -426,8 +448,8 @@ CodeEntries* find_record(Region* region, PyCodeObject* code) {
 }
 
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view) {
-  if (record.compiling) {
-    ++thread_state().runs;  // another thread is about to have an entry: this call is no failure
+  if (record.compiling || is_near_limit(PyThreadState_Get())) {
+    ++thread_state().runs;  // another thread, or a call that is nested less, will have an entry: this call is no failure
     return Compiled::kBusy;
   }
   CompileScope compiling(thread_state(), record);
@@ -467,6 +489,18 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
         return Compiled::kEntry;
       },
       Compiled::kError);
+}
+
+void tell_too_deep(Region* region, PyCodeObject* code) {
+  ThreadState& state = thread_state();
+  ++state.runs;  // a strict region has run nothing wrong
+  if (region->told_too_deep || is_near_limit(PyThreadState_Get())) return;
+  region->told_too_deep = true;
+  SuspendedScope asking(state);
+  HookPaused unhooked;
+  PyObject* told = PyObject_CallMethod(region->handler, "nested_too_deep", "O", code);
+  if (told == nullptr) PyErr_WriteUnraisable(region->handler);
+  Py_XDECREF(told);
 }
 
 void add_region_types(PyObject* module) {

@@ -13,6 +13,7 @@ struct Region {
   PyObject* dict;
   PyObject* weak;
   Py_ssize_t limit;   // entries per code object
+  char told_too_deep;  // whether the handler knows of frames that are nested too deep to be captured
   char strict;        // a call that runs no entry is an error, which the handler puts into words
   CodeTable* table;
   PyCodeObject* last_code;  // the record looked up last
@@ -26,6 +27,9 @@ CodeEntries* find_record(Region* region, PyCodeObject* code);
 
 // Ask the handler about a frame that no entry covers. kError leaves a Python exception.
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view);
+
+// A frame below the region's runs in plain Python for the depth of its calls: the handler tells so once, where that leaves it the frames.
+void tell_too_deep(Region* region, PyCodeObject* code);
 
 void add_region_types(PyObject* module);
 

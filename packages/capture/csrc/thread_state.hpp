@@ -21,6 +21,19 @@ struct Handed {
   }
 };
 
+// The farther half of a thread's stack, in addresses. While the hook is installed CPython evaluates each call of Python within its
+// caller's evaluation, on this stack, which plain Python does not need and whose end is the end of the process.
+struct StackHalf {
+  const char* end = nullptr;
+  const char* begin = nullptr;
+
+  bool is_known() const { return begin != nullptr; }
+  bool has(const void* here) const { return here >= end && here < begin; }
+};
+
+// The calling thread's; empty where the system does not tell.
+StackHalf find_stack_half();
+
 struct ThreadState {
   Region* active = nullptr;             // frames that start are this region's; NULL: frames run as they are
   bool entered_in_collection = false;   // the active region was called by what the garbage collector runs
@@ -31,6 +44,7 @@ struct ThreadState {
   unsigned long long runs = 0;          // how often an entry was run: a strict region sees whether its call ran one
   bool suspended = false;               // the compiler itself runs: calls of regions are plain calls
   compat::Frame* handed_down = nullptr;  // runs under the hook that was there before ours
+  StackHalf stack{};                     // where frames are nested too deep to be evaluated one within the other
 };
 
 inline ThreadState& thread_state() {

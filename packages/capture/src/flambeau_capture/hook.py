@@ -176,6 +176,11 @@ class _Handler:
         if self.config.error_on_recompile:
             raise RecompileLimitError(f"{frame.code.co_qualname} would be compiled again{listed}")
 
+    def nested_too_deep(self, code: CodeType) -> None:
+        """Called once a region, where its frames are nested so deep that they run in plain Python."""
+        words = {"function": code.co_qualname, "file": code.co_filename, "line": code.co_firstlineno}
+        log.logger.warning(log.NESTED_TOO_DEEP, **words)
+
     def nothing_ran(self, callable: Callable[..., Any]) -> None:
         """Called where a call of a region with `fullgraph` ended without having run anything that was compiled."""
         name = getattr(callable, "__qualname__", None) or class_qualname(type(callable))

@@ -53,6 +53,7 @@ class Text:
 GRAPH_BREAK: Final = "graph_break"
 RECOMPILE: Final = "recompile"
 RECOMPILE_LIMIT: Final = "recompile_limit"
+NESTED_TOO_DEEP: Final = "nested_too_deep"
 GUARDS: Final = "guards"
 RECOMPILE_FAILURES: Final = "recompile_failures"
 CAPTURED: Final = "captured"
