@@ -61,8 +61,12 @@ def _calls(program):
     return result[0].tolist(), result[1], list(seen)
 
 
-@pytest.mark.parametrize("make", [Answers, lambda: torch.ones(2).as_subclass(AnsweringTensor)], ids=["object", "tensor"])
-@pytest.mark.parametrize(("function", "stand_in"), _IN_PYTHON, ids=[resolve_name(function) for function, _ in _IN_PYTHON])
+@pytest.mark.parametrize(
+    "make", [Answers, lambda: torch.ones(2).as_subclass(AnsweringTensor)], ids=["object", "tensor"]
+)
+@pytest.mark.parametrize(
+    ("function", "stand_in"), _IN_PYTHON, ids=[resolve_name(function) for function, _ in _IN_PYTHON]
+)
 def test_every_function_of_torch_in_python_asks_its_arguments(function, stand_in, make):
     given = tuple(_arguments(stand_in, make))
 
