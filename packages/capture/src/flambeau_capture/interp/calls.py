@@ -488,7 +488,8 @@ class Calls(Lifetimes):
         if cls not in made.python_type().__mro__:
             return made
         init, init_owner = self.class_member(made.python_type(), "__init__")
-        if not isinstance(init, types.FunctionType | types.WrapperDescriptorType):
+        is_native = isinstance(init, types.WrapperDescriptorType) and not init_owner.__flags__ & HEAP_TYPE
+        if not is_native and not isinstance(init, types.FunctionType):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}, whose __init__ is no function")
         if isinstance(init, types.FunctionType):
             returned = self.call(self.wrap_pinned(init), [made, *args], kwargs)

@@ -109,7 +109,7 @@ class ObjectValue(Value):
         raise t.raised(TypeError(_LACKS[name].format(type_name(self.cls))))
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if isinstance(self.object, weakref.ref) and not args and not kwargs and self.source is not None:
+        if type(self.object) in _PLAIN_REFERENCES and not args and not kwargs and self.source is not None:
             found = self.object()
             if found is not None and t.lets_go_of(found):
                 raise GraphBreak(
@@ -255,6 +255,8 @@ def _gives(found: Value, constant: Any) -> bool:
     )
 
 
+#: Weak references whose call does nothing but give what they refer to.
+_PLAIN_REFERENCES = (weakref.ref, weakref.KeyedRef, weakref.WeakMethod)
 _LACKS = {
     "__len__": "object of type '{}' has no len()",
     "__getitem__": "'{}' object is not subscriptable",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
+import weakref
 
 import torch
 
@@ -379,3 +380,52 @@ def names_in_errors_of_native_classes():
         return x + 1, told
 
     return f, [(x, which) for which in range(4)]
+
+
+@p
+def a_native_init_of_another_class():
+    """`object.__init__` fills no list, and that of a list takes no other object."""
+
+    class Unfilled(list):
+        __init__ = object.__init__
+
+    class Misfit:
+        __init__ = list.__init__
+
+    class Own(dict):
+        __init__ = dict.__init__
+
+    def f(x, which):
+        try:
+            made = (Unfilled, Misfit, Own)[which](*(([1],), (), ({1: 2},))[which])
+            told = type(made).__name__, repr(made)
+        except TypeError as error:
+            told = str(error)
+        return x + 1, told
+
+    return f, [(x, which) for which in range(3)]
+
+
+@p
+def a_weak_reference_that_counts_its_calls():
+    class Counting(weakref.ref):
+        def __init__(self, of):
+            super().__init__(of)
+            self.calls = 0
+
+        def __call__(self):
+            self.calls += 1
+            return super().__call__(), self.calls
+
+    class Of:
+        def one(self):
+            return 1
+
+    of = Of()
+    counting, method = Counting(of), weakref.WeakMethod(of.one)
+
+    def f(x):
+        found, calls = counting()
+        return x + calls, found is of, method()(), counting.calls
+
+    return f, [(x,)] * 3
