@@ -64,6 +64,9 @@ _SYMBOLIC = (TensorValue, SymbolicValue)
 _TOLD_APART = (tuple, torch.Size, frozenset, slice, range, enum.Enum)
 """Classes of constants of which Python makes another object each time, or whose `__eq__` may be the program's."""
 
+_MADE_ANEW = (int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device)
+"""Classes of constants of which a program may have several that are equal."""
+
 _SMALL = ((">=", -5), ("<=", 256))
 """Between which integers CPython has one object of each."""
 
@@ -144,15 +147,18 @@ class Operations(Arithmetic):
             return self._one_number(left, right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
+            if type(a) in _MADE_ANEW and (a == b or a != a) and left.source is not None and right.source is not None:
+                # Guards tell how they compare; which of them are one object is another matter.
+                (self.guards.alias if a is b else self.guards.distinct)(left.source, right.source)
+                return a is b
             if type(a) is not type(b) or isinstance(a, _TOLD_APART) or a != b:
                 return a is b
             return type(a) not in (int, float, complex) or self._one_number(left, right)
-        a, b = left.real(), right.real()
-        if a is MISSING or b is MISSING:
-            return False
-        if a is not b and left.source is not None and right.source is not None:
+        real = left.real()
+        same = real is not MISSING and real is right.real()
+        if not same and left.source is not None and right.source is not None:
             self.guards.distinct(left.source, right.source)
-        return a is b
+        return same
 
     def _one_number(self, left: Value, right: Value) -> bool:
         """`left is right` of numbers of which one is symbolic, or that are equal constants. Python has one object of each small integer; others

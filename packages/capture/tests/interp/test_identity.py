@@ -1,0 +1,94 @@
+"""`is` between objects that a call brings: one object in one call and two equal ones in another, in either order, of every kind."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import operator
+import types
+
+import pytest
+import torch
+from both_ways import eager
+
+from flambeau_capture import make_region
+
+
+class Thing:
+    pass
+
+
+class OwnList(list):
+    pass
+
+
+class OwnInteger(int):
+    pass
+
+
+Named = collections.namedtuple("Named", "a b")
+
+#: Each makes another object at each call, equal to the one before where the kind has equality.
+KINDS = {
+    "list": lambda: [1],
+    "tuple": lambda: tuple([1, "a"]),
+    "tuple_of_tensors": lambda: (torch.ones(1),),
+    "named": lambda: Named(1, 2),
+    "dict": lambda: {1: 2},
+    "ordered_dict": lambda: collections.OrderedDict(a=1),
+    "set": lambda: {1},
+    "frozenset": lambda: frozenset([1, "a"]),
+    "deque": lambda: collections.deque([1]),
+    "own_list": lambda: OwnList([1]),
+    "own_integer": lambda: OwnInteger(5),
+    "object": Thing,
+    "function": lambda: lambda: 1,
+    "method": lambda: types.MethodType(operator.neg, Thing()),
+    "partial": lambda: functools.partial(operator.neg, 1),
+    "module": lambda: torch.nn.ReLU(),
+    "tensor": lambda: torch.ones(2),
+    "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
+    "size": lambda: torch.Size([1, 2]),
+    "device": lambda: torch.device("cpu"),
+    "text": lambda: "".join(["a b", "!"]),
+    "bytes": lambda: bytes(bytearray(b"a b")),
+    "integer": lambda: int("100000"),
+    "float": lambda: float("1.5"),
+    "nan": lambda: float("nan"),
+    "complex": lambda: complex("1+2j"),
+    "range": lambda: range(3),
+    "slice": lambda: slice(1, 2),
+    "iterator": lambda: iter([1]),
+    "view": lambda: {1: 2}.keys(),
+    "class": lambda: type("Made", (), {}),
+    "exception": lambda: ValueError(1),
+}
+
+
+def _holder(value):
+    made = Thing()
+    made.value = value
+    return made
+
+
+PROGRAMS = {
+    "arguments": (lambda t, a, b: (t + 1, a is b, a is not b), lambda a, b: (a, b)),
+    "elements": (lambda t, items, place: (t + 1, items[0] is items[place]), lambda a, b: ([a, b], 1)),
+    "attributes": (
+        lambda t, a, b: (t + 1, a.value is b.value, a.value is a.value),
+        lambda a, b: (_holder(a), _holder(b)),
+    ),
+    "by_function": (lambda t, a, b: (t + 1, operator.is_(a, b)), lambda a, b: (a, b)),
+}
+
+
+@pytest.mark.parametrize(("kind", "way"), list(itertools.product(KINDS, PROGRAMS)))
+def test_one_object_or_two_that_are_equal(kind, way):
+    program, arguments = PROGRAMS[way]
+    for order in ((False, True, False), (True, False, True)):
+        region = make_region(program, eager)
+        for is_one in order:
+            first = KINDS[kind]()
+            given = arguments(first, first if is_one else KINDS[kind]())
+            assert region(torch.ones(2), *given)[1:] == program(torch.ones(2), *given)[1:], (order, is_one)
