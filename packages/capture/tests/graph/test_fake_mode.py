@@ -82,6 +82,20 @@ def test_a_norm_drops_its_dimensions() -> None:
         assert mode.from_tensor(torch.empty(5, 3, 1)).norm(dim=-1).dim() == 2
 
 
+def test_dropout_with_symbolic_sizes_keeps_its_dtype() -> None:
+    """In inference mode torch runs a formula that takes the default dtype for its numbers."""
+    mode = fake_mode.new_fake_mode()
+    mode.shape_env, mode.static_shapes = new_shape_env(), False
+    values = mode.from_tensor(torch.ones(5, 4, dtype=torch.float32))
+    torch.set_default_dtype(torch.float64)
+    try:
+        with mode, torch.inference_mode():
+            dropped = torch.alpha_dropout(values, 0.5, True)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert dropped.dtype == torch.float32
+
+
 @pytest.mark.parametrize("shrink", [torch.nn.functional.softshrink, torch.nn.functional.hardshrink])
 def test_every_size_has_a_derivative_where_small_elements_are_dropped(shrink: Any) -> None:
     """Torch's own fakes of these take plain sizes only."""

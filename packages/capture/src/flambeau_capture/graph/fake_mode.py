@@ -169,14 +169,26 @@ def _upsample_backward(
         return grad.new_empty(input_size).to(memory_format=suggest_memory_format(grad))
 
 
+def _of_its_dtype(formula: Any) -> Any:
+    """Torch's formula for dropout that keeps mean and variance gives the default dtype."""
+
+    @functools.wraps(formula)
+    def dropout(values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return formula(values, *args, **kwargs).to(values.dtype)
+
+    return dropout
+
+
 @functools.cache
 def _correct_fakes() -> None:
     """Register, in torch and for the process, what its fakes say wrongly."""
     register_op_impl(torch.ops.aten.softshrink_backward.default)(_shrink_backward)
     register_op_impl(torch.ops.aten.hardshrink_backward.default)(_shrink_backward)
     register_op_impl(torch.ops.aten._upsample_bicubic2d_aa_backward.default)(_upsample_backward)
+    table, dropout = torch._decomp.decomposition_table, torch.ops.aten.alpha_dropout.default
+    table[dropout] = _of_its_dtype(table[dropout])
     if TorchVersion(torch.__version__) < "2.12":
-        norm, table = torch.ops.aten.linalg_vector_norm.default, torch._decomp.decomposition_table
+        norm = torch.ops.aten.linalg_vector_norm.default
         register_op_impl(norm)(_norm_by_positions)
         table[norm] = _by_positions(table[norm])
 
