@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import itertools
 import operator
@@ -81,6 +82,40 @@ PROGRAMS = {
     ),
     "by_function": (lambda t, a, b: (t + 1, operator.is_(a, b)), lambda a, b: (a, b)),
 }
+
+
+def _add(container):
+    match container:
+        case list() | collections.deque():
+            container.append(3)
+        case dict():
+            container[3] = 3
+        case set():
+            container.add(3)
+        case _:
+            container.added = 3
+
+
+def _copied_at_once(t, a, b):
+    made = copy.deepcopy([a, b, a])
+    _add(made[0])
+    return t + 1, [made[0] is made[1], made[0] is made[2], str(made[1])]
+
+
+class Shown:
+    def __str__(self):
+        return str(vars(self))
+
+
+@pytest.mark.parametrize("kind", [*(name for name in KINDS if "dict" in name), "list", "set", "deque", Shown], ids=str)
+def test_what_is_copied_twice_is_copied_once(kind):
+    make = KINDS.get(kind, kind)
+    for order in ((False, True, False), (True, False, True)):
+        region = make_region(_copied_at_once, eager)
+        for is_one in order:
+            first = make()
+            given = first, first if is_one else make()
+            assert region(torch.ones(2), *given)[1] == _copied_at_once(torch.ones(2), *given)[1], (order, is_one)
 
 
 @pytest.mark.parametrize(("kind", "way"), list(itertools.product(KINDS, PROGRAMS)))

@@ -272,50 +272,57 @@ def _copy_object(obj: Any) -> Any:
 def deep_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) > 2 or (len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None)):
         raise GraphBreak("unsupported-call", "copy.deepcopy with a memo")
-    return _deep_copy(t, args[0], {})
+    memo: dict[Value, Value] = {}
+    made = _deep_copy(t, args[0], memo)
+    # What is one object is copied once: at another call, objects that are two now might be one.
+    sources = [value.source for value in memo if value.source is not None]
+    if len(sources) > 1:
+        t.guards.distinct(*sources)
+    return made
 
 
-def _deep_copy(t: Tracer, value: Value, memo: dict[int, Value]) -> Value:
+def _deep_copy(t: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
     """A copy; what is met twice is copied once (`memo`, by the stand-in), and a copy is there before its parts are looked at."""
     value = t.realise(value)
     if issubclass(value.python_type(), enum.Enum):
         return t.fold(copy.deepcopy, [value], {})
     if value.is_constant() or isinstance(value, (SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
         return value
-    if id(value) in memo:
-        return memo[id(value)]
+    if value in memo:
+        return memo[value]
     made: Value
     if isinstance(value, TupleValue):
         return _deep_copy_of_tuple(t, value, memo)
     if isinstance(value, ListValue):
-        made = memo[id(value)] = value.with_items([])
+        made = memo[value] = value.with_items([])
         made.items.extend(_deep_copy(t, item, memo) for item in list(value.items))
         return made
     if isinstance(value, DictValue) and not value.is_proxy():
         value.guard_all(t)
-        made = memo[id(value)] = DictValue({}, value.cls, default=value.default)
+        made = memo[value] = DictValue({}, value.cls, default=value.default)
         for hashed, (key, item) in value.items.items():
             made.items[hashed] = (_deep_copy(t, key, memo), _deep_copy(t, item, memo))
         return made
     if isinstance(value, SetValue) and all(item.is_constant() for item in value.items.values()):
-        return SetValue(value.items, value.cls, table=value.table.copy())
+        made = memo[value] = SetValue(value.items, value.cls, table=value.table.copy())
+        return made
     if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
-        made = memo[id(value)] = ObjectValue(value.cls)
+        made = memo[value] = ObjectValue(value.cls)
         for key, item in t.mapping_items(t.get_attribute(value, "__dict__")):
             made.attrs[t.concrete(key)] = _deep_copy(t, item, memo)
         return made
     raise GraphBreak("unsupported-call", "copy.deepcopy of an object")
 
 
-def _deep_copy_of_tuple(t: Tracer, value: TupleValue, memo: dict[int, Value]) -> Value:
+def _deep_copy_of_tuple(t: Tracer, value: TupleValue, memo: dict[Value, Value]) -> Value:
     """The tuple itself where no part of it is another one afterwards."""
     items = [t.realise(item) for item in value.items]
     copies = [_deep_copy(t, item, memo) for item in items]
-    if id(value) in memo:  # it is a part of itself
-        return memo[id(value)]
+    if value in memo:  # it is a part of itself
+        return memo[value]
     if value.cls is tuple and all(copied is item for copied, item in zip(copies, items, strict=True)):
         return value
-    made = memo[id(value)] = t.sequence(copies, value.cls)
+    made = memo[value] = t.sequence(copies, value.cls)
     return made
 
 
