@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from flambeau_capture import allow_in_graph, disable, graph_break, is_capturing
+from flambeau_capture.interp.trust import is_pure_native
 from flambeau_capture.lookaside import registry
 from flambeau_capture.lookaside.registry import Decision, torch_decision
 from flambeau_capture.lookaside.signatures import signature_of
@@ -39,6 +40,20 @@ def test_native_class_methods_are_found_however_they_are_read():
     """They are a new object each time."""
     assert registry.find(dict.fromkeys) is registry.find(dict.fromkeys) is not None
     assert registry.find(int.from_bytes) is None
+
+
+def test_what_is_impure_is_called_by_the_program_alone(broken, monkeypatch):
+    """And not once while it is traced, from our own code: the answer depends on who calls, or something is done."""
+    done = []
+    monkeypatch.setitem(sys.modules, "flambeau_tests_done", done)
+    assert broken(lambda x: (x + 1, eval("__name__"))) == {"unsupported-call"}
+    assert broken(lambda x: (x + 1, exec("import flambeau_tests_done as d; d.append(1)"))) == {"unsupported-call"}
+    assert len(done) == 6  # three plain calls and three others
+
+
+def test_a_row_of_what_is_impure_stands_for_something():
+    """Native functions of other modules are left to the program anyway."""
+    assert all(map(is_pure_native, registry._IMPURE.values()))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     Kwargs = Mapping[str, Value]
 
 impure(
-    builtins.open,
     builtins.exec,
     builtins.eval,
     builtins.compile,

@@ -16,7 +16,7 @@ import torch
 
 from ..interp.signals import GraphBreak, TracedRaise
 from ..interp.trust import is_trusted_namespace
-from ..library import collections, copy, dataclasses, functools, inspect, itertools, math, time
+from ..library import collections, copy, dataclasses, functools, inspect, itertools, math
 from ..sources.source import Pinned
 from ..values.base import Value
 from ..values.builtins import ClassValue
@@ -29,7 +29,7 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .builtins import callable_value, fill_dict
-from .registry import impure, replaces, replaces_wrapper
+from .registry import replaces, replaces_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,25 +38,6 @@ if TYPE_CHECKING:
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
-
-impure(time.time, time.perf_counter, time.monotonic, time.sleep, time.process_time, time.perf_counter_ns, time.time_ns)
-impure(
-    *(
-        getattr(random, name)
-        for name in (
-            "random",
-            "randint",
-            "choice",
-            "uniform",
-            "shuffle",
-            "sample",
-            "seed",
-            "gauss",
-            "randrange",
-            "getrandbits",
-        )
-    )
-)
 
 
 @replaces(
