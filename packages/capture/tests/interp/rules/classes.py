@@ -85,6 +85,27 @@ def metaclass_that_constructs():
 
 
 @p
+def metaclass_that_is_asked_for_hashes():
+    asked = []
+
+    class Asked(type):
+        def __hash__(cls):
+            asked.append(cls.__name__)
+            return 3
+
+    class Made(metaclass=Asked):
+        def __init__(self):
+            self.held = 2
+
+    made = Made()
+
+    def f(x):
+        return x + made.held, len(asked)
+
+    return f, [(x,)] * 3
+
+
+@p
 def cached_with_effects():
     log = []
 
