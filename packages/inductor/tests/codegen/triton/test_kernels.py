@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attrs import evolve
 
 pytest.importorskip("triton")
 
 import harness
 
 from flambeau_inductor import expr as ex
-from flambeau_inductor.codegen.triton import Config, UnsupportedKernel, kernel_text, unsupported
+from flambeau_inductor.codegen.triton import Config, UnsupportedKernel, generate, kernel_text, unsupported
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.kernel import KernelBody, Reduce, ScanStep, Store
 from flambeau_inductor.ir.loops import make_axes
@@ -52,6 +53,21 @@ def test_transpose_uses_two_tiles() -> None:
     body = harness.make_body({"a": a, "out": out}, axes, (), [Store("out", i * 37 + j, sc.load("a", j * 50 + i, F32))])
     source = harness.run(body, {"a": a, "out": out})
     assert "YBLOCK" in source and torch.equal(out, a.t())
+
+
+@pytest.mark.parametrize("size", [17, 32, 33, 40])
+def test_blocks_that_lie_in_one_segment(size: int) -> None:
+    """What an index divides is one number for a whole block, also for the last, of which a segment may have a single point."""
+    a, b, out = torch.randn(3), torch.randn(2), torch.empty(size)
+    axes = make_axes((ex.Int(size),))
+    i = axes[0].symbol
+    value = f("sub", sc.load("a", i // 16, F32), sc.load("b", i // 16 % 2, F32))
+    tensors = {"a": a, "b": b, "out": out}
+    body = harness.make_body(tensors, axes, (), [Store("out", i, value)])
+    source = harness.run(body, tensors, config=Config({"x": 8}, 1))
+    number = torch.arange(size) // 16
+    assert "xn = " in source
+    assert torch.equal(out, a[number] - b[number % 2])
 
 
 @pytest.mark.parametrize("size", [32, 61, 64, 16, 20])
@@ -397,6 +413,26 @@ def test_reading_back_elsewhere_is_refused() -> None:
     assert "another place" in (unsupported(body) or "")
     with pytest.raises(UnsupportedKernel):
         kernel_text(body)
+
+
+def test_every_refused_kernel_of_a_program_is_told() -> None:
+    """By the nodes it is made of, which become library calls; what can be a kernel is not among them."""
+    axes = make_axes((ex.Int(8),))
+    x = axes[0].symbol
+    tensors = {"a": torch.randn(8), "b": torch.empty(8), "c": torch.empty(8)}
+    written = Store("b", x, sc.load("a", x, F32))
+    fine, refused = (
+        harness.make_body(tensors, axes, (), [written, Store("c", x, sc.load("b", place, F32))]) for place in (x, 7 - x)
+    )
+    bodies = [
+        evolve(refused, origins=("flip",)),
+        evolve(fine, origins=("add",)),
+        evolve(refused, origins=("mul", "rev")),
+    ]
+    with pytest.raises(UnsupportedKernel, match="another place") as caught:
+        generate(bodies)
+    assert caught.value.origins == ("flip", "mul", "rev")
+    assert len(generate(bodies[1:2])) == 1
 
 
 def test_generation_is_deterministic() -> None:
