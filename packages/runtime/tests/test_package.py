@@ -50,6 +50,12 @@ def test_config_reads_the_environment() -> None:
             Config.from_environment({variable: value})
 
 
+def test_what_is_kept_is_bounded_without_a_setting() -> None:
+    """By 4 GiB on the disk and 256 MiB in memory: a larger bound would fill what a user did not give."""
+    config = Config.from_environment({})
+    assert (config.cache_limit_bytes, config.idle_memory_bytes) == (4 * 1024**3, 256 * 1024**2)
+
+
 def test_an_extension_of_another_torch_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch, "__version__", "0.0.0")
     native.extension.cache_clear()
