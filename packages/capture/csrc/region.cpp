@@ -420,14 +420,14 @@ PyType_Slot disabled_slots[] = {
 
 PyType_Spec disabled_spec = {"flambeau_capture._C.Disabled", sizeof(Disabled), 0, kCallableFlags, disabled_slots};
 
-}  // namespace
-
 // By the qualified names that `rewrite/resume.py` gives.
 bool is_part(const PyCodeObject* code) {
   const char* name = PyUnicode_AsUTF8(code->co_qualname);
   if (name == nullptr) throw PythonError();
   return std::strstr(name, ".resume_at_") != nullptr || std::strstr(name, ".round_at_") != nullptr;
 }
+
+}  // namespace
 
 CodeEntries* find_record(Region* region, PyCodeObject* code) {
   if (region->last_code == code) return region->last_record;

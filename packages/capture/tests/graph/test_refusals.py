@@ -25,6 +25,7 @@ REFUSED = {
     "product, low": lambda x: x.bfloat16() @ ONES,
     "convolution": lambda x: F.conv1d(x[None].double(), torch.ones(1, 2, 1)),
     "cell": lambda x: torch.gru_cell(x.double(), ONES.double(), torch.ones(6, 2), torch.ones(6, 2)),
+    "cell, cast": lambda x: _cast(torch.gru_cell, x, ONES, torch.ones(6, 2).double(), torch.ones(6, 2).double()),
     "cells": lambda x: torch.lstm_cell(x.bfloat16(), (ONES, ONES), torch.ones(8, 2), torch.ones(8, 2)),
     "attention": lambda x: ATTENTION(*[x.double()] * 3)[0],
     "product, cast": lambda x: _cast(F.linear, x, ONES.double()),
@@ -37,6 +38,7 @@ REFUSED = {
 }
 PASSES = {
     "cell": lambda x: torch.gru_cell(x, ONES, torch.ones(6, 2), torch.ones(6, 2)),
+    "cell, cast": lambda x: _cast(torch.gru_cell, x.bfloat16(), ONES, torch.ones(6, 2), torch.ones(6, 2)),
     "attention": lambda x: ATTENTION(x, x, x, key_padding_mask=x[0] > 1)[0],
     "cast": lambda x: _cast(F.linear, x.bfloat16(), ONES),
     "mask": lambda x: torch.where(x > 0, x, 0)[x.long()],

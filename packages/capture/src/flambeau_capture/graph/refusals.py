@@ -47,6 +47,8 @@ _OF_ONE_TYPE = frozenset(
         *("multi_head_attention_forward", "_native_multi_head_attention"),
     }
 )
+#: What autocast makes one type of, whichever that is.
+_CAST = frozenset({torch.float16, torch.bfloat16, torch.float32})
 _WRITING_OPERATORS = frozenset(
     ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift")
 )
@@ -86,8 +88,10 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     if not kinds or not kinds <= KNOWN:
         return False
     if name in _OF_ONE_TYPE:
-        casts = any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
-        return not casts and len(kinds - {torch.bool}) > 1
+        kinds.discard(torch.bool)
+        if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+            kinds = {torch.float32 if kind in _CAST else kind for kind in kinds}
+        return len(kinds) > 1
     if not is_asked(kind, target):
         return False
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
