@@ -53,18 +53,20 @@ PASSES = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_came_before_is_done(name):
-    def program(x, seen):
+    def program(x, seen, calls):
         seen.add_(1)
+        calls.append(1)
         return REFUSED[name](x)
 
     graphs = []
     captured = recorded(program, graphs)
-    theirs, mine = torch.zeros(2), torch.zeros(2)
+    theirs, mine, calls = torch.zeros(2), torch.zeros(2), []
     for count in (1, 2):
-        expected = outcome(program, ONES, theirs)
+        expected = outcome(program, ONES, theirs, [])
         assert expected[0] == "raised"
-        assert outcome(captured, ONES, mine) == expected
+        assert outcome(captured, ONES, mine, calls) == expected
         assert torch.equal(mine, theirs) and torch.equal(mine, torch.full((2,), float(count)))
+        assert len(calls) == count
     assert graphs, "the write was not captured"
 
 
