@@ -107,6 +107,20 @@ class Shown:
         return str(vars(self))
 
 
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(
+    "kind", ["tuple", "named", "size", "device", "integer", "float", "text", "bytes", "range", "slice", "frozenset"]
+)
+def test_whether_a_copy_is_another_object(kind, copier):
+    def program(t, value):
+        made = copier(value)
+        return t + 1, made is value, made == value
+
+    for _ in range(2):
+        given = KINDS[kind]()
+        assert make_region(program, eager)(torch.ones(2), given)[1:] == program(torch.ones(2), given)[1:]
+
+
 @pytest.mark.parametrize("kind", [*(name for name in KINDS if "dict" in name), "list", "set", "deque", Shown], ids=str)
 def test_what_is_copied_twice_is_copied_once(kind):
     make = KINDS.get(kind, kind)

@@ -289,6 +289,11 @@ class TensorOperations(Wrapping):
             if isinstance(constant, enum.Enum):
                 raise GraphBreak("unsupported-call", f"an operation takes {value.describe()}")
             return constant, constant
+        if isinstance(value, DictView) or (isinstance(value, ListValue) and value.cls is not list):
+            # torch takes lists and tuples alone; what of it is Python may take others, in plain Python.
+            raise GraphBreak(
+                "unsupported-argument", f"a {type_name(value.python_type())} is an argument of a tensor operation"
+            )
         if isinstance(value, (TupleValue, ListValue)):
             pairs = [self.argument(item) for item in value.items]
             if isinstance(value, ListValue):
@@ -299,9 +304,6 @@ class TensorOperations(Wrapping):
         if isinstance(value, DictValue):
             entries = {key: self.argument(v) for key, (_, v) in value.items.items()}
             return {k: n for k, (n, _) in entries.items()}, {k: f for k, (_, f) in entries.items()}
-        if isinstance(value, DictView):
-            pairs = [self.argument(v) for v in value.elements(self)]  # type: ignore[arg-type]
-            return [n for n, _ in pairs], [f for _, f in pairs]
         if isinstance(value, SliceValue):
             pairs = [self.argument(part) for part in value.parts]
             return slice(*(n for n, _ in pairs)), slice(*(f for _, f in pairs))

@@ -18,7 +18,7 @@ from ..interp.signals import GraphBreak, TracedRaise
 from ..interp.trust import is_trusted_namespace
 from ..library import collections, copy, dataclasses, functools, inspect, itertools, math
 from ..sources.source import Pinned
-from ..values.base import Value
+from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
@@ -233,6 +233,8 @@ def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
     if issubclass(value.python_type(), enum.Enum):
         return t.fold(copy.copy, [value], {})
+    if value.python_type() in (torch.Size, torch.device) or (isinstance(value, TupleValue) and value.cls is not tuple):
+        raise GraphBreak("unsupported-call", f"copy.copy of a {type_name(value.python_type())} makes another one")
     if value.is_constant() or isinstance(value, (TupleValue, SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
         return value
     if isinstance(value, (ListValue, SetValue)) or (isinstance(value, DictValue) and not value.is_proxy()):
@@ -267,6 +269,8 @@ def _deep_copy(t: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
     value = t.realise(value)
     if issubclass(value.python_type(), enum.Enum):
         return t.fold(copy.deepcopy, [value], {})
+    if value.python_type() in (torch.Size, torch.device, slice, frozenset):
+        raise GraphBreak("unsupported-call", f"copy.deepcopy of a {type_name(value.python_type())} makes another one")
     if value.is_constant() or isinstance(value, (SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
         return value
     if value in memo:
