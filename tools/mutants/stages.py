@@ -54,7 +54,8 @@ def _below(package: str, *names: str) -> tuple[str, ...]:
 STAGES = (
     Stage(
         "guards", _below(_CAPTURE, "guards/build.py", "guards/collect.py", "guards/shape_program.py", "guards/state.py", "aliasing.py"), 22,
-        (f"{_C}/guards", f"{_C}/native/test_region_guards.py", f"{_C}/interp/test_changes.py", f"{_C}/interp/test_patched.py",
+        (f"{_C}/guards", f"{_C}/native/test_region_guards.py", f"{_C}/interp/test_identity.py", f"{_C}/interp/test_changes.py",
+         f"{_C}/interp/test_patched.py",
          "tests/behaviour/test_state_that_changes.py", *_PROGRAMS),
     ),
     Stage(

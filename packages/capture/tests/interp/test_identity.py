@@ -132,6 +132,24 @@ def test_what_is_copied_twice_is_copied_once(kind):
             assert region(torch.ones(2), *given)[1] == _copied_at_once(torch.ones(2), *given)[1], (order, is_one)
 
 
+def _changed_by_one_name(t, a, b):
+    _add(a)
+    return t + 1, str(a), str(b)
+
+
+@pytest.mark.parametrize("kind", [*(name for name in KINDS if "dict" in name), "list", "set", "deque", Shown], ids=str)
+def test_what_is_changed_by_one_name_is_so_by_the_other(kind):
+    make = KINDS.get(kind, kind)
+    for order in ((False, True, False), (True, False, True)):
+        region = make_region(_changed_by_one_name, eager)
+        for is_one in order:
+            told = []
+            for function in (_changed_by_one_name, region):
+                first = make()
+                told.append(function(torch.ones(2), first, first if is_one else make())[1:])
+            assert told[0] == told[1], (order, is_one)
+
+
 @pytest.mark.parametrize(("kind", "way"), list(itertools.product(KINDS, PROGRAMS)))
 def test_one_object_or_two_that_are_equal(kind, way):
     program, arguments = PROGRAMS[way]
