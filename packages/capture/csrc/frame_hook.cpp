@@ -132,7 +132,7 @@ PyObject* evaluate_frame(PyThreadState* thread, compat::Frame* frame, int throwi
 
 HookInstalled::HookInstalled() {
   if (installed++ > 0) {
-    if (paused > 0) keep_hook_installed();  // another thread's pause, or one that ends where the stack is too deep again
+    if (paused > 0) keep_hook_installed();  // frames of another thread, or calls nested too deep, have taken it away
     return;
   }
   PyInterpreterState* interpreter = PyInterpreterState_Get();

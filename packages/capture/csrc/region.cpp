@@ -81,6 +81,9 @@ Ref ask(Region* region, const CodeEntries& record, PyFunctionObject* function, c
 constexpr int kFramesToCompile = 200;
 constexpr int kShareToCompile = 4;
 
+// Frames that an event may take on its way to where it is shown.
+constexpr int kFramesToTell = 50;
+
 bool is_near_limit(const PyThreadState* thread) {
   const compat::FramesLeft frames = compat::frames_left(thread);
   return frames.left < std::min(kFramesToCompile, frames.limit / kShareToCompile);
@@ -448,8 +451,12 @@ CodeEntries* find_record(Region* region, PyCodeObject* code) {
 }
 
 Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* function, const FrameView& view) {
-  if (record.compiling || is_near_limit(PyThreadState_Get())) {
-    ++thread_state().runs;  // another thread, or a call that is nested less, will have an entry: this call is no failure
+  if (record.compiling) {
+    ++thread_state().runs;  // another thread is about to have an entry: this call is no failure
+    return Compiled::kBusy;
+  }
+  if (is_near_limit(PyThreadState_Get())) {
+    tell_too_deep(region, reinterpret_cast<PyCodeObject*>(function->func_code));
     return Compiled::kBusy;
   }
   CompileScope compiling(thread_state(), record);
@@ -493,8 +500,8 @@ Compiled compile_frame(Region* region, CodeEntries& record, PyFunctionObject* fu
 
 void tell_too_deep(Region* region, PyCodeObject* code) {
   ThreadState& state = thread_state();
-  ++state.runs;  // a strict region has run nothing wrong
-  if (region->told_too_deep || is_near_limit(PyThreadState_Get())) return;
+  ++state.runs;  // a call that is nested less has an entry: for a strict region this one is no failure
+  if (region->told_too_deep || compat::frames_left(PyThreadState_Get()).left < kFramesToTell) return;
   region->told_too_deep = true;
   SuspendedScope asking(state);
   HookPaused unhooked;

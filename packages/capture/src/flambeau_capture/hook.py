@@ -156,7 +156,7 @@ class _Handler:
         """Log why each entry does not fit; raise where the options say so."""
         reasons = [reason for tree in trees[:_TOLD] if (reason := failure(tree, frame)) is not None]
         event = log.RECOMPILE_LIMIT if over_limit else log.RECOMPILE
-        words = {"function": frame.code.co_qualname, "file": frame.code.co_filename, "line": frame.code.co_firstlineno}
+        words = log.place_of(frame.code)
         if over_limit:
             log.logger.warning(event, **words, limit=self.config.recompile_limit, reasons=reasons)
         else:
@@ -178,8 +178,7 @@ class _Handler:
 
     def nested_too_deep(self, code: CodeType) -> None:
         """Called once a region, where its frames are nested so deep that they run in plain Python."""
-        words = {"function": code.co_qualname, "file": code.co_filename, "line": code.co_firstlineno}
-        log.logger.warning(log.NESTED_TOO_DEEP, **words)
+        log.logger.warning(log.NESTED_TOO_DEEP, **log.place_of(code))
 
     def nothing_ran(self, callable: Callable[..., Any]) -> None:
         """Called where a call of a region with `fullgraph` ended without having run anything that was compiled."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, Final
 
 import structlog
@@ -48,6 +49,11 @@ class Text:
 
     def __repr__(self) -> str:
         return self.make()
+
+
+def place_of(code: CodeType) -> dict[str, Any]:
+    """The keys of an event that say which function it is about."""
+    return {"function": code.co_qualname, "file": code.co_filename, "line": code.co_firstlineno}
 
 
 GRAPH_BREAK: Final = "graph_break"

@@ -507,7 +507,7 @@ def _report(observer: Callable[[CompileRecord], None] | None, record: CompileRec
 def _tell(original: CodeType, code: CodeType, traced: Traced, *, direct: bool) -> None:
     """Log what was made of a frame; `direct`: the entry calls the graph itself, without running the rewritten code."""
     result, builder = traced.result, traced.tracer.graph
-    where = {"function": original.co_qualname, "file": original.co_filename, "line": original.co_firstlineno}
+    where = log.place_of(original)
     if builder.shape_env is not None and builder.shape_env.var_to_range:
         symbols = log.Text(lambda: symbols_text(builder, traced.tracer.dynamics))
         log.logger.debug(log.DYNAMIC, artifact="dynamic", **where, symbols=symbols)

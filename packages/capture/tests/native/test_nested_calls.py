@@ -118,11 +118,14 @@ def test_near_the_limit_a_frame_runs_as_it_is_and_is_captured_another_time(room)
 
     region = make_region(_leaf, backend)
     x = torch.ones(2)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), structlog.testing.capture_logs() as events:
         warnings.simplefilter("error")
         _at_depth(sys.getrecursionlimit() - _frames() - room - 1, _leaf, x)  # plain Python has the room
         assert _at_depth(sys.getrecursionlimit() - _frames() - room - 1, region, x).tolist() == [2.0, 2.0]
+    structlog.reset_defaults()
     assert not graphs
+    # Where there is room for it, the event is given.
+    assert [event["event"] for event in events] == [log.NESTED_TOO_DEEP] * (room >= 100)
     assert region(x).tolist() == [2.0, 2.0]
     assert len(graphs) == 1
 
