@@ -147,8 +147,8 @@ class Operations(Arithmetic):
             return self._one_number(left, right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
-            if type(a) in _MADE_ANEW and (a == b or a != a) and left.source is not None and right.source is not None:
-                # Guards tell how they compare; which of them are one object is another matter.
+            if type(a) in _MADE_ANEW and left.source is not None and right.source is not None:
+                # What they are is guarded; which of them are one object is another matter.
                 (self.guards.alias if a is b else self.guards.distinct)(left.source, right.source)
                 return a is b
             if type(a) is not type(b) or isinstance(a, _TOLD_APART) or a != b:
