@@ -121,3 +121,23 @@ def test_a_parameter_that_answers_for_itself_is_no_plain_tensor(kind, broken):
     result, seen_shape = make_region(program, eager)(torch.ones(2))
     assert torch.equal(result, wanted) and seen_shape == shape
     assert "unsupported-tensor" in broken(program, torch.ones(2))
+
+
+def test_a_parameter_whose_class_answers_later_is_no_plain_tensor_then():
+    class Later(Parameter):
+        pass
+
+    parameter = Later(torch.ones(2))
+
+    def once(graph, inputs):
+        """Not by torch's functions, which would ask the class themselves."""
+        results = graph(*inputs)
+        return lambda *inputs: results
+
+    def program(x):
+        return x + 1, torch.atleast_1d(parameter)
+
+    region = make_region(program, once)
+    assert region(torch.ones(2))[1].tolist() == [1.0, 1.0]
+    Later.__torch_function__ = classmethod(Answers.__torch_function__.__func__)
+    assert region(torch.ones(2))[1] == "answered"

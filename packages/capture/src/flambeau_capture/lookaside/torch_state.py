@@ -13,7 +13,7 @@ from torch.torch_version import TorchVersion
 
 from ..graph.captured import CallFunction
 from ..interp.signals import GraphBreak
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
 from ..values.sequences import SequenceValue
 from ..values.tensor import TensorValue
@@ -62,8 +62,8 @@ def answers_false(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(False)
 
 
-#: What tensors and parameters have by default: no override.
-_OWN_TORCH_FUNCTIONS = (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+#: What tensors and parameters have of torch, and what a class without one has: no override.
+_NO_OVERRIDES = (vars(torch.Tensor)["__torch_function__"], vars(torch.nn.Parameter)["__torch_function__"], MISSING)
 
 
 @replaces(*_named("torch.overrides.has_torch_function"))
@@ -79,8 +79,8 @@ def is_overridden(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """Whether one of the classes answers torch's functions itself. A mode of `__torch_function__` is the state's matter, not looked at here."""
     if not t.fold(torch._C._is_torch_function_enabled, (), {}).constant():
         return ConstantValue(False)
-    methods = (getattr(t.realise(arg).python_type(), "__torch_function__", None) for arg in args)
-    return ConstantValue(any(method is not None and method not in _OWN_TORCH_FUNCTIONS for method in methods))
+    methods = [t.class_member(t.realise(arg).python_type(), "__torch_function__")[0] for arg in args]
+    return ConstantValue(not all(any(method is own for own in _NO_OVERRIDES) for method in methods))
 
 
 @replaces(
