@@ -135,13 +135,16 @@ def _largest_of(run: Run) -> float:
 
 
 def is_outgrown(run: Run) -> bool:
-    """Whether a number of 32 bits or more is beyond the whole numbers that all are there: sums of such depend on their order, and what follows too."""
-    floats = [
-        e.value
-        for e in run.entries
-        if isinstance(e.value, Tensor) and e.value.is_floating_point() and e.value.dtype.itemsize > 2
-    ]
-    return any(_largest(value) >= 2 / torch.finfo(value.dtype).eps for value in floats if value.numel())
+    """Whether a number of 32 bits or more is beyond the whole numbers that all are there: sums of such depend on their order, and what follows too.
+    So does what a gradient in 16 bits is that has outgrown them: infinite, or no number where two such were added."""
+    floats = [(e.path, e.value) for e in run.entries if isinstance(e.value, Tensor) and e.value.is_floating_point()]
+    return any(
+        _largest(value) >= 2 / torch.finfo(value.dtype).eps
+        if value.dtype.itemsize > 2
+        else ".grad" in path and not bool(value.isfinite().all())
+        for path, value in floats
+        if value.numel()
+    )
 
 
 def silent(plain: Run, ours: Run) -> Failure | None:
@@ -197,7 +200,7 @@ def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None, grown
     if _same_bits(expected, mine):
         return ""
     # Products of complex numbers round in eager too, by the order of their sums, and so do some gradients.
-    if (exact and not expected.is_complex() and not _is_rounded(theirs)) or not (
+    if (exact and not expected.is_complex() and not _is_rounded(theirs, mine)) or not (
         expected.is_floating_point() or expected.is_complex()
     ):
         return _words(expected)
@@ -221,17 +224,22 @@ def _of_values(theirs: Entry, mine: Any, exact: bool, judge: Entry | None, grown
     return "" if _error(mine.to(wide), true) <= allowed else f"{_words(expected)}, in float64 {_words(true)}"
 
 
-def _is_rounded(entry: Entry) -> bool:
+def _is_rounded(entry: Entry, mine: Tensor) -> bool:
     """Whether it is a gradient that was divided (by three, say, where three elements are the greatest), or one in 16 bits that has used them up:
-    an element has the last digit, or is beyond the whole numbers that all are there."""
+    an element has the last digit, where the other run's may not, or is beyond the whole numbers that all are there."""
     value: Tensor = entry.value
     if ".grad" not in entry.path or not value.is_floating_point():
         return False
     if value.dtype.itemsize > 2:
         return not _same_bits(value * 1024, (value * 1024).round())
-    wide, digit = value.to(torch.float64), torch.finfo(value.dtype).eps
-    digits = wide.frexp().mantissa / digit
-    return not _same_bits(digits, digits.round()) or _largest(wide) >= 2 / digit
+    if _uses_last_digit(value) or _largest(value) >= 2 / torch.finfo(value.dtype).eps:
+        return True
+    return _uses_last_digit(mine[mine != mine.round()])
+
+
+def _uses_last_digit(value: Tensor) -> bool:
+    digits = value.to(torch.float64).frexp().mantissa / torch.finfo(value.dtype).eps
+    return not _same_bits(digits, digits.round())
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:

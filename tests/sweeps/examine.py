@@ -70,15 +70,12 @@ def examine_text(source: str, backend: str, exact: bool = True) -> Verdict:
     for seed in range(_NUDGED):
         if needs_judge(failure, exact):
             failure = difference(plain, ours, exact, run_nudged(source, seed), coarse)
+    known = ""
     if failure is not None and failure.kind == "wrong gradient" and ours.breaks and _UNCOUNTED.search(source):
-        return Verdict(
-            None,
-            ours.graphs,
-            ours.breaks,
-            ours.eager,
-            known="a write through `data` between a forward and its backward",
-        )
-    return Verdict(failure, ours.graphs, ours.breaks, ours.eager)
+        known = "a write through `data` between a forward and its backward"
+    elif failure is not None and failure.kind in ("wrong value", "lost write") and plain.odd_bools:
+        known = "a bool whose byte is neither 0 nor 1"
+    return Verdict(None if known else failure, ours.graphs, ours.breaks, ours.eager, known=known)
 
 
 def widened(source: str) -> str:

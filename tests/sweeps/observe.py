@@ -44,9 +44,15 @@ class Entry:
 
 @define
 class Observer:
-    """Writes entries; keeps what it numbered alive, so that a number stays with its object."""
+    """Writes entries; keeps what it numbered alive, so that a number stays with its object.
+
+    Attributes:
+        entries: in order.
+        odd_bools: whether a bool was seen whose byte is neither 0 nor 1, as writes through a view of another dtype leave it.
+    """
 
     entries: list[Entry] = Factory(list)
+    odd_bools: bool = False
     _numbers: dict[int, int] = Factory(dict)
     _memories: dict[int, tuple[int, int]] = Factory(dict)
     _kept: list[Any] = Factory(list)
@@ -118,6 +124,8 @@ class Observer:
                 self._kept.append(storage)
             number, start = self._memories[storage._cdata]
             self.note(path, "memory", (number, value.storage_offset() - start))
+            if value.dtype is torch.bool:
+                self.odd_bools |= bool((value.detach().view(torch.uint8) > 1).any())
             self.note(path, "tensor", value.detach().resolve_conj().resolve_neg().clone())
         if value.is_leaf:
             self._walk(f"{path}.grad", value.grad, depth + 1, seen)

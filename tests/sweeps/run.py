@@ -46,6 +46,7 @@ class Run:
         graphs, breaks, eager: of a compiled run: how many graphs, the codes of breaks, why graphs were left to eager.
         captured: of a compiled run: whether any frame was looked at; one without tensors has no graph.
         broken: the program itself failed outside of its calls; nothing can be said of it.
+        odd_bools: see `Observer`.
     """
 
     entries: list[Entry]
@@ -54,6 +55,7 @@ class Run:
     eager: tuple[str, ...] = ()
     captured: bool = False
     broken: str = ""
+    odd_bools: bool = False
 
 
 @define
@@ -124,7 +126,7 @@ def run_plain(source: str) -> Run:
     """What Python and eager do."""
     driver = _Driver(_uncompiled)
     broken = _drive(source, driver, lambda: None)
-    return Run(driver.observer.entries, broken=broken)
+    return Run(driver.observer.entries, broken=broken, odd_bools=driver.observer.odd_bools)
 
 
 def run_nudged(source: str, seed: int) -> Run:

@@ -19,7 +19,7 @@ import flambeau
 
 from . import __main__ as sweeps
 from . import run, worker
-from .compare import difference
+from .compare import difference, is_outgrown
 from .examine import examine_text
 from .generators import GENERATORS
 from .observe import Entry, Observer
@@ -223,12 +223,15 @@ def drive(compile, call, show, backward):
         (torch.tensor([1030.5, 3.0], dtype=torch.float16), 1.0, True),
         (torch.tensor([2051.0, 3.0], dtype=torch.float16), 2.0, False),
         (torch.tensor([306.0, 3.0], dtype=torch.bfloat16), 300.0, True),
+        (torch.tensor([2.0, 1.328125], dtype=torch.bfloat16), torch.tensor([0, 1 / 128]), False),
+        (torch.tensor([2.0, 1.328125], dtype=torch.bfloat16), 1.0, True),
     ],
 )
 def test_gradients_that_have_used_up_16_bits_are_compared_as_rounded(
-    value: torch.Tensor, other: float, is_compared: bool
+    value: torch.Tensor, other: float | torch.Tensor, is_compared: bool
 ) -> None:
-    theirs, mine = (run.Run([Entry("shown after call 1[0].grad", "value", v)]) for v in (value, value + other))
+    apart = (value + other).to(value.dtype)
+    theirs, mine = (run.Run([Entry("shown after call 1[0].grad", "value", v)]) for v in (value, apart))
     assert (difference(theirs, mine, exact=True) is not None) == is_compared
 
 
@@ -417,6 +420,31 @@ def test_only_a_write_that_is_not_counted_is_a_known_limit() -> None:
     found = examine_text(UNCOUNTED.replace("{write}", ".data.add_(1)"), "aot_eager")
     assert found.failure is None and "through `data`" in found.known
     assert examine_text(UNCOUNTED.replace("{write}", ".sin()"), "aot_eager").known == ""
+
+
+def test_a_gradient_that_overflows_16_bits_is_judged_in_float64() -> None:
+    """The formula that torch takes for `cumprod` with a zero hangs on the modes that are on: it adds what the other never makes."""
+    gradient = torch.tensor([2.0, float("inf")], dtype=torch.float16)
+    assert is_outgrown(run.Run([Entry("shown after call 1[0].grad", "value", gradient)]))
+    assert not is_outgrown(run.Run([Entry("shown after call 1[0].grad", "value", gradient[:1])]))
+    assert not is_outgrown(run.Run([Entry("call 1: result", "value", gradient)]))
+
+
+@pytest.mark.parametrize(("byte", "known"), [(2, "a bool whose byte is neither 0 nor 1"), (1, "")])
+def test_the_bytes_of_what_is_no_bool_are_a_known_limit(byte: int, known: str) -> None:
+    """Some copies of torch keep such a byte, others make it 1: which of them eager takes is nobody's promise."""
+    source = """
+def f(s):
+    s.T[0] = True
+    s.view(torch.int32).add_(0)
+
+def drive(compile, call, show, backward):
+    s = torch.tensor([[1, 0, {byte}, 0], [0, 0, 0, {byte}]], dtype=torch.uint8).view(torch.bool)
+    call(compile(f), s)
+    show(s.view(torch.uint8))
+""".replace("{byte}", str(byte))
+    found = examine_text(source, "aot_eager")
+    assert found.failure is None and found.known == known
 
 
 def test_an_error_of_eagers_own_is_no_fault() -> None:

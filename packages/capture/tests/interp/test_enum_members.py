@@ -97,3 +97,13 @@ def test_special_methods(name: str, kind: str, change: str) -> None:
                 setattr(made, name, lambda m, *args: (STATE.__setitem__(0, 5), gives(m, *args))[1])
             elif name in vars(made):
                 delattr(made, name)
+
+
+def test_members_given_to_what_has_no_hash() -> None:
+    made = _class("integer", {})
+
+    def program(t: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        by_number = functools.cmp_to_key(lambda a, b: b - a)
+        return t + 1, (sorted([made.A, 3, made.B], key=by_number), by_number(made.A) < by_number(2))
+
+    assert _told(make_region(program, eager), torch.ones(2)) == _told(program, torch.ones(2))

@@ -57,7 +57,7 @@ def _operator_names() -> dict[Callable[..., Any], tuple[str, ...]]:
     return found
 
 
-_ASKED: dict[Callable[..., Any], tuple[str, ...]] = {
+_ASKED_BY: dict[Callable[..., Any], tuple[str, ...]] = {
     **_operator_names(),
     str: TEXTS, repr: TEXTS, ascii: TEXTS, format: TEXTS, hash: ("__hash__", "__eq__"), len: ("__len__",),
     bool: ("__bool__", "__len__"), iter: ("__iter__", "__getitem__"),
@@ -65,6 +65,8 @@ _ASKED: dict[Callable[..., Any], tuple[str, ...]] = {
     copy.copy: ("__copy__", "__reduce_ex__", "__reduce__"), copy.deepcopy: ("__deepcopy__", "__reduce_ex__", "__reduce__"),
 }  # fmt: skip
 """What these functions ask of an argument's class; others may ask anything."""
+_ASKED = {id(function): names for function, names in _ASKED_BY.items()}
+"""The same by identity: not everything that is called has a hash, and a weak reference asks its object for it."""
 
 
 def is_member(value: Value) -> bool:
@@ -75,7 +77,7 @@ def is_member(value: Value) -> bool:
 def hold_methods(t: Tracer, function: Callable[..., Any], objects: Iterable[Any]) -> None:
     """Guard that no method of the program takes part where a function is called with these objects."""
     for cls in _classes(objects):
-        for name in _ASKED.get(function, _ALL):
+        for name in _ASKED.get(id(function), _ALL):
             found, _ = t.class_member(cls, name)
             if _is_written(found):
                 raise GraphBreak("unsupported-operation", f"{name} of {class_qualname(cls)}, which the program wrote")
