@@ -13,6 +13,7 @@ KNOWN: dict[str, str] = {}
 #: What differs on CUDA beside that.
 KNOWN_ON_CUDA: dict[str, str] = {
     "op:_batch_norm_with_update:f[36]*": "cuDNN refuses weights with gaps in eager; the compiled program normalises by itself",
+    "op:_softmax_backward_data:f32": "computes where eager's kernel refuses float16 gradients of a float32 softmax",
     "op:prod:complex32": "torch's gradient for values that are not known yet takes a cumulative product, which CUDA lacks in this type",
 }
 
