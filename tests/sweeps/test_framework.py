@@ -447,6 +447,30 @@ def drive(compile, call, show, backward):
     assert found.failure is None and found.known == known
 
 
+@pytest.mark.parametrize(
+    ("call", "known"),
+    [("checkpoint(torch.mul, w, w, use_reentrant=False)", "an argument of a checkpointed call"), ("w * w", "")],
+)
+def test_what_a_checkpointed_call_is_given_is_what_its_gradient_is_of(call: str, known: str) -> None:
+    """Eager looks at its arguments again in the backward."""
+    source = """
+from torch.utils.checkpoint import checkpoint
+
+def f(w):
+    return {call}
+
+def drive(compile, call, show, backward):
+    w = whole((3,)).requires_grad_()
+    r = call(compile(f), w)
+    w.requires_grad_(False)
+    w.detach_()
+    backward(r)
+    show(w)
+""".replace("{call}", call)
+    found = examine_text(source, "aot_eager")
+    assert found.failure is None and found.known.startswith(known) and bool(found.known) == bool(known)
+
+
 def test_an_error_of_eagers_own_is_no_fault() -> None:
     """Eager's backward of a write through a view of another dtype looks beyond the memory of a base with an offset."""
     source = """
