@@ -367,15 +367,20 @@ def test_written_inputs_that_share_memory_are_refused():
         lambda x: (x.detach().view(-1), x.t()),
         lambda x: (x.sin(), x.detach().t()),
         lambda x: (lambda y: (y, y.detach().view(-1), y[0]))(x.sin()),
+        lambda x: (lambda y: (y, y[...], y.view_as(y), y.detach()))(x.sin()),
     ],
-    ids=["input", "view of input", "beside another", "view of result"],
+    ids=["input", "view of input", "beside another", "view of result", "all of a result"],
 )
 def test_views_and_what_is_detached_are_those_of_eager(function, grad):
-    """Which results need gradients, which are views, and whose memory they have."""
+    """Which results need gradients, which are views, of what and taken how, and whose memory they have."""
 
     def facts(results, x):
-        own = [t.untyped_storage().data_ptr() for t in (x, *results)]
-        return [(t.requires_grad, t.is_leaf, t._is_view(), own.index(t.untyped_storage().data_ptr())) for t in results]
+        shown = (x, *results)
+        own = [t.untyped_storage().data_ptr() for t in shown]
+        bases = [[number for number, base in enumerate(shown) if t._base is base] for t in results]
+        taken = [str(torch._C._autograd._get_creation_meta(t)) if t._is_view() else None for t in results]
+        flags = [(t.requires_grad, t.is_leaf, t._is_view(), own.index(t.untyped_storage().data_ptr())) for t in results]
+        return flags, bases, taken
 
     x = R(2, 3, grad=grad)
     assert facts(compile_function(function, [x])(x), x) == facts(function(x), x)

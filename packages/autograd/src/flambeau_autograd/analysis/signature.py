@@ -239,10 +239,20 @@ def _output(
         # The same elements again, taken with gradients of a view that was not.
         steps = (*steps, ViewStep("aten.alias.default"))
     detached = _is_detached(out, chain) if torch.is_inference_mode_enabled() else not out._is_view()
+    if not steps and not out.requires_grad and not detached and out is not root.tensor:
+        # A view of all elements (`y[...]`), which is no step of a chain.
+        steps = (ViewStep("aten.alias.default", (), (), None, not _is_taken_without_gradients(out)),)
     if steps and not out.requires_grad and detached:
         # To autograd no view, also where somebody asks it for gradients later.
         steps = (*steps, ViewStep("aten.detach.default"))
+    elif steps and not out.requires_grad and kind != "view_of_output" and _is_beside(out, root.tensor):
+        # A view of a detached tensor, which stays as it is where somebody asks the root for gradients later.
+        steps = (ViewStep("aten.detach.default"), *steps)
     return OutputSpec(kind, index, out.requires_grad, steps)
+
+
+def _is_beside(view: torch.Tensor, root: torch.Tensor) -> bool:
+    return not torch.is_inference_mode_enabled() and _base_of(view) is not _base_of(root)
 
 
 def _is_detached(out: torch.Tensor, chain: tuple[Step, ...]) -> bool:
