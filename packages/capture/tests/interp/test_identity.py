@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import copy
+import decimal
 import enum
 import functools
 import operator
@@ -114,6 +116,83 @@ def _assert_same_in_either_order(program, make, arguments=lambda a, b: (a, b)):
 def test_one_object_or_two_that_are_equal(kind, way):
     program, arguments = PROGRAMS[way]
     _assert_same_in_either_order(program, KINDS[kind], arguments)
+
+
+UNHASHABLE = ("list", "dict", "ordered_dict", "set", "deque", "own_list", "slice", "view")
+#: What asks which objects two keys or members are.
+HASHED = {
+    "dicts": (lambda t, a, b: (t + 1, {a: 1}.get(b), b in {a: 1}, {a: 1} == {b: 1}, len({a: 1, b: 2})), lambda a, b: (a, b)),
+    "sets": (
+        lambda t, a, b: (t + 1, b in {a}, {a} == {b}, {a} <= {b}, len({a, b}), len({a} | {b}), len({a} & {b}), len({a} ^ {b})),
+        lambda a, b: (a, b),
+    ),
+    "methods of sets": (
+        lambda t, a, b: (t + 1, {a}.isdisjoint({b}), {a}.issubset({b}), len({a}.union([b])), len({a}.difference([b], {a}))),
+        lambda a, b: (a, b),
+    ),
+    "parts": (
+        lambda t, a, b: (t + 1, (a, 1) in {(b, 1)}, {(a, 1): 1} == {(b, 1): 1}, frozenset([a]) in {frozenset([b])}),
+        lambda a, b: (a, b),
+    ),
+    "views": (
+        lambda t, a, b: (t + 1, {a: 1}.keys() == {b: 1}.keys(), len({a: 1}.keys() & {b}), {a: 1}.items() == {b: 1}.items()),
+        lambda a, b: (a, b),
+    ),
+    "a dict that is brought": (
+        lambda t, held, b: (t + 1, b in held, held.get(b), held == {b: 1}, len({**held, b: 2}), held.pop(b, 0), len(held)),
+        lambda a, b: ({a: 1}, b),
+    ),
+    "a set that is brought": (
+        lambda t, held, b: (t + 1, b in held, held == {b}, len(held | {b}), held.isdisjoint([b]), held.discard(b), len(held)),
+        lambda a, b: ({a}, b),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", HASHED)
+@pytest.mark.parametrize("kind", [kind for kind, make in KINDS.items() if kind not in UNHASHABLE])
+def test_what_is_hashed_by_identity(kind, way):
+    program, arguments = HASHED[way]
+    _assert_same_in_either_order(program, KINDS[kind], arguments)
+
+
+def test_what_has_no_hash():
+    def program(t, value):
+        try:
+            return t + 1, {value: 1}
+        except TypeError as error:
+            return t + 1, str(error)
+
+    for value in (torch.finfo(torch.float32), slice(1, 2), [1]):
+        given = value, program(torch.ones(2), value)[1]
+        assert make_region(program, eager)(torch.ones(2), given[0])[1] == given[1]
+
+
+def test_equal_methods_are_one_key():
+    def program(t, thing, items):
+        return t + 1, {thing.__init__: 1}.get(thing.__init__), {items.append: 1}.get(items.append)
+
+    for _ in range(2):
+        assert make_region(program, eager)(torch.ones(2), Thing(), [])[1:] == (1, 1)
+
+
+#: Equal to itself it is not, or in another way than by `is`.
+UNLIKE_ITSELF = {
+    "cell": lambda: types.CellType(float("nan")),
+    "cell_of_one": lambda: types.CellType(1),
+    "array": lambda: array.array("d", [float("nan")]),
+    "view": lambda: memoryview(array.array("d", [float("nan")])),
+    "decimal": lambda: decimal.Decimal("nan"),
+    "namespace": lambda: types.SimpleNamespace(a=float("nan")),
+}
+
+
+@pytest.mark.parametrize("kind", UNLIKE_ITSELF)
+def test_equality_of_an_object_with_itself(kind):
+    def program(t, a, b):
+        return t + 1, a == b, a != b, a in [b], [b].count(a), (a, 1) == (b, 1)
+
+    _assert_same_in_either_order(program, UNLIKE_ITSELF[kind])
 
 
 class Shown:

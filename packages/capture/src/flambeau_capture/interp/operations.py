@@ -17,7 +17,8 @@ from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.by_index import ask_how_many
 from ..values.constants import ConstantValue
-from ..values.functions import MethodValue
+from ..values.functions import CellValue, MethodValue
+from ..values.keys import assume_members
 from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
@@ -444,12 +445,15 @@ class Operations(Arithmetic):
             if isinstance(left, DictValue) and isinstance(right, DictValue):
                 left.guard_all(self)  # type: ignore[arg-type]
                 right.guard_all(self)  # type: ignore[arg-type]
+                keys = ({hashed: key for hashed, (key, _) in value.items.items()} for value in (left, right))
+                assume_members(self, *keys)  # type: ignore[arg-type]
                 equal = left.items.keys() == right.items.keys() and all(
                     self.same_or_equal(left.items[k][1], right.items[k][1]) for k in left.items
                 )
                 if issubclass(left.cls, collections.OrderedDict) and issubclass(right.cls, collections.OrderedDict):
                     equal = equal and list(left.items) == list(right.items)
             elif isinstance(left, SetValue) and isinstance(right, SetValue):
+                assume_members(self, left.items, right.items)  # type: ignore[arg-type]
                 equal = left.items.keys() == right.items.keys()
             elif isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
                 equal = False
@@ -457,12 +461,13 @@ class Operations(Arithmetic):
                 equal = self.identical(left.function, right.function) and self.identical(
                     self.realise(left.owner), self.realise(right.owner)
                 )
-            elif not self.identical(left, right) and (_compares_natively(left) or _compares_natively(right)):
+            elif _compares_natively(left) or _compares_natively(right):
                 raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
             else:
                 equal = self.identical(left, right)
             return ConstantValue(equal == (symbol == "=="))
         if isinstance(left, SetValue) and isinstance(right, SetValue):
+            assume_members(self, left.items, right.items)  # type: ignore[arg-type]
             return ConstantValue(COMPARE[symbol](left.items.keys(), right.items.keys()))
         raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
 
@@ -584,4 +589,4 @@ def _family(value: Value) -> type:
 def _compares_natively(value: Value) -> bool:
     """Whether `==` is the class's own, written in C, so that it is more than identity."""
     kind: Any = value.python_type()
-    return isinstance(value, (ObjectValue, OpaqueValue)) and kind.__eq__ is not object.__eq__
+    return isinstance(value, (ObjectValue, OpaqueValue, CellValue)) and kind.__eq__ is not object.__eq__

@@ -19,7 +19,7 @@ from ..library import collections, functools, threading, weakref
 from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.base import MISSING, Value, type_name
-from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
+from ..values.builtins import BoundBuiltin, BuiltinValue, ClassValue, LoadedMethod, PythonModuleValue, RealValue
 from ..values.constants import PLAIN_TYPES, UNHASHABLE, ConstantValue, is_constant_object
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.keys import as_hashed
@@ -244,7 +244,7 @@ class Wrapping(TracerState):
             self.guards.dict_keys(kwargs_source, obj.keywords)
         args: list[Value] = [LazyValue(a, Item(args_source, i)) for i, a in enumerate(obj.args)]
         kwargs: dict[str, Value] = {k: LazyValue(v, Item(kwargs_source, k)) for k, v in obj.keywords.items()}
-        return PartialValue(LazyValue(obj.func, Attribute(source, "func")), args, kwargs, source)
+        return PartialValue(LazyValue(obj.func, Attribute(source, "func")), args, kwargs, source, obj)
 
     def _wrap_sequence(self, obj: Any, source: Source, *, storage: bool = False) -> Value:
         if not storage:
@@ -451,10 +451,13 @@ class Wrapping(TracerState):
         if value.is_constant():
             constant = value.constant()
             hold_methods(self, hash, (constant,))  # type: ignore[arg-type]
-            if not is_compared_quietly(constant):
+            if not is_compared_quietly(constant) or _holds_nan(constant):
+                # Which nan it is, a dict or a set depends on.
                 raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
-            if _holds_slice(constant) and slice.__hash__ is None:
-                raise self.raised(TypeError("unhashable type: 'slice'"))
+            try:
+                hash(constant)
+            except TypeError as error:
+                raise self.raised(error) from None
             return constant
         if isinstance(value, SliceValue) and slice.__hash__ is not None:
             return self.hashable(ConstantValue(slice(*(self.hashable(part) for part in value.parts))))
@@ -476,6 +479,9 @@ class Wrapping(TracerState):
             if value.object is not MISSING and _hashes_by_identity(value.object):
                 return value.object
             raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
+        if isinstance(value, (MethodValue, BoundBuiltin, LoadedMethod)):
+            # Equal to another that binds the same, whichever object each of them is.
+            raise GraphBreak("unsupported-operation", f"hashing the bound method {value.describe()}")
         if value.python_type().__hash__ is None:
             raise self.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
         real = value.real()
@@ -515,6 +521,12 @@ def _item_source(kind: Any) -> Any:
 def _holds_slice(obj: Any) -> bool:
     """Whether a constant is a slice or a tuple with one: what bounds a slice may be a number that changes."""
     return type(obj) is slice or (type(obj) is tuple and any(_holds_slice(item) for item in obj))
+
+
+def _holds_nan(obj: Any) -> bool:
+    if isinstance(obj, (float, complex)):
+        return obj != obj
+    return type(obj) in (tuple, frozenset) and any(map(_holds_nan, obj))
 
 
 def _object_hash(kind: Any) -> bool:

@@ -278,20 +278,29 @@ class MethodValue(Value):
 
 
 class PartialValue(Value):
-    """`functools.partial`."""
+    """`functools.partial`; `object` is the real one when it existed before."""
 
-    __slots__ = ("args", "function", "kwargs")
+    __slots__ = ("args", "function", "kwargs", "object")
 
     def __init__(
-        self, function: Value, args: list[Value], kwargs: dict[str, Value], source: Source | None = None
+        self,
+        function: Value,
+        args: list[Value],
+        kwargs: dict[str, Value],
+        source: Source | None = None,
+        object: Any = MISSING,
     ) -> None:
         super().__init__(source)
         self.function = function
         self.args = args
         self.kwargs = kwargs
+        self.object = object
 
     def python_type(self) -> type:
         return functools.partial
+
+    def real(self) -> Any:
+        return self.object
 
     def truth(self, t: Tracer) -> bool:
         return True

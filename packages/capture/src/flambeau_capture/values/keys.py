@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..interp.signals import GraphBreak
 from .base import MISSING, Value
 from .constants import is_constant_object
 from .lazy import LazyValue
 from .sequences import TupleValue
+from .symbolic import SymbolicValue
 from .tensor import TensorValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..interp.tracer import Tracer
 
@@ -28,12 +30,21 @@ def assume_object(t: Tracer, key: Value, present: bool, keys: Iterable[Value]) -
     for part, source in objects:
         if present or part is not key:
             if not any(_realised(other) is part for other in keys):
+                if part.real() is MISSING:
+                    raise GraphBreak("unsupported-operation", f"hashing what holds {part.describe()}")
                 t.guards.identity(source, part.real())
             continue
         others = [other.source for other in keys if other.source is not None and _may_be(part, other)]
         if others and source is not None:
             t.guards.distinct(source, *others)
     return bool(objects)
+
+
+def assume_members(t: Tracer, members: Mapping[Any, Value], others: Mapping[Any, Value]) -> None:
+    """Assume of all members of a set, by what they hash to, that they are among those of another, or not, as they are now."""
+    for hashed, member in members.items():
+        if is_compared_by_identity(member, hashed):
+            assume_object(t, member, hashed in others, others.values())
 
 
 def is_compared_by_identity(key: Value, hashed: Any) -> bool:
@@ -58,12 +69,16 @@ def as_hashed(key: Any) -> Any:
 
 
 def _objects(t: Tracer, key: Value) -> Iterator[Value]:
-    """The parts of a key that existed before the frame and are no constants."""
+    """The parts of a key that existed before the frame and are no constants; of numbers that change the hash is their value."""
     if isinstance(key, TupleValue):
         for part in key.items:
             yield from _objects(t, t.realise(part))
-    elif not key.is_constant() and key.real() is not MISSING:
-        yield key
+    elif issubclass(key.python_type(), frozenset) and not key.is_constant():
+        for part in getattr(key, "items", {}).values():
+            yield from _objects(t, t.realise(part))
+    elif not key.is_constant() and not isinstance(key, SymbolicValue):
+        if key.source is not None or key.real() is not MISSING:
+            yield key
 
 
 def _realised(value: Value) -> Value | None:
@@ -74,5 +89,4 @@ def _may_be(key: Value, other: Value) -> bool:
     """Whether another object with the type that `key` is guarded to have may be this one. Tensors that were looked at are guarded to differ."""
     if isinstance(key, TensorValue) and _realised(other) is not None:
         return False
-    real = other.real()
-    return real is not MISSING and type(real) is type(key.real())
+    return other.python_type() is key.python_type()

@@ -14,7 +14,7 @@ from ..library import itertools
 from .base import Value, objects_have
 from .builtins import BuiltinValue, ClassValue
 from .constants import ConstantValue, is_constant_object
-from .keys import assume_object, is_compared_by_identity
+from .keys import assume_members, assume_object, is_compared_by_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -149,7 +149,9 @@ class SetValue(Value):
                 "unsupported-call", "issubset of an iterator, of which CPython takes more or less by its version"
             )
         if name == "issubset" or issubclass(other.python_type(), (set, frozenset)):
-            return bool(getattr(self.table, name)(members_of(t, other)[0]))
+            table, members = members_of(t, other)
+            assume_members(t, members, self.items)
+            return bool(getattr(self.table, name)(table))
         wanted = name == "issuperset"
         return all((self.hashed(t, item) in self.items) is wanted for item in t.iterate_all(other))
 
@@ -172,6 +174,7 @@ class SetValue(Value):
         others, known = [], dict(self.items)
         for arg in args:
             table, members = members_of(t, arg)
+            assume_members(t, members, known)
             others.append(table)
             known = {**members, **known}
         if name in _UPDATE:
