@@ -16,7 +16,7 @@ from ..values.base import MISSING, Value, type_name
 from ..values.constants import ConstantValue, is_constant_object
 from ..values.sequences import TupleValue
 from ..values.symbolic import SymbolicValue
-from .members import is_compared_quietly
+from .members import may_be_hashed
 from .signals import GraphBreak, TracedRaise
 from .trust import is_pure_module, is_pure_native
 
@@ -47,7 +47,7 @@ def _refuse_unhashable(t: Tracer, value: Value) -> None:
             _refuse_unhashable(t, item)
     elif value.python_type().__hash__ is None:
         raise t.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
-    elif (real := value.real()) is not MISSING and not is_compared_quietly(real):
+    elif (real := value.real()) is not MISSING and not may_be_hashed(real):
         raise GraphBreak("unsupported-call", f"a cached function of {value.describe()}, which is asked for its hash")
 
 

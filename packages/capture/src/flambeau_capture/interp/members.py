@@ -2,7 +2,7 @@
 
 In: a class and a name. Out: `mro_lookup`, what it has under the name, and where; `is_borrowed`, whether that is a native method of another;
 `own_dict`, what an object holds itself; `is_native_access`, whether Python alone finds its attributes;
-`own_content`, the number or text that it is; `is_compared_quietly`, whether a key may be hashed; `has_quiet_class`, whether its class may.
+`own_content`, the number or text that it is; `may_be_hashed`, whether a key may be hashed; `has_quiet_class`, whether its class may.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ def mro_lookup(cls: type, name: str, after: type | None = None) -> tuple[Any, An
     return MISSING, None
 
 
-def is_compared_quietly(key: Any) -> bool:
-    """Whether no function of the program runs where a key is hashed or compared: those that dataclasses generate only ask the fields."""
+def may_be_hashed(key: Any) -> bool:
+    """Whether no function of the program runs where a key is hashed or compared: those that dataclasses generate only ask the fields.
+
+    Nor may it be nan, of which it matters which one it is.
+    """
     if not has_quiet_class(key):
         return False
     kind = type(key)
     if kind in PLAIN_TYPES:
-        return True
+        return key == key
     if kind is tuple or kind is frozenset:
-        return all(map(is_compared_quietly, key))
+        return all(map(may_be_hashed, key))
     return all(_is_quiet(*mro_lookup(kind, name)) for name in _COMPARISONS)
 
 

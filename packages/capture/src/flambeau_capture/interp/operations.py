@@ -16,7 +16,7 @@ from ..library import collections, operator
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.by_index import ask_how_many
-from ..values.constants import ConstantValue
+from ..values.constants import MADE_ANEW, ConstantValue
 from ..values.functions import CellValue, MethodValue
 from ..values.keys import assume_members
 from ..values.mappings import DictValue, DictView
@@ -65,8 +65,6 @@ _SYMBOLIC = (TensorValue, SymbolicValue)
 _TOLD_APART = (tuple, torch.Size, frozenset, slice, range, enum.Enum)
 """Classes of constants of which Python makes another object each time, or whose `__eq__` may be the program's."""
 
-_MADE_ANEW = (int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device)
-"""Classes of constants of which a program may have several that are equal."""
 
 _SMALL = ((">=", -5), ("<=", 256))
 """Between which integers CPython has one object of each."""
@@ -148,7 +146,7 @@ class Operations(Arithmetic):
             return self._one_number(left, right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
-            if type(a) in _MADE_ANEW and left.source is not None and right.source is not None:
+            if type(a) in MADE_ANEW and left.source is not None and right.source is not None:
                 # What they are is guarded; which of them are one object is another matter.
                 (self.guards.alias if a is b else self.guards.distinct)(left.source, right.source)
                 return a is b
@@ -181,7 +179,9 @@ class Operations(Arithmetic):
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             one = left is right
         elif left.is_constant() and right.is_constant():
-            one = left.constant() is right.constant()
+            constant = left.constant()
+            is_nan = type(constant) in (float, complex) and constant != constant
+            one = self.identical(left, right) if is_nan else constant is right.constant()
         else:
             one = self.identical(left, right)
         return one or self.truth(self.compare("==", left, right))
@@ -485,8 +485,8 @@ class Operations(Arithmetic):
     def _as_sequence(self, value: Value) -> list[Value] | None:
         if isinstance(value, SequenceValue):
             return [self.realise(item) for item in value.items]
-        if value.is_constant() and isinstance(value.constant(), tuple):
-            return [self.from_python(item) for item in value.constant()]
+        if isinstance(value, ConstantValue) and isinstance(value.value, tuple):
+            return value.parts(self)  # type: ignore[arg-type]
         return None
 
     # items and iteration

@@ -32,7 +32,7 @@ from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import formulas
 from .enum_members import hold_methods
-from .members import NATIVE_METHODS, has_quiet_class, is_compared_quietly, mro_lookup, own_content, own_dict
+from .members import NATIVE_METHODS, has_quiet_class, may_be_hashed, mro_lookup, own_content, own_dict
 from .signals import GraphBreak, TracedRaise
 from .state import TracerState
 
@@ -166,6 +166,7 @@ class Wrapping(TracerState):
         if kind is functools.partial:
             return self._wrap_partial(obj, source)
         if kind is types.CellType:
+            self.guards.type_is(source, kind)
             return self.cell_of(obj, source)
         if issubclass(kind, (*_C_CALLABLES, functools._lru_cache_wrapper)) or kind in (
             type(torch.ops.aten),
@@ -266,7 +267,7 @@ class Wrapping(TracerState):
         items: dict[Any, tuple[Value, Value]] = {}
         item_source = _item_source(type(obj))
         base: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict
-        if not all(map(is_compared_quietly, dict.__iter__(obj))):  # an OrderedDict's own iterator hashes them
+        if not all(map(may_be_hashed, dict.__iter__(obj))):  # an OrderedDict's own iterator hashes them
             return OpaqueValue(obj, source, "unsupported-operation")
         for i, (key, value) in enumerate(base.items(obj)):
             if is_constant_object(key):
@@ -290,7 +291,7 @@ class Wrapping(TracerState):
         base = frozenset if issubclass(type(obj), frozenset) else set
         members = list(base.__iter__(obj))
         if not all(
-            is_compared_quietly(item) and (is_constant_object(item) or _hashes_by_identity(item)) for item in members
+            may_be_hashed(item) and (is_constant_object(item) or _hashes_by_identity(item)) for item in members
         ):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
         self.guards.members(source, iter(members))
@@ -451,8 +452,7 @@ class Wrapping(TracerState):
         if value.is_constant():
             constant = value.constant()
             hold_methods(self, hash, (constant,))  # type: ignore[arg-type]
-            if not is_compared_quietly(constant) or _holds_nan(constant):
-                # Which nan it is, a dict or a set depends on.
+            if not may_be_hashed(constant):
                 raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
             try:
                 hash(constant)
@@ -521,12 +521,6 @@ def _item_source(kind: Any) -> Any:
 def _holds_slice(obj: Any) -> bool:
     """Whether a constant is a slice or a tuple with one: what bounds a slice may be a number that changes."""
     return type(obj) is slice or (type(obj) is tuple and any(_holds_slice(item) for item in obj))
-
-
-def _holds_nan(obj: Any) -> bool:
-    if isinstance(obj, (float, complex)):
-        return obj != obj
-    return type(obj) in (tuple, frozenset) and any(map(_holds_nan, obj))
 
 
 def _object_hash(kind: Any) -> bool:

@@ -228,10 +228,14 @@ for _name in dir(math):
         _math(getattr(math, _name))
 
 
+#: Constants that may have a method for it, or refuse.
+_COPIED_FOR_REAL = (enum.Enum, torch.finfo, torch.iinfo)
+
+
 @replaces(copy.copy)
 def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
-    if issubclass(value.python_type(), enum.Enum):
+    if issubclass(value.python_type(), _COPIED_FOR_REAL):
         return t.fold(copy.copy, [value], {})
     if value.python_type() in (torch.Size, torch.device) or (isinstance(value, TupleValue) and value.cls is not tuple):
         raise GraphBreak("unsupported-call", f"copy.copy of a {type_name(value.python_type())} makes another one")
@@ -267,7 +271,7 @@ def deep_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def _deep_copy(t: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
     """A copy; what is met twice is copied once (`memo`, by the stand-in), and a copy is there before its parts are looked at."""
     value = t.realise(value)
-    if issubclass(value.python_type(), enum.Enum):
+    if issubclass(value.python_type(), _COPIED_FOR_REAL):
         return t.fold(copy.deepcopy, [value], {})
     if value.python_type() in (torch.Size, torch.device, slice, frozenset):
         raise GraphBreak("unsupported-call", f"copy.deepcopy of a {type_name(value.python_type())} makes another one")

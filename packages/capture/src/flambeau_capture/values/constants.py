@@ -13,6 +13,7 @@ import torch
 from ..class_names import class_name
 from ..interp.signals import GraphBreak
 from ..library import math
+from ..sources.source import Item
 from .base import HEAP_TYPE, Value, objects_have
 
 if TYPE_CHECKING:
@@ -31,8 +32,12 @@ TORCH_TYPES: frozenset[type] = frozenset(
 )
 """Immutable torch objects."""
 
-_HAVE_IDENTITY: frozenset[type] = frozenset((tuple, frozenset, range, slice, torch.Size))
-"""Those of which equal ones are told apart by `is`, also where it is the program that made them."""
+MADE_ANEW: frozenset[type] = frozenset(
+    (int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo)
+)
+"""Those of which equal ones may be several objects."""
+_ONE_OF_EACH = range(-5, 257)
+"""Python has one object of each of these integers."""
 
 UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 """Those that cannot be hashed: what one of them is about is its `dtype`."""
@@ -54,6 +59,12 @@ def is_constant_object(obj: Any) -> bool:
     if kind is slice:
         return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
     return False
+
+
+def _is_one_of_many(obj: Any) -> bool:
+    """Whether the one that a call brings has to be given back: a guard tells what it is equal to."""
+    kind = type(obj)
+    return kind in MADE_ANEW and not (kind is int and obj in _ONE_OF_EACH)
 
 
 def _is_hashed(part: Any) -> bool:
@@ -105,10 +116,10 @@ class ConstantValue(Value):
         return self.value
 
     def rebuild(self, e: Any) -> None:
-        if type(self.value) in PLAIN_TYPES - {type(NotImplemented)}:
-            e.const(self.value)
-        elif self.source is not None and type(self.value) in _HAVE_IDENTITY:
+        if self.source is not None and _is_one_of_many(self.value):
             e.source(self.source)
+        elif type(self.value) in PLAIN_TYPES - {type(NotImplemented)}:
+            e.const(self.value)
         else:
             e.pinned(self.value)
 
@@ -147,7 +158,11 @@ class ConstantValue(Value):
         if not t.is_foldable(key) and type(self.value) is range:
             key = ConstantValue(t.index_or_slice(key))
         elif not t.is_foldable(key) and type(self.value) in (tuple, torch.Size):
-            return t.sequence([t.from_python(item) for item in self.value], type(self.value)).get_item(t, key)
+            return t.sequence(self.parts(t), type(self.value)).get_item(t, key)
+        elif self.source is not None and type(self.value) is tuple and key.python_type() is int:
+            place = t.to_python(key)
+            if -len(self.value) <= place < len(self.value):
+                return self.parts(t)[place]
         return t.fold(lambda obj, index: obj[index], [self, key], {})
 
     def contains(self, t: Tracer, item: Value) -> bool:
@@ -174,7 +189,14 @@ class ConstantValue(Value):
             raise t.raised(error) from None
         if isinstance(self.value, range) and len(self.value) > t.config.unroll_limit:
             raise GraphBreak("too-long", "a range longer than the unroll limit")
-        return SequenceIterator([t.from_python(item) for item in items], self, type(items))
+        parts = [t.from_python(item) for item in items] if type(self.value) is not tuple else self.parts(t)
+        return SequenceIterator(parts, self, type(items))
+
+    def parts(self, t: Tracer) -> list[Value]:
+        """The items of a tuple, each with where it comes from: which object it is, only that tells."""
+        if self.source is None or type(self.value) is not tuple:
+            return [t.from_python(item) for item in self.value]
+        return [ConstantValue(item, Item(self.source, place)) for place, item in enumerate(self.value)]
 
 
 NONE = ConstantValue(None)
