@@ -15,13 +15,14 @@ from .generators import GENERATORS
 from .report import as_test
 
 #: Sweep -> programs of a block, blocks in the quick tests, blocks in the slow ones.
-SIZES = {"tensors": (10, 5, 40), "python": (20, 4, 50), "states": (8, 4, 20)}
+SIZES = {"tensors": (10, 5, 40), "python": (20, 4, 50), "states": (8, 4, 20), "pairs": (40, 3, 40)}
 #: Sweep -> seed -> what is wrong.
 KNOWN: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
         "tensors": {},
         "python": {},
         "states": {},
+        "pairs": {},
     }
 )
 

@@ -168,6 +168,41 @@ def test_what_has_no_hash():
         assert make_region(program, eager)(torch.ones(2), given[0])[1] == given[1]
 
 
+def test_a_cell_in_a_variable_that_has_a_cell():
+    def argument(t, a):
+        return t + 1, [item for item in (a, 1) if item is a][0] is a, (lambda: a)()
+
+    def assigned(t, held):
+        a = held[0]
+        return t + 1, (lambda: a)() is held[0], (lambda: a)()
+
+    for program, given in ((argument, types.CellType(1)), (assigned, [types.CellType(1)])):
+        region = make_region(program, eager)
+        for _ in range(2):
+            cell = given if program is argument else given[0]
+            told = region(torch.ones(2), given)
+            assert told[1] and told[2] is cell
+
+
+@pytest.mark.parametrize(
+    "kind", ["integer", "float", "nan", "complex", "text", "bytes", "tuple", "range", "size", "device"]
+)
+def test_a_constant_that_is_given_back_is_the_one_that_came(kind):
+    """Beside a break, too, and as an item of a tuple."""
+
+    def program(t, value, pair):
+        first, second = pair
+        print(end="")
+        return t + 1, value, [value], first, second, pair[0] is pair[1]
+
+    region = make_region(program, eager)
+    for is_one in (True, False, True):
+        value, other = KINDS[kind](), KINDS[kind]()
+        told = region(torch.ones(2), value, (value, value if is_one else other))
+        assert told[1] is value and told[2][0] is value
+        assert told[3] is value and told[4] is (value if is_one else other) and told[5] is is_one
+
+
 def test_equal_methods_are_one_key():
     def program(t, thing, items):
         return t + 1, {thing.__init__: 1}.get(thing.__init__), {items.append: 1}.get(items.append)

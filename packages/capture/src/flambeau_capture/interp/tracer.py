@@ -6,6 +6,7 @@ guards and heap are then read by `pipeline.py`.
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING
 
 from ..sources.source import Local
@@ -44,6 +45,12 @@ class Tracer(Calls):
                 self.real_cells[id(real)] = cells[name]
         self.root = self.frame = Frame(self, code, self.info.globals, variables, cells, None)
         try:
+            for name in boxed:
+                if type(self.info.locals.get(name)) is types.CellType:
+                    # Code that names the variable's cell could not be told from code that names what is in it.
+                    raise GraphBreak(
+                        "unsupported-operation", f"a cell in the variable {name!r}, which has a cell itself"
+                    )
             return self.root.run()
         except ReachedBreak:
             return None

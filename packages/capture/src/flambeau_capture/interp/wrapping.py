@@ -290,9 +290,7 @@ class Wrapping(TracerState):
     def _wrap_set(self, obj: Any, source: Source) -> Value:
         base = frozenset if issubclass(type(obj), frozenset) else set
         members = list(base.__iter__(obj))
-        if not all(
-            may_be_hashed(item) and (is_constant_object(item) or _hashes_by_identity(item)) for item in members
-        ):
+        if not all(may_be_hashed(item) and (is_constant_object(item) or _hashes_by_identity(item)) for item in members):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
         self.guards.members(source, iter(members))
         made = SetValue({item: self.wrap(item, Pinned(item)) for item in members}, base, source, obj)

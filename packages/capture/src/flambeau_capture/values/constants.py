@@ -33,7 +33,21 @@ TORCH_TYPES: frozenset[type] = frozenset(
 """Immutable torch objects."""
 
 MADE_ANEW: frozenset[type] = frozenset(
-    (int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo)
+    (
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        tuple,
+        frozenset,
+        range,
+        slice,
+        torch.Size,
+        torch.device,
+        torch.finfo,
+        torch.iinfo,
+    )
 )
 """Those of which equal ones may be several objects."""
 _ONE_OF_EACH = range(-5, 257)

@@ -85,7 +85,10 @@ def _unbound(f: Frame, name: str) -> TracedRaise:
 
 @handles("STORE_DEREF")
 def store_deref(f: Frame, i: Instruction) -> None:
-    f.tracer.store_cell(f.cells[i.value], f.pop())
+    value = f.pop()
+    if isinstance(value, CellValue):
+        raise GraphBreak("unsupported-operation", f"a cell in the variable {i.value!r}, which has a cell itself")
+    f.tracer.store_cell(f.cells[i.value], value)
 
 
 @handles("DELETE_DEREF")
