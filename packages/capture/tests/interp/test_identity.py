@@ -219,13 +219,26 @@ UNLIKE_ITSELF = {
     "view": lambda: memoryview(array.array("d", [float("nan")])),
     "decimal": lambda: decimal.Decimal("nan"),
     "namespace": lambda: types.SimpleNamespace(a=float("nan")),
+    "nan": lambda: float("nan"),
+    "complex": lambda: complex("nan"),
+    "tuple": lambda: (float("nan"), 1),
 }
 
 
 @pytest.mark.parametrize("kind", UNLIKE_ITSELF)
 def test_equality_of_an_object_with_itself(kind):
     def program(t, a, b):
-        return t + 1, a == b, a != b, a in [b], [b].count(a), (a, 1) == (b, 1)
+        return (
+            t + 1,
+            a == b,
+            a != b,
+            a in [b],
+            a in (b,),
+            [b].count(a),
+            (b, 1).index(a) if a in (b, 1) else 2,
+            (a, 1) == (b, 1),
+            {1: a} == {1: b},
+        )
 
     _assert_same_in_either_order(program, UNLIKE_ITSELF[kind])
 

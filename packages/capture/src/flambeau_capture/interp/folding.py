@@ -75,11 +75,16 @@ class Folding(TensorOperations):
             keyword = {name: self.to_python(value) for name, value in kwargs.items()}
         except NotConstant as error:
             raise GraphBreak("unsupported-call", f"{name_of(function)} of {error}") from None
-        hold_methods(self, function, (*real, *keyword.values()))  # type: ignore[arg-type]
+        objects = (*real, *keyword.values())
+        if _looks_for_nan(objects):
+            raise GraphBreak(
+                "unsupported-call", f"{name_of(function)} of a container and nan, of which it matters which one it is"
+            )
+        hold_methods(self, function, objects)  # type: ignore[arg-type]
         kinds = {*map(type, real), type(getattr(function, "__self__", None))}
         fresh: list[Any] = []
         if keyword or not kinds.isdisjoint(_MUTABLE):
-            fresh = [made for made in (*real, *keyword.values()) if type(made) in _MUTABLE]
+            fresh = [made for made in objects if type(made) in _MUTABLE]
         before = [repr(made) for made in fresh]
         told: list[Any] | None = None
         try:
@@ -250,6 +255,27 @@ def _counts(method: Callable[..., Any]) -> tuple[int, float] | None:
 
 
 _signature = functools.cache(inspect.signature)
+
+
+def _looks_for_nan(given: tuple[Any, ...]) -> bool:
+    """Whether what compares the parts of these may ask whether some nan is the very one, as every comparison of containers does."""
+    return any(_is_container(obj) for obj in given) and any(map(_holds_nan, given))
+
+
+def _holds_nan(obj: Any) -> bool:
+    if type(obj) in (float, complex):
+        return bool(obj != obj)
+    if type(obj) is dict:
+        return any(map(_holds_nan, (*obj, *obj.values())))
+    # A class that is made of a tuple may have an `__iter__` of the program's.
+    return _is_container(obj) and any(map(_holds_nan, tuple.__iter__(obj) if isinstance(obj, tuple) else obj))
+
+
+def _is_container(obj: Any) -> bool:
+    return type(obj) in _CONTAINERS or issubclass(type(obj), tuple)
+
+
+_CONTAINERS = (list, dict, set, frozenset, collections.deque)
 
 
 def _is_made_anew(result: Any) -> bool:
