@@ -47,6 +47,7 @@ KINDS = {
     "own_integer": lambda: OwnInteger(5),
     "object": Thing,
     "function": lambda: lambda: 1,
+    "closure": lambda: (lambda number: lambda: number)(1),
     "method": lambda: types.MethodType(operator.neg, Thing()),
     "partial": lambda: functools.partial(operator.neg, 1),
     "module": lambda: torch.nn.ReLU(),

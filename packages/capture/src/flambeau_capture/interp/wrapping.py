@@ -232,9 +232,12 @@ class Wrapping(TracerState):
         return ObjectValue(kind, obj, source)
 
     def _guard_function(self, obj: types.FunctionType, source: Source) -> None:
-        closure = obj.__closure__ and "<locals>" in obj.__qualname__
-        if not isinstance(source, Pinned) and not (closure and not self.guards.is_trusted(source)):
-            self.guards.identity(source, obj)
+        if not isinstance(source, Pinned):
+            if "<locals>" in obj.__qualname__ and not self.guards.is_trusted(source):
+                # Made anew for each call, most likely: what it is made of is guarded where it is looked at.
+                self.guards.identity(Attribute(source, "__globals__"), obj.__globals__)
+            else:
+                self.guards.identity(source, obj)
         self.guards.function(source, obj)
 
     def _wrap_partial(self, obj: Any, source: Source) -> Value:
@@ -415,6 +418,9 @@ class Wrapping(TracerState):
         if value.is_constant():
             return value.constant()
         if isinstance(value, (RealValue, FunctionValue)):
+            if isinstance(value, FunctionValue):
+                # Whoever asks for the function itself takes more from it than its code, which alone may be guarded.
+                self.guards.identity(value.source, value.function)
             return value.real()
         if any(value is outer for outer in within):
             raise NotConstant(f"a {value.describe()} that contains itself")
