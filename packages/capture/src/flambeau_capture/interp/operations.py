@@ -65,7 +65,6 @@ _SYMBOLIC = (TensorValue, SymbolicValue)
 _TOLD_APART = (tuple, torch.Size, frozenset, slice, range, enum.Enum)
 """Classes of constants of which Python makes another object each time, or whose `__eq__` may be the program's."""
 
-
 _SMALL = ((">=", -5), ("<=", 256))
 """Between which integers CPython has one object of each."""
 

@@ -20,7 +20,7 @@ from ..library import collections, copy, dataclasses, functools, inspect, iterto
 from ..sources.source import Pinned
 from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
-from ..values.constants import ConstantValue
+from ..values.constants import UNHASHABLE, ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
 from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
@@ -229,7 +229,7 @@ for _name in dir(math):
 
 
 #: Constants that may have a method for it, or refuse.
-_COPIED_FOR_REAL = (enum.Enum, torch.finfo, torch.iinfo)
+_COPIED_FOR_REAL = (enum.Enum, *UNHASHABLE)
 
 
 @replaces(copy.copy)

@@ -32,23 +32,9 @@ TORCH_TYPES: frozenset[type] = frozenset(
 )
 """Immutable torch objects."""
 
-MADE_ANEW: frozenset[type] = frozenset(
-    (
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        tuple,
-        frozenset,
-        range,
-        slice,
-        torch.Size,
-        torch.device,
-        torch.finfo,
-        torch.iinfo,
-    )
-)
+MADE_ANEW: frozenset[type] = frozenset((
+    int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo
+))  # fmt: skip
 """Those of which equal ones may be several objects."""
 _ONE_OF_EACH = range(-5, 257)
 """Python has one object of each of these integers."""
