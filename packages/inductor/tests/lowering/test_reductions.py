@@ -155,3 +155,9 @@ def test_running_sums_are_of_converted_elements(check, function):
     check(lambda x: (function(x, 0, dtype=torch.float16), function(x, 0, dtype=torch.int8)), x)
     with pytest.raises(RuntimeError, match="not implemented for 'Bool'"):
         lower_and_run(lambda x: function(x, 0, dtype=torch.bool), x)
+
+
+@pytest.mark.parametrize(("dim", "stored"), [(-1, 1), (0, 0)])
+def test_what_a_running_sum_along_rows_is_of_is_stored_where_it_has_a_vector_form(check, dim, stored):
+    found = check(lambda x: (x.exp().cumsum(dim), (x * 2).cumsum(dim)), X)
+    assert sum(isinstance(op, Pointwise) for op in found.graph.operations) == stored

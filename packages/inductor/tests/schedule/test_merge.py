@@ -11,7 +11,7 @@ from attrs import evolve
 from flambeau_inductor.expr import Expr, Int
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.layout import Buffer, Layout
-from flambeau_inductor.ir.loops import Pointwise, Reduction, Scatter, make_axes
+from flambeau_inductor.ir.loops import Pointwise, Reduction, Scan, Scatter, make_axes
 from flambeau_inductor.schedule.merge import merge
 from flambeau_inductor.schedule.nest import Nest, make_nest
 
@@ -88,3 +88,26 @@ def test_positions_keep_the_order_of_their_axes(kinds: tuple[str, str], turned: 
         for n, (out, kind) in enumerate(zip(outs, kinds, strict=True))
     )
     assert isinstance(merge(first, second, {**BUFFERS, "p": outs[0], "q": outs[1]}), Nest) is joins
+
+
+@pytest.mark.parametrize(
+    ("device", "along", "op", "joins"),
+    [("cpu", 1, "exp", False), ("cpu", 1, "neg", True), ("cpu", 0, "exp", True), ("cuda", 1, "exp", True)],
+)
+@pytest.mark.parametrize("comes_first", ["the loop", "the scan"])
+def test_functions_with_a_vector_form_stay_out_of_scans_along_rows(
+    device: str, along: int, op: str, joins: bool, comes_first: str
+) -> None:
+    """On a CPU these go element by element; a scan down columns has a vector of columns, a GPU scans in parallel."""
+    axes = make_axes((Int(8), Int(8)))
+    layout = Layout.contiguous((Int(8), Int(8)), torch.float32, torch.device(device))
+    buffers = {name: Buffer(name, layout, storage=name) for name in "xab"}
+    place = axes[0].symbol * 8 + axes[1].symbol
+    is_scan_first = comes_first == "the scan"
+    computed = sc.op(op, x_at(place, "b" if is_scan_first else "x"))
+    pointwise = make_nest(int(is_scan_first), Pointwise(buffers["a"], axes, computed))
+    scan = make_nest(
+        int(not is_scan_first), Scan(buffers["b"], axes, along, "sum", x_at(place, "x" if is_scan_first else "a"))
+    )
+    first, second = (scan, pointwise) if is_scan_first else (pointwise, scan)
+    assert isinstance(merge(first, second, buffers), Nest) is joins

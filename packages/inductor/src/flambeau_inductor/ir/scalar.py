@@ -324,3 +324,8 @@ def substitute(root: Scalar, mapping: Mapping[Expr, Expr | int]) -> Scalar:
 def op_count(root: Scalar) -> int:
     """How many scalar ops one evaluation costs (conversions and constants are free)."""
     return sum(1 for node in walk(root) if node.kind == "op" and node.op != "to_dtype")
+
+
+def has_dear_op(root: Scalar) -> bool:
+    """Whether an op of it, a function like `exp` say, costs several times as much where no vector instruction computes it."""
+    return any(not scalar_op(node.op).cheap for node in walk(root) if node.kind == "op" and node.op != "to_dtype")

@@ -305,6 +305,9 @@ class Builder:
 
     def scan(self, value: TensorValue, dim: int, kind: str, dtype: torch.dtype, compute: torch.dtype) -> TensorValue:
         """An inclusive scan along ``dim``."""
+        if value.device.type == "cpu" and dim == value.rank - 1 and sc.has_dear_op(value.body()):
+            # Along rows the loop goes element by element: what has a vector form is computed before it.
+            self.realise(value)
         body = self.convert(value.body(), compute)
         if kind == "sum" and body.kind == "constant" and body.args[0] == 0:
             return self.lazy(value.sizes, dtype, value.device, lambda index: self.constant(0, dtype))

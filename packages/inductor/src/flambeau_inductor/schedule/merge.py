@@ -15,7 +15,7 @@ from ..expr import Expr
 from ..ir.kernel import Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer
 from ..ir.loops import Axis
-from ..ir.scalar import Scalar, index_value, loads, op, transform, walk
+from ..ir.scalar import Scalar, has_dear_op, index_value, loads, op, transform, walk
 from .mapping import candidates, numel
 from .nest import Nest, read_indices, rename, stores, values
 
@@ -56,6 +56,8 @@ def merge(
         return f"more than {most_loops} loops"
     if len(_touched(first) | _touched(second)) > most_buffers:
         return f"more than {most_buffers} buffers"
+    if any(_scans_rows(scan) and _is_dear(other) for scan, other in ((first, second), (second, first))):
+        return "a scan along rows goes element by element, and the other computes what has a vector form"
     refused = "no way is found to match their points"
     for a, b, outer, inner in _aligned(first, second):
         joined = _join(a, b, buffers)
@@ -72,6 +74,19 @@ def merge(
                 first.device,
             )
     return refused
+
+
+def _scans_rows(nest: Nest) -> bool:
+    """Whether each element follows from the one that lies before it in memory, which a CPU computes one by one."""
+    if nest.device.type != "cpu" or not any(isinstance(s, ScanStep) for s in nest.statements):
+        return False
+    return any(
+        ex.coefficient(s.index, nest.inner[-1].symbol) is ex.ONE for s in nest.statements if isinstance(s, Store)
+    )
+
+
+def _is_dear(nest: Nest) -> bool:
+    return not _scans_rows(nest) and any(has_dear_op(value) for s in nest.statements for value in values(s))
 
 
 def _touched(nest: Nest) -> set[str]:
