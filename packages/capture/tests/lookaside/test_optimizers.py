@@ -11,31 +11,86 @@ from both_ways import assert_equal, eager, outcome
 from flambeau_capture import GraphBreakError, make_region
 
 
+def _step_both(net, twin, plain, step, between=lambda net: None):
+    x = torch.randn(4, 3)
+    for model in (net, twin):
+        model.zero_grad()
+        model(x).square().sum().backward()
+        between(model)
+    plain()
+    step()
+
+
+def _assert_same_state(optimizer, twin_optimizer):
+    told, twin_told = optimizer.state_dict()["state"], twin_optimizer.state_dict()["state"]
+    assert {key: list(kept) for key, kept in told.items()} == {key: list(kept) for key, kept in twin_told.items()}
+    for key, kept in told.items():
+        torch.testing.assert_close(list(kept.values()), list(twin_told[key].values()))
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("make", "graphs"),
     [
-        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
-        lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True),
-        lambda p: torch.optim.Adamax(p, lr=0.1, foreach=True),
+        (lambda p: torch.optim.SGD(p, lr=0.1), 1),
+        # What it keeps is made of the first gradients.
+        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 2),
+        (lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True), 1),
+        (lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True), 1),
+        (lambda p: torch.optim.NAdam(p, lr=0.1), 1),
+        (lambda p: torch.optim.RMSprop(p, lr=0.1, centered=True, momentum=0.5), 1),
+        (lambda p: torch.optim.Adadelta(p, lr=0.1), 1),
+        (lambda p: torch.optim.Rprop(p, lr=0.1), 1),
+        (lambda p: torch.optim.Adamax(p, lr=0.1, foreach=True), 1),
     ],
-    ids=["sgd", "adamw", "adamax"],
+    ids=["sgd", "momentum", "adamw", "adam", "nadam", "rmsprop", "adadelta", "rprop", "adamax"],
 )
-def test_a_step_is_one_graph(make):
-    """Two graphs in all: the first step makes the state."""
+def test_a_step_is_one_graph(make, graphs):
+    """What torch keeps from step to step is there when the first one is traced."""
     net = torch.nn.Linear(3, 2)
     twin = copy.deepcopy(net)
     optimizer, twin_optimizer = make(net.parameters()), make(twin.parameters())
     records = []
     step = make_region(twin_optimizer.step, eager, fullgraph=True, observer=records.append)
     for _ in range(4):
-        x = torch.randn(4, 3)
-        for model in (net, twin):
-            model.zero_grad()
-            model(x).square().sum().backward()
-        optimizer.step()
-        step()
+        _step_both(net, twin, optimizer.step, step)
         torch.testing.assert_close(twin.weight, net.weight)
-    assert len(records) == 2
+    _assert_same_state(optimizer, twin_optimizer)
+    assert len(records) == graphs
+
+
+@pytest.mark.parametrize(
+    "change", ["no gradient at first", "gradients dropped before", "state read before", "a closure", "own"]
+)
+def test_state_is_made_for_the_parameters_that_eager_makes_it_for(change):
+    net = torch.nn.Linear(3, 2)
+    twin = copy.deepcopy(net)
+
+    class Own(torch.optim.AdamW):
+        def _init_group(self, group, *lists):
+            self.told = getattr(self, "told", 0) + 1
+            return super()._init_group(group, *lists)
+
+    kind = Own if change == "own" else torch.optim.AdamW
+    optimizers = [kind(model.parameters(), lr=0.1) for model in (net, twin)]
+
+    def program(optimizer, model):
+        if change == "gradients dropped before":
+            model.bias.grad = None
+        if change == "state read before" and len(optimizer.state) > 5:
+            return
+        optimizer.step(*([lambda: model.weight.sum()] if change == "a closure" else []))
+
+    region = make_region(program, eager)
+    for number in range(3):
+
+        def drop(model, number=number):
+            if change == "no gradient at first" and not number:
+                model.bias.grad = None
+
+        _step_both(net, twin, lambda: program(optimizers[0], net), lambda: region(optimizers[1], twin), drop)
+        torch.testing.assert_close(twin.state_dict(), net.state_dict())
+        _assert_same_state(*optimizers)
+    assert getattr(optimizers[0], "told", 0) == getattr(optimizers[1], "told", 0)
 
 
 @pytest.mark.parametrize("name", ["addcdiv", "addcmul", "addcdiv_", "addcmul_"])

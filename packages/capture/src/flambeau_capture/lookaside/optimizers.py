@@ -1,21 +1,26 @@
 """torch.optim: the wrappers around `step`, and operators whose scalar is a tensor because a step counter is one.
 
-In: `optimizer.step()` inside a captured function, or as one. Out: one graph. While capturing, torch's optimizers keep step counters as
-tensors, so that what was computed from a Python number in eager is computed from a tensor here: operators that read their scalar
-out of such a tensor are written out.
+In: `optimizer.step()` inside a captured function, or as one. Out: one graph, which serves the first step too. While capturing,
+torch's optimizers keep step counters as tensors, so that what was computed from a Python number in eager is computed from a tensor
+here: operators that read their scalar out of such a tensor are written out.
 """
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _use_grad_for_differentiable
+from torch.utils._python_dispatch import _disable_current_modes
 
+from ..class_names import class_module
+from ..interp.members import mro_lookup
 from ..interp.signals import GraphBreak
-from ..library import contextlib
+from ..library import contextlib, inspect
 from ..values.base import Value
 from ..values.constants import ConstantValue
+from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.tensor import TensorValue
 from .registry import replaces, replaces_wrapper
@@ -43,7 +48,31 @@ def use_grad(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
     real = function.real()
     cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
     step = t.wrap_pinned(cells["func"].cell_contents)
+    if all(value.is_constant() and value.constant() is None for value in (*args[1:], *kwargs.values())):
+        _make_state(t, t.realise(args[0]))
     return t.call(t.wrap_pinned(_under_its_grad_mode), [step, *args], kwargs)
+
+
+def _make_state(t: Tracer, optimizer: Value) -> None:
+    """Let torch make what the first step makes before it computes, so that the graph of this step serves the next ones too.
+
+    Without a closure the frame does so at once. Where it has changed anything before, or read the state, it does so as it is traced.
+    """
+    real: Any = optimizer.real()
+    if (
+        not isinstance(optimizer, ObjectValue)
+        or not issubclass(type(real), torch.optim.Optimizer)
+        or any(t.heap.size())
+    ):
+        return
+    init, where = mro_lookup(type(real), "_init_group")
+    is_torchs = isinstance(init, types.FunctionType) and class_module(where).startswith("torch.optim.")
+    if not is_torchs or "_init_group" in vars(real) or id(real.state) in t.wrapped:
+        return
+    lists = len(inspect.signature(init).parameters) - 2
+    with _disable_current_modes(), torch.no_grad(), contextlib.suppress(RuntimeError):  # which the step will raise
+        for group in real.param_groups:
+            init(real, group, *([] for _ in range(lists)))
 
 
 _FALLBACK: Any = _disable_dynamo_if_unsupported()(_step)
