@@ -221,15 +221,23 @@ class HasAttribute final : public Leaf {
   bool present_;
 };
 
+// Payload: (code, globals).
 class FunctionIs final : public Leaf {
  public:
-  FunctionIs(PyObject* code, int spec) : Leaf(spec), code_(code) {}
+  FunctionIs(PyObject* payload, int spec) : Leaf(spec) {
+    if (!PyTuple_CheckExact(payload) || PyTuple_GET_SIZE(payload) != 2) raise(PyExc_TypeError, "FunctionIs needs code and globals");
+    code_ = PyTuple_GET_ITEM(payload, 0);
+    globals_ = PyTuple_GET_ITEM(payload, 1);
+  }
   bool holds(PyObject* value) const override {
-    return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject*>(value)->func_code == code_;
+    if (!PyFunction_Check(value)) return false;
+    auto* function = reinterpret_cast<PyFunctionObject*>(value);
+    return function->func_code == code_ && function->func_globals == globals_;
   }
 
  private:
   PyObject* code_;
+  PyObject* globals_;
 };
 
 // Payload: ((name, class to search behind or None, class that has it or None, the object or None), ...).

@@ -197,7 +197,7 @@ def test_attributes_globals_cells_and_calls():
         gs.IdentityIs(src.Builtin("len"), len),
         gs.IdentityIs(cell, thing),
         gs.IdentityIs(src.CallResult(X), thing),
-        gs.FunctionIs(X, closure.__code__),
+        gs.FunctionIs(X, closure.__code__, closure.__globals__),
         gs.HasAttribute(Y, "missing", False),
         gs.ConstantIs(src.Pinned(7), 7),
         gs.PythonCheck(Y, lambda value: value.own == 5, "own is five"),

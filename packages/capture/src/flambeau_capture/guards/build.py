@@ -268,7 +268,7 @@ _PAYLOADS: dict[type[gs.GuardSpec], _Maker] = {
     gs.Contains: lambda s: (LeafKind.CONTAINS, (s.key, s.present)),
     gs.SetEquals: lambda s: (LeafKind.SET_EQUALS, s.members),
     gs.HasAttribute: lambda s: (LeafKind.HAS_ATTRIBUTE, (s.attribute, s.present)),
-    gs.FunctionIs: lambda s: (LeafKind.FUNCTION_IS, s.code),
+    gs.FunctionIs: lambda s: (LeafKind.FUNCTION_IS, (s.code, s.namespace)),
     gs.ClassMembers: lambda s: (
         LeafKind.CLASS_MEMBERS,
         tuple((m.name, m.after, m.owner, m.reference) for m in s.members),

@@ -99,8 +99,8 @@ def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
             return isinstance(value, (set, frozenset)) and _same_members(value, members)
         case gs.HasAttribute(attribute=attribute, present=present):
             return hasattr(value, attribute) == present
-        case gs.FunctionIs(code=code):
-            return getattr(value, "__code__", None) is code
+        case gs.FunctionIs(code=code, namespace=namespace):
+            return isinstance(value, types.FunctionType) and value.__code__ is code and value.__globals__ is namespace
         case gs.ClassMembers(members=members):
             return all(_is_member(value, member) for member in members)
         case gs.PythonCheck(predicate=predicate):

@@ -174,9 +174,10 @@ class GuardCollector:
         self.add(spec.PythonCheck(source, predicate, told, position=self._position()))
 
     def function(self, source: Source, function: types.FunctionType) -> None:
-        """A function with the code that this one has now; tools that reload code give functions another."""
+        """A function with the code and globals that this one has now; tools that reload code give functions another."""
         if not self._trust.is_trusted_namespace(function):
-            self.add(spec.FunctionIs(source, function.__code__, position=self._position()))
+            position = self._position()
+            self.add(spec.FunctionIs(source, function.__code__, function.__globals__, position=position))
 
     def members(self, source: Source | None, members: Any) -> None:
         """A set's members."""

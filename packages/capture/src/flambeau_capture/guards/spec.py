@@ -221,9 +221,10 @@ class HasAttribute(SourceGuard):
 
 @frozen
 class FunctionIs(SourceGuard):
-    """A Python function with this code object, whatever closure it carries."""
+    """A Python function with this code object and these globals, whatever closure it carries."""
 
     code: CodeType = field(eq=id)
+    namespace: dict[str, Any] = field(eq=id, repr=False)
 
 
 @frozen

@@ -232,12 +232,10 @@ class Wrapping(TracerState):
         return ObjectValue(kind, obj, source)
 
     def _guard_function(self, obj: types.FunctionType, source: Source) -> None:
-        if not isinstance(source, Pinned):
-            if "<locals>" in obj.__qualname__ and not self.guards.is_trusted(source):
-                # Made anew for each call, most likely: what it is made of is guarded where it is looked at.
-                self.guards.identity(Attribute(source, "__globals__"), obj.__globals__)
-            else:
-                self.guards.identity(source, obj)
+        # Made anew for each call, most likely: what else it is made of is guarded where it is looked at.
+        is_made_anew = "<locals>" in obj.__qualname__ and not self.guards.is_trusted(source)
+        if not isinstance(source, Pinned) and not is_made_anew:
+            self.guards.identity(source, obj)
         self.guards.function(source, obj)
 
     def _wrap_partial(self, obj: Any, source: Source) -> Value:
