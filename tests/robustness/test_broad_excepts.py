@@ -43,6 +43,9 @@ HANDLERS = {
     f"{_CAPTURE}/interp/exceptions.py:Exceptions.make_exception": (
         "packages/capture/tests/interp/test_exceptions.py::test_fields_of_native_exceptions"
     ),
+    f"{_CAPTURE}/lookaside/optimizers.py:_make_state": (
+        "packages/capture/tests/lookaside/test_optimizers.py::test_what_making_the_state_raises_the_step_raises"
+    ),
     f"{_CAPTURE}/hook.py:_Handler.answer": _FAULT,
     f"{_CAPTURE}/modes.py:left_as_before.call": "packages/capture/tests/test_state_of_torch.py::test_a_graph_that_raises_leaves_the_modes",
     f"{_CAPTURE}/saved_tensor_hooks.py:with_marked_hooks.call.marking": (

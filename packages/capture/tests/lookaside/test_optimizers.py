@@ -93,6 +93,22 @@ def test_state_is_made_for_the_parameters_that_eager_makes_it_for(change):
     assert getattr(optimizers[0], "told", 0) == getattr(optimizers[1], "told", 0)
 
 
+@pytest.mark.parametrize("fault", ["a group without an option", "a sparse gradient"])
+def test_what_making_the_state_raises_the_step_raises(fault):
+    """Not as a fault of the compiler's, and with eager's state."""
+
+    def told(compiled):
+        weight = torch.nn.Parameter(torch.ones(2, 2))
+        optimizer = torch.optim.Adam([weight])
+        weight.grad = torch.ones(2, 2).to_sparse() if fault == "a sparse gradient" else torch.ones(2, 2)
+        if fault == "a group without an option":
+            del optimizer.param_groups[0]["amsgrad"]
+        step = make_region(optimizer.step, eager, suppress_errors=False) if compiled else optimizer.step
+        return outcome(step), {str(key): list(kept) for key, kept in optimizer.state.items()}
+
+    assert told(True) == told(False)
+
+
 @pytest.mark.parametrize("name", ["addcdiv", "addcmul", "addcdiv_", "addcmul_"])
 def test_a_scalar_that_is_a_tensor(name):
     """Written out, so that no value is read while tracing."""

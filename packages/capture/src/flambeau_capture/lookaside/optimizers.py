@@ -70,9 +70,12 @@ def _make_state(t: Tracer, optimizer: Value) -> None:
     if not is_torchs or "_init_group" in vars(real) or id(real.state) in t.wrapped:
         return
     lists = len(inspect.signature(init).parameters) - 2
-    with _disable_current_modes(), torch.no_grad(), contextlib.suppress(RuntimeError):  # which the step will raise
-        for group in real.param_groups:
-            init(real, group, *([] for _ in range(lists)))
+    with _disable_current_modes(), torch.no_grad():
+        try:
+            for group in real.param_groups:
+                init(real, group, *([] for _ in range(lists)))
+        except Exception:
+            return  # the step comes to it and raises the same
 
 
 _FALLBACK: Any = _disable_dynamo_if_unsupported()(_step)
