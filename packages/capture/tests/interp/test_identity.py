@@ -223,6 +223,7 @@ UNLIKE_ITSELF = {
     "nan": lambda: float("nan"),
     "complex": lambda: complex("nan"),
     "tuple": lambda: (float("nan"), 1),
+    "ordered_dict": lambda: collections.OrderedDict(a=float("nan")),
 }
 
 

@@ -91,7 +91,8 @@ def describe(spec: gs.GuardSpec) -> str:
         case gs.HasAttribute(source=source, attribute=attribute, present=present):
             return f"{'' if present else 'not '}hasattr({source}, {attribute!r})"
         case gs.FunctionIs(source=source, code=code):
-            return f"{source}.__code__ is {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+            place = f"{code.co_filename}:{code.co_firstlineno}"
+            return f"{source}.__code__ is {code.co_qualname} ({place}), in the same namespace"
         case gs.ClassMembers(source=source, members=members):
             return f"{source} has, as it had: {', '.join(sorted({member.name for member in members}))}"
         case gs.AliasOf(source=source, other=other):

@@ -57,7 +57,7 @@ def _operator_names() -> dict[Callable[..., Any], tuple[str, ...]]:
     return found
 
 
-_ASKED_BY: dict[Callable[..., Any], tuple[str, ...]] = {
+_FUNCTIONS: dict[Callable[..., Any], tuple[str, ...]] = {
     **_operator_names(),
     str: TEXTS, repr: TEXTS, ascii: TEXTS, format: TEXTS, hash: ("__hash__", "__eq__"), len: ("__len__",),
     bool: ("__bool__", "__len__"), iter: ("__iter__", "__getitem__"),
@@ -65,7 +65,7 @@ _ASKED_BY: dict[Callable[..., Any], tuple[str, ...]] = {
     copy.copy: ("__copy__", "__reduce_ex__", "__reduce__"), copy.deepcopy: ("__deepcopy__", "__reduce_ex__", "__reduce__"),
 }  # fmt: skip
 """What these functions ask of an argument's class; others may ask anything."""
-_ASKED = {id(function): names for function, names in _ASKED_BY.items()}
+_ASKED = {id(function): names for function, names in _FUNCTIONS.items()}
 """The same by identity: not everything that is called has a hash, and a weak reference asks its object for it."""
 
 

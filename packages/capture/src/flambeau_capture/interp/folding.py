@@ -18,7 +18,7 @@ from ..class_names import class_name, name_of
 from ..library import collections, functools, inspect, math, operator
 from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
-from ..values.constants import ConstantValue, is_constant_object
+from ..values.constants import ConstantValue, is_constant_object, is_nan
 from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _MUTABLE = frozenset((list, dict, set, collections.deque, collections.OrderedDict))
-_MADE_ANEW = _MUTABLE | {
+_SHARED = _MUTABLE | {
     tuple, frozenset, collections.defaultdict, type(functools.cmp_to_key(max)), types.GenericAlias, types.UnionType, types.BuiltinMethodType, types.MethodWrapperType,
     operator.itemgetter, operator.attrgetter, operator.methodcaller, re.Pattern, re.Match, struct.Struct,
 }  # fmt: skip
@@ -106,7 +106,7 @@ class Folding(TensorOperations):
         if hasattr(type(result), "__next__"):
             # It would be one iterator for all calls.
             raise GraphBreak("unsupported-call", f"{name_of(function)} gives an iterator")
-        if sys.getrefcount(result) == _HELD_HERE and not is_constant_object(result) and not _is_made_anew(result):
+        if sys.getrefcount(result) == _HELD_HERE and not is_constant_object(result) and not _may_be_shared(result):
             # So would this be one object, which the program may write to.
             raise GraphBreak("unsupported-call", f"{name_of(function)} makes a {class_name(type(result))}")
         given = next((arg for arg, obj in zip(args, real, strict=True) if obj is result), None)
@@ -259,28 +259,25 @@ _signature = functools.cache(inspect.signature)
 
 def _looks_for_nan(given: tuple[Any, ...]) -> bool:
     """Whether what compares the parts of these may ask whether some nan is the very one, as every comparison of containers does."""
-    return any(_is_container(obj) for obj in given) and any(map(_holds_nan, given))
+    return any(map(_is_container, given)) and any(map(_holds_nan, given))
 
 
 def _holds_nan(obj: Any) -> bool:
-    if type(obj) in (float, complex):
-        return bool(obj != obj)
-    if type(obj) is dict:
+    if not _is_container(obj):
+        return is_nan(obj)
+    if isinstance(obj, dict):
         return any(map(_holds_nan, (*obj, *obj.values())))
     # A class that is made of a tuple may have an `__iter__` of the program's.
-    return _is_container(obj) and any(map(_holds_nan, tuple.__iter__(obj) if isinstance(obj, tuple) else obj))
+    return any(map(_holds_nan, tuple.__iter__(obj) if isinstance(obj, tuple) else obj))
 
 
 def _is_container(obj: Any) -> bool:
-    return type(obj) in _CONTAINERS or issubclass(type(obj), tuple)
+    return type(obj) in _MUTABLE or type(obj) is frozenset or issubclass(type(obj), tuple)
 
 
-_CONTAINERS = (list, dict, set, frozenset, collections.deque)
-
-
-def _is_made_anew(result: Any) -> bool:
+def _may_be_shared(result: Any) -> bool:
     """Whether all calls may share what a pure function made."""
-    return type(result) in _MADE_ANEW or isinstance(result, tuple)
+    return type(result) in _SHARED or isinstance(result, tuple)
 
 
 def _holds(result: Any, made: Any) -> bool:

@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from ..values.base import HEAP_TYPE, MISSING
-from ..values.constants import PLAIN_TYPES
+from ..values.constants import PLAIN_TYPES, is_nan
 from .trust import is_trusted_namespace
 
 NATIVE_METHODS = (
@@ -53,7 +53,7 @@ def may_be_hashed(key: Any) -> bool:
         return False
     kind = type(key)
     if kind in PLAIN_TYPES:
-        return key == key
+        return not is_nan(key)
     if kind is tuple or kind is frozenset:
         return all(map(may_be_hashed, key))
     return all(_is_quiet(*mro_lookup(kind, name)) for name in _COMPARISONS)

@@ -16,7 +16,7 @@ from ..library import collections, operator
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
 from ..values.by_index import ask_how_many
-from ..values.constants import MADE_ANEW, ConstantValue
+from ..values.constants import MADE_ANEW, ONE_OF_EACH, ConstantValue, is_nan
 from ..values.functions import CellValue, MethodValue
 from ..values.keys import assume_members
 from ..values.mappings import DictValue, DictView
@@ -65,7 +65,7 @@ _SYMBOLIC = (TensorValue, SymbolicValue)
 _TOLD_APART = (tuple, torch.Size, frozenset, slice, range, enum.Enum)
 """Classes of constants of which Python makes another object each time, or whose `__eq__` may be the program's."""
 
-_SMALL = ((">=", -5), ("<=", 256))
+_SMALL = ((">=", ONE_OF_EACH.start), ("<=", ONE_OF_EACH[-1]))
 """Between which integers CPython has one object of each."""
 
 
@@ -179,8 +179,7 @@ class Operations(Arithmetic):
             one = left is right
         elif left.is_constant() and right.is_constant():
             constant = left.constant()
-            is_nan = type(constant) in (float, complex) and constant != constant
-            one = self.identical(left, right) if is_nan else constant is right.constant()
+            one = self.identical(left, right) if is_nan(constant) else constant is right.constant()
         else:
             one = self.identical(left, right)
         return one or self.truth(self.compare("==", left, right))
@@ -440,6 +439,9 @@ class Operations(Arithmetic):
                 if not self.same_or_equal(x, y):
                     return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, x, y)
             return ConstantValue(COMPARE[symbol](len(a), len(b)))
+        if isinstance(left, SetValue) and isinstance(right, SetValue):
+            assume_members(self, left.items, right.items)  # type: ignore[arg-type]
+            return ConstantValue(COMPARE[symbol](left.items.keys(), right.items.keys()))
         if symbol in ("==", "!="):
             if isinstance(left, DictValue) and isinstance(right, DictValue):
                 left.guard_all(self)  # type: ignore[arg-type]
@@ -451,9 +453,6 @@ class Operations(Arithmetic):
                 )
                 if issubclass(left.cls, collections.OrderedDict) and issubclass(right.cls, collections.OrderedDict):
                     equal = equal and list(left.items) == list(right.items)
-            elif isinstance(left, SetValue) and isinstance(right, SetValue):
-                assume_members(self, left.items, right.items)  # type: ignore[arg-type]
-                equal = left.items.keys() == right.items.keys()
             elif isinstance(left, SequenceValue) and isinstance(right, SequenceValue):
                 equal = False
             elif isinstance(left, MethodValue) and isinstance(right, MethodValue):
@@ -465,9 +464,6 @@ class Operations(Arithmetic):
             else:
                 equal = self.identical(left, right)
             return ConstantValue(equal == (symbol == "=="))
-        if isinstance(left, SetValue) and isinstance(right, SetValue):
-            assume_members(self, left.items, right.items)  # type: ignore[arg-type]
-            return ConstantValue(COMPARE[symbol](left.items.keys(), right.items.keys()))
         raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
 
     def _view_as_set(self, value: Value) -> Value:

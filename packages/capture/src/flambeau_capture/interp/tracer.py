@@ -10,7 +10,7 @@ import types
 from typing import TYPE_CHECKING
 
 from ..sources.source import Local
-from ..values.functions import CellValue
+from ..values.functions import CellValue, cell_in_a_cell
 from ..values.lazy import LazyValue
 from . import handlers as handlers
 from .calls import Calls
@@ -47,10 +47,7 @@ class Tracer(Calls):
         try:
             for name in boxed:
                 if type(self.info.locals.get(name)) is types.CellType:
-                    # Code that names the variable's cell could not be told from code that names what is in it.
-                    raise GraphBreak(
-                        "unsupported-operation", f"a cell in the variable {name!r}, which has a cell itself"
-                    )
+                    raise cell_in_a_cell(name)
             return self.root.run()
         except ReachedBreak:
             return None

@@ -36,7 +36,7 @@ MADE_ANEW: frozenset[type] = frozenset((
     int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo
 ))  # fmt: skip
 """Those of which equal ones may be several objects."""
-_ONE_OF_EACH = range(-5, 257)
+ONE_OF_EACH = range(-5, 257)
 """Python has one object of each of these integers."""
 
 UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
@@ -45,6 +45,11 @@ UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 
 #: Types that enums are mixed with, and what makes of a member an object of just that type.
 _OF_AN_ENUM: tuple[tuple[type, Any], ...] = ((int, int.__int__), (float, float.__float__), (str, str.__str__))
+
+
+def is_nan(obj: Any) -> bool:
+    """Whether it is a number that equals no other, itself included: which one it is, containers that compare by identity first tell."""
+    return type(obj) in (float, complex) and obj != obj
 
 
 def is_constant_object(obj: Any) -> bool:
@@ -64,7 +69,7 @@ def is_constant_object(obj: Any) -> bool:
 def _is_one_of_many(obj: Any) -> bool:
     """Whether the one that a call brings has to be given back: a guard tells what it is equal to."""
     kind = type(obj)
-    return kind in MADE_ANEW and not (kind is int and obj in _ONE_OF_EACH)
+    return kind in MADE_ANEW and not (kind is int and obj in ONE_OF_EACH)
 
 
 def _is_hashed(part: Any) -> bool:

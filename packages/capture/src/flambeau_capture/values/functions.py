@@ -56,6 +56,11 @@ class CellValue(Value):
         return super().get_attribute(t, name)
 
 
+def cell_in_a_cell(name: str) -> GraphBreak:
+    """Code that names the variable's own cell could not be told from code that names what is in it."""
+    return GraphBreak("unsupported-operation", f"a cell in the variable {name!r}, which has a cell itself")
+
+
 class FunctionValue(Value):
     """A Python function that existed before the frame."""
 

@@ -70,11 +70,13 @@ def as_hashed(key: Any) -> Any:
 
 def _objects(t: Tracer, key: Value) -> Iterator[Value]:
     """The parts of a key that existed before the frame and are no constants; of numbers that change the hash is their value."""
+    from .sets import SetValue
+
     if isinstance(key, TupleValue):
         for part in key.items:
             yield from _objects(t, t.realise(part))
-    elif issubclass(key.python_type(), frozenset) and not key.is_constant():
-        for part in getattr(key, "items", {}).values():
+    elif isinstance(key, SetValue):
+        for part in key.items.values():
             yield from _objects(t, t.realise(part))
     elif not key.is_constant() and not isinstance(key, SymbolicValue):
         if key.source is not None or key.real() is not MISSING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...values.base import NULL
-from ...values.functions import CellValue
+from ...values.functions import CellValue, cell_in_a_cell
 from ..registry import handles
 from ..signals import GraphBreak, TracedRaise
 
@@ -87,7 +87,7 @@ def _unbound(f: Frame, name: str) -> TracedRaise:
 def store_deref(f: Frame, i: Instruction) -> None:
     value = f.pop()
     if isinstance(value, CellValue):
-        raise GraphBreak("unsupported-operation", f"a cell in the variable {i.value!r}, which has a cell itself")
+        raise cell_in_a_cell(i.value)
     f.tracer.store_cell(f.cells[i.value], value)
 
 
