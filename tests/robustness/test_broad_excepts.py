@@ -57,7 +57,7 @@ HANDLERS = {
         "packages/capture/tests/guards/test_twins.py::test_errors_inside_guards_mean_that_they_do_not_hold"
     ),
     f"{_CAPTURE}/guards/explain.py:explain": f"{_FAULTS}test_a_guard_is_explained_where_looking_closer_fails",
-    f"{_CAPTURE}/guards/filter.py:filter_guards": (
+    f"{_CAPTURE}/guard_filter.py:filter_guards": (
         "packages/capture/tests/guards/test_filter.py::test_bad_filters_are_errors_before_anything_is_compiled"
     ),
     f"{_INDUCTOR}/lowering/run.py:_Lowering._lower": (

@@ -59,7 +59,7 @@ STAGES = (
          "tests/behaviour/test_state_that_changes.py", *_PROGRAMS),
     ),
     Stage(
-        "effects", _below(_CAPTURE, "effects/record.py", "effects/replay.py", "graph/outputs.py"), 14,
+        "effects", _below(_CAPTURE, "effects/record.py", "rewrite/replay.py", "interp/outputs.py"), 14,
         (f"{_C}/interp/test_differential.py", f"{_C}/interp/test_python_rules.py", f"{_C}/rewrite/test_end_to_end.py",
          f"{_C}/lookaside/test_autograd.py", *_PROGRAMS),
     ),
@@ -74,20 +74,22 @@ STAGES = (
     ),
     Stage(
         "interpreter", _below(_CAPTURE, "interp/handlers/*.py", "interp/operations.py", "interp/arithmetic.py", "interp/calls.py", "interp/cached.py", "interp/frame.py",
-                              "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/texts.py", "interp/lifetimes.py",
-                              "interp/callees.py", "interp/members.py", "interp/modules.py", "interp/enum_members.py", "patches.py", "library.py",
+                              "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/class_members.py", "interp/texts.py", "interp/lifetimes.py",
+                              "interp/callees.py", "values/members.py", "values/modules.py", "interp/enum_members.py", "patches.py", "library.py",
                               "replaced_names.py"), 28,
         (f"{_C}/interp", f"{_C}/lookaside", f"{_C}/test_patches.py", f"{_C}/test_library.py", f"{_C}/test_replaced_names.py",
          "tests/behaviour/test_patched_torch.py", *_PROGRAMS),
     ),
     Stage(
         "values", _below(_CAPTURE, "values/sequences.py", "values/mappings.py", "values/constants.py", "values/iterators.py",
-                         "values/functions.py", "values/objects.py", "values/tensor.py", "values/by_index.py", "values/walk.py", "values/keys.py"), 16,
+                         "values/functions.py", "values/objects.py", "values/tensor.py", "values/by_index.py", "values/walk.py", "values/keys.py",
+                         "values/generators.py", "values/bound.py", "values/written_out.py", "constant_objects.py"), 16,
         (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", "tests/sweeps/test_found_containers.py", *_PROGRAMS),
     ),
     Stage(
         "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",
-                             "lookaside/autograd.py", "lookaside/context_managers.py", "graph/repeats.py"), 18,
+                             "lookaside/autograd.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
+                             "graph/repeats.py"), 18,
         (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),
     ),
     Stage(
@@ -97,7 +99,7 @@ STAGES = (
          *_PROGRAMS),
     ),
     Stage(
-        "sizes", _below(_CAPTURE, "graph/shapes.py", "graph/builder.py", "interp/state.py"), 10,
+        "sizes", _below(_CAPTURE, "graph/shapes.py", "graph/builder.py", "graph/dynamics.py", "interp/stack.py"), 10,
         (f"{_C}/graph", "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/dynamic/test_open_sizes.py"),
     ),
     Stage(
@@ -156,7 +158,7 @@ STAGES = (
          "tests/robustness/test_beside_torch_compile.py"),
     ),
     Stage(
-        "checks", _below(_CAPTURE, "guards/check.py", "guards/filter.py", "guards/memory.py", "guards/spec.py", "hook_py.py", "sources/*.py", "cache.py"), 12,
+        "checks", _below(_CAPTURE, "guards/check.py", "guard_filter.py", "guards/memory.py", "guards/spec.py", "hook_py.py", "sources/*.py", "cache.py"), 12,
         (f"{_C}/guards", f"{_C}/sources", f"{_C}/native", f"{_C}/interp/test_changes.py", "tests/behaviour/test_state_that_changes.py"),
     ),
     Stage(
@@ -165,15 +167,15 @@ STAGES = (
         (f"{_C}/bytecode", f"{_C}/rewrite/test_every_cut.py", f"{_C}/interp/test_differential.py"),
     ),
     Stage(
-        "surroundings", _below(_CAPTURE, "lookaside/control_flow.py", "lookaside/devices.py", "lookaside/marks.py", "lookaside/normalisation.py",
-                               "lookaside/optimizers.py", "lookaside/registry.py", "lookaside/signatures.py", "lookaside/sizes.py",
-                               "lookaside/supers.py", "lookaside/torch_ops.py", "lookaside/torch_state.py"), 16,
+        "surroundings", _below(_CAPTURE, "lookaside/control_flow.py", "lookaside/devices.py", "marks.py", "lookaside/normalisation.py",
+                               "lookaside/optimizers.py", "replacements.py", "signatures.py", "lookaside/sizes.py",
+                               "lookaside/supers.py", "torch_policy.py", "lookaside/torch_state.py"), 16,
         (f"{_C}/lookaside", f"{_C}/interp", "tests/behaviour/test_grad_modes.py", "tests/behaviour/test_optimizers.py",
          "tests/behaviour/test_active_modes.py", *_PROGRAMS),
     ),
     Stage(
         "policy", _below(_CAPTURE, "collector.py", "frame.py", "modes.py", "saved_tensor_hooks.py", "policy.py", "refusal.py", "class_names.py", "interp/tracer.py",
-                         "interp/tried.py", "interp/trust.py", "interp/registry.py", "interp/signals.py", "values/base.py", "values/builtins.py",
+                         "interp/tried.py", "interp/part.py", "values/trust.py", "interp/registry.py", "signals.py", "values/base.py", "values/builtins.py",
                          "values/lazy.py", "values/symbolic.py", "graph/quiet.py", "graph/warned.py",
                          "graph/shape_env.py"), 16,
         (_C, "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/training/test_checkpoints.py",

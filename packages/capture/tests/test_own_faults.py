@@ -18,12 +18,12 @@ from flambeau_capture.graph.builder import GraphBuilder
 from flambeau_capture.guards import spec as gs
 from flambeau_capture.guards.explain import explain
 from flambeau_capture.interp.cached import _Call
-from flambeau_capture.interp.formulas import combined, of_input
-from flambeau_capture.interp.signals import GraphBreak
+from flambeau_capture.interp.formulas import combined
+from flambeau_capture.signals import GraphBreak
 from flambeau_capture.sources import source as src
 from flambeau_capture.values.constants import ConstantValue
 from flambeau_capture.values.sequences import ListValue
-from flambeau_capture.values.symbolic import SymbolicValue
+from flambeau_capture.values.symbolic import SymbolicValue, formula_of_input
 
 
 def fault(*args, **kwargs):
@@ -69,7 +69,7 @@ def test_a_symbol_that_cannot_be_asked(method):
 def test_a_formula_that_python_refuses_and_one_that_we_do():
     """A division by zero has no formula; what no arithmetic raises is a fault."""
     number = SymbolicValue.__new__(SymbolicValue)
-    number.formula = of_input(src.Local("n"), 4)
+    number.formula = formula_of_input(src.Local("n"), 4)
     assert combined(operator.floordiv, (number, ConstantValue(2))).value == 2
     assert combined(operator.floordiv, (number, ConstantValue(0))) is None
     with pytest.raises(RuntimeError, match="a fault of ours"):
@@ -79,7 +79,9 @@ def test_a_formula_that_python_refuses_and_one_that_we_do():
 def test_a_cached_function_that_raises_when_asked_for_real():
     """Its error is the program's."""
     raised = []
-    tracer = SimpleNamespace(raised=lambda error: raised.append(error) or LookupError("in the program"))
+    tracer = SimpleNamespace(
+        exceptions=SimpleNamespace(raised=lambda error: raised.append(error) or LookupError("in the program"))
+    )
     call = _Call.__new__(_Call)
     call.t, call.function = tracer, fault
     with pytest.raises(LookupError, match="in the program"):

@@ -27,7 +27,7 @@ from .graph.names import hold_replaced
 from .graph.quiet import no_warnings
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled
-from .lookaside.marks import allow_in_graph, disable, graph_break, is_capturing
+from .marks import allow_in_graph, disable, graph_break, is_capturing
 from .modes import left_as_before
 from .patches import unpatched
 from .pipeline import capture_frame, make_region

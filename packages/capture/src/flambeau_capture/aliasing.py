@@ -15,8 +15,8 @@ import torch
 from .graph.shapes import has_own_elements
 from .guards.memory import share_memory
 from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
-from .interp.signals import GraphBreak
 from .refusal import CannotCapture, refuse_fullgraph
+from .signals import GraphBreak
 from .sources.source import Attribute, Computed, Pinned, Source
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def tensor_guards(tracer: Tracer) -> tuple[GuardSpec, ...]:
     """Inputs are different objects, and the memory of those that the graph writes is no other input's. Raises CannotCapture."""
-    inputs = tracer.tensor_inputs
+    inputs = tracer.wrapper.tensor_inputs
     named = tuple(source for _, _, source in inputs if not isinstance(source, Pinned))
     guards: tuple[GuardSpec, ...] = (NoAlias(named),) if len(named) > 1 else ()
     hidden = _written_unseen(tracer)
@@ -60,7 +60,7 @@ def refuse_writes(tracer: Tracer) -> None:
     tensor may not be written outside of inference mode: there its fake is an ordinary tensor, which counts writes through views too.
     """
     hidden = _written_unseen(tracer)
-    for tensor, fake, _ in tracer.tensor_inputs:
+    for tensor, fake, _ in tracer.wrapper.tensor_inputs:
         if not _is_written(fake) and fake.untyped_storage()._cdata not in hidden:
             continue
         what = ""
@@ -85,7 +85,7 @@ def refuse_resized(tracer: Tracer) -> None:
 
     Its gradient has to fit the former size, and does as eager's formulas happen to leave it: a sum for the new size may be one too many.
     """
-    for tensor, _, _ in tracer.tensor_inputs:
+    for tensor, _, _ in tracer.wrapper.tensor_inputs:
         # Whether the history of a view was asked for shows in later writes.
         if not tensor.requires_grad or tensor.is_leaf or tensor._is_view() or tensor.grad_fn is None:
             continue
@@ -101,7 +101,7 @@ def history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardS
     trace, if an operator ended it. Whether it is a view that a write takes the history from."""
     refused = broken is not None and broken.code == "operator-error"
     hidden = _written_unseen(tracer)
-    for tensor, fake, source in tracer.tensor_inputs:
+    for tensor, fake, source in tracer.wrapper.tensor_inputs:
         if not tensor.requires_grad or fake.is_inference() or isinstance(source, Pinned):
             continue
         is_written = fake._version or fake.untyped_storage()._cdata in hidden
@@ -138,7 +138,7 @@ def object_guards(tracer: Tracer) -> Iterator[GuardSpec]:
     """Objects that the program changes are not other objects that it looks at: what it read from those would have changed too."""
     changed = {value.python_type() for value in tracer.heap.targets()}
     by_type: dict[type, dict[str, Source]] = {}
-    for value in tracer.wrapped.values():
+    for value in tracer.wrapper.wrapped.values():
         if value.source is not None and value.python_type() in changed:
             by_type.setdefault(value.python_type(), {})[value.source.name] = value.source
     for sources in by_type.values():

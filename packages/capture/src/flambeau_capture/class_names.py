@@ -10,6 +10,9 @@ from typing import Any
 
 _FIELDS: Any = type.__dict__
 
+HEAP_TYPE = 1 << 9
+"""The flag of classes that are made while a program runs, as those written in Python are."""
+
 
 def class_name(cls: type) -> str:
     """What `cls.__name__` is where no metaclass has another."""

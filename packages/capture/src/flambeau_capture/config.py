@@ -79,7 +79,7 @@ class Config:
     guard_module_hooks: bool = _option(True, "guard the hook tables of modules")
     # ruff takes the call for a default; it is a field, as above, where the types tell ruff that it does no harm.
     guard_filter_fn: Callable[[Any], Any] | None = _option(  # noqa: RUF009
-        None, "chooses which guards an entry keeps, see guards/filter.py", variable=False, accepts=_FUNCTION
+        None, "chooses which guards an entry keeps, see guard_filter.py", variable=False, accepts=_FUNCTION
     )
 
     @classmethod

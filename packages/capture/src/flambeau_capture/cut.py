@@ -18,26 +18,26 @@ def place_to_cut(tracer: Tracer) -> int | None:
     either. And inside a loop each round would call the resume function of the one before, until Python's stack is full: the frame is cut
     where the outermost loop begins. What follows is a frame that begins with a loop: `LoopBreaks` says what becomes of it.
     """
-    if tracer.root.instructions[tracer.root.index].name.startswith(("LOAD_FAST", "DELETE_FAST")):
+    if tracer.frames.root.instructions[tracer.frames.root.index].name.startswith(("LOAD_FAST", "DELETE_FAST")):
         return None
     heads = loops_around(tracer)
     if not heads:
-        return max(tracer.root_steps, 1)
-    first = tracer.first_steps.get(heads[0])
-    if first is None or first == tracer.root_steps:
+        return max(tracer.frames.root_steps, 1)
+    first = tracer.frames.first_steps.get(heads[0])
+    if first is None or first == tracer.frames.root_steps:
         return None
     return first
 
 
 def stores_data_later(tracer: Tracer) -> bool:
     """Whether the root frame assigns an attribute `data` from where it stopped on."""
-    rest = tracer.root.instructions[min([tracer.root.index, *loops_around(tracer)]) :]
+    rest = tracer.frames.root.instructions[min([tracer.frames.root.index, *loops_around(tracer)]) :]
     return any(found.name == "STORE_ATTR" and found.value == "data" for found in rest)
 
 
 def handles_groups(tracer: Tracer) -> bool:
     """Whether the root frame has an `except*`: what that raises has no line of the frame in its traceback, and would have one of a resume function."""
-    return any(found.name == "CHECK_EG_MATCH" for found in tracer.root.instructions)
+    return any(found.name == "CHECK_EG_MATCH" for found in tracer.frames.root.instructions)
 
 
 def computes(tracer: Tracer) -> bool:
@@ -47,11 +47,11 @@ def computes(tracer: Tracer) -> bool:
 
 def loops_around(tracer: Tracer) -> list[int]:
     """Where the loops begin that the root frame stopped in, the outermost first."""
-    index = tracer.root.index
+    index = tracer.frames.root.index
     return sorted(
         {
             jump.target
-            for at, jump in enumerate(tracer.root.instructions)
+            for at, jump in enumerate(tracer.frames.root.instructions)
             if jump.target is not None and jump.target <= index <= at and jump.target != at
         }
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .graph.captured import CallFunction, Effect
+from .captured import CallFunction, Effect
 from .graph.quiet import no_warnings
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
@@ -37,7 +37,7 @@ _ENTER: Any = torch.amp.autocast_mode._enter_autocast
 def restored_modes(tracer: Tracer) -> Iterator[None]:
     """Leave torch's global state as it was, whatever the traced program did to it."""
     tracer.initial_grad = torch.is_grad_enabled()
-    tracer.outer_device = outer_device()
+    tracer.devices.outer = outer_device()
     try:
         with hooks_set_aside():
             yield
@@ -64,7 +64,7 @@ def mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
     enabled = torch.is_grad_enabled()
     if enabled == tracer.initial_grad:
         return entered
-    return (*entered, CallFunction(tracer.wrap_pinned(_SET_GRAD), (ConstantValue(enabled),)))
+    return (*entered, CallFunction(tracer.wrapper.wrap_pinned(_SET_GRAD), (ConstantValue(enabled),)))
 
 
 def needs_gradients(tracer: Tracer) -> bool:

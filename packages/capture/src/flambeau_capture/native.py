@@ -15,7 +15,7 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 13) or sys.implementation.name != 
     raise UnsupportedPythonError(f"flambeau-capture cannot run on {sys.implementation.name} {sys.version.split()[0]}")
 
 try:
-    from . import _C as _C
+    import flambeau_capture._C as _C
 except ImportError as error:
     raise NativeModuleError(f"the native module of flambeau-capture cannot be loaded: {error}") from error
 
@@ -23,3 +23,5 @@ if str(torch.__version__) != _C.TORCH_VERSION:
     raise NativeModuleError(
         f"flambeau-capture's native module was built for torch {_C.TORCH_VERSION}, and {torch.__version__} is installed"
     )
+
+__all__ = ["_C"]

@@ -19,6 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from . import hook, log
 from .aliasing import history_guards, object_guards, refuse_resized, refuse_writes, tensor_guards
+from .captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .class_names import class_name
 from .collector import few_collections
 from .config import Config
@@ -26,20 +27,18 @@ from .cut import computes, handles_groups, loops_around, place_to_cut, stores_da
 from .effects.describe import effects_text
 from .errors import BackendError, FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
-from .graph.captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .graph.describe import symbols_text
+from .graph.dynamics import Dynamics
 from .graph.names import hold_replaced
-from .graph.outputs import needed_outputs
 from .graph.quiet import quiet_fakes
 from .graph.shapes import check_marks, open_conditions, shape_guards
 from .graph.trials import BEYOND_MEMORY
+from .guard_filter import filter_guards
 from .guards.check import holds
 from .guards.explain import explain
-from .guards.filter import filter_guards
 from .guards.spec import GuardSpec, IdentityIs
 from .guards.state import beyond_graphs, current_state
-from .interp.signals import GraphBreak, TracedRaise
-from .interp.state import Dynamics
+from .interp.outputs import needed_outputs
 from .interp.tracer import Tracer
 from .library import inspect, threading, time
 from .modes import (
@@ -62,6 +61,7 @@ from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
 from .rewrite.resume import CannotResume, sees_frames
 from .rewrite.rounds import separate_rounds
+from .signals import GraphBreak, TracedRaise
 from .sources.source import Local
 from .values.base import Value
 from .values.sequences import ListValue, TupleValue
@@ -135,7 +135,7 @@ def capture_frame(
     if result.graph is None and traced.broken is None and not result.effects and not config.fullgraph:
         traced = evolve(traced, guards=(*traced.guards, *shape_guards(traced.tracer.graph)))
         _report(observer, _record(info, traced, None, started, skipped="no tensor operation"))
-        return RunCode(info.code, traced.guards, tuple(traced.tracer.keep_alive))
+        return RunCode(info.code, traced.guards, tuple(traced.tracer.wrapper.keep_alive))
     compiled = None
     if result.graph is not None:
         compiled = _call_backend(backend, traced)
@@ -161,8 +161,8 @@ def capture_frame(
     shape = _direct_outputs(result)
     _tell(info.code, code, traced, direct=shape is not None)
     if compiled is not None and shape is not None:
-        return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.keep_alive))
-    return RunCode(code, traced.guards, tuple(traced.tracer.keep_alive))
+        return RunGraph(compiled, result.inputs, shape[0], traced.guards, tuple(traced.tracer.wrapper.keep_alive))
+    return RunCode(code, traced.guards, tuple(traced.tracer.wrapper.keep_alive))
 
 
 def _left_out(
@@ -253,7 +253,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
         with restored_modes(again):
             if _run(again) is not None:
                 raise CannotCapture(broken)
-            if stop != tracer.root_steps and not again.graph.operations:
+            if stop != tracer.frames.root_steps and not again.graph.operations:
                 raise LoopBreaks(broken, tracer)  # with nothing to compute before it
             return _finish(again, _break_of(again, broken), broken, state)
     except GraphBreak as error:
@@ -275,17 +275,17 @@ def _run(tracer: Tracer) -> Value | None:
         return tracer.run()
     except TracedRaise as error:
         broken = GraphBreak("uncaught-exception", f"{class_name(error.value.python_type())} is raised")
-        tracer.frame = tracer.root
-        tracer.locate(broken)
+        tracer.frames.frame = tracer.frames.root
+        tracer.frames.locate(broken)
         raise broken from error
 
 
 def _break_of(tracer: Tracer, broken: GraphBreak) -> Break:
-    root = tracer.root
+    root = tracer.frames.root
     variables: dict[str, Value] = dict(root.locals)
     variables.update({name: cell for name, cell in root.cells.items() if name in root.code.co_cellvars})
     handled = tuple(error for error in root.current_exceptions if error is not None)
-    position = broken.position or tracer.position_of(root)
+    position = broken.position or tracer.frames.position_of(root)
     is_open = broken.code == "dynamic-output-shape" and broken.is_in_root
     return Break(root.index, tuple(root.stack), variables, broken.message, position, handled, is_open)
 
@@ -299,11 +299,11 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     effects = _without_lost_tensors(tracer.info.code, exit, effects)
     outputs = needed_outputs(_live_values(tracer.info.code, exit, effects))
     graph = None
-    nodes = [tracer.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
+    nodes = [tracer.recorder.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
     wants_grad = needs_gradients(tracer)
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
-    check_marks(tracer.tensor_inputs)
+    check_marks(tracer.wrapper.tensor_inputs)
     refuse_writes(tracer)
     refuse_resized(tracer)
     guards = (
@@ -313,10 +313,10 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         *object_guards(tracer),
         *history_guards(tracer, broken),
     )
-    written = any(fake._version for _, fake, _ in tracer.tensor_inputs if not fake.is_inference())
-    caught = (tracer.caught or bool(effects)) and not written
+    written = any(fake._version for _, fake, _ in tracer.wrapper.tensor_inputs if not fake.is_inference())
+    caught = (tracer.frames.caught or bool(effects)) and not written
     if graph is not None:
-        graph.meta.update(starts_anew=caught, may_start_anew=tracer.caught and written)
+        graph.meta.update(starts_anew=caught, may_start_anew=tracer.frames.caught and written)
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),
@@ -337,7 +337,7 @@ def _without_lost_tensors(code: CodeType, exit: Return | Break, effects: tuple[E
         return effects
     others = [effect for effect in effects if not _is_on_computed(effect)]
     seen = {id(value) for value in needed_outputs(_live_values(code, exit, others))}
-    lost = {id(effect) for effect in own if id(effect.target) not in seen}  # type: ignore[attr-defined]
+    lost = {id(effect) for effect in own if id(getattr(effect, "target", None)) not in seen}
     return tuple(effect for effect in effects if id(effect) not in lost)
 
 
@@ -347,7 +347,7 @@ def _is_on_computed(effect: Effect) -> bool:
 
 
 def _live_values(code: CodeType, exit: Return | Break, effects: Sequence[Effect]) -> Iterator[Value]:
-    from .effects.replay import values_of
+    from .rewrite.replay import values_of
     from .values.base import NullValue
 
     if isinstance(exit, Return):
@@ -509,7 +509,7 @@ def _tell(original: CodeType, code: CodeType, traced: Traced, *, direct: bool) -
     result, builder = traced.result, traced.tracer.graph
     where = log.place_of(original)
     if builder.shape_env is not None and builder.shape_env.var_to_range:
-        symbols = log.Text(lambda: symbols_text(builder, traced.tracer.dynamics))
+        symbols = log.Text(lambda: symbols_text(builder, traced.tracer.wrapper.dynamics))
         log.logger.debug(log.DYNAMIC, artifact="dynamic", **where, symbols=symbols)
     if result.effects:
         effects = log.Text(lambda: effects_text(result.effects, result.outputs) + "\n")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .config import Config
 from .errors import GraphBreakError, UserPosition
-from .interp.signals import GraphBreak
 from .reasons import describe
+from .signals import GraphBreak
 
 
 class CannotCapture(Exception):

@@ -46,7 +46,7 @@ def with_marked_hooks(compiled: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return pack(tensor)
             except Exception as error:
-                error.raised_in_hook = True  # type: ignore[attr-defined]
+                vars(error)["raised_in_hook"] = True
                 raise
 
         with torch.autograd.graph.saved_tensors_hooks(marking, unpack):

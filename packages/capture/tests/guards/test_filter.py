@@ -11,8 +11,8 @@ from both_ways import eager
 from flambeau_capture import CompileRecord, make_region, reset
 from flambeau_capture.config import Config
 from flambeau_capture.errors import CaptureError
+from flambeau_capture.guard_filter import GuardEntry
 from flambeau_capture.guards import spec as gs
-from flambeau_capture.guards.filter import GuardEntry
 
 scale = 2.0
 

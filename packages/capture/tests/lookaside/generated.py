@@ -24,7 +24,7 @@ import torch
 from both_ways import eager
 
 from flambeau_capture import make_region
-from flambeau_capture.lookaside.signatures import signature_of
+from flambeau_capture.signatures import signature_of
 
 
 class L(list):

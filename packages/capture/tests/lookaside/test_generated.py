@@ -9,7 +9,7 @@ import inspect
 
 import pytest
 
-from flambeau_capture.lookaside import registry
+from flambeau_capture import replacements as registry
 
 from . import generated
 
@@ -24,8 +24,8 @@ ELSEWHERE = {
     "builtins.mappingproxy": "of another name in Python: tests/interp/rules/namespaces.py",
     "builtins.print": "writes",
     "flambeau_capture.lookaside.autograd.function_apply": "our own",
-    "flambeau_capture.lookaside.marks.graph_break": "our own",
-    "flambeau_capture.lookaside.marks.is_capturing": "our own",
+    "flambeau_capture.marks.graph_break": "our own",
+    "flambeau_capture.marks.is_capturing": "our own",
 }
 """What cannot be compared here, and why."""
 UNCOMPARED_MODULES = ("random", "logging", "warnings", "inspect", "dataclasses")

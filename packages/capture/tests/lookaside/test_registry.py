@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from flambeau_capture import allow_in_graph, disable, graph_break, is_capturing
-from flambeau_capture.interp.trust import is_pure_native
-from flambeau_capture.lookaside import registry
-from flambeau_capture.lookaside.registry import Decision, torch_decision
-from flambeau_capture.lookaside.signatures import signature_of
+from flambeau_capture import replacements as registry
+from flambeau_capture.replacements import Decision, torch_decision
+from flambeau_capture.signatures import signature_of
+from flambeau_capture.values.trust import is_pure_native
 
 
 def test_a_target_has_one_replacement():

@@ -18,7 +18,7 @@ from flambeau_capture.bytecode.flow import falls_through
 from flambeau_capture.bytecode.model import Instruction, Label, Protect
 from flambeau_capture.bytecode.normalise import decode_normalised
 from flambeau_capture.bytecode.stack_depth import effect, exception_slots
-from flambeau_capture.graph.captured import Break, Position
+from flambeau_capture.captured import Break, Position
 from flambeau_capture.rewrite.break_point import analyse, emit_break
 from flambeau_capture.rewrite.emitter import Emitter
 from flambeau_capture.rewrite.resume import CannotResume

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from flambeau_capture.bytecode.normalise import decode_normalised
-from flambeau_capture.graph.captured import (
+from flambeau_capture.captured import (
     Break,
     CallFunction,
     DeleteAttribute,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph.captured import (
+from ..captured import (
     CallFunction,
     DeleteAttribute,
     DeleteGlobal,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..graph.captured import (
+from ..captured import (
     CallFunction,
     DeleteAttribute,
     DeleteGlobal,
@@ -22,7 +22,7 @@ from ..graph.captured import (
     SetCell,
     SetGlobal,
 )
-from ..interp.signals import GraphBreak
+from ..signals import GraphBreak
 from ..sources.source import Pinned
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue
@@ -32,7 +32,7 @@ from ..values.tensor import TensorValue
 from ..values.walk import reachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def _namespace_of(obj: Any) -> Any:
@@ -143,6 +143,11 @@ class Heap:
             return
         self._writes += 1
         self.cells[id(cell)] = (cell, value)
+
+    def call_later(self, function: Value, args: Sequence[Value]) -> Value:
+        """Have a call with constant arguments done after the graph; what it gives now is None."""
+        self.calls.append(CallFunction(function, tuple(args)))
+        return ConstantValue(None)
 
     def size(self) -> tuple[int, ...]:
         """How much has been recorded: equal before and after something that changed nothing."""

@@ -25,9 +25,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_leaves
 
 from ..errors import InternalError
-from ..interp.signals import GraphBreak
 from ..patches import patches, unpatched
-from . import shapes
+from ..signals import GraphBreak
 from .fake_mode import new_fake_mode
 from .quiet import Heard, hearing
 from .refusals import is_total, refused, writes_shared_elements
@@ -153,13 +152,6 @@ class GraphBuilder:
 
     def _first(self) -> torch.fx.Node:
         return next(iter(self.graph.nodes), self.graph._root)
-
-    def fake_of(
-        self, tensor: torch.Tensor, source: Source, dynamic_dims: frozenset[int], unbacked: frozenset[int] = frozenset()
-    ) -> FakeTensor:
-        """A fake with the metadata of `tensor`; the dimensions in `dynamic_dims` get symbols."""
-        with self.unpatched:
-            return shapes.fake_of(self, tensor, source, dynamic_dims, unbacked)
 
     # operations
 

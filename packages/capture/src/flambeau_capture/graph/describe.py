@@ -12,7 +12,7 @@ from ..guards.explain import describe
 from .shapes import shape_guards
 
 if TYPE_CHECKING:
-    from ..interp.state import Dynamics
+    from ..graph.dynamics import Dynamics
     from .builder import GraphBuilder
 
 

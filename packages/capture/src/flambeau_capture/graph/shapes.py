@@ -15,8 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..errors import DynamicShapeError
 from ..guards.spec import ShapeExpression
-from ..interp.signals import GraphBreak
 from ..library import itertools, math
+from ..signals import GraphBreak
 from ..sources.source import Source, TensorOffset, TensorSize, TensorStride
 
 if TYPE_CHECKING:

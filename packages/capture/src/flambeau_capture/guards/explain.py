@@ -14,9 +14,9 @@ import torch
 from attrs import fields
 
 from ..class_names import class_name, class_qualname
+from ..constant_objects import is_constant_object
 from ..library import collections
 from ..sources.source import Source, SourceError, resolve
-from ..values.constants import is_constant_object
 from . import spec as gs
 from .check import changed_bindings, holds
 from .state import current_state

@@ -16,9 +16,9 @@ from ..graph.shapes import is_large, is_large_sum, is_long, least, limit_of
 from ..library import math, operator
 from ..values.base import Value
 from ..values.constants import ConstantValue
-from ..values.symbolic import SymbolicValue
+from ..values.symbolic import Formula, SymbolicValue
 from . import formulas
-from .folding import Folding
+from .part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,50 +50,56 @@ def _is_arithmetic(number: torch.SymFloat) -> bool:
     return bool(number.node.expr.free_symbols) and not (number.node.has_hint() and limit_of(number.node.hint) is None)
 
 
-class Arithmetic(Folding):
-    """Mixin of `Tracer`."""
+class Arithmetic(Part):
+    """Arithmetic of symbolic numbers."""
 
-    def _symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
-        given = [self._decided(value) for value in values]
+    def symbolic(self, function: Callable[..., Any], values: Sequence[Value]) -> Value:
+        given = [self.t.recorder.decided(value) for value in values]
         in_python = _IN_PYTHON.get(function, function)
         if not any(isinstance(value, SymbolicValue) for value in given):
-            return self.fold(in_python, given, {})
+            return self.t.folder.fold(in_python, given, {})
         values = [self._number(value) for value in given]
-        pairs = [self.argument(value) for value in values]
+        pairs = [self.t.recorder.argument(value) for value in values]
         fakes = [fake for _, fake in pairs]
         floats = any(isinstance(fake, (torch.SymFloat, float)) for fake in fakes)
         if floats and function in _DECIDED_BY_PYTHON:
-            known = formulas.computed(self, in_python, values)  # type: ignore[arg-type]
+            known = formulas.computed(self.t, in_python, values)
             if known is not None:
                 return known
         if self._is_partial(function, fakes):
             return self.computed(in_python, given, {})
         if is_long(*fakes) and all(fake.node.has_hint() for fake in fakes if isinstance(fake, _SYMBOLS)):
-            return self.fold(in_python, [self.from_python(self.concrete(value)) for value in given], {})
+            return self.t.folder.fold(
+                in_python, [self.t.wrapper.from_python(self.t.folder.concrete(value)) for value in given], {}
+            )
         try:
-            with self.graph.unpatched:
+            with self.t.graph.unpatched:
                 result = function(*fakes)
         except (ArithmeticError, TypeError, ValueError, RuntimeError, AttributeError):
             # Python words its errors for numbers; some values (a power of a negative number, a result beyond what a float holds)
             # torch does not model; shifts by a tensor's number fail in torch 2.11 (an AttributeError).
             return self.computed(in_python, given, {})
         finally:
-            self.graph.note_guards()
+            self.t.graph.note_guards()
         if isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
-            return self.fold(in_python, [self.from_python(self.concrete(value)) for value in given], {})
+            return self.t.folder.fold(
+                in_python, [self.t.wrapper.from_python(self.t.folder.concrete(value)) for value in given], {}
+            )
         if isinstance(result, torch.SymInt) and any(isinstance(fake, torch.SymFloat) for fake in fakes):
             # Rounding a float: the stages below hold integers in integer arithmetic only.
-            return self.from_python(self.graph.specialise(result))
+            return self.t.wrapper.from_python(self.t.graph.specialise(result))
         if isinstance(result, torch.SymFloat) and not _is_arithmetic(result):
             return self.computed(in_python, given, {})
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            made = self.number(result, lambda: self.graph.derive(function, tuple(node for node, _ in pairs), result))
+            made = self.t.recorder.number(
+                result, lambda: self.t.graph.derive(function, tuple(node for node, _ in pairs), result)
+            )
             if isinstance(made, SymbolicValue):
                 made.formula = formulas.combined(in_python, values)
                 if made.python_type() is float:
                     made.came_from(in_python, values)
             return made
-        return self.from_python(result)
+        return self.t.wrapper.from_python(result)
 
     def _is_partial(self, function: Callable[..., Any], operands: Sequence[Any]) -> bool:
         """Whether Python raises for some operands, or torch has no arithmetic for them. Where a guard keeps these out there is one, and no other answer."""
@@ -103,11 +109,11 @@ class Arithmetic(Folding):
             return True
         last = operands[-1]
         if function in _DIVISIONS and isinstance(last, _SYMBOLS) and last.node.has_hint():
-            return self.graph.decide(last == 0)
+            return self.t.graph.decide(last == 0)
         if function is power:
             return self._is_partial_power(*operands)
         if function is _SQUARE_ROOT:
-            return least(self.graph, last) < 0 and not (last.node.has_hint() and self.graph.decide(last >= 0))
+            return least(self.t.graph, last) < 0 and not (last.node.has_hint() and self.t.graph.decide(last >= 0))
         if function in _SHIFTS and isinstance(last, int):
             return not 0 <= last <= _LARGEST_SHIFT
         if function in _SHIFTS and isinstance(last, _SYMBOLS):
@@ -119,18 +125,18 @@ class Arithmetic(Folding):
         if any(isinstance(part, _SYMBOLS) and not part.node.has_hint() for part in (base, exponent)):
             return False  # of a tensor's data: there is no number that could be asked
         floats = any(isinstance(part, (float, torch.SymFloat)) for part in (base, exponent))
-        if not floats and self.graph.decide(exponent >= 0):
+        if not floats and self.t.graph.decide(exponent >= 0):
             return False
         ordinary = not isinstance(exponent, _SYMBOLS) and abs(exponent) <= _SAFE_EXPONENT
-        return not (ordinary and isinstance(base, torch.SymInt) and least(self.graph, base) > 0)
+        return not (ordinary and isinstance(base, torch.SymInt) and least(self.t.graph, base) > 0)
 
     def _is_large(self, function: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], result: torch.SymInt) -> bool:
         if function not in _GROWING:
-            return is_large_sum(self.graph, result)
+            return is_large_sum(self.t.graph, result)
         (_, left), (_, right) = pairs
         if function is shift_left:
-            return is_large(self.graph, result, 2, right if isinstance(right, torch.SymInt) else None)
-        return is_large(self.graph, result, left, right if function is power else None)
+            return is_large(self.t.graph, result, 2, right if isinstance(right, torch.SymInt) else None)
+        return is_large(self.t.graph, result, left, right if function is power else None)
 
     def _number(self, value: Value) -> Value:
         """An operand as a number: the arithmetic of sizes has no truth values."""
@@ -140,11 +146,13 @@ class Arithmetic(Folding):
 
     def computed(self, function: Callable[..., Any], values: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """A pure function of numbers, some symbolic, that the arithmetic of sizes has not: Python computes it, or the numbers are fixed."""
-        if not kwargs and (made := formulas.computed(self, function, values)) is not None:  # type: ignore[arg-type]
+        if not kwargs and (made := formulas.computed(self.t, function, values)) is not None:
             return made
-        known = {name: self.from_python(self.concrete(value)) for name, value in kwargs.items()}
-        return self.fold(function, [self.from_python(self.concrete(value)) for value in values], known)
+        known = {name: self.t.wrapper.from_python(self.t.folder.concrete(value)) for name, value in kwargs.items()}
+        return self.t.folder.fold(
+            function, [self.t.wrapper.from_python(self.t.folder.concrete(value)) for value in values], known
+        )
 
-    def watch(self, formula: formulas.Formula) -> None:
+    def watch(self, formula: Formula) -> None:
         """A guard that a number is what it is now."""
-        self.guards.constant(formulas.source_of(formula), formula.value)
+        self.t.guards.constant(formulas.source_of(formula), formula.value)

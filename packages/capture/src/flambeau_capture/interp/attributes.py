@@ -12,25 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_name, class_qualname, module_name, name_of
+from ..class_names import HEAP_TYPE, class_name, class_qualname, module_name, name_of
 from ..library import functools, inspect
-from ..patches import is_as_imported
+from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
-from ..values.base import HEAP_TYPE, MISSING, Value, type_name
-from ..values.builtins import BoundBuiltin, ClassValue
+from ..values.base import MISSING, Value, type_name
+from ..values.bound import BoundBuiltin
+from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue
+from ..values.members import NATIVE_METHODS, is_borrowed, is_native_access, mro_lookup, own_dict
 from ..values.objects import ExceptionValue, InstanceDictValue, ObjectValue
 from ..values.sequences import TupleValue
-from .members import NATIVE_METHODS, is_borrowed, is_native_access, mro_lookup, own_dict
-from .signals import GraphBreak, TracedRaise
-from .texts import Texts
-from .trust import is_torch_member, is_trusted_namespace
+from ..values.trust import is_trusted_namespace
+from .part import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
+
+    from ..values.base import Tracer
 
 _FIELD: Any = type(vars(namedtuple("_Named", "field"))["field"])
 """What the class of a named tuple has under the name of a field."""
@@ -38,17 +40,22 @@ _FIELDS_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__mr
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
-class Attributes(Texts):
-    """Mixin of `Tracer`."""
+class Attributes(Part):
+    """Attribute access."""
+
+    def __init__(self, t: Tracer) -> None:
+        super().__init__(t)
+        #: What `__dict__` of an object gave, by the identity of its value.
+        self.instance_dicts: dict[int, Value] = {}
 
     def get_attribute(self, value: Value, name: str) -> Value:
         """`value.name`."""
         if name == "__class__" and not isinstance(value, ObjectValue):
-            return self.wrap_pinned(value.python_type())
+            return self.t.wrapper.wrap_pinned(value.python_type())
         if name == "__doc__" and isinstance(value, BoundBuiltin):
             return ConstantValue(getattr(getattr(value.owner.python_type(), value.name, None), "__doc__", None))
         try:
-            return self.realise(value.get_attribute(self, name))  # type: ignore[arg-type]
+            return value.get_attribute(self.t, name).realise(self.t)
         except TracedRaise as error:
             raised = error.value
             if (
@@ -61,40 +68,13 @@ class Attributes(Texts):
                     raised.attrs.update(name=ConstantValue(name), obj=value)
             raise
 
-    def set_attribute(self, target: Value, name: str, value: Value) -> None:
-        """`target.name = value`."""
-        target.set_attribute(self, name, value)  # type: ignore[arg-type]
-
     def missing_attribute(self, value: Value, name: str, check: Source | None = None) -> Any:
         """Raise the traced AttributeError; `check` is the path to an object that may get the attribute later."""
         if check is not None:
-            self.guards.lacks_attribute(check, name)
-        raise self.raised(AttributeError(f"'{type_name(value.python_type())}' object has no attribute '{name}'"))
-
-    def class_lookup(self, cls: type, name: str) -> Any:
-        """The raw class attribute, `MISSING` when there is none."""
-        return self.class_member(cls, name)[0]
-
-    def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
-        """`mro_lookup`, with a guard that the answer stays the same."""
-        if self.heap.members and any((base, name) in self.heap.members for base in cls.__mro__):
-            raise GraphBreak(
-                "unsupported-attribute", f"{name!r} of {class_qualname(cls)}, which was stored before in the same frame"
-            )
-        found, owner = mro_lookup(cls, name, after)
-        self.guards.member(cls, name, after, found, owner)
-        kind = type(found)
-        if kind.__flags__ & HEAP_TYPE and found is not MISSING and not is_trusted_namespace(kind):
-            # Whether it is a descriptor, and what it then does: a program may say so later.
-            for method in ("__get__", "__set__", "__delete__"):
-                self.guards.member(kind, method, None, *mro_lookup(kind, method))
-        return found, owner
-
-    def patched_member(self, cls: type, name: str) -> Any:
-        """What a program put under this name of one of torch's classes in place of torch's own, else None; guarded either way."""
-        found, owner = self.class_member(cls, name)
-        is_own = found is MISSING or (is_torch_member(found) and is_as_imported(owner, name, found))
-        return None if is_own else found
+            self.t.guards.lacks_attribute(check, name)
+        raise self.t.exceptions.raised(
+            AttributeError(f"'{type_name(value.python_type())}' object has no attribute '{name}'")
+        )
 
     def native_attribute(self, value: Value, name: str) -> Value:
         """An attribute of an object of a native class: its methods are bound, what its class holds is constant, what it computes is not known."""
@@ -113,61 +93,65 @@ class Attributes(Texts):
         """An attribute of a real function, method or other object, read for real."""
         if isinstance(obj, types.FunctionType) and name == "__closure__" and obj.__closure__ is not None:
             base = value.source or Pinned(obj)
-            return self.sequence(
-                [self.cell_of(c, Item(Attribute(base, "__closure__"), i)) for i, c in enumerate(obj.__closure__)], tuple
+            return self.t.wrapper.sequence(
+                [
+                    self.t.wrapper.cell_of(c, Item(Attribute(base, "__closure__"), i))
+                    for i, c in enumerate(obj.__closure__)
+                ],
+                tuple,
             )
         base = value.source or Pinned(obj)
         try:
             found = getattr(obj, name)
         except AttributeError as error:
-            self.guards.lacks_attribute(base, name)
-            raise self.raised(error) from None
+            self.t.guards.lacks_attribute(base, name)
+            raise self.t.exceptions.raised(error) from None
         if isinstance(found, types.MethodWrapperType | types.BuiltinMethodType):
             # A new object at every look.
             if found.__self__ is obj:
                 return BoundBuiltin(value, name)
             if found.__self__ is type(obj):
-                return BoundBuiltin(self.wrap_pinned(type(obj)), name)
+                return BoundBuiltin(self.t.wrapper.wrap_pinned(type(obj)), name)
         # The code is guarded with the function itself, and the globals cannot be assigned.
         if name in ("__code__", "__globals__"):
-            return self.wrap_pinned(found)
-        return self.wrap(found, Attribute(base, name))
+            return self.t.wrapper.wrap_pinned(found)
+        return self.t.wrapper.wrap(found, Attribute(base, name))
 
     def load_global(self, namespace: dict[str, Any], name: str) -> Value:
         """A global or builtin name as a frame with these globals sees it."""
         from ..sources.source import Builtin, Global
 
-        self.heap.refuse_written(namespace)
-        stored = self.heap.stored_global(namespace, name)
+        self.t.heap.refuse_written(namespace)
+        stored = self.t.heap.stored_global(namespace, name)
         if isinstance(stored, Value):
             return stored
-        own = namespace is self.info.globals
+        own = namespace is self.t.info.globals
         if stored is MISSING and name in namespace:
             if not own:
-                self.guards.binding(namespace, name, namespace[name])
-            return self.wrap(namespace[name], Global(name) if own else Item(Pinned(namespace), name))
+                self.t.guards.binding(namespace, name, namespace[name])
+            return self.t.wrapper.wrap(namespace[name], Global(name) if own else Item(Pinned(namespace), name))
         if stored is MISSING:
-            self.guards.absent(Pinned(namespace), name)
-            self.guards.binding(namespace, name)
-        builtin_names = namespace.get("__builtins__", self.info.builtins)
+            self.t.guards.absent(Pinned(namespace), name)
+            self.t.guards.binding(namespace, name)
+        builtin_names = namespace.get("__builtins__", self.t.info.builtins)
         table = builtin_names if isinstance(builtin_names, dict) else vars(builtin_names)
         if name in table:
             if is_plain_builtin(table[name], name):
-                self.guards.binding(table, name, table[name])
-                return self.wrap_pinned(table[name])
-            return self.wrap(table[name], Builtin(name))
+                self.t.guards.binding(table, name, table[name])
+                return self.t.wrapper.wrap_pinned(table[name])
+            return self.t.wrapper.wrap(table[name], Builtin(name))
         raise self.unbound_name(NameError(f"name '{name}' is not defined"), name)
 
     def unbound_name(self, error: NameError, name: str) -> TracedRaise:
         """The traced NameError, which tells the name as CPython's does."""
-        raised = self.raised(error)
+        raised = self.t.exceptions.raised(error)
         if type(error) is NameError:
-            raised.value.attrs["name"] = ConstantValue(name)  # type: ignore[attr-defined]
+            raised.value.attrs["name"] = ConstantValue(name)
         return raised
 
     def store_cell(self, cell: CellValue, value: Value) -> None:
         """Give a cell new contents."""
-        self.heap.store_cell(cell, value)
+        self.t.heap.store_cell(cell, value)
         cell.contents = value
 
     # classes
@@ -177,76 +161,80 @@ class Attributes(Texts):
         cls = value.object
         meta = type(cls)
         if name == "__class__":
-            return self.wrap_pinned(meta)
-        over, owner = self.class_member(meta, name) if meta is not type else (MISSING, type)
+            return self.t.wrapper.wrap_pinned(meta)
+        over, owner = self.t.members.class_member(meta, name) if meta is not type else (MISSING, type)
         if isinstance(over, property) and owner is not type and not is_trusted_namespace(owner):
             return self._read_property(value, meta, over)
         if name in _FIELDS_OF_CLASSES:
             try:
                 field = getattr(cls, name)
             except AttributeError as error:  # of `__module__`
-                self.class_member(cls, name)
-                raise self.raised(error) from None
-            return self.wrap(field, Attribute(Pinned(cls), name))
-        found, where = self.class_member(cls, name)
+                self.t.members.class_member(cls, name)
+                raise self.t.exceptions.raised(error) from None
+            return self.t.wrapper.wrap(field, Attribute(Pinned(cls), name))
+        found, where = self.t.members.class_member(cls, name)
         if name == "apply" and issubclass(cls, torch.autograd.Function) and where in torch.autograd.Function.__mro__:
-            from ..lookaside.autograd import function_apply
-
-            return MethodValue(self.wrap_pinned(function_apply), value)
+            return MethodValue(self.t.wrapper.wrap_pinned(function_apply), value)
         if found is MISSING:
-            found, _ = self.class_member(meta, name)
+            found, _ = self.t.members.class_member(meta, name)
             if found is MISSING:
-                fallback, _ = self.class_member(meta, "__getattr__")
+                fallback, _ = self.t.members.class_member(meta, "__getattr__")
                 if isinstance(fallback, types.FunctionType):
-                    return self.call(self.wrap_pinned(fallback), [value, ConstantValue(name)], {})
+                    return self.t.caller.call(self.t.wrapper.wrap_pinned(fallback), [value, ConstantValue(name)], {})
                 if fallback is not MISSING:
                     raise GraphBreak(
                         "unsupported-attribute", f"{name!r} of a class whose metaclass looks it up natively"
                     )
-                raise self.raised(AttributeError(f"type object '{type_name(cls)}' has no attribute '{name}'"))
+                raise self.t.exceptions.raised(
+                    AttributeError(f"type object '{type_name(cls)}' has no attribute '{name}'")
+                )
             if isinstance(found, types.FunctionType):
-                return MethodValue(self.wrap_pinned(found), value)
+                return MethodValue(self.t.wrapper.wrap_pinned(found), value)
             if isinstance(found, property):
-                return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
+                return self.t.wrapper.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
             return self.bind_class_attribute(value, meta, name, found)
         if isinstance(found, classmethod):
-            return MethodValue(self.wrap(found.__func__, Attribute(Attribute(Pinned(cls), name), "__func__")), value)
+            return MethodValue(
+                self.t.wrapper.wrap(found.__func__, Attribute(Attribute(Pinned(cls), name), "__func__")), value
+            )
         if isinstance(found, staticmethod):
-            return self.wrap(found.__func__, Attribute(Pinned(cls), name))
+            return self.t.wrapper.wrap(found.__func__, Attribute(Pinned(cls), name))
         if isinstance(found, types.ClassMethodDescriptorType) and where is object:  # a new object at every look
             return BoundBuiltin(value, name)
         if isinstance(found, (property, functools.cached_property)) or inspect.ismemberdescriptor(found):
-            return self.wrap_pinned(found)
+            return self.t.wrapper.wrap_pinned(found)
         getter = mro_lookup(type(found), "__get__")[0]
         if isinstance(getter, types.FunctionType):
-            return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), ConstantValue(None), value], {})
+            return self.t.caller.call(
+                self.t.wrapper.wrap_pinned(getter), [self.t.wrapper.wrap_pinned(found), ConstantValue(None), value], {}
+            )
         if getter is not MISSING and not isinstance(getter, NATIVE_METHODS):
             raise GraphBreak("unsupported-attribute", f"a {class_name(type(found))} descriptor")
-        return self.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
+        return self.t.wrapper.wrap(getattr(cls, name), Attribute(Pinned(cls), name))
 
     def bind_class_attribute(self, value: Value, cls: type, name: str, found: Any, where: type | None = None) -> Value:
         """What `value.name` is when the class has `found` under that name; `where` is the class a `super()` search found it in."""
         home = Pinned(cls if where is None else where)
         if isinstance(found, types.FunctionType):
-            return MethodValue(self.wrap(found, Attribute(home, name)), value)
+            return MethodValue(self.t.wrapper.wrap(found, Attribute(home, name)), value)
         if isinstance(found, classmethod):
-            return MethodValue(self.wrap_pinned(found.__func__), self.wrap_pinned(cls))
+            return MethodValue(self.t.wrapper.wrap_pinned(found.__func__), self.t.wrapper.wrap_pinned(cls))
         if isinstance(found, staticmethod):
-            return self.wrap(found.__func__, Attribute(home, name))
+            return self.t.wrapper.wrap(found.__func__, Attribute(home, name))
         if isinstance(found, property):
             return self._read_property(value, cls, found)
         if isinstance(found, functools.cached_property):
-            made = self.call(self.wrap_pinned(found.func), [value], {})
+            made = self.t.caller.call(self.t.wrapper.wrap_pinned(found.func), [value], {})
             if isinstance(value, ObjectValue):
                 value.attrs[name] = made
-                self.heap.store_attribute(value, name, made)
+                self.t.heap.store_attribute(value, name, made)
             return made
         if isinstance(found, functools._lru_cache_wrapper):
-            return MethodValue(self.wrap_pinned(found), value)
+            return MethodValue(self.t.wrapper.wrap_pinned(found), value)
         if isinstance(found, functools.partialmethod):
             raise GraphBreak("unsupported-attribute", "a partialmethod")
         if isinstance(found, types.BuiltinFunctionType):  # no method: it is not bound
-            return self.wrap(found, Attribute(home, name))
+            return self.t.wrapper.wrap(found, Attribute(home, name))
         if isinstance(found, NATIVE_METHODS):
             if is_borrowed(found, mro_lookup(cls, name)[1], cls, name):
                 raise GraphBreak(
@@ -254,10 +242,14 @@ class Attributes(Texts):
                 )
             return BoundBuiltin(value, name)
         if type(found) is _FIELD and isinstance(value, ObjectValue) and isinstance(value.storage, TupleValue):
-            return self.realise(value.storage.items[found.__reduce__()[1][0]])
+            return value.storage.items[found.__reduce__()[1][0]].realise(self.t)
         getter = mro_lookup(type(found), "__get__")[0]
         if isinstance(getter, types.FunctionType):
-            return self.call(self.wrap_pinned(getter), [self.wrap_pinned(found), value, self.wrap_pinned(cls)], {})
+            return self.t.caller.call(
+                self.t.wrapper.wrap_pinned(getter),
+                [self.t.wrapper.wrap_pinned(found), value, self.t.wrapper.wrap_pinned(cls)],
+                {},
+            )
         if getter is not MISSING:
             raise GraphBreak("unsupported-attribute", f"a {class_name(type(found))} descriptor")
         if isinstance(mro_lookup(type(home.value), name)[0], property):  # a guard would read the metaclass's
@@ -266,13 +258,13 @@ class Attributes(Texts):
             )
         if name == "__module__":  # a class answers for itself alone
             home = Pinned(mro_lookup(cls, name)[1])
-        return self.wrap(found, Attribute(home, name))
+        return self.t.wrapper.wrap(found, Attribute(home, name))
 
     def _read_property(self, value: Value, cls: type, found: property) -> Value:
         """`value.name` when the class of the value has the property under that name."""
         if found.fget is None:
-            raise self.raised(_property_error(property.__get__, found, cls))
-        return self.call(self.wrap_pinned(found.fget), [value], {})
+            raise self.t.exceptions.raised(_property_error(property.__get__, found, cls))
+        return self.t.caller.call(self.t.wrapper.wrap_pinned(found.fget), [value], {})
 
     # instances
 
@@ -284,13 +276,15 @@ class Attributes(Texts):
             if stored is not None:
                 return stored
             if name == "__class__" and mro_lookup(cls, name)[1] is object:
-                return self.wrap_pinned(cls)
+                return self.t.wrapper.wrap_pinned(cls)
             if name == "__dict__":
                 return self._instance_dict(value)
-        self.heap.refuse_written(value.object)
+        self.t.heap.refuse_written(value.object)
         access = self.special_method(value, "__getattribute__")
         if access is not None:
-            asked = self._or_else_asked(value, name, True, lambda: self.call(access, [ConstantValue(name)], {}))
+            asked = self._or_else_asked(
+                value, name, True, lambda: self.t.caller.call(access, [ConstantValue(name)], {})
+            )
             assert asked is not None
             return asked
         return self.plain_attribute(value, name)
@@ -303,10 +297,10 @@ class Attributes(Texts):
             return stored
         deleted = name in value.attrs
         if name == "__class__" and mro_lookup(cls, name)[1] is object:  # a class may name another one
-            return self.wrap_pinned(cls)
+            return self.t.wrapper.wrap_pinned(cls)
         if name == "__dict__":
             return self._instance_dict(value)
-        found, _ = self.class_member(cls, name)
+        found, _ = self.t.members.class_member(cls, name)
         if found is not MISSING:
             slot = None
             if not deleted:
@@ -321,7 +315,7 @@ class Attributes(Texts):
             if isinstance(instance, dict):
                 source = value.source
                 if name in instance:
-                    return self.wrap(
+                    return self.t.wrapper.wrap(
                         instance[name],
                         Item(InstanceDict(source), name) if source is not None else Pinned(instance[name]),
                     )
@@ -335,10 +329,10 @@ class Attributes(Texts):
             return self._module_attribute(value, name, found, hook=hook)
         last = self.special_method(value, "__getattr__") if hook else None
         if last is not None:
-            return self.call(last, [ConstantValue(name)], {})
+            return self.t.caller.call(last, [ConstantValue(name)], {})
         if obj is not MISSING and found is MISSING and not isinstance(own_dict(obj), dict) and hasattr(obj, name):
-            return self.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
-        raise self.raised(AttributeError(f"'{type_name(cls)}' object has no attribute '{name}'"))
+            return self.t.wrapper.wrap(getattr(obj, name), Attribute(value.source or Pinned(obj), name))
+        raise self.t.exceptions.raised(AttributeError(f"'{type_name(cls)}' object has no attribute '{name}'"))
 
     def _of_the_class(self, value: ObjectValue, name: str, found: Any, hook: bool) -> Value:
         """What is found in the class, bound."""
@@ -356,7 +350,7 @@ class Attributes(Texts):
             last = self.special_method(value, "__getattr__") if hook else None
             if last is None or not issubclass(error.value.python_type(), AttributeError):
                 raise
-        return self.call(last, [ConstantValue(name)], {})
+        return self.t.caller.call(last, [ConstantValue(name)], {})
 
     def _slot_attribute(self, value: ObjectValue, name: str, found: Any) -> Value | None:
         if not (inspect.ismemberdescriptor(found) or inspect.isgetsetdescriptor(found)):
@@ -368,18 +362,18 @@ class Attributes(Texts):
             with warnings.catch_warnings(record=True, action="always") as told:
                 real = found.__get__(value.object, value.cls)
         except AttributeError as error:
-            self.guards.empty(home, found)
-            raise self.raised(error) from None
+            self.t.guards.empty(home, found)
+            raise self.t.exceptions.raised(error) from None
         if told:
             raise GraphBreak("unsupported-attribute", f"{name!r} of {value.describe()} warns")
-        return self.wrap(real, Attribute(home, name))
+        return self.t.wrapper.wrap(real, Attribute(home, name))
 
     def _field_of_a_new_object(self, value: ObjectValue, name: str, found: Any) -> Value:
         """A slot that nothing was stored in is empty; what a native class computes is asked of the native object inside."""
         if inspect.ismemberdescriptor(found) and found.__objclass__.__flags__ & HEAP_TYPE:
-            raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
+            raise self.t.exceptions.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
         if value.storage is not None and issubclass(value.storage.python_type(), found.__objclass__):
-            return value.storage.get_attribute(self, name)  # type: ignore[arg-type]
+            return value.storage.get_attribute(self.t, name)
         raise GraphBreak("unsupported-attribute", f"{name!r} of {value.describe()}")
 
     def _module_attribute(self, value: ObjectValue, name: str, found: Any, *, hook: bool) -> Value:
@@ -390,16 +384,16 @@ class Attributes(Texts):
                 self._absent(value, name)
             return self._of_the_class(value, name, found, hook)
         own = None
-        if hook and self.class_member(value.cls, "__getattr__")[1] is not torch.nn.Module:
+        if hook and self.t.members.class_member(value.cls, "__getattr__")[1] is not torch.nn.Module:
             own = self.special_method(value, "__getattr__")
         if own is not None:
-            return self.call(own, [ConstantValue(name)], {})
+            return self.t.caller.call(own, [ConstantValue(name)], {})
         return self.module_getattr(value, name)
 
     def _absent(self, value: ObjectValue, name: str) -> None:
         """Guard that an instance has no such attribute, unless it has and the frame deleted it."""
         if value.source is not None and (value.object is MISSING or name not in (own_dict(value.object) or ())):
-            self.guards.absent(InstanceDict(value.source), name)
+            self.t.guards.absent(InstanceDict(value.source), name)
 
     def module_getattr(self, value: ObjectValue, name: str) -> Value:
         """`nn.Module.__getattr__(value, name)`: a parameter, buffer or submodule."""
@@ -407,7 +401,7 @@ class Attributes(Texts):
             entries = self._module_table(value, table)
             if entries is not None and name in entries:
                 self._absent(value, name)  # the instance itself is asked first
-                return self.realise(entries[name])
+                return entries[name].realise(self.t)
         source = value.source
         if source is not None:
             self._absent(value, name)
@@ -415,15 +409,17 @@ class Attributes(Texts):
                 if table in value.attrs or (value.object is not MISSING and table not in value.object.__dict__):
                     continue
                 if value.object is MISSING or name not in value.object.__dict__[table]:
-                    self.guards.absent(Item(InstanceDict(source), table), name)
-        raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
+                    self.t.guards.absent(Item(InstanceDict(source), table), name)
+        raise self.t.exceptions.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
 
     def _module_table(self, value: ObjectValue, table: str) -> dict[str, Value] | None:
         """Entries of `_parameters`, `_buffers` or `_modules`, lazily wrapped."""
         stored = value.attrs.get(table)
         if isinstance(stored, DictValue):
             return {k: v for k, (_, v) in stored.items.items()}
-        known = self.wrapped.get(id(value.object.__dict__.get(table))) if value.object is not MISSING else None
+        known = (
+            self.t.wrapper.wrapped.get(id(value.object.__dict__.get(table))) if value.object is not MISSING else None
+        )
         if isinstance(known, DictValue):
             return {k: v for k, (_, v) in known.items.items()}
         if value.object is MISSING:
@@ -435,17 +431,19 @@ class Attributes(Texts):
     def _instance_dict(self, value: ObjectValue) -> Value:
         known = self.instance_dicts.get(id(value))
         if known is None and not getattr(value.cls, "__dictoffset__", 0):
-            raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '__dict__'"))
+            raise self.t.exceptions.raised(
+                AttributeError(f"'{type_name(value.cls)}' object has no attribute '__dict__'")
+            )
         if known is None:
             base = None
             if value.object is not MISSING:
-                base = self.wrap(own_dict(value.object), InstanceDict(value.source or Pinned(value.object)))
+                base = self.t.wrapper.wrap(own_dict(value.object), InstanceDict(value.source or Pinned(value.object)))
             known = self.instance_dicts[id(value)] = InstanceDictValue(value, base)
         return known
 
     def special_method(self, value: ObjectValue, name: str) -> Value | None:
         """A Python-level special method of the class, bound; None for native or absent ones."""
-        found, where = self.class_member(value.cls, name)
+        found, where = self.t.members.class_member(value.cls, name)
         if found is MISSING or where in (object, dict, list, tuple, set):
             return None
         if found is None or isinstance(
@@ -460,7 +458,7 @@ class Attributes(Texts):
         if isinstance(getter, NATIVE_METHODS):
             return self.bind_class_attribute(value, value.cls, name, found)
         if getter is MISSING and callable(found):
-            return self.wrap(found, Attribute(Pinned(value.cls), name))
+            return self.t.wrapper.wrap(found, Attribute(Pinned(value.cls), name))
         # How often a descriptor of the program's is asked, and for what, is up to the operation.
         raise GraphBreak("unsupported-operation", f"{name} of {value.describe()}, a {class_name(type(found))}")
 
@@ -470,7 +468,7 @@ class Attributes(Texts):
         """`value.name = new` for an instance of a Python class."""
         hook = self.special_method(value, "__setattr__")
         if hook is not None:
-            self.call(hook, [ConstantValue(name), new], {})
+            self.t.caller.call(hook, [ConstantValue(name), new], {})
             return
         self.plain_store(value, name, new)
 
@@ -480,12 +478,12 @@ class Attributes(Texts):
 
     def plain_store(self, value: ObjectValue, name: str, new: Value) -> None:
         """`object.__setattr__`, or `nn.Module.__setattr__` of what is in none of its tables."""
-        self.heap.refuse_written(value.object)
-        found, _ = self.class_member(value.cls, name)
+        self.t.heap.refuse_written(value.object)
+        found, _ = self.t.members.class_member(value.cls, name)
         if isinstance(found, property):
             if found.fset is None:
-                raise self.raised(_property_error(property.__set__, found, value.cls, None))
-            self.call(self.wrap_pinned(found.fset), [value, new], {})
+                raise self.t.exceptions.raised(_property_error(property.__set__, found, value.cls, None))
+            self.t.caller.call(self.t.wrapper.wrap_pinned(found.fset), [value, new], {})
             return
         if (
             found is not MISSING
@@ -495,14 +493,16 @@ class Attributes(Texts):
         ):
             setter = mro_lookup(type(found), "__set__")[0]
             if isinstance(setter, types.FunctionType):
-                self.call(self.wrap_pinned(setter), [self.wrap_pinned(found), value, new], {})
+                self.t.caller.call(
+                    self.t.wrapper.wrap_pinned(setter), [self.t.wrapper.wrap_pinned(found), value, new], {}
+                )
                 return
             raise GraphBreak("unsupported-store", f"storing through a {class_name(type(found))} descriptor")
         if name in ("__class__", "__dict__"):
             raise GraphBreak("unsupported-store", f"storing {name}")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
             raise self._no_room(object.__setattr__, value.cls, name, None)
-        self.heap.store_attribute(value, name, new, plain=True)
+        self.t.heap.store_attribute(value, name, new, plain=True)
         value.attrs[name] = new
 
     def _no_room(self, change: Callable[..., None], cls: type, name: str, *new: None) -> Exception:
@@ -511,7 +511,7 @@ class Attributes(Texts):
             try:
                 change(object.__new__(cls), name, *new)
             except AttributeError as error:
-                return self.raised(error)
+                return self.t.exceptions.raised(error)
             except TypeError:  # a native class whose objects only it can make
                 pass
         return GraphBreak("unsupported-store", f"{name!r} of an object of {class_qualname(cls)}, which has no __dict__")
@@ -520,16 +520,16 @@ class Attributes(Texts):
         """`del value.name`."""
         hook = self.special_method(value, "__delattr__")
         if value.cls.__delattr__ is torch.nn.Module.__delattr__ and not self.is_registered(value, name):
-            if self.class_member(value.cls, "__delattr__", torch.nn.Module)[1] is object:
+            if self.t.members.class_member(value.cls, "__delattr__", torch.nn.Module)[1] is object:
                 hook = None
         if hook is not None:
-            self.call(hook, [ConstantValue(name)], {})
+            self.t.caller.call(hook, [ConstantValue(name)], {})
             return
         self.plain_delete(value, name)
 
     def plain_delete(self, value: ObjectValue, name: str) -> None:
         """`object.__delattr__(value, name)`."""
-        found, _ = self.class_member(value.cls, name)
+        found, _ = self.t.members.class_member(value.cls, name)
         if hasattr(type(found), "__delete__") and not inspect.ismemberdescriptor(found):
             raise GraphBreak("unsupported-store", f"deleting {name!r} through a {class_name(type(found))} descriptor")
         if not value.cls.__dictoffset__ and not inspect.ismemberdescriptor(found):
@@ -540,20 +540,21 @@ class Attributes(Texts):
                 # What the class has cannot be deleted through an instance.
                 if value.source is not None and name not in value.attrs:
                     self._absent(value, name)
-                raise self.raised(AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'"))
+                raise self.t.exceptions.raised(
+                    AttributeError(f"'{type_name(value.cls)}' object has no attribute '{name}'")
+                )
             self.plain_attribute(value, name, hook=False)
         self.forget_attribute(value, name)
 
     def forget_attribute(self, value: ObjectValue, name: str) -> None:
         """`object.__delattr__(value, name)` of an attribute that is there."""
-        self.heap.store_attribute(value, name, None)
+        self.t.heap.store_attribute(value, name, None)
         value.attrs[name] = None
 
-    # supplied by Calls
 
-    def generic_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """See `Calls`."""
-        raise NotImplementedError
+def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands for `Function.apply`, which is written in Python or in C, as torch's version has it."""
+    return cls.apply(*args, **kwargs)
 
 
 def _goes_first(kind: type) -> bool:

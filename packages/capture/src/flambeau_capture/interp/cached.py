@@ -9,21 +9,22 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..graph.captured import CallFunction
+from ..captured import CallFunction
+from ..constant_objects import is_constant_object
 from ..library import functools, gc
+from ..signals import GraphBreak, TracedRaise
 from ..sources.source import CallResult, Pinned
 from ..values.base import MISSING, Value, type_name
-from ..values.constants import ConstantValue, is_constant_object
+from ..values.constants import ConstantValue
+from ..values.members import may_be_hashed
 from ..values.sequences import TupleValue
 from ..values.symbolic import SymbolicValue
-from .members import may_be_hashed
-from .signals import GraphBreak, TracedRaise
-from .trust import is_pure_module, is_pure_native
+from ..values.trust import is_pure_module, is_pure_native
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .tracer import Tracer
+    from ..values.base import Tracer
 
 
 def call_cached(t: Tracer, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -33,7 +34,7 @@ def call_cached(t: Tracer, value: Value, function: Any, args: Sequence[Value], k
     if not any(inner is held for held in gc.get_referents(function)):
         raise GraphBreak("unsupported-call", "a cached function whose __wrapped__ was assigned")
     if function.cache_parameters()["maxsize"] == 0:  # nothing is held
-        return t.call(t.wrap_pinned(inner), args, kwargs)
+        return t.caller.call(t.wrapper.wrap_pinned(inner), args, kwargs)
     for arg in (*args, *kwargs.values()):
         _refuse_unhashable(t, arg)
     return _Call(t, value, function, inner, args, kwargs).answer()
@@ -41,12 +42,12 @@ def call_cached(t: Tracer, value: Value, function: Any, args: Sequence[Value], k
 
 def _refuse_unhashable(t: Tracer, value: Value) -> None:
     """Raise what a cache does that looks for this argument."""
-    value = t.realise(value)
+    value = value.realise(t)
     if isinstance(value, TupleValue) and value.cls is tuple:
         for item in value.items:
             _refuse_unhashable(t, item)
     elif value.python_type().__hash__ is None:
-        raise t.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
+        raise t.exceptions.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
     elif (real := value.real()) is not MISSING and not may_be_hashed(real):
         raise GraphBreak("unsupported-call", f"a cached function of {value.describe()}, which is asked for its hash")
 
@@ -68,16 +69,16 @@ class _Call:
         kwargs: Mapping[str, Value],
     ) -> None:
         self.t, self.value, self.function, self.inner, self.args, self.kwargs = t, value, function, inner, args, kwargs
-        self.constant = all(t.is_foldable(arg) for arg in (*args, *kwargs.values()))
+        self.constant = all(t.wrapper.is_foldable(arg) for arg in (*args, *kwargs.values()))
         self.before = t.heap.size()
-        known = self.constant or all(t.is_foldable(arg) or _is_symbol(arg) for arg in (*args, *kwargs.values()))
+        known = self.constant or all(t.wrapper.is_foldable(arg) or _is_symbol(arg) for arg in (*args, *kwargs.values()))
         self.always_same = known and depends_on_arguments_alone(inner)
 
     def answer(self) -> Value:
         """The body is traced, for what it reads and changes; then the cache is asked where its answer can differ."""
         t, calls, mark = self.t, len(self.t.heap.calls), self.t.graph.mark()
         try:
-            result = t.call(t.wrap_pinned(self.inner), self.args, self.kwargs)
+            result = t.caller.call(t.wrapper.wrap_pinned(self.inner), self.args, self.kwargs)
         except GraphBreak as error:
             # It answers the same to the same arguments, whenever it is asked: but not to what this frame has changed before.
             if not self.constant or error.code == "input-output" or any(t.heap.size()) or t.graph.rewind(mark):
@@ -100,7 +101,7 @@ class _Call:
     def _call_later(self, result: Value, calls: int) -> Value:
         """What the body leaves for after the graph is done by a call through the cache, so once."""
         heap = self.t.heap
-        known = all(self.t.is_foldable(arg) or arg.real() is not MISSING for arg in self.args)
+        known = all(self.t.wrapper.is_foldable(arg) or arg.real() is not MISSING for arg in self.args)
         if self.kwargs or not known:
             raise GraphBreak("input-output", "a cached function with effects")
         heap.calls[calls:] = [CallFunction(self.value, tuple(self.args))]
@@ -114,7 +115,7 @@ class _Call:
         if t.heap.size() != self.before:
             raise GraphBreak("unsupported-call", "a cached function with effects, which a call may have had before")
         if self.always_same:
-            return t.fold(self.function, self.args, self.kwargs) if self.constant else result
+            return t.folder.fold(self.function, self.args, self.kwargs) if self.constant else result
         if any(self.before):
             self._refuse_what_was_changed(result)
         return self._ask()
@@ -128,12 +129,16 @@ class _Call:
     def _real(self) -> tuple[list[Any], dict[str, Any], Value | None]:
         """The arguments, and the one among them that is no constant; a break where there are several."""
         t = self.t
-        objects = [arg for arg in self.args if not t.is_foldable(arg)]
+        objects = [arg for arg in self.args if not t.wrapper.is_foldable(arg)]
         exist = all(arg.source is not None and arg.real() is not MISSING for arg in objects)
-        if not exist or len(objects) > 1 or not all(map(t.is_foldable, self.kwargs.values())):
+        if not exist or len(objects) > 1 or not all(map(t.wrapper.is_foldable, self.kwargs.values())):
             raise GraphBreak("unsupported-call", "a cached function of arguments that are not constant")
-        given = [t.to_python(arg) if t.is_foldable(arg) else arg.real() for arg in self.args]
-        return given, {name: t.to_python(arg) for name, arg in self.kwargs.items()}, objects[0] if objects else None
+        given = [t.wrapper.to_python(arg) if t.wrapper.is_foldable(arg) else arg.real() for arg in self.args]
+        return (
+            given,
+            {name: t.wrapper.to_python(arg) for name, arg in self.kwargs.items()},
+            objects[0] if objects else None,
+        )
 
     def _ask(self) -> Value:
         """The answer of the cache; every call asks again."""
@@ -142,7 +147,7 @@ class _Call:
         found = self._found(given, named)
         if not is_constant_object(found):
             raise GraphBreak("unsupported-call", "a cached function with an older answer that is an object")
-        answer = t.from_python(found)
+        answer = t.wrapper.from_python(found)
         told = f"the answer {answer.describe()}"
         if owner is None:
             t.guards.holds(Pinned(function), lambda ask: same(ask(*given, **named), found), told)
@@ -158,7 +163,7 @@ class _Call:
         try:
             return self.function(*given, **named)
         except Exception as error:
-            raise self.t.raised(error) from None
+            raise self.t.exceptions.raised(error) from None
 
     def _object(self) -> Value:
         """The very object that the cache holds, asked for real; every call asks again, as it would in eager."""
@@ -170,8 +175,8 @@ class _Call:
         given, named, _ = self._real()
         found = self._found(given, named)
         asked = functools.partial(function, *given, **named) if given or named else function
-        t.keep_alive.append(asked)
-        return t.wrap(found, CallResult(Pinned(asked)))
+        t.wrapper.keep_alive.append(asked)
+        return t.wrapper.wrap(found, CallResult(Pinned(asked)))
 
 
 def same(found: Any, expected: Any) -> bool:

@@ -13,31 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_module, class_name, class_qualname, full_name
-from ..hook import Region
+from .. import replacements
+from ..class_names import HEAP_TYPE, class_module, class_name, class_qualname, full_name
 from ..library import collections, contextlib, functools, inspect, weakref
-from ..lookaside import registry
+from ..native import _C
+from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, Item, Pinned
-from ..values.base import HEAP_TYPE, MISSING, Value, type_name
+from ..torch_policy import Decision
+from ..values.autocast import AutocastValue
+from ..values.base import MISSING, Value, type_name
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments
-from ..values.iterators import GeneratorValue
+from ..values.generators import GeneratorValue
 from ..values.mappings import DictValue
+from ..values.members import mro_lookup
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue, native_maker
 from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue, is_answered
+from ..values.trust import is_pure_native, is_trusted_namespace
 from . import enum_members
 from .cached import call_cached
 from .exceptions import has_python_init
 from .frame import Frame, Place
-from .lifetimes import Lifetimes
-from .members import mro_lookup
 from .operations import COMPARE
-from .signals import GraphBreak, TracedRaise
-from .trust import is_pure_native, is_trusted_namespace
+from .part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,22 +62,22 @@ _TAKE = {
 _NOT_NATIVE = (types.FunctionType, types.NoneType)
 
 
-class Calls(Lifetimes):
-    """Mixin of `Tracer`."""
+class Caller(Part):
+    """Calls and construction."""
 
     def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`function(*args, **kwargs)`."""
-        return self.realise(self.realise(function).call(self, args, kwargs))  # type: ignore[arg-type]
+        return function.realise(self.t).call(self.t, args, kwargs).realise(self.t)
 
     def call_through(
         self, places: tuple[Place, ...], function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:
         """A call that plain Python makes from these places, in functions that are not traced."""
-        self.left_out = places
+        self.t.frames.left_out = places
         try:
             return self.call(function, args, kwargs)
         finally:
-            self.left_out = ()
+            self.t.frames.left_out = ()
 
     # Python functions
 
@@ -83,30 +85,30 @@ class Calls(Lifetimes):
         self, value: FunctionValue, function: types.FunctionType, args: Sequence[Value], kwargs: Mapping[str, Value]
     ) -> Value:
         """Call a Python function that existed before the frame."""
-        replaced = registry.find(function)
+        replaced = replacements.find(function)
         if replaced is not None:
-            return replaced(self, args, kwargs)
-        wrapper = registry.find_wrapper(function.__code__)
+            return replaced(self.t, args, kwargs)
+        wrapper = replacements.find_wrapper(function.__code__)
         if wrapper is not None:
-            return wrapper(self, value, args, kwargs)
-        if registry.is_the_peers_bookkeeping(function):
+            return wrapper(self.t, value, args, kwargs)
+        if replacements.is_the_peers_bookkeeping(function):
             return ConstantValue(None)
-        original = registry.behind_the_peers_mark(function)
+        original = replacements.behind_the_peers_mark(function)
         if original is not None:
-            return self.call(self.wrap_pinned(original), args, kwargs)
-        registry.refuse_marked(function)
-        decision = registry.torch_decision(function)
-        if decision is registry.Decision.ALWAYS_RECORD or (
-            decision is registry.Decision.RECORD and self.has_tensor(args, kwargs)
+            return self.call(self.t.wrapper.wrap_pinned(original), args, kwargs)
+        replacements.refuse_marked(function)
+        decision = replacements.torch_decision(function)
+        if decision is Decision.ALWAYS_RECORD or (
+            decision is Decision.RECORD and self.t.recorder.has_tensor(args, kwargs)
         ):
-            if self.patched_callee(function) is not None:
+            if self.t.members.patched_callee(function) is not None:
                 return self.inline_function(value, function, args, kwargs)
-            if args and is_answered(function) and isinstance(self.realise(args[0]), TensorValue):
+            if args and is_answered(function) and isinstance(args[0].realise(self.t), TensorValue):
                 return self.call_bound(args[0], function.__name__, args[1:], kwargs)
-            return self.record("call_function", function, args, kwargs)
-        if decision is registry.Decision.BREAK:
+            return self.t.recorder.record("call_function", function, args, kwargs)
+        if decision is Decision.BREAK:
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")
-        if decision is registry.Decision.CONTROL_FLOW:
+        if decision is Decision.CONTROL_FLOW:
             raise GraphBreak("control-flow-operator", f"calling {value.describe()}")
         return self.inline_function(value, function, args, kwargs)
 
@@ -118,23 +120,24 @@ class Calls(Lifetimes):
             # torch's own compiler, once used, has every new module noted for itself: nothing that a program can see.
             return ConstantValue(None)
         base = value.source or Pinned(function)
-        stable = Pinned(function) if self.guards.is_trusted(base) or "<locals>" not in function.__qualname__ else base
+        stable = Pinned(function) if self.t.guards.is_trusted(base) or "<locals>" not in function.__qualname__ else base
         given = Attribute(stable, "__defaults__")
-        if function.__defaults__ and not self.guards.is_trusted(given):
-            self.guards.length(given, len(function.__defaults__))
-        defaults = [self.wrap(d, Item(given, i)) for i, d in enumerate(function.__defaults__ or ())]
+        if function.__defaults__ and not self.t.guards.is_trusted(given):
+            self.t.guards.length(given, len(function.__defaults__))
+        defaults = [self.t.wrapper.wrap(d, Item(given, i)) for i, d in enumerate(function.__defaults__ or ())]
         kwdefaults = {
-            k: self.wrap(d, Item(Attribute(stable, "__kwdefaults__"), k))
+            k: self.t.wrapper.wrap(d, Item(Attribute(stable, "__kwdefaults__"), k))
             for k, d in (function.__kwdefaults__ or {}).items()
         }
         cells = [
-            self.cell_of(c, Item(Attribute(stable, "__closure__"), i)) for i, c in enumerate(function.__closure__ or ())
+            self.t.wrapper.cell_of(c, Item(Attribute(stable, "__closure__"), i))
+            for i, c in enumerate(function.__closure__ or ())
         ]
         try:
-            bound = bind_arguments(self, function.__code__, defaults, kwdefaults, args, kwargs, function.__qualname__)  # type: ignore[arg-type]
+            bound = bind_arguments(self.t, function.__code__, defaults, kwdefaults, args, kwargs, function.__qualname__)
         except TracedRaise:
             for name in ("__defaults__", "__kwdefaults__"):  # more of them would do
-                self.wrap(getattr(function, name), Attribute(stable, name))
+                self.t.wrapper.wrap(getattr(function, name), Attribute(stable, name))
             raise
         return self._with_origin(
             self.run_inlined(function.__code__, function.__globals__, bound, cells), value, args, kwargs
@@ -148,13 +151,13 @@ class Calls(Lifetimes):
 
     def inline_closure(self, value: ClosureValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Trace into a function made while tracing."""
-        defaults = list(self.iterate_all(value.defaults)) if value.defaults is not None else []
+        defaults = list(self.t.operators.iterate_all(value.defaults)) if value.defaults is not None else []
         kwdefaults = (
-            {self.to_python(k): v for k, v in self.mapping_items(value.kwdefaults)}
+            {self.t.wrapper.to_python(k): v for k, v in self.t.operators.mapping_items(value.kwdefaults)}
             if value.kwdefaults is not None
             else {}
         )
-        bound = bind_arguments(self, value.code, defaults, kwdefaults, args, kwargs, value.qualname)  # type: ignore[arg-type]
+        bound = bind_arguments(self.t, value.code, defaults, kwdefaults, args, kwargs, value.qualname)
         return self._with_origin(self.run_inlined(value.code, value.globals, bound, value.closure), value, args, kwargs)
 
     def run_inlined(
@@ -163,83 +166,80 @@ class Calls(Lifetimes):
         """A child frame, run to its end (a generator is left suspended at its start)."""
         if code.co_flags & _COROUTINES:
             raise GraphBreak("generator-function", f"calling the coroutine {code.co_qualname}")
-        if self.depth >= self.config.inline_depth:
-            raise GraphBreak("too-deep", f"more than {self.config.inline_depth} calls inlined into each other")
+        if self.t.frames.depth >= self.t.config.inline_depth:
+            raise GraphBreak("too-deep", f"more than {self.t.config.inline_depth} calls inlined into each other")
         cells = {name: CellValue(bound.pop(name, None)) for name in code.co_cellvars}
         cells.update(zip(code.co_freevars, closure, strict=True))
-        left_out, self.left_out = self.left_out, ()
-        caller, suspends = self.frame, code.co_flags & 0x20
-        frame = Frame(self, code, namespace, bound, cells, None if suspends else caller)  # type: ignore[arg-type]
+        left_out, self.t.frames.left_out = self.t.frames.left_out, ()
+        caller, suspends = self.t.frames.frame, code.co_flags & 0x20
+        frame = Frame(self.t, code, namespace, bound, cells, None if suspends else caller)
         if suspends:
             return GeneratorValue(frame)
         frame.left_out = left_out
-        self.frame = frame
-        self.depth += 1
+        self.t.frames.frame = frame
+        self.t.frames.depth += 1
         try:
             return frame.run()
         except GraphBreak as error:
-            self.locate(error)
+            self.t.frames.locate(error)
             raise
         finally:
-            self.frame = caller
-            self.depth -= 1
-
-    def locate(self, error: GraphBreak) -> None:
-        """Note where a break happened, once."""
-        if error.position is None and self.frame is not None:
-            error.position = self.position_of(self.frame)
-            error.stack = self.user_stack()
+            self.t.frames.frame = caller
+            self.t.frames.depth -= 1
 
     # native callables
 
     def call_builtin(self, value: Value, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Call something written in C."""
-        replaced = registry.find(function)
+        replaced = replacements.find(function)
         if replaced is not None:
-            return replaced(self, args, kwargs)
-        registry.refuse_marked(function)
+            return replaced(self.t, args, kwargs)
+        replacements.refuse_marked(function)
         if isinstance(function, functools._lru_cache_wrapper):
-            return call_cached(self, value, function, args, kwargs)  # type: ignore[arg-type]
-        if isinstance(function, Region):
+            return call_cached(self.t, value, function, args, kwargs)
+        if isinstance(function, _C.Region):
             # Part of this region then: its backend and options are those of the outermost.
-            inner = self.wrap(function.callable, Attribute(value.source or Pinned(function), "callable"))
+            inner = self.t.wrapper.wrap(function.callable, Attribute(value.source or Pinned(function), "callable"))
             return self.call(inner, args, kwargs)
         if isinstance(function, _DESCRIPTORS) and args:
             return self.call_descriptor(function, args, kwargs)
-        decision = registry.torch_decision(function)
-        if decision is registry.Decision.ALWAYS_RECORD:
-            return self.record("call_function", function, args, kwargs)
-        if decision is registry.Decision.RECORD:
-            if self.has_tensor(args, kwargs):
-                return self.record("call_function", function, args, kwargs)
-            return self.fold(function, args, kwargs)
-        if decision is registry.Decision.ASK:
-            return self.ask(function, args, kwargs)
-        if decision is registry.Decision.CONTROL_FLOW:
+        decision = replacements.torch_decision(function)
+        if decision is Decision.ALWAYS_RECORD:
+            return self.t.recorder.record("call_function", function, args, kwargs)
+        if decision is Decision.RECORD:
+            if self.t.recorder.has_tensor(args, kwargs):
+                return self.t.recorder.record("call_function", function, args, kwargs)
+            return self.t.folder.fold(function, args, kwargs)
+        if decision is Decision.ASK:
+            return self.t.folder.ask(function, args, kwargs)
+        if decision is Decision.CONTROL_FLOW:
             raise GraphBreak("control-flow-operator", f"calling {value.describe()}")
-        if decision is registry.Decision.BREAK:
+        if decision is Decision.BREAK:
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             # A method taken before the frame: what its object holds may change between the calls.
             where = Attribute(value.source or Pinned(function), "__self__")
-            return self.call_bound(self.wrap(owner, where), function.__name__, args, kwargs)
-        if decision is registry.Decision.FOLD or is_pure_native(function):
-            if registry.is_impure(function):
+            return self.call_bound(self.t.wrapper.wrap(owner, where), function.__name__, args, kwargs)
+        if decision is Decision.FOLD or is_pure_native(function):
+            if replacements.is_impure(function):
                 raise GraphBreak("unsupported-call", f"calling {value.describe()}")
             if (
-                self.has_tensor(args, kwargs)
+                self.t.recorder.has_tensor(args, kwargs)
                 and any(isinstance(a, SymbolicValue) for a in args)
                 and not any(isinstance(a, TensorValue) for a in args)
             ):
-                return self.fold(
+                return self.t.folder.fold(
                     function,
-                    [self.from_python(self.concrete(a)) if isinstance(a, SymbolicValue) else a for a in args],
+                    [
+                        self.t.wrapper.from_python(self.t.folder.concrete(a)) if isinstance(a, SymbolicValue) else a
+                        for a in args
+                    ],
                     kwargs,
                 )
-            return self.fold(function, args, kwargs)
+            return self.t.folder.fold(function, args, kwargs)
         if function is weakref.proxy or function is weakref.ref.__new__:
-            raise self.weakly_held(args if function is weakref.proxy else args[1:])
+            raise self.t.lifetimes.weakly_held(args if function is weakref.proxy else args[1:])
         raise GraphBreak("unsupported-call", f"calling {value.describe()}")
 
     def call_descriptor(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
@@ -248,8 +248,10 @@ class Calls(Lifetimes):
         if not issubclass(owner.python_type(), function.__objclass__):
             wanted, got = type_name(function.__objclass__), type_name(owner.python_type())
             if isinstance(function, types.WrapperDescriptorType):
-                raise self.raised(TypeError(f"descriptor {name!r} requires a {wanted!r} object but received a {got!r}"))
-            raise self.raised(
+                raise self.t.exceptions.raised(
+                    TypeError(f"descriptor {name!r} requires a {wanted!r} object but received a {got!r}")
+                )
+            raise self.t.exceptions.raised(
                 TypeError(f"descriptor {name!r} for {wanted!r} objects doesn't apply to a {got!r} object")
             )
         of_all = function.__objclass__ is object or (name == "__getattribute__" and isinstance(owner, ObjectValue))
@@ -260,7 +262,7 @@ class Calls(Lifetimes):
             if mro_lookup(owner.storage.python_type(), name)[0] is not function:
                 raise GraphBreak("unsupported-call", f"{function!r} of {owner.describe()}, whose class has another one")
             holder = owner if owner.storage.is_constant() else owner.storage
-            return holder.call_method(self, name, args[1:], kwargs)  # type: ignore[arg-type]
+            return holder.call_method(self.t, name, args[1:], kwargs)
         if isinstance(owner, ObjectValue) and of_all and (owner.storage is None or name not in _OPERATOR_METHODS):
             return self.generic_method(owner, name, args[1:], kwargs)
         has_own = mro_lookup(owner.python_type(), name)[0] is not function
@@ -271,7 +273,7 @@ class Calls(Lifetimes):
 
     def call_bound(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`owner.name(...)` where the class implements the method in C."""
-        owner = self.realise(owner)
+        owner = owner.realise(self.t)
         if isinstance(owner, ClassValue):
             if name == "__call__":
                 return self.construct(owner, args, kwargs, natively=True)
@@ -281,19 +283,16 @@ class Calls(Lifetimes):
                 if args or kwargs:
                     raise GraphBreak("unsupported-call", "object.__init_subclass__ with arguments")
                 return ConstantValue(None)
-            return self.fold(getattr(owner.object, name), args, kwargs)
+            return self.t.folder.fold(getattr(owner.object, name), args, kwargs)
         if name == "__get__" and isinstance(owner, (FunctionValue, ClosureValue)):
             return owner if args[0].is_constant() and args[0].constant() is None else MethodValue(owner, args[0])
         if name == "__call__":
             return self.call(owner, args, kwargs)
         if isinstance(owner, ObjectValue):
-            if name in ("__enter__", "__exit__"):
-                from ..lookaside.context_managers import AutocastValue, enter_or_leave
-
-                if isinstance(owner, AutocastValue):
-                    return enter_or_leave(self, owner, name)  # type: ignore[arg-type]
+            if isinstance(owner, AutocastValue) and name in ("__enter__", "__exit__"):
+                return owner.call_method(self.t, name, args, kwargs)
             return self.generic_method(owner, name, args, kwargs)
-        return owner.call_method(self, name, args, kwargs)  # type: ignore[arg-type]
+        return owner.call_method(self.t, name, args, kwargs)
 
     def generic_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Special methods that the interpreter implements for every value, else folding."""
@@ -303,49 +302,48 @@ class Calls(Lifetimes):
         if name in _OPERATOR_METHODS:
             raise GraphBreak("unsupported-call", f"{name} with these arguments")
         if isinstance(owner, ObjectValue) and issubclass(type(owner.object), _PURE_OBJECTS):
-            return self.fold(getattr(owner.object, name), args, kwargs)
+            return self.t.folder.fold(getattr(owner.object, name), args, kwargs)
         if isinstance(owner, ObjectValue):
             found = self._object_method(owner, name, args, kwargs)
             if found is not None:
                 return found
             if owner.storage is not None:
-                return owner.call_method(self, name, args, kwargs)  # type: ignore[arg-type]
-        t: Any = self
+                return owner.call_method(self.t, name, args, kwargs)
         if name in _TAKE and (len(args) != _TAKE[name] or kwargs):
-            self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs)
+            self.t.folder.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs)
         match name:
             case "__len__":
-                return owner.length(t)
+                return owner.length(self.t)
             case "__getitem__":
-                return owner.get_item(t, args[0])
+                return owner.get_item(self.t, args[0])
             case "__setitem__":
-                owner.set_item(t, args[0], args[1])
+                owner.set_item(self.t, args[0], args[1])
                 return none
             case "__delitem__":
-                owner.delete_item(t, args[0])
+                owner.delete_item(self.t, args[0])
                 return none
             case "__contains__":
-                return ConstantValue(owner.contains(t, args[0]))
+                return ConstantValue(owner.contains(self.t, args[0]))
             case "__iter__":
-                return owner.iterate(t)
+                return owner.iterate(self.t)
             case "__bool__":
-                return ConstantValue(self.truth(owner))
+                return ConstantValue(owner.truth(self.t))
             case "__str__" | "__repr__":
-                return self.to_text(owner, name.strip("_"))
+                return self.t.texts.to_text(owner, name.strip("_"))
             case "__hash__":
-                return ConstantValue(hash(self.hashable(owner)))
+                return ConstantValue(hash(self.t.wrapper.hashable(owner)))
             case "__init__" if isinstance(owner, (ListValue, DictValue)) or (
                 isinstance(owner, SetValue) and owner.cls is set
             ):
                 return self._fill_storage(owner, args, kwargs)
             case "__reversed__":
-                return self.call(self.wrap_pinned(reversed), [owner], {})
+                return self.call(self.t.wrapper.wrap_pinned(reversed), [owner], {})
             case "__init__":
                 return self._init_of_object(owner.python_type(), args, kwargs)
             case "__init_subclass__" if not args and not kwargs:
                 return none
-        if self.is_foldable(owner):
-            return self.fold_method(owner, name, args, kwargs)
+        if self.t.wrapper.is_foldable(owner):
+            return self.t.folder.fold_method(owner, name, args, kwargs)
         raise GraphBreak("unsupported-call", f"method {name!r} of {owner.describe()}")
 
     def _operator_method(self, owner: Value, name: str, other: Value) -> Value:
@@ -359,13 +357,17 @@ class Calls(Lifetimes):
         if isinstance(owner, ObjectValue) and name == "__or__":
             owner.refuse_remaking()
         target = owner.storage if isinstance(owner, ObjectValue) and owner.storage is not None else owner
-        if self.is_foldable(target) and self.is_foldable(other):
-            found = self.fold(getattr(target.python_type(), name), [target, other], {})
+        if self.t.wrapper.is_foldable(target) and self.t.wrapper.is_foldable(other):
+            found = self.t.folder.fold(getattr(target.python_type(), name), [target, other], {})
         elif not isinstance(target, TensorValue) and target.python_type() is not other.python_type():
             raise GraphBreak("unsupported-call", f"{name} of {owner.describe()} and {other.describe()}")
         else:
             compares = symbol in COMPARE
-            found = self.compare(symbol, target, other) if compares else self.binary(symbol, target, other)
+            found = (
+                self.t.operators.compare(symbol, target, other)
+                if compares
+                else self.t.operators.binary(symbol, target, other)
+            )
         return owner.as_outside(found) if isinstance(owner, ObjectValue) else found
 
     def _object_method(
@@ -373,15 +375,15 @@ class Calls(Lifetimes):
     ) -> Value | None:
         match name:
             case "__setattr__":
-                self.plain_store(owner, args[0].constant(), args[1])
+                self.t.attributes.plain_store(owner, args[0].constant(), args[1])
             case "__delattr__":
-                self.plain_delete(owner, args[0].constant())
+                self.t.attributes.plain_delete(owner, args[0].constant())
             case "__dir__" | "__sizeof__" | "__reduce__" | "__reduce_ex__" | "__getstate__" if (
                 owner.storage is not None
             ):
                 raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}, which is more than what it holds")
             case "__getattribute__":
-                return self.plain_attribute(owner, args[0].constant(), hook=False)
+                return self.t.attributes.plain_attribute(owner, args[0].constant(), hook=False)
             case "__init__" if isinstance(owner, ExceptionValue):
                 if owner.object is not MISSING or issubclass(owner.cls, EXCEPTIONS_WITH_FIELDS):
                     raise GraphBreak(
@@ -396,7 +398,7 @@ class Calls(Lifetimes):
                 raise GraphBreak("unsupported-call", "hash() of an object")
             case "__repr__" | "__str__":
                 raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
-            case "__format__" if self.class_lookup(owner.cls, name) is vars(object)[name]:
+            case "__format__" if self.t.members.class_lookup(owner.cls, name) is vars(object)[name]:
                 raise GraphBreak("unsupported-call", f"{name} of {owner.describe()}")
             case _:
                 return None
@@ -405,22 +407,24 @@ class Calls(Lifetimes):
     def _compared_as_objects(self, owner: Value, name: str, other: Value) -> Value:
         """What `object` has for a comparison."""
         if name == "__ne__":
-            equal = self.call(self.get_attribute(owner, "__eq__"), [other], {})
-            return equal if equal.is_constant() and equal.constant() is NotImplemented else self.negate(equal)
-        return ConstantValue(True if name == "__eq__" and self.identical(owner, other) else NotImplemented)
+            equal = self.call(self.t.attributes.get_attribute(owner, "__eq__"), [other], {})
+            return (
+                equal if equal.is_constant() and equal.constant() is NotImplemented else self.t.operators.negate(equal)
+            )
+        return ConstantValue(True if name == "__eq__" and self.t.operators.identical(owner, other) else NotImplemented)
 
     def _init_of_object(self, cls: type, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`object.__init__`, which takes arguments where the class has a `__new__` of its own that reads them, and no other `__init__`."""
-        found, _ = self.class_member(cls, "__init__")
+        found, _ = self.t.members.class_member(cls, "__init__")
         native = next(init for base in cls.__mro__ if not isinstance(init := vars(base).get("__init__"), _NOT_NATIVE))
         if native is not object.__init__:
             raise GraphBreak("unsupported-call", f"{class_qualname(cls)}.__init__, which is written in C")
         if not args and not kwargs:
             return ConstantValue(None)
-        if found is not native or self.class_member(cls, "__new__")[1] is object:
+        if found is not native or self.t.members.class_member(cls, "__new__")[1] is object:
             owner = "object" if found is not native else type_name(cls)
             text = f"{owner}.__init__() takes exactly one argument (the instance to initialize)"
-            raise self.raised(TypeError(text))
+            raise self.t.exceptions.raised(TypeError(text))
         return ConstantValue(None)
 
     def _fill_storage(
@@ -432,14 +436,14 @@ class Calls(Lifetimes):
             cls, collections.defaultdict
         ):
             raise GraphBreak("unsupported-call", f"{class_name(owner.python_type())}.__init__")
-        if not isinstance(owner, DictValue) and owner.items:  # type: ignore[attr-defined]
-            owner.call_method(self, "clear", [], {})  # type: ignore[arg-type]
+        if isinstance(owner, (ListValue, SetValue)) and owner.items:
+            owner.call_method(self.t, "clear", [], {})
         if isinstance(owner, ListValue) and args:
-            owner.m_extend(self, args[0])  # type: ignore[arg-type]
+            owner.m_extend(self.t, args[0])
         elif isinstance(owner, DictValue):
-            owner.m_update(self, *args, **kwargs)  # type: ignore[arg-type]
+            owner.m_update(self.t, *args, **kwargs)
         elif isinstance(owner, SetValue) and args:
-            owner.call_method(self, "update", args, {})  # type: ignore[arg-type]
+            owner.call_method(self.t, "update", args, {})
         return ConstantValue(None)
 
     # classes
@@ -449,52 +453,54 @@ class Calls(Lifetimes):
     ) -> Value:
         """`cls(*args, **kwargs)`; `natively`: `type.__call__(cls, *args, **kwargs)`, past what the metaclass has."""
         cls = value.object
-        replaced = registry.find(cls)
+        replaced = replacements.find(cls)
         if replaced is not None:
-            return replaced(self, args, kwargs)
+            return replaced(self.t, args, kwargs)
         if issubclass(cls, enum.Enum):
-            return enum_members.construct(self, cls, args, dict(kwargs))  # type: ignore[arg-type]
+            return enum_members.construct(self.t, cls, args, dict(kwargs))
         if issubclass(cls, type):
             raise GraphBreak("unsupported-call", f"{class_name(cls)}() makes a class, another one at each call")
         if class_module(cls).startswith("torch._C") and hasattr(cls, "__enter__"):
             # torch's C++ guards take effect when they are made, so that making one here would reach into the tracing itself.
             raise GraphBreak("unsupported-call", f"making the guard {full_name(cls)}")
-        meta_call, _ = self.class_member(type(cls), "__call__")
+        meta_call, _ = self.t.members.class_member(type(cls), "__call__")
         if isinstance(meta_call, type):
-            return self.call(self.wrap_pinned(meta_call), args, kwargs)  # that of a TypedDict: it makes a plain dict
+            return self.call(
+                self.t.wrapper.wrap_pinned(meta_call), args, kwargs
+            )  # that of a TypedDict: it makes a plain dict
         calls_python = isinstance(meta_call, types.FunctionType) and not natively
         if calls_python and class_module(cls).partition(".")[0] != "torch":
-            return self.call(self.wrap_pinned(meta_call), [value, *args], kwargs)
+            return self.call(self.t.wrapper.wrap_pinned(meta_call), [value, *args], kwargs)
         if issubclass(cls, torch.Tensor) or (calls_python and not issubclass(cls, torch.nn.Module)):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         if is_plain_named(cls) and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType):
             return self._construct_named(cls, args, kwargs)
-        new, where = self.class_member(cls, "__new__")
+        new, where = self.t.members.class_member(cls, "__new__")
         new = getattr(new, "__func__", new)
         if isinstance(new, types.FunctionType) and class_module(where) not in ("typing", "abc"):
-            made = self.call(self.wrap_pinned(new), [value, *args], kwargs)
-        elif registry.torch_decision(cls) is registry.Decision.FOLD or (
+            made = self.call(self.t.wrapper.wrap_pinned(new), [value, *args], kwargs)
+        elif replacements.torch_decision(cls) is Decision.FOLD or (
             is_pure_native(cls)
             and not has_python_init(cls)
             and not issubclass(cls, (BaseException, dict, list, set, tuple))
         ):
             if cls is object and not args and not kwargs:
                 return ObjectValue(object)
-            return self.fold(cls, args, kwargs)
+            return self.t.folder.fold(cls, args, kwargs)
         elif kwargs and issubclass(cls, (int, float, str, bytes, tuple)):
             raise GraphBreak("unsupported-call", "keyword arguments for a native __new__")
         else:
             made = self.make_instance(value, args)
         if cls not in made.python_type().__mro__:
             return made
-        init, init_owner = self.class_member(made.python_type(), "__init__")
+        init, init_owner = self.t.members.class_member(made.python_type(), "__init__")
         is_native = isinstance(init, types.WrapperDescriptorType) and not init_owner.__flags__ & HEAP_TYPE
         if not is_native and not isinstance(init, types.FunctionType):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}, whose __init__ is no function")
         if isinstance(init, types.FunctionType):
-            returned = self.call(self.wrap_pinned(init), [made, *args], kwargs)
+            returned = self.call(self.t.wrapper.wrap_pinned(init), [made, *args], kwargs)
             if returned.python_type() is not types.NoneType:
-                raise self.raised(
+                raise self.t.exceptions.raised(
                     TypeError(f"__init__() should return None, not '{class_name(returned.python_type())}'")
                 )
         elif (
@@ -504,7 +510,7 @@ class Calls(Lifetimes):
         ):
             self._fill_storage(made.storage, args, kwargs, cls)
         elif (args or kwargs) and init_owner is object and where is object:
-            raise self.raised(TypeError(f"{class_name(cls)}() takes no arguments"))
+            raise self.t.exceptions.raised(TypeError(f"{class_name(cls)}() takes no arguments"))
         elif kwargs and isinstance(made, ExceptionValue):
             raise GraphBreak("unsupported-call", "an exception made with keyword arguments")
         return made
@@ -512,19 +518,19 @@ class Calls(Lifetimes):
     def _construct_named(self, cls: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         new = cls.__new__
         if isinstance(new, types.FunctionType):
-            defaults = [self.from_python(d) for d in new.__defaults__ or ()]
+            defaults = [self.t.wrapper.from_python(d) for d in new.__defaults__ or ()]
             given = [ConstantValue(None), *args]
-            bound = bind_arguments(self, new.__code__, defaults, {}, given, kwargs, new.__qualname__)  # type: ignore[arg-type]
+            bound = bind_arguments(self.t, new.__code__, defaults, {}, given, kwargs, new.__qualname__)
             return TupleValue([bound[name] for name in new.__code__.co_varnames[1 : new.__code__.co_argcount]], cls)
-        return TupleValue(self.collect(args[0]), cls)
+        return TupleValue(self.t.operators.collect(args[0]), cls)
 
     def make_instance(self, value: Value, args: Sequence[Value]) -> Value:
         """`cls.__new__(cls, *args)` with nothing initialised."""
         cls = value.real()
         if issubclass(cls, BaseException):
-            return self.make_exception(cls, args)
+            return self.t.exceptions.make_exception(cls, args)
         if issubclass(cls, weakref.ref):
-            raise self.weakly_held(args)
+            raise self.t.lifetimes.weakly_held(args)
         if issubclass(cls, dict):
             import collections
 
@@ -535,15 +541,15 @@ class Calls(Lifetimes):
         if issubclass(cls, set):
             return ObjectValue(cls, storage=SetValue({}))
         if issubclass(cls, tuple):
-            items = self.collect(args[0]) if args else []
+            items = self.t.operators.collect(args[0]) if args else []
             return TupleValue(items, cls) if is_plain_named(cls) else ObjectValue(cls, storage=TupleValue(items, tuple))
         for scalar in (int, float, str, bytes):
             if issubclass(cls, scalar):
                 if native_maker(cls) is not scalar:
                     # Numbers of NumPy: what is done with them asks their class in C, which knows more of them than the number.
                     raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
-                return ObjectValue(cls, storage=self.fold(scalar, args, {}))
-        native, where = self.class_member(cls, "__new__")
+                return ObjectValue(cls, storage=self.t.folder.fold(scalar, args, {}))
+        native, where = self.t.members.class_member(cls, "__new__")
         if not cls.__flags__ & HEAP_TYPE and cls is not object:
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         if (
@@ -552,20 +558,20 @@ class Calls(Lifetimes):
             and class_module(where) not in ("typing", "_abc")
         ):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
-        if self.class_member(cls, "__del__")[0] is not MISSING:
+        if self.t.members.class_member(cls, "__del__")[0] is not MISSING:
             # It runs when the last variable lets go of the object: between effects that a cut frame has behind a graph.
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}, which has a __del__", whole=True)
         if mro_lookup(cls, "__abstractmethods__")[0] is not MISSING:
-            self.guards.answer(inspect.isabstract, (cls,), {}, inspect.isabstract(cls))
+            self.t.guards.answer(inspect.isabstract, (cls,), {}, inspect.isabstract(cls))
             if inspect.isabstract(cls):
-                return self.fold(object.__new__, [value], {})
+                return self.t.folder.fold(object.__new__, [value], {})
         return ObjectValue(cls)
 
     # classes that are asked about
 
     def class_or_tuple(self, value: Value) -> Any:
         """The real class or tuple of classes."""
-        return self.concrete(value)
+        return self.t.folder.concrete(value)
 
     def asked_of_class(self, cls: type, classes: Any, check: str = "__instancecheck__") -> None:
         """Guard what a class answers for itself to `isinstance` and `issubclass`: an abstract one may get a subclass later."""
@@ -576,7 +582,7 @@ class Calls(Lifetimes):
             if not is_trusted_namespace(owner):
                 raise GraphBreak("unsupported-call", f"{class_name(type(one))}.{check} decides")
             with contextlib.suppress(TypeError):  # of a class that refuses to answer, the caller too
-                self.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
+                self.t.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
 
 
 def _flat(classes: Any) -> Iterator[type]:

@@ -10,18 +10,19 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..class_names import class_qualname
+from ..class_names import HEAP_TYPE, class_qualname
+from ..constant_objects import PLAIN_TYPES, is_constant_object
 from ..library import collections, copy, operator
-from ..values.base import HEAP_TYPE, MISSING, Value
-from ..values.constants import PLAIN_TYPES, ConstantValue, is_constant_object
-from .members import NATIVE_METHODS
-from .signals import GraphBreak
-from .trust import is_trusted_namespace
+from ..signals import GraphBreak
+from ..values.base import MISSING, Value
+from ..values.constants import ConstantValue
+from ..values.members import NATIVE_METHODS
+from ..values.trust import is_trusted_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from .tracer import Tracer
+    from ..values.base import Tracer
 
 TEXTS = ("__str__", "__repr__", "__format__")
 _NOT_ASKED = frozenset((
@@ -78,7 +79,7 @@ def hold_methods(t: Tracer, function: Callable[..., Any], objects: Iterable[Any]
     """Guard that no method of the program takes part where a function is called with these objects."""
     for cls in _classes(objects):
         for name in _ASKED.get(id(function), _ALL):
-            found, _ = t.class_member(cls, name)
+            found, _ = t.members.class_member(cls, name)
             if _is_written(found):
                 raise GraphBreak("unsupported-operation", f"{name} of {class_qualname(cls)}, which the program wrote")
 
@@ -107,39 +108,39 @@ def _is_written(found: Any) -> bool:
     return not (isinstance(found, types.FunctionType) and is_trusted_namespace(found.__globals__))
 
 
-def special(t: Tracer, member: ConstantValue, name: str) -> Value | None:
+def special(t: Tracer, member: Any, name: str) -> Value | None:
     """The special method that the program wrote for a member, bound to it."""
-    found, _ = t.class_member(type(member.value), name)
+    found, _ = t.members.class_member(type(member.value), name)
     if not _is_written(found):
         return None
-    return t.bind_class_attribute(member, type(member.value), name, found)
+    return t.attributes.bind_class_attribute(member, type(member.value), name, found)
 
 
-def to_text(t: Tracer, member: ConstantValue, name: str, args: Sequence[Value]) -> Value | None:
+def to_text(t: Tracer, member: Any, name: str, args: Sequence[Value]) -> Value | None:
     """What `__str__`, `__repr__` or `__format__` gives where the program wrote one of the three; None where it did not."""
     cls = type(member.value)
-    if not any(_is_written(t.class_member(cls, text)[0]) for text in TEXTS):
+    if not any(_is_written(t.members.class_member(cls, text)[0]) for text in TEXTS):
         if not is_constant_object(member.value.value):
             raise GraphBreak("unsupported-call", f"{name} of {member.describe()}, whose value may change")
         return None
-    found, owner = t.class_member(cls, name)
+    found, owner = t.members.class_member(cls, name)
     if owner is object and name == "__str__":
-        found, owner = t.class_member(cls, "__repr__")
+        found, owner = t.members.class_member(cls, "__repr__")
         name = "__repr__"
     if isinstance(found, NATIVE_METHODS):
         return None
-    return t.call(t.bind_class_attribute(member, cls, name, found), args, {})
+    return t.caller.call(t.attributes.bind_class_attribute(member, cls, name, found), args, {})
 
 
 def construct(t: Tracer, cls: type[enum.Enum], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
     """`cls(value)`: a member by its value, else what `_missing_` says, which a program may write. Of a class without members, another class."""
     if not cls._member_map_ and (len(args) != 1 or kwargs):
         raise GraphBreak("unsupported-call", f"{class_qualname(cls)}() makes a class, another one at each call")
-    found, _ = t.class_member(cls, "_missing_")
+    found, _ = t.members.class_member(cls, "_missing_")
     written = not is_trusted_namespace(getattr(getattr(found, "__func__", None), "__globals__", cls))
-    if written and not (len(args) == 1 and not kwargs and _has(cls, t.concrete(args[0]))):
+    if written and not (len(args) == 1 and not kwargs and _has(cls, t.folder.concrete(args[0]))):
         raise GraphBreak("unsupported-call", f"{class_qualname(cls)}._missing_, which the program wrote")
-    return t.fold(cls, args, kwargs)
+    return t.folder.fold(cls, args, kwargs)
 
 
 def _has(cls: type[enum.Enum], value: Any) -> bool:

@@ -9,23 +9,46 @@ import sys
 import types
 from typing import TYPE_CHECKING
 
+import torch
+
 from ..class_names import class_name, full_name
+from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
+from ..values.members import mro_lookup
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue
-from .attributes import Attributes
 from .frame import Frame
-from .members import mro_lookup
-from .signals import GraphBreak
+from .part import Part
 from .wrapping import NotConstant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..values.base import Tracer
 
-class Exceptions(Attributes):
-    """Mixin of `Tracer`."""
+
+class Exceptions(Part):
+    """Exceptions that the traced program raises and handles."""
+
+    def __init__(self, t: Tracer) -> None:
+        super().__init__(t)
+        #: Whether a caller of the root frame is handling an exception.
+        self.handled_outside = sys.exc_info()[1] is not None
+
+    def raised(self, error: BaseException, value: Value | None = None) -> TracedRaise:
+        """The traced counterpart of raising `error`; `raise t.raised(...)`."""
+        arguments = [
+            ConstantValue(str(a)) if isinstance(a, torch.Tensor) else self.t.wrapper.from_python(a) for a in error.args
+        ]
+        if value is not None:
+            arguments = [value]
+        made = ExceptionValue(type(error), arguments)
+        if isinstance(error, EXCEPTIONS_WITH_FIELDS):
+            made.keep_fields(self.t, error)
+        # What an `__init__` in Python has stored.
+        made.attrs.update({name: self.t.wrapper.from_python(held) for name, held in vars(error).items()})
+        return TracedRaise(made)
 
     def make_exception(self, cls: type, args: Sequence[Value]) -> Value:
         """Which class it has (`OSError` goes by the error's number) and what its `args` are, a native class with fields decides."""
@@ -37,7 +60,7 @@ class Exceptions(Attributes):
         if issubclass(cls, takes_all) or (issubclass(cls, (OSError, SyntaxError)) and len(args) < 2):
             return ExceptionValue(cls, list(args))
         try:
-            given = [self.to_python(arg) for arg in args]
+            given = [self.t.wrapper.to_python(arg) for arg in args]
         except NotConstant as error:
             raise GraphBreak("unsupported-call", f"{class_name(cls)} of {error}") from None
         try:
@@ -51,7 +74,7 @@ class Exceptions(Attributes):
     def exception_instance(self, value: Value, what: str = "exceptions") -> Value:
         """What `raise value` raises, or with another word for it in the error what is given as its cause."""
         if isinstance(value, ClassValue):
-            value = self.call(value, [], {})
+            value = self.t.caller.call(value, [], {})
         if not issubclass(value.python_type(), BaseException):
             raise self.raised(TypeError(f"{what} must derive from BaseException"))
         return value
@@ -67,7 +90,7 @@ class Exceptions(Attributes):
         if not isinstance(error, ExceptionValue) or error.real() is not MISSING:
             return
         if error.line is None:
-            frame = self.frame
+            frame = self.t.frames.frame
             while frame.caller is not None:
                 frame = frame.caller
             error.line = frame.instructions[frame.index].position.line
@@ -98,11 +121,11 @@ class Exceptions(Attributes):
         """What goes on holds while no caller of the frame handles an exception, which would be the context of those raised here."""
         if self.handled_outside:
             raise GraphBreak("unsupported-operation", f"{what}, while a caller handles an exception")
-        self.guards.answer(sys.exception, (), {}, None)
+        self.t.guards.answer(sys.exception, (), {}, None)
 
     def current_exception(self) -> Value | None:
         """The exception being handled, in this frame or a caller."""
-        frame: Frame | None = self.frame
+        frame: Frame | None = self.t.frames.frame
         while frame is not None:
             if frame.current_exceptions and frame.current_exceptions[-1] is not None:
                 return frame.current_exceptions[-1]

@@ -15,17 +15,18 @@ from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..class_names import class_name, name_of
+from ..constant_objects import is_constant_object, is_nan
 from ..library import collections, functools, inspect, math, operator
+from ..signals import GraphBreak, TracedRaise
 from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
-from ..values.constants import ConstantValue, is_constant_object, is_nan
+from ..values.constants import ConstantValue
+from ..values.members import mro_lookup
 from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .enum_members import hold_methods
-from .members import mro_lookup
-from .signals import GraphBreak, TracedRaise
-from .tensors import TensorOperations
+from .part import Part
 from .wrapping import NotConstant
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ _FLAGS_ARE_TRUTHS = _flags_are_truths()
 """Whether a sort takes anything that has a truth value for `reverse`."""
 
 
-class Folding(TensorOperations):
-    """Mixin of `Tracer`."""
+class Folder(Part):
+    """Calls of pure functions, made for real."""
 
     def fold(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Call a pure function for real; its exceptions are raised in the traced program."""
@@ -71,8 +72,8 @@ class Folding(TensorOperations):
                 "unsupported-call", f"{name_of(function)} of {decides.describe()}, whose metaclass decides"
             )
         try:
-            real = [self.to_python(arg) for arg in args]
-            keyword = {name: self.to_python(value) for name, value in kwargs.items()}
+            real = [self.t.wrapper.to_python(arg) for arg in args]
+            keyword = {name: self.t.wrapper.to_python(value) for name, value in kwargs.items()}
         except NotConstant as error:
             raise GraphBreak("unsupported-call", f"{name_of(function)} of {error}") from None
         objects = (*real, *keyword.values())
@@ -80,7 +81,7 @@ class Folding(TensorOperations):
             raise GraphBreak(
                 "unsupported-call", f"{name_of(function)} of a container and nan, of which it matters which one it is"
             )
-        hold_methods(self, function, objects)  # type: ignore[arg-type]
+        hold_methods(self.t, function, objects)
         kinds = {*map(type, real), type(getattr(function, "__self__", None))}
         fresh: list[Any] = []
         if keyword or not kinds.isdisjoint(_MUTABLE):
@@ -110,17 +111,17 @@ class Folding(TensorOperations):
             # So would this be one object, which the program may write to.
             raise GraphBreak("unsupported-call", f"{name_of(function)} makes a {class_name(type(result))}")
         given = next((arg for arg, obj in zip(args, real, strict=True) if obj is result), None)
-        return self.from_python(result) if given is None else self.realise(given)
+        return self.t.wrapper.from_python(result) if given is None else given.realise(self.t)
 
     def _raised_with_name(self, error: Exception) -> TracedRaise:
-        raised = self.raised(error)
+        raised = self.t.exceptions.raised(error)
         if isinstance(error, AttributeError | NameError) and error.name is not None:
-            raised.value.attrs["name"] = ConstantValue(error.name)  # type: ignore[attr-defined]
+            raised.value.attrs["name"] = ConstantValue(error.name)
         return raised
 
     def fold_method(self, owner: Value, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`owner.name(...)` of a constant; an error names the class that has the method, as it does where Python calls it."""
-        real = self.to_python(owner)
+        real = self.t.wrapper.to_python(owner)
         found, _ = mro_lookup(type(real), name)
         if isinstance(real, enum.Enum) or not isinstance(found, _METHODS):
             return self.fold(getattr(real, name), args, kwargs)
@@ -139,14 +140,14 @@ class Folding(TensorOperations):
         """
         name = name_of(function)
         try:
-            real = [self.to_python(arg) for arg in args]
-            keyword = {name: self.to_python(value) for name, value in kwargs.items()}
+            real = [self.t.wrapper.to_python(arg) for arg in args]
+            keyword = {name: self.t.wrapper.to_python(value) for name, value in kwargs.items()}
         except NotConstant as error:
             raise GraphBreak("unsupported-call", f"{name} of {error}") from None
         try:
             function(*real, **keyword)
         except Exception as error:
-            raise self.raised(error) from None
+            raise self.t.exceptions.raised(error) from None
         if failed is not None:
             raise failed
         raise GraphBreak("unsupported-call", f"{name} with these arguments")
@@ -162,34 +163,34 @@ class Folding(TensorOperations):
         """A method of a container by its model. Where that does not take the arguments, Python itself says what it makes of them."""
         takes_keywords = name in _TAKE_KEYWORDS.get(owner.python_type(), ())
         method = methods.get(name)
-        if method is not None and (not kwargs or takes_keywords) and _takes(method, owner, self, *args, **kwargs):
+        if method is not None and (not kwargs or takes_keywords) and _takes(method, owner, self.t, *args, **kwargs):
             try:
-                return method(owner, self, *args, **kwargs) or ConstantValue(None)
+                return method(owner, self.t, *args, **kwargs) or ConstantValue(None)
             except (TypeError, ValueError, LookupError, OverflowError) as error:
                 self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs, error)
         self.real_error(getattr(owner.python_type(), name), [owner, *args], kwargs)
 
     def integer(self, value: Value) -> int:
         """A real integer for an argument that has to be one (`operator.index`)."""
-        value = self.realise(value)
+        value = value.realise(self.t)
         if isinstance(value, ObjectValue) and value.storage is None:
-            method = value.special(self, "__index__")  # type: ignore[arg-type]
+            method = value.special(self.t, "__index__")
             if method is not None:
-                value = self.call(method, [], {})
+                value = self.t.caller.call(method, [], {})
                 if not issubclass(value.python_type(), int):
                     kind = type_name(value.python_type())
-                    raise self.raised(TypeError(f"__index__ returned non-int (type {kind})"))
+                    raise self.t.exceptions.raised(TypeError(f"__index__ returned non-int (type {kind})"))
         found = self.concrete(value)
-        hold_methods(self, as_index, (found,))  # type: ignore[arg-type]
+        hold_methods(self.t, as_index, (found,))
         try:
             return fits_an_index(as_index(found))
         except TypeError as error:
-            raise self.raised(error) from None
+            raise self.t.exceptions.raised(error) from None
 
     def flag(self, value: Value) -> bool:
         """`reverse=` of a sort: a truth value, or in older CPythons a C int."""
         if _FLAGS_ARE_TRUTHS:
-            return self.realise(value).truth(self)  # type: ignore[arg-type]
+            return value.realise(self.t).truth(self.t)
         found = self.integer(value)
         if not -(2**31) <= found < 2**31:
             raise GraphBreak("unsupported-call", "a flag that is too large")
@@ -198,26 +199,22 @@ class Folding(TensorOperations):
     def ask(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`fold` of a function whose answer depends on state that no other guard watches: every call asks again."""
         answer = self.fold(function, args, kwargs)
-        given = tuple(self.to_python(arg) for arg in args)
-        named = {name: self.to_python(value) for name, value in kwargs.items()}
-        self.guards.answer(function, given, named, self.to_python(answer))
+        given = tuple(self.t.wrapper.to_python(arg) for arg in args)
+        named = {name: self.t.wrapper.to_python(value) for name, value in kwargs.items()}
+        self.t.guards.answer(function, given, named, self.t.wrapper.to_python(answer))
         return answer
 
     def concrete(self, value: Value) -> Any:
         """A Python number or other constant; a symbol is specialised."""
-        value = self.realise(value)
+        value = value.realise(self.t)
         if isinstance(value, SymbolicValue):
-            return value.concrete(self)  # type: ignore[arg-type]
+            return value.concrete(self.t)
         if isinstance(value, TensorValue):
             raise GraphBreak("data-dependent-value", "a tensor is used as a Python number")
         try:
-            return self.to_python(value)
+            return self.t.wrapper.to_python(value)
         except NotConstant as error:
             raise GraphBreak("unsupported-operation", f"{error} is used where a constant is needed") from None
-
-    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """See `Calls`."""
-        raise NotImplementedError
 
 
 def fits_an_index(number: int) -> int:

@@ -11,45 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from ..class_names import name_of
 from ..graph import shapes
 from ..sources.source import Computed, Source
 from ..values.base import Value
 from ..values.constants import ConstantValue
-from ..values.symbolic import SymbolicValue
+from ..values.symbolic import Formula, SymbolicValue, same_number
 
 if TYPE_CHECKING:
-    from .tracer import Tracer
+    from ..values.base import Tracer
 
 _NUMBERS = (int, float)
 _LONGEST = 2000
 """Letters of a formula: what a loop computes twice from the round before doubles, and so does the time to compute it."""
 
 
-@frozen(eq=False)
-class Formula:
-    """How a number is computed from one of the caller's: `function(what base names)`, now `value`."""
-
-    base: Source
-    function: Callable[[Any], Any]
-    value: Any
-    text: str
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def of_input(source: Source, value: Any) -> Formula:
-    """The formula of a number that is the caller's own."""
-    return Formula(source, _same, value, source.name)
-
-
 def source_of(formula: Formula) -> Source:
     """Where a number lies whose formula this is."""
-    return formula.base if formula.function is _same else Computed(formula.base, formula.function, formula.text)
+    return formula.base if formula.function is same_number else Computed(formula.base, formula.function, formula.text)
 
 
 def combined(function: Callable[..., Any], values: Sequence[Value]) -> Formula | None:
@@ -89,7 +68,7 @@ def _composed(function: Callable[..., Any], parts: tuple[Formula | Any, ...]) ->
 def computed(t: Tracer, function: Callable[..., Any], values: Sequence[Value]) -> Value | None:
     """`function(*values)` as an input of its own, or as a constant that a guard watches; None where it has no formula."""
     formula = combined(function, values)
-    if formula is None or t.rehearsing:
+    if formula is None or t.wrapper.rehearsing:
         return None
     value, kind = formula.value, type(formula.value)
     source = source_of(formula)

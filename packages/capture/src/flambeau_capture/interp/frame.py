@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.normalise import decode_normalised
+from ..signals import GraphBreak, TracedRaise
 from ..values.base import NULL, Value, objects_have
 from ..values.constants import ConstantValue
 from .registry import HANDLERS, Outcome
-from .signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from types import CodeType
 
     from ..bytecode.model import Instruction
+    from ..values.base import Tracer
     from ..values.functions import CellValue
-    from .tracer import Tracer
 
 
 Place = tuple[str, int, dict[str, Any]]
@@ -79,7 +79,7 @@ class Frame:
 
     def push(self, value: Value) -> None:
         """Push; lazy values are looked at now."""
-        self.stack.append(self.tracer.realise(value))
+        self.stack.append(value.realise(self.tracer))
 
     def pop(self) -> Value:
         """Pop the top."""
@@ -128,13 +128,13 @@ class Frame:
 
     def _continue(self) -> Value | None:
         tracer = self.tracer
-        before = tracer.frame
+        before = tracer.frames.frame
         self.caller = before
-        tracer.frame = self
+        tracer.frames.frame = self
         try:
             return self.yielded if self.execute() is Outcome.YIELDED else None
         finally:
-            tracer.frame = before
+            tracer.frames.frame = before
             self.caller = None  # which may hold the generator
 
     def execute(self) -> Outcome:
@@ -145,14 +145,14 @@ class Frame:
             self.index = self.next_index
             instruction = instructions[self.index]
             self.next_index = self.index + 1
-            tracer.step(self)
+            tracer.frames.step(self)
             handler = HANDLERS.get(instruction.name)
             if handler is None:
                 raise GraphBreak("unsupported-instruction", f"instruction {instruction.name}")
             try:
                 outcome = handler(self, instruction)
             except TracedRaise as error:
-                tracer.set_context(error.value)
+                tracer.exceptions.set_context(error.value)
                 if not self.unwind(instruction, error.value):
                     raise
                 continue

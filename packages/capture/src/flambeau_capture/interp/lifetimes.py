@@ -9,8 +9,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.liveness import live_locals, written_locals
-from .exceptions import Exceptions
-from .signals import GraphBreak
+from ..signals import GraphBreak
+from .part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from ..values.base import Value
 
 
-class Lifetimes(Exceptions):
-    """Mixin of `Tracer`."""
+class Lifetimes(Part):
+    """Lifetimes of objects that the program can tell."""
 
     def weakly_held(self, args: Sequence[Value]) -> GraphBreak:
         """The break where a weak reference is made. Plain Python's variable holds the object on, where a cut frame keeps only what it still reads; and what
         is called when the object ends runs where the last variable lets go of it."""
-        held = self.realise(args[0]) if args else None
-        names = {name for name, value in self.root.locals.items() if getattr(value, "realised", value) is held}
-        tells = len(args) > 1 and self.realise(args[1]).python_type() is not types.NoneType
-        is_read = not names.isdisjoint(live_locals(self.root.instructions)[self.root.index + 1])
+        held = args[0].realise(self.t) if args else None
+        names = {name for name, value in self.t.frames.root.locals.items() if getattr(value, "realised", value) is held}
+        tells = len(args) > 1 and args[1].realise(self.t).python_type() is not types.NoneType
+        is_read = not names.isdisjoint(live_locals(self.t.frames.root.instructions)[self.t.frames.root.index + 1])
         return GraphBreak("unsupported-call", "making a weak reference", whole=bool(names) and (tells or not is_read))
 
     def lets_go_of(self, found: Any) -> bool:
         """Whether the frame deletes or overwrites a variable that holds this object, which may then be gone."""
-        names = {name for name, value in self.info.locals.items() if value is found}
-        return bool(names) and not names.isdisjoint(written_locals(self.root.instructions))
+        names = {name for name, value in self.t.info.locals.items() if value is found}
+        return bool(names) and not names.isdisjoint(written_locals(self.t.frames.root.instructions))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..constant_objects import MADE_ANEW, ONE_OF_EACH, is_nan
 from ..library import collections, operator
+from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value, objects_have
 from ..values.builtins import ClassValue
-from ..values.by_index import ask_how_many
-from ..values.constants import MADE_ANEW, ONE_OF_EACH, ConstantValue, is_nan
+from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue
 from ..values.keys import assume_members
 from ..values.mappings import DictValue, DictView
@@ -26,13 +27,12 @@ from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import enum_members
-from .arithmetic import Arithmetic
 from .folding import fits_an_index
-from .signals import GraphBreak, TracedRaise
+from .part import Part
 from .wrapping import NotConstant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
@@ -101,53 +101,45 @@ def _takes_natively(symbol: str, owner: Value, other: Value) -> bool:
     return symbol in _SET_METHODS if base in (set, frozenset) else base is dict and symbol == "|"
 
 
-class Operations(Arithmetic):
-    """Mixin of `Tracer`."""
+class Operators(Part):
+    """Python's generic operations."""
 
     def index_or_slice(self, key: Value) -> Any:
         """The real index of a Python sequence."""
         if isinstance(key, SliceValue):
-            return slice(*(self.concrete(part) for part in key.parts))
-        if isinstance(key, ObjectValue) and key.special(self, "__index__") is not None:  # type: ignore[arg-type]
-            return self.integer(key)
-        found = self.concrete(key)
+            return slice(*(self.t.folder.concrete(part) for part in key.parts))
+        if isinstance(key, ObjectValue) and key.special(self.t, "__index__") is not None:
+            return self.t.folder.integer(key)
+        found = self.t.folder.concrete(key)
         return fits_an_index(found) if isinstance(found, int) else found
 
     def make_slice(self, parts: Sequence[Value]) -> Value:
         """`slice(...)`."""
-        full = (
-            tuple(parts)
-            if len(parts) == 3
-            else (*parts, ConstantValue(None))
-            if len(parts) == 2
-            else (ConstantValue(None), *parts, ConstantValue(None))
-        )
+        none = ConstantValue(None)
+        start, stop, step = (*parts, none)[:3] if len(parts) > 1 else (none, *parts, none)
+        full = (start, stop, step)
         if all(part.is_constant() for part in full):
             return ConstantValue(slice(*(part.constant() for part in full)))
-        return SliceValue(full)  # type: ignore[arg-type]
+        return SliceValue(full)
 
     # truth and identity
 
-    def truth(self, value: Value) -> bool:
-        """`bool(value)`."""
-        return value.truth(self)  # type: ignore[arg-type]
-
     def negate(self, value: Value) -> Value:
         """`not value`."""
-        return ConstantValue(not self.truth(value))
+        return ConstantValue(not value.truth(self.t))
 
     def identical(self, left: Value, right: Value) -> bool:
         """`left is right`."""
         if left is right:
             return True
-        left, right = self._decided(left), self._decided(right)
+        left, right = self.t.recorder.decided(left), self.t.recorder.decided(right)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             return self._one_number(left, right)
         if left.is_constant() and right.is_constant():
             a, b = left.constant(), right.constant()
             if type(a) in MADE_ANEW and left.source is not None and right.source is not None:
                 # What they are is guarded; which of them are one object is another matter.
-                (self.guards.alias if a is b else self.guards.distinct)(left.source, right.source)
+                (self.t.guards.alias if a is b else self.t.guards.distinct)(left.source, right.source)
                 return a is b
             if type(a) is not type(b) or isinstance(a, _TOLD_APART) or a != b:
                 return a is b
@@ -155,18 +147,18 @@ class Operations(Arithmetic):
         real = left.real()
         same = real is not MISSING and real is right.real()
         if not same and left.source is not None and right.source is not None:
-            self.guards.distinct(left.source, right.source)
+            self.t.guards.distinct(left.source, right.source)
         return same
 
     def _one_number(self, left: Value, right: Value) -> bool:
         """`left is right` of numbers of which one is symbolic, or that are equal constants. Python has one object of each small integer; others
         are as many as were made, which a guard on their value does not tell."""
         kind = left.python_type()
-        if kind is not right.python_type() or not self.truth(self.compare("==", left, right)):
+        if kind is not right.python_type() or not self.compare("==", left, right).truth(self.t):
             return False
         if kind is bool:
             return True
-        if kind is int and all(self.truth(self.compare(sign, left, ConstantValue(end))) for sign, end in _SMALL):
+        if kind is int and all(self.compare(sign, left, ConstantValue(end)).truth(self.t) for sign, end in _SMALL):
             return True
         if left.is_constant() and right.is_constant() and left.source is right.source:
             return left.source is not None or left.constant() is right.constant()
@@ -174,7 +166,7 @@ class Operations(Arithmetic):
 
     def same_or_equal(self, left: Value, right: Value) -> bool:
         """What containers compare with: `left is right or left == right`."""
-        left, right = self.realise(left), self.realise(right)
+        left, right = left.realise(self.t), right.realise(self.t)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             one = left is right
         elif left.is_constant() and right.is_constant():
@@ -182,22 +174,22 @@ class Operations(Arithmetic):
             one = self.identical(left, right) if is_nan(constant) else constant is right.constant()
         else:
             one = self.identical(left, right)
-        return one or self.truth(self.compare("==", left, right))
+        return one or self.compare("==", left, right).truth(self.t)
 
     # operators
 
     def unary(self, symbol: str, value: Value) -> Value:
         """`-value`, `+value`, `~value`."""
         if isinstance(value, TensorValue):
-            return self.record("call_function", UNARY[symbol], [value], {})
+            return self.t.recorder.record("call_function", UNARY[symbol], [value], {})
         if isinstance(value, SymbolicValue):
             if symbol == "~" and value.python_type() is int:
-                return self.binary("-", self._symbolic(negative, [value]), ConstantValue(1))
-            return self._symbolic(UNARY[symbol], [value])
+                return self.binary("-", self.t.arithmetic.symbolic(negative, [value]), ConstantValue(1))
+            return self.t.arithmetic.symbolic(UNARY[symbol], [value])
         special = self._special(value, _UNARY_SPECIAL[symbol])
         if special is not None:
-            return self.call(special, [], {})
-        return self.fold(UNARY[symbol], [value], {})
+            return self.t.caller.call(special, [], {})
+        return self.t.folder.fold(UNARY[symbol], [value], {})
 
     def binary(self, symbol: str, left: Value, right: Value) -> Value:
         """`left symbol right`; `symbol` may be an in-place one."""
@@ -212,7 +204,7 @@ class Operations(Arithmetic):
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not inplace or not isinstance(left, TensorValue) or plain == "@":
                 function = BINARY[plain]  # no tensor has a `@=` of its own
-            return self.record("call_function", function, [left, right], {})
+            return self.t.recorder.record("call_function", function, [left, right], {})
         given = (left, right)
         for value in given if symbol == "|" else ():
             if isinstance(value, ObjectValue):
@@ -246,22 +238,33 @@ class Operations(Arithmetic):
             return self._container_binary(plain, left, right, inplace=inplace, whole=whole)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             if plain == "%" and left.is_constant() and isinstance(left.constant(), str):
-                return self.fold(BINARY[plain], [left, self.from_python(self.concrete(right))], {})
+                return self.t.folder.fold(
+                    BINARY[plain], [left, self.t.wrapper.from_python(self.t.folder.concrete(right))], {}
+                )
             if any(issubclass(value.python_type(), enum.Flag) for value in (left, right)):
                 # What it makes of a number is a member again.
-                return self.fold(BINARY[plain], [self.from_python(self.concrete(value)) for value in (left, right)], {})
-            return self._symbolic(BINARY[plain], [left, right])
-        if plain == "%" and left.is_constant() and isinstance(left.constant(), str) and not self.is_foldable(right):
+                return self.t.folder.fold(
+                    BINARY[plain],
+                    [self.t.wrapper.from_python(self.t.folder.concrete(value)) for value in (left, right)],
+                    {},
+                )
+            return self.t.arithmetic.symbolic(BINARY[plain], [left, right])
+        if (
+            plain == "%"
+            and left.is_constant()
+            and isinstance(left.constant(), str)
+            and not self.t.wrapper.is_foldable(right)
+        ):
             raise GraphBreak("unsupported-operation", "a string is formatted with values that are not constants")
         if isinstance(right, TupleValue) and left.is_constant() and isinstance(left.constant(), tuple):
             return self._container_binary(
                 plain,
-                self.sequence([self.from_python(i) for i in left.constant()], left.python_type()),
+                self.t.wrapper.sequence([self.t.wrapper.from_python(i) for i in left.constant()], left.python_type()),
                 right,
                 inplace=inplace,
                 whole=whole,
             )
-        return self.fold((INPLACE if inplace else BINARY)[plain], [left, right], {})
+        return self.t.folder.fold((INPLACE if inplace else BINARY)[plain], [left, right], {})
 
     def _refuse_class(self, symbol: str, left: Value, right: Value) -> None:
         """What a class does as an operand beside a tensor or a symbol, its metaclass decides."""
@@ -279,8 +282,8 @@ class Operations(Arithmetic):
     def _special(self, value: Value, name: str) -> Value | None:
         """The special method that a program wrote for an object or for a member of an enum, bound to it."""
         if isinstance(value, ObjectValue):
-            return value.special(self, name)  # type: ignore[arg-type]
-        return enum_members.special(self, value, name) if enum_members.is_member(value) else None  # type: ignore[arg-type]
+            return value.special(self.t, name)
+        return enum_members.special(self.t, value, name) if enum_members.is_member(value) else None
 
     def _special_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
         name = _SPECIAL[symbol]
@@ -294,7 +297,7 @@ class Operations(Arithmetic):
             pair.pop()  # what one class cannot do it is not asked twice
         elif kind is not other_kind and issubclass(other_kind, kind):
             # A subclass is asked first: about comparisons always, about numbers where it has a method of its own.
-            own, inherited = (self.class_member(cls, reflected)[0] for cls in (other_kind, kind))
+            own, inherited = (self.t.members.class_member(cls, reflected)[0] for cls in (other_kind, kind))
             if symbol in _REFLECTED or (own is not MISSING and own is not inherited):
                 pair.reverse()
         declined = False
@@ -302,14 +305,16 @@ class Operations(Arithmetic):
             bound = self._special(owner, method)
             # `object.__ne__` asks for `__eq__`.
             turned = (
-                bound is None and method == "__ne__" and self.class_member(owner.python_type(), method)[1] is object
+                bound is None
+                and method == "__ne__"
+                and self.t.members.class_member(owner.python_type(), method)[1] is object
             )
             bound = self._special(owner, "__eq__") if turned else bound
             if bound is None:
                 if objects_have(owner.python_type(), method) and _takes_natively(symbol, owner, other):
                     break
                 continue
-            result = self.call(bound, [other], {})
+            result = self.t.caller.call(bound, [other], {})
             if not (result.is_constant() and result.constant() is NotImplemented):
                 return self.negate(result) if turned else result
             declined = True
@@ -324,7 +329,7 @@ class Operations(Arithmetic):
             found = self._repeated(left, right, inplace=inplace)
         elif symbol == "+" and isinstance(left, ListValue):
             if inplace:
-                left.m_extend(self, whole)  # type: ignore[arg-type]
+                left.m_extend(self.t, whole)
                 return left
             if isinstance(right, ListValue) and left.cls is right.cls:
                 found = left.with_items(left.items + right.items)
@@ -339,13 +344,15 @@ class Operations(Arithmetic):
             if (inplace and not left.is_proxy()) or (
                 isinstance(right, DictValue) and left.cls is right.cls and not left.is_proxy()
             ):
-                target = left if inplace else left.m_copy(self)  # type: ignore[arg-type]
+                target = left if inplace else left.m_copy(self.t)
                 assert isinstance(target, DictValue)
-                target.m_update(self, whole)  # type: ignore[arg-type]
+                target.m_update(self.t, whole)
                 return target
         elif symbol in _SET_METHODS:
             found = self._set_binary(symbol, left, whole, inplace=inplace)
-        return self.fold((INPLACE if inplace else BINARY)[symbol], [left, right], {}) if found is None else found
+        return (
+            self.t.folder.fold((INPLACE if inplace else BINARY)[symbol], [left, right], {}) if found is None else found
+        )
 
     def _repeated(self, left: Value, right: Value, *, inplace: bool) -> Value | None:
         """`sequence * count`, None where it is something else."""
@@ -354,11 +361,11 @@ class Operations(Arithmetic):
             return None
         if not issubclass(count.python_type(), int):
             return None
-        times = int(self.concrete(count))
-        if len(sequence.items) * times > self.config.unroll_limit:
+        times = int(self.t.folder.concrete(count))
+        if len(sequence.items) * times > self.t.config.unroll_limit:
             raise GraphBreak("too-long", "a sequence longer than the unroll limit")
         if inplace and left is sequence and isinstance(sequence, ListValue):
-            sequence.changed(self)  # type: ignore[arg-type]
+            sequence.changed(self.t)
             sequence.items *= times
             sequence.trim()
             return sequence
@@ -375,12 +382,12 @@ class Operations(Arithmetic):
             return None
         if inplace and isinstance(left, SetValue) and left.cls is set:
             name = "update" if symbol == "|" else f"{_SET_METHODS[symbol]}_update"
-            left.call_method(self, name, [right], {})  # type: ignore[arg-type]
+            left.call_method(self.t, name, [right], {})
             return left
         if is_view and symbol != "&":  # as CPython: a set of the view is made, and changed
-            return self._set_binary(symbol, set_of(self, left), right, inplace=True)  # type: ignore[arg-type]
-        first = left if isinstance(left, SetValue) else set_of(self, left)  # type: ignore[arg-type]
-        return first.call_method(self, _SET_METHODS[symbol], [right], {})  # type: ignore[arg-type]
+            return self._set_binary(symbol, set_of(self.t, left), right, inplace=True)
+        first = left if isinstance(left, SetValue) else set_of(self.t, left)
+        return first.call_method(self.t, _SET_METHODS[symbol], [right], {})
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         """`left symbol right`."""
@@ -404,23 +411,27 @@ class Operations(Arithmetic):
             if issubclass(right.python_type(), left.python_type()) and right.python_type() is not left.python_type():
                 # Python asks an operand of a subclass first, and strides of the result come of the first operand.
                 symbol, left, right = _TURNED[symbol], right, left
-            return self.record("call_function", COMPARE[symbol], [left, right], {})
+            return self.t.recorder.record("call_function", COMPARE[symbol], [left, right], {})
         given = (left, right)
         left, right = self._storage(left), self._storage(right)
         if isinstance(left, SymbolicValue) or isinstance(right, SymbolicValue):
             other = right if isinstance(left, SymbolicValue) else left
             if other.is_constant() and isinstance(other.constant(), complex):
-                return self.fold(COMPARE[symbol], [self.from_python(self.concrete(part)) for part in (left, right)], {})
+                return self.t.folder.fold(
+                    COMPARE[symbol],
+                    [self.t.wrapper.from_python(self.t.folder.concrete(part)) for part in (left, right)],
+                    {},
+                )
             if not isinstance(other, SymbolicValue) and not (
                 other.is_constant() and isinstance(other.constant(), (int, float, bool))
             ):
                 if symbol in ("==", "!=") and not _compares_natively(other):
                     return ConstantValue(symbol == "!=")
                 raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
-            return self._symbolic(COMPARE[symbol], [left, right])
+            return self.t.arithmetic.symbolic(COMPARE[symbol], [left, right])
         try:
-            if self.is_foldable(left) and self.is_foldable(right):
-                return self.fold(COMPARE[symbol], [left, right], {})
+            if self.t.wrapper.is_foldable(left) and self.t.wrapper.is_foldable(right):
+                return self.t.folder.fold(COMPARE[symbol], [left, right], {})
             return self._compare_containers(symbol, left, right)
         except TracedRaise:
             if given == (left, right):
@@ -430,7 +441,7 @@ class Operations(Arithmetic):
 
     def _compare_containers(self, symbol: str, left: Value, right: Value) -> Value:
         if left.python_type() is slice and right.python_type() is slice:
-            left, right = (self.sequence(self._bounds(value), tuple) for value in (left, right))
+            left, right = (self.t.wrapper.sequence(self._bounds(value), tuple) for value in (left, right))
         if any(isinstance(value, DictView) for value in (left, right)):
             left, right = (self._view_as_set(value) for value in (left, right))
         a, b = (self._as_sequence(left), self._as_sequence(right))
@@ -440,14 +451,14 @@ class Operations(Arithmetic):
                     return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, x, y)
             return ConstantValue(COMPARE[symbol](len(a), len(b)))
         if isinstance(left, SetValue) and isinstance(right, SetValue):
-            assume_members(self, left.items, right.items)  # type: ignore[arg-type]
+            assume_members(self.t, left.items, right.items)
             return ConstantValue(COMPARE[symbol](left.items.keys(), right.items.keys()))
         if symbol in ("==", "!="):
             if isinstance(left, DictValue) and isinstance(right, DictValue):
-                left.guard_all(self)  # type: ignore[arg-type]
-                right.guard_all(self)  # type: ignore[arg-type]
+                left.guard_all(self.t)
+                right.guard_all(self.t)
                 keys = ({hashed: key for hashed, (key, _) in value.items.items()} for value in (left, right))
-                assume_members(self, *keys)  # type: ignore[arg-type]
+                assume_members(self.t, *keys)
                 equal = left.items.keys() == right.items.keys() and all(
                     self.same_or_equal(left.items[k][1], right.items[k][1]) for k in left.items
                 )
@@ -457,7 +468,7 @@ class Operations(Arithmetic):
                 equal = False
             elif isinstance(left, MethodValue) and isinstance(right, MethodValue):
                 equal = self.identical(left.function, right.function) and self.identical(
-                    self.realise(left.owner), self.realise(right.owner)
+                    left.owner.realise(self.t), right.owner.realise(self.t)
                 )
             elif _compares_natively(left) or _compares_natively(right):
                 raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
@@ -472,44 +483,30 @@ class Operations(Arithmetic):
             return value
         if value.kind == "items":
             raise GraphBreak("unsupported-operation", f"comparing {value.describe()}")
-        return set_of(self, value)  # type: ignore[arg-type]
+        return set_of(self.t, value)
 
     def _bounds(self, value: Value) -> list[Value]:
-        return [self.realise(self.get_attribute(value, part)) for part in ("start", "stop", "step")]
+        return [self.t.attributes.get_attribute(value, part).realise(self.t) for part in ("start", "stop", "step")]
 
     def _as_sequence(self, value: Value) -> list[Value] | None:
         if isinstance(value, SequenceValue):
-            return [self.realise(item) for item in value.items]
+            return [item.realise(self.t) for item in value.items]
         if isinstance(value, ConstantValue) and isinstance(value.value, tuple):
-            return value.parts(self)  # type: ignore[arg-type]
+            return value.parts(self.t)
         return None
-
-    # items and iteration
-
-    def get_item(self, container: Value, key: Value) -> Value:
-        """`container[key]`."""
-        return container.get_item(self, key)  # type: ignore[arg-type]
-
-    def set_item(self, container: Value, key: Value, value: Value) -> None:
-        """`container[key] = value`."""
-        container.set_item(self, key, value)  # type: ignore[arg-type]
-
-    def length(self, value: Value) -> Value:
-        """`len(value)`."""
-        return value.length(self)  # type: ignore[arg-type]
-
-    def iterate(self, value: Value) -> Value:
-        """`iter(value)`."""
-        return self.realise(value).iterate(self)  # type: ignore[arg-type]
 
     def iterate_all(self, value: Value, limit: int | None = None) -> Iterator[Value]:
         """Every element, none lazy; at most `limit`."""
-        return self._drain(self.iterate(value), limit)
+        return self._drain(value.realise(self.t).iterate(self.t), limit)
 
     def iterate_for_a_list(self, value: Value) -> Iterator[Value]:
         """Every element for a list or a tuple: how many there are is asked first."""
-        iterator = self.iterate(value)
-        ask_how_many(self, self.realise(value))  # type: ignore[arg-type]
+        iterator = value.realise(self.t).iterate(self.t)
+        try:
+            value.realise(self.t).how_many(self.t)
+        except TracedRaise as error:
+            if not issubclass(error.value.python_type(), TypeError):
+                raise
         yield from self._drain(iterator, None)
 
     def collect(self, value: Value) -> list[Value]:
@@ -519,29 +516,30 @@ class Operations(Arithmetic):
     def _drain(self, iterator: Value, limit: int | None) -> Iterator[Value]:
         count = 0
         while limit is None or count < limit:
-            item = iterator.next(self)  # type: ignore[arg-type]
+            item = iterator.next(self.t)
             if item is None:
                 return
-            yield self.realise(item)
+            yield item.realise(self.t)
             count += 1
-            if count > self.config.unroll_limit:
+            if count > self.t.config.unroll_limit:
                 raise GraphBreak("too-long", "an iterator longer than the unroll limit")
 
     def mapping_items(self, mapping: Value) -> Iterator[tuple[Value, Value]]:
         """Keys and values of a mapping or of an iterable of pairs, each asked for when it is wanted."""
-        mapping = self.realise(mapping)
+        mapping = mapping.realise(self.t)
         if (
             isinstance(mapping, ObjectValue)
             and isinstance(mapping.storage, DictValue)
-            and mapping.special(self, "keys" if mapping.storage.cls is collections.OrderedDict else "__iter__") is None  # type: ignore[arg-type]
+            and mapping.special(self.t, "keys" if mapping.storage.cls is collections.OrderedDict else "__iter__")
+            is None
         ):
             mapping = mapping.storage
         if isinstance(mapping, DictValue):
-            yield from zip(mapping.keys(self), mapping.values(self), strict=True)  # type: ignore[arg-type]
+            yield from zip(mapping.keys(self.t), mapping.values(self.t), strict=True)
             return
         if isinstance(mapping, ObjectValue) and objects_have(mapping.cls, "keys"):
-            for key in self.iterate_all(self.call(self.get_attribute(mapping, "keys"), [], {})):
-                yield key, self.get_item(mapping, key)
+            for key in self.iterate_all(self.t.caller.call(self.t.attributes.get_attribute(mapping, "keys"), [], {})):
+                yield key, mapping.get_item(self.t, key)
             return
         for pair in self.iterate_all(mapping):
             parts = list(self.iterate_all(pair)) if objects_have(pair.python_type(), "__iter__") else []
@@ -552,28 +550,18 @@ class Operations(Arithmetic):
     def sort(self, items: Sequence[Value], key: Value | None, reverse: bool) -> list[Value]:
         """`sorted`, by constant keys."""
         if key is not None and not (key.is_constant() and key.constant() is None):
-            keys = [self.call(key, [item], {}) for item in items]
+            keys = [self.t.caller.call(key, [item], {}) for item in items]
         else:
             keys = list(items)
         try:
-            real = [self.to_python(k) for k in keys]
-            enum_members.hold_methods(self, operator.lt, real)  # type: ignore[arg-type]
+            real = [self.t.wrapper.to_python(k) for k in keys]
+            enum_members.hold_methods(self.t, operator.lt, real)
             order = sorted(range(len(items)), key=real.__getitem__, reverse=reverse)
         except NotConstant as error:
             raise GraphBreak("unsupported-operation", f"sorting by {error}") from None
         except TypeError as error:
-            raise self.raised(error) from None
+            raise self.t.exceptions.raised(error) from None
         return [items[i] for i in order]
-
-    # supplied by other mixins
-
-    def call(self, function: Value, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """See `Calls`."""
-        raise NotImplementedError
-
-    def get_attribute(self, value: Value, name: str) -> Value:
-        """See `Attributes`."""
-        raise NotImplementedError
 
 
 def _family(value: Value) -> type:

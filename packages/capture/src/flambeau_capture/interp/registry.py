@@ -6,15 +6,14 @@ In: `@handles("NAME", ...)` on a function `(frame, instruction) -> Outcome | Non
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..bytecode.model import Instruction
-    from .frame import Frame
 
-    Handler = Callable[[Frame, Instruction], "Outcome | None"]
+    Handler = Callable[[Any, Instruction], "Outcome | None"]
 
 
 class Outcome(enum.Enum):

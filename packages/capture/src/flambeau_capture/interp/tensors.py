@@ -15,8 +15,9 @@ import torch
 from ..graph.builder import SCALES_SIZES
 from ..library import functools, operator
 from ..refusal import CannotCapture
-from ..sources.source import TensorOffset, TensorSize
-from ..values.base import MISSING, Value, type_name
+from ..signals import GraphBreak
+from ..sources.source import TensorOffset
+from ..values.base import Value, type_name
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue, plain
 from ..values.mappings import DictValue, DictView
@@ -25,15 +26,15 @@ from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from . import formulas
-from .callees import callees
-from .signals import GraphBreak
-from .wrapping import Wrapping
+from .messages import tell_of_operation
+from .part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch.fx
+
+    from ..sources.source import Source
 
 
 _OFFSETS = {"as_strided": 3, "as_strided_": 3, "as_strided_copy": 3, "as_strided_scatter": 4}
@@ -91,42 +92,33 @@ def _is_elementwise(function: Any) -> bool:
     return packet is not None and any(torch.Tag.pointwise in getattr(packet, name).tags for name in packet.overloads())
 
 
-def _is_written(fake: torch.Tensor) -> bool:
-    return not fake.is_inference() and fake._version > 0
-
-
 def _class_as_written(cls: type) -> Any:
     """What stands in a graph's code for a class, for which there is no literal, and means the same to torch."""
     return f"{cls.__module__}.{cls.__name__}" if isinstance(cls, _TENSOR_CLASSES) else _DTYPES.get(cls, cls)
 
 
-class TensorOperations(Wrapping):
-    """Mixin of `Tracer`."""
+class Recorder(Part):
+    """Operations on tensors and symbols that become nodes of the graph, and facts about tensors."""
 
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""
-        if self.devices or self.outer_device is not None:
-            from ..lookaside.devices import with_device
-
-            kwargs = with_device(self, target, kwargs)  # type: ignore[arg-type]
+        kwargs = self.t.devices.with_device(target, kwargs)
         if target in SCALES_SIZES:
             args, kwargs = self._with_plain_factors(target, args, kwargs)
-        nodes, fakes = self._arguments(args)
+        nodes, fakes = self.arguments(args)
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
         if _tensors_in(out := keyword.get("out", (None, None))[1]):
             self._check_out(kind, target, out, fakes, {k: fake for k, (_, fake) in keyword.items() if k != "out"})
         self._note_member(kind, target, args)
         before = self._grad_state()
-        if not self.caught:
-            self.note_handlers()
+        if not self.t.frames.caught:
+            self.t.frames.note_handlers()
         written = self._resizable(kind, target, args)
         named = {k: fake for k, (_, fake) in keyword.items()}
         self._note_start(target, fakes, named)
-        node, result = self.graph.call(kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, named))
-        if self.graph.heard or self.graph.kernels:
-            from ..lookaside.messages import tell_of_operation
-
-            tell_of_operation(self, functools.partial(self.graph.run, kind, target, fakes, named))  # type: ignore[arg-type]
+        node, result = self.t.graph.call(kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, named))
+        if self.t.graph.heard or self.t.graph.kernels:
+            tell_of_operation(self.t, functools.partial(self.t.graph.run, kind, target, fakes, named))
         if before != self._grad_state():
             raise GraphBreak("unsupported-call", f"{getattr(target, '__name__', target)} changes the grad mode")
         changed = [tensor for tensor, layout in written if _layout(tensor) != layout]
@@ -145,7 +137,7 @@ class TensorOperations(Wrapping):
     def _refuse_new_leaf(self, target: Any, result: torch.Tensor) -> None:
         """A new leaf that requires grad is one made with `requires_grad=True`: its gradient is left in it, while results of a graph have histories.
         (A view that was taken without grad may not even be asked whether it is one after a write.)"""
-        if id(result) not in self.fake_owner and not result._is_view() and result.is_leaf:
+        if id(result) not in self.t.wrapper.fake_owner and not result._is_view() and result.is_leaf:
             name = getattr(target, "__name__", target)
             raise GraphBreak("autograd-call", f"{name} makes a tensor that requires grad")
 
@@ -159,9 +151,9 @@ class TensorOperations(Wrapping):
         return [self._plain_factor(value) if at == place else value for at, value in enumerate(args)], kwargs
 
     def _plain_factor(self, value: Value) -> Value:
-        value = self.realise(value)
+        value = value.realise(self.t)
         if isinstance(value, SymbolicValue) and isinstance(value.symbol, torch.SymFloat):
-            return ConstantValue(value.concrete(self))  # type: ignore[arg-type]
+            return ConstantValue(value.concrete(self.t))
         if isinstance(value, (TupleValue, ListValue)) and any(isinstance(item, SymbolicValue) for item in value.items):
             return TupleValue([self._plain_factor(item) for item in value.items], tuple)
         return value
@@ -171,7 +163,7 @@ class TensorOperations(Wrapping):
 
         It may be an argument of an op that computes element by element, as in place, in none of whose other arguments it lies.
         """
-        made = _tensors_in(self.graph.run(kind, target, args, kwargs))
+        made = _tensors_in(self.t.graph.run(kind, target, args, kwargs))
         given = _tensors_in(out)
         others = _tensors_in([args, list(kwargs.values())])
         if _is_elementwise(target):
@@ -181,7 +173,7 @@ class TensorOperations(Wrapping):
         fits = len(made) == len(given) and all(
             (ours.dtype, ours.device, ours.layout) == (theirs.dtype, theirs.device, theirs.layout)
             and ours.ndim == theirs.ndim
-            and all(self.graph.decide(a == b) for a, b in zip(ours.shape, theirs.shape, strict=True))
+            and all(self.t.graph.decide(a == b) for a, b in zip(ours.shape, theirs.shape, strict=True))
             and _memory(ours) not in taken
             and torch._debug_has_internal_overlap(ours) != _OVERLAPS
             for ours, theirs in zip(given, made, strict=True)
@@ -204,58 +196,31 @@ class TensorOperations(Wrapping):
         if place is None or (args[place] if place < len(args) else kwargs.get("storage_offset")) is None:
             return
         memory = _memory(args[0] if args else kwargs["self" if "self" in kwargs else "input"])
-        for real, fake, source in self.tensor_inputs:
+        for real, fake, source in self.t.wrapper.tensor_inputs:
             if _memory(fake) == memory:
                 if real.storage_offset():
                     raise GraphBreak(
                         "unsupported-argument", f"an offset for {name} in memory within which an argument begins"
                     )
-                self.guards.constant(TensorOffset(source), 0)
+                self.t.guards.constant(TensorOffset(source), 0)
 
     def _note_member(self, kind: str, target: Any, args: Sequence[Value]) -> None:
         """Guard the method of the tensor's class that decides; one that the program put there is no node."""
         if kind == "call_method":
-            self.refuse_patched(args[0], target)
+            self.t.members.refuse_patched(args[0], target)
         elif target in _SPECIAL_METHODS:
             special = _SPECIAL_METHODS[target]
             for value, name in zip(args, (special, f"__r{special[2:]}"), strict=False):
-                self.refuse_patched(value, name)
+                self.t.members.refuse_patched(value, name)
         if type(target) is types.FunctionType:
-            self._note_callees(target)
-
-    def patched_callee(self, function: types.FunctionType) -> str | None:
-        """A name by which a function of torch calls what is the program's own: plain Python calls that, a node does not."""
-        called = callees(function).names if self.graph.patches else ()
-        return next((patch.name for patch in self.graph.patches if (patch.owner, patch.name) in called), None)
-
-    def _note_callees(self, function: types.FunctionType) -> None:
-        """Guard what a function of torch calls by name."""
-        patched = self.patched_callee(function)
-        if patched is not None:
-            raise GraphBreak("unsupported-call", f"{function.__qualname__} calls {patched}, which is the program's own")
-        called = callees(function)
-        self.guards.callees(called.members, called.bindings)
-
-    def refuse_patched(self, value: Value, name: str) -> None:
-        """Break where the tensor's class has a member of the program's, or torch's own calls one; guarded either way."""
-        if not isinstance(value, TensorValue):
-            return
-        if self.patched_member(value.tensor_type, name) is not None:
-            raise GraphBreak("unsupported-call", f"Tensor.{name} is the program's own")
-        own = getattr(torch.Tensor, name, None)
-        if type(own) is types.FunctionType:
-            self._note_callees(own)
-
-    def patched_member(self, cls: type, name: str) -> Any:
-        """See `Attributes`."""
-        raise NotImplementedError
+            self.t.members.note_callees(target)
 
     def _resizable(self, kind: str, target: Any, args: Sequence[Value]) -> Any:
         """The tensors from outside that the operation may give another size, and how they are laid out before."""
         name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
         if not args or not name.endswith("_") or name.endswith("__"):
             return []
-        owner = self.realise(args[0])
+        owner = args[0].realise(self.t)
         return (
             [(owner.fake, _layout(owner.fake))] if isinstance(owner, TensorValue) and owner.source is not None else []
         )
@@ -263,23 +228,23 @@ class TensorOperations(Wrapping):
     def _grad_state(self) -> Any:
         return torch.is_grad_enabled()
 
-    def _arguments(self, args: Sequence[Value]) -> tuple[list[Any], list[Any]]:
+    def arguments(self, args: Sequence[Value]) -> tuple[list[Any], list[Any]]:
         pairs = [self.argument(value) for value in args]
         return [n for n, _ in pairs], [f for _, f in pairs]
 
-    def _decided(self, value: Value) -> Value:
+    def decided(self, value: Value) -> Value:
         """The constant for a symbolic truth value whose inputs are known, by a guard."""
         if (
             isinstance(value, SymbolicValue)
             and isinstance(value.symbol, torch.SymBool)
             and value.symbol.node.has_hint()
         ):
-            return ConstantValue(value.truth(self))  # type: ignore[arg-type]
+            return ConstantValue(value.truth(self.t))
         return value
 
     def argument(self, value: Value) -> tuple[Any, Any]:
         """What a value is in the graph, and on fakes."""
-        value = self._decided(self.realise(value))
+        value = self.decided(value.realise(self.t))
         if isinstance(value, TensorValue):
             return self.node_of(value), value.fake
         if isinstance(value, SymbolicValue):
@@ -318,29 +283,38 @@ class TensorOperations(Wrapping):
             return value.storage.constant(), value.storage.constant()
         raise GraphBreak("unsupported-argument", f"{value.describe()} is an argument of a tensor operation")
 
+    def node_of(self, value: TensorValue) -> torch.fx.Node:
+        """The node of a tensor, lifted to an input on first use."""
+        if value.node is None:
+            assert value.source is not None
+            value.node = self.t.graph.add_input(
+                value.source, value.fake, value.tensor, static=value.static, hint=_hint(value.source)
+            )
+        return value.node
+
     def wrap_result(self, result: Any, node: torch.fx.Node) -> Value:
         """A value for what an operation returned."""
         if isinstance(result, torch.Tensor):
-            owner = self.fake_owner.get(id(result))
+            owner = self.t.wrapper.fake_owner.get(id(result))
             if owner is not None:
                 return owner
             made = TensorValue(result, node)
-            self.fake_owner[id(result)] = made
+            self.t.wrapper.fake_owner[id(result)] = made
             return made
         if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.number(result, lambda: node)
         if isinstance(result, (tuple, list)):
             items = [
-                self.wrap_result(item, self.graph.derive(getitem, (node, i), item))
+                self.wrap_result(item, self.t.graph.derive(getitem, (node, i), item))
                 if isinstance(item, (torch.Tensor, tuple, list, torch.SymInt, torch.SymFloat))
-                else self.from_python(item)
+                else self.t.wrapper.from_python(item)
                 for i, item in enumerate(result)
             ]
             return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
         if isinstance(result, dict):
             return DictValue(
                 {
-                    k: (self.from_python(k), self.wrap_result(v, self.graph.derive(getitem, (node, k), v)))
+                    k: (self.t.wrapper.from_python(k), self.wrap_result(v, self.t.graph.derive(getitem, (node, k), v)))
                     for k, v in result.items()
                 },
                 type(result),
@@ -348,7 +322,7 @@ class TensorOperations(Wrapping):
         if not isinstance(result, _FACTS_OF_RESULTS):
             # A text or an object that tells of the fakes, not of the tensors.
             raise GraphBreak("unsupported-call", f"{node.target} returned {type_name(type(result))}")
-        return self.from_python(result)
+        return self.t.wrapper.from_python(result)
 
     def number(self, symbol: Any, node: Any) -> Value:
         """A value for a number that may be symbolic; `node` makes the node that computes it."""
@@ -357,72 +331,15 @@ class TensorOperations(Wrapping):
         expression = symbol.node.expr
         if expression.is_number or not expression.free_symbols:
             known = symbol.node.maybe_as_int() if isinstance(symbol, torch.SymInt) else None
-            return ConstantValue(known if known is not None else self.graph.specialise(symbol))
+            return ConstantValue(known if known is not None else self.t.graph.specialise(symbol))
         return SymbolicValue(symbol, node())
-
-    # facts about tensors
-
-    def size_of(self, tensor: TensorValue, dim: int) -> Value:
-        """`tensor.size(dim)`."""
-        size = tensor.fake.shape[dim]
-        made = self.number(size, lambda: self.graph.derive("size", (self.node_of(tensor), dim), size, "call_method"))
-        if isinstance(made, SymbolicValue) and tensor.source is not None and tensor.tensor is not MISSING:
-            if size.node.has_hint() and not _is_written(tensor.fake):
-                made.formula = formulas.of_input(TensorSize(tensor.source, dim), tensor.tensor.shape[dim])
-        return made
-
-    def stride_of(self, tensor: TensorValue, dim: int) -> Value:
-        """`tensor.stride(dim)`."""
-        stride = tensor.fake.stride(dim)
-        return self.number(
-            stride, lambda: self.graph.derive("stride", (self.node_of(tensor), dim), stride, "call_method")
-        )
-
-    def shape_of(self, tensor: TensorValue) -> Value:
-        """`tensor.shape`."""
-        return TupleValue([self.size_of(tensor, d) for d in range(tensor.fake.ndim)], torch.Size)
-
-    def strides_of(self, tensor: TensorValue) -> Value:
-        """`tensor.stride()`."""
-        return TupleValue([self.stride_of(tensor, d) for d in range(tensor.fake.ndim)], tuple)
-
-    def fact(self, tensor: TensorValue, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        """A query of a tensor that computes nothing."""
-        _, fakes = self._arguments(args)
-        keyword = {k: self.argument(v)[1] for k, v in kwargs.items()}
-        result = self.graph.run("call_method", name, [tensor.fake, *fakes], keyword)
-        if isinstance(result, (torch.SymInt, torch.SymBool)):
-            nodes, _ = self._arguments(args)
-            return self.number(
-                result, lambda: self.graph.derive(name, (self.node_of(tensor), *nodes), result, "call_method")
-            )
-        return self.from_python(result)
-
-    def gradient_of(self, tensor: TensorValue) -> Value:
-        """`tensor.grad`."""
-        from ..sources.source import Attribute
-
-        if tensor.source is None or tensor.tensor is MISSING:
-            if tensor.fake.grad is None and (tensor.fake.is_leaf or not tensor.fake.requires_grad):
-                return ConstantValue(None)
-            raise GraphBreak("autograd-call", "grad of a tensor made in the function")
-        if tensor.tensor.requires_grad and not tensor.tensor.is_leaf and not tensor.tensor.retains_grad:
-            raise GraphBreak("input-output", "the grad of a tensor that does not keep it, which warns")
-        return self.wrap(tensor.tensor.grad, Attribute(tensor.source, "grad"))
-
-    def attribute_from_dict(self, value: Value, obj: Any, name: str) -> Value:
-        """An attribute kept in a real object's `__dict__`."""
-        from ..sources.source import InstanceDict, Item
-
-        assert value.source is not None
-        return self.wrap(obj.__dict__[name], Item(InstanceDict(value.source), name))
 
     def has_tensor(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
         """Whether a tensor or a symbol is among the arguments, containers looked into."""
         return any(self._holds(value) for value in (*args, *kwargs.values()))
 
     def _holds(self, value: Value, depth: int = 0) -> bool:
-        value = self.realise(value)
+        value = value.realise(self.t)
         if isinstance(value, (TensorValue, SymbolicValue)):
             return True
         if depth > 4:
@@ -434,3 +351,16 @@ class TensorOperations(Wrapping):
         if isinstance(value, SliceValue):
             return any(self._holds(part, depth + 1) for part in value.parts)
         return False
+
+
+def _hint(source: Source) -> str:
+    text = "".join(
+        c if c.isalnum() else "_"
+        for c in source.name.replace("__dict__", "")
+        .replace("_parameters", "")
+        .replace("_buffers", "")
+        .replace("_modules", "")
+    )
+    while "__" in text:
+        text = text.replace("__", "_")
+    return "in_" + text.strip("_")[:60].lower()

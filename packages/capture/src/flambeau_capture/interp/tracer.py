@@ -1,4 +1,4 @@
-"""`Tracer`: one trace of one frame, all operations together.
+"""`Tracer`: one trace of one frame. It owns the parts that do the work, and the state that they share.
 
 In: `FrameInfo`, options, what earlier compiles learnt, the step to stop at. Out: `run()` gives the way the frame ended; values, graph,
 guards and heap are then read by `pipeline.py`.
@@ -9,21 +9,71 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING
 
+from ..effects.record import Heap
+from ..graph.builder import GraphBuilder
+from ..guards.collect import GuardCollector
+from ..signals import GraphBreak
 from ..sources.source import Local
+from ..values import trust
 from ..values.functions import CellValue, cell_in_a_cell
 from ..values.lazy import LazyValue
 from . import handlers as handlers
-from .calls import Calls
+from .arithmetic import Arithmetic
+from .attributes import Attributes
+from .calls import Caller
+from .class_members import ClassMembers
+from .devices import Devices
+from .exceptions import Exceptions
+from .folding import Folder
 from .frame import Frame
-from .signals import GraphBreak
-from .state import ReachedBreak
+from .lifetimes import Lifetimes
+from .operations import Operators
+from .stack import FrameStack, ReachedBreak
+from .tensors import Recorder
+from .texts import Texts
+from .wrapping import Wrapper
 
 if TYPE_CHECKING:
+    from ..config import Config
+    from ..frame import FrameInfo
+    from ..graph.dynamics import Dynamics
     from ..values.base import Value
+    from ..values.generators import GeneratorValue
 
 
-class Tracer(Calls):
-    """See the module."""
+class Tracer:
+    """See the module.
+
+    Args:
+        break_at: the step of the root frame to stop at; None on the first trace.
+    """
+
+    def __init__(self, info: FrameInfo, config: Config, dynamics: Dynamics, break_at: int | None) -> None:
+        info.traces.append(self)
+        self.info = info
+        self.config = config
+        self.frames = FrameStack(config.unroll_limit, break_at)
+        self.graph = GraphBuilder(config, self.frames.user_stack)
+        self.guards = GuardCollector(self.frames.user_position, trust)
+        self.heap = Heap(info.globals)
+        self.wrapper = Wrapper(self, dynamics)
+        self.members = ClassMembers(self)
+        self.recorder = Recorder(self)
+        self.folder = Folder(self)
+        self.arithmetic = Arithmetic(self)
+        self.operators = Operators(self)
+        self.texts = Texts(self)
+        self.attributes = Attributes(self)
+        self.exceptions = Exceptions(self)
+        self.lifetimes = Lifetimes(self)
+        self.caller = Caller(self)
+        self.devices = Devices(self)
+        #: Whether gradients were enabled when the frame began.
+        self.initial_grad = True
+        #: Whether the program asked if it is being compiled, and was told so.
+        self.told_compiling = False
+        #: Generators that the program has begun to run.
+        self.generators: list[GeneratorValue] = []
 
     def run(self) -> Value | None:
         """Trace the root frame; its returned value, None when the step to stop at was reached."""
@@ -42,15 +92,15 @@ class Tracer(Calls):
             real = self.info.closure[i] if self.info.closure is not None else None
             cells[name] = CellValue(contents, Local(name), real, name=name)
             if real is not None:
-                self.real_cells[id(real)] = cells[name]
-        self.root = self.frame = Frame(self, code, self.info.globals, variables, cells, None)
+                self.wrapper.real_cells[id(real)] = cells[name]
+        self.frames.root = self.frames.frame = Frame(self, code, self.info.globals, variables, cells, None)
         try:
             for name in boxed:
                 if type(self.info.locals.get(name)) is types.CellType:
                     raise cell_in_a_cell(name)
-            return self.root.run()
+            return self.frames.root.run()
         except ReachedBreak:
             return None
         except GraphBreak as error:
-            self.locate(error)
+            self.frames.locate(error)
             raise

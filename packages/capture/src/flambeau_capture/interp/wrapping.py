@@ -13,31 +13,36 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_module, class_name, class_qualname
+from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_constant_object
 from ..graph import shapes
 from ..guards.spec import TensorMatch, own_length
 from ..library import collections, functools, threading, weakref
+from ..signals import GraphBreak
 from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
+from ..values.autocast import wrap_autocast
 from ..values.base import MISSING, Value, type_name
-from ..values.builtins import BoundBuiltin, BuiltinValue, ClassValue, LoadedMethod, PythonModuleValue, RealValue
-from ..values.constants import PLAIN_TYPES, UNHASHABLE, ConstantValue, is_constant_object
+from ..values.bound import BoundBuiltin, LoadedMethod
+from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
+from ..values.constants import ConstantValue
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.keys import as_hashed
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, ProxyValue
-from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue, OpaqueValue
+from ..values.members import NATIVE_METHODS, has_quiet_class, may_be_hashed, mro_lookup, own_content, own_dict
+from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
 from ..values.sequences import ListValue, SliceValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
-from ..values.symbolic import SymbolicValue
+from ..values.symbolic import SymbolicValue, formula_of_input
 from ..values.tensor import TensorValue
-from . import formulas
 from .enum_members import hold_methods
-from .members import NATIVE_METHODS, has_quiet_class, may_be_hashed, mro_lookup, own_content, own_dict
-from .signals import GraphBreak, TracedRaise
-from .state import TracerState
+from .part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ..graph.dynamics import Dynamics
+    from ..values.base import Tracer
 
 _C_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
@@ -51,8 +56,29 @@ class NotConstant(Exception):
     """`to_python` met a value that is not a constant."""
 
 
-class Wrapping(TracerState):
-    """Mixin of `Tracer`."""
+class Wrapper(Part):
+    """Values for real objects, one for each object, and objects for values.
+
+    Args:
+        dynamics: what earlier compiles of the code taught.
+    """
+
+    def __init__(self, t: Tracer, dynamics: Dynamics) -> None:
+        super().__init__(t)
+        self.dynamics = dynamics
+        #: By the address of the object.
+        self.wrapped: dict[int, Value] = {}
+        #: Kept while the trace lasts, for `wrapped` knows objects by their address; an entry must not keep its first arguments.
+        self.met: list[Any] = []
+        #: Kept by the entry: they are part of it.
+        self.keep_alive: list[Any] = []
+        #: Symbolic numbers by the identity of their source.
+        self.numbers: dict[int, SymbolicValue] = {}
+        self.fake_owner: dict[int, Value] = {}
+        self.tensor_inputs: list[tuple[torch.Tensor, torch.Tensor, Source]] = []
+        self.real_cells: dict[int, CellValue] = {}
+        #: Whether what is traced will be run for real when the graph is.
+        self.rehearsing = False
 
     # real object -> value
 
@@ -68,9 +94,9 @@ class Wrapping(TracerState):
                 and known.source is not source
                 and not isinstance(known, (ClassValue, BuiltinValue, PythonModuleValue, FunctionValue))
             ):
-                self.guards.alias(source, known.source)
+                self.t.guards.alias(source, known.source)
             elif isinstance(known, RealValue) or (isinstance(known, FunctionValue) and known.source is not source):
-                self.guards.identity(source, obj)
+                self.t.guards.identity(source, obj)
             return known
         made = self._wrap_new(obj, source)
         self.wrapped[id(obj)] = made
@@ -89,48 +115,48 @@ class Wrapping(TracerState):
 
     def _wrap_constant(self, obj: Any, source: Source) -> Value:
         kind = type(obj)
-        if kind in (int, float) and not isinstance(source, Pinned) and not self.guards.is_trusted(source):
+        if kind in (int, float) and not isinstance(source, Pinned) and not self.t.guards.is_trusted(source):
             symbolic = self._wrap_number(obj, source)
             if symbolic is not None:
                 return symbolic
         if isinstance(obj, enum.Enum):
-            self.guards.identity(source, obj)
+            self.t.guards.identity(source, obj)
         elif kind in UNHASHABLE:
-            self.guards.type_is(source, kind)
-            self.guards.constant(Attribute(source, "dtype"), obj.dtype)
+            self.t.guards.type_is(source, kind)
+            self.t.guards.constant(Attribute(source, "dtype"), obj.dtype)
         else:
-            self.guards.constant(source, obj)
+            self.t.guards.constant(source, obj)
         return ConstantValue(obj, source)
 
     def _wrap_number(self, obj: Any, source: Source) -> Value | None:
         kind = type(obj)
-        known = self.pinned.get(id(source))
+        known = self.numbers.get(id(source))
         if self.rehearsing:
             # What is traced will be run for real when the graph is: only with the numbers that it found can it be the same then.
-            return None if known is None else ConstantValue(self.graph.specialise(known.symbol))  # type: ignore[attr-defined]
+            return None if known is None else ConstantValue(self.t.graph.specialise(known.symbol))
         if known is not None:
             return known
-        changed = self.dynamics.see_number(source.name, obj, learn=self.break_at is None)
+        changed = self.dynamics.see_number(source.name, obj, learn=self.t.frames.break_at is None)
         if (
-            self.config.dynamic is False
-            or (kind is int and self.config.specialize_int)
-            or (kind is float and self.config.specialize_float)
+            self.t.config.dynamic is False
+            or (kind is int and self.t.config.specialize_int)
+            or (kind is float and self.t.config.specialize_float)
         ):
             return None
         item = is_item(source)
         if (
-            not (changed or item or self.config.dynamic)
+            not (changed or item or self.t.config.dynamic)
             or (kind is int and obj in _SMALL_INT and not item)
             or (limit := shapes.limit_of(obj)) is None
         ):
             return None
-        self.guards.number_is(source, kind, limit)
-        found = shapes.number_input(self.graph, obj, source)
+        self.t.guards.number_is(source, kind, limit)
+        found = shapes.number_input(self.t.graph, obj, source)
         if found is None:
             return None
         made = SymbolicValue(*found, source)
-        made.formula = formulas.of_input(source, obj)
-        self.pinned[id(source)] = made
+        made.formula = formula_of_input(source, obj)
+        self.numbers[id(source)] = made
         return made
 
     def _wrap_new(self, obj: Any, source: Source) -> Value:
@@ -142,42 +168,42 @@ class Wrapping(TracerState):
         if kind in (list, tuple, collections.deque, torch.Size):
             return self._wrap_sequence(obj, source)
         if kind in _DICTS:
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             return self._wrap_dict(obj, source)
         if kind in (set, frozenset):
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             return self._wrap_set(obj, source)
         if kind is types.FunctionType:
             self._guard_function(obj, source)
             return FunctionValue(obj, source)
         if kind is types.MethodType:
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             function = self.wrap(obj.__func__, Attribute(source, "__func__"))
             return MethodValue(function, LazyValue(obj.__self__, Attribute(source, "__self__")), source)
         if issubclass(kind, type):
-            self.guards.identity(source, obj)
+            self.t.guards.identity(source, obj)
             return ClassValue(obj, source)
         if issubclass(kind, types.ModuleType):
-            self.guards.identity(source, obj)
+            self.t.guards.identity(source, obj)
             return PythonModuleValue(obj, source)
         if kind is types.UnionType:
-            self.guards.identity(source, obj)
+            self.t.guards.identity(source, obj)
             return ConstantValue(obj, source)
         if kind is functools.partial:
             return self._wrap_partial(obj, source)
         if kind is types.CellType:
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             return self.cell_of(obj, source)
         if issubclass(kind, (*_C_CALLABLES, functools._lru_cache_wrapper)) or kind in (
             type(torch.ops.aten),
             type(torch.ops),
         ):
-            self.guards.identity(source, obj)
+            self.t.guards.identity(source, obj)
             return BuiltinValue(obj, source)
         if is_plain_named(kind):
             return self._wrap_sequence(obj, source)
         if kind is slice:
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             start, stop, step = (
                 LazyValue(getattr(obj, part), Attribute(source, part)) for part in ("start", "stop", "step")
             )
@@ -187,15 +213,15 @@ class Wrapping(TracerState):
     def _wrap_object(self, obj: Any, source: Source) -> Value:
         kind = type(obj)  # not `isinstance`: an object may name another class
         if issubclass(kind, BaseException):
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             given = Attribute(source, "args")
-            self.guards.length(given, len(obj.args))
+            self.t.guards.length(given, len(obj.args))
             return ExceptionValue(kind, [LazyValue(a, Item(given, i)) for i, a in enumerate(obj.args)], obj, source)
         if class_module(kind) == "numpy":
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             return OpaqueValue(obj, source, "numpy")
         if kind is types.MappingProxyType:
-            self.guards.type_is(source, kind)
+            self.t.guards.type_is(source, kind)
             try:
                 shown = dict(obj.items())
             except AttributeError:
@@ -207,10 +233,8 @@ class Wrapping(TracerState):
             }
             return ProxyValue(items, source, obj)
         if kind is torch.autocast:
-            from ..lookaside.context_managers import wrap_autocast
-
-            self.guards.type_is(source, kind)
-            return wrap_autocast(self, obj, source)  # type: ignore[arg-type]
+            self.t.guards.type_is(source, kind)
+            return wrap_autocast(self.t, obj, source)
         if issubclass(kind, threading.local):
             raise GraphBreak("unsupported-argument", "attributes of a thread-local object")
         storage: Value | None = None
@@ -224,35 +248,35 @@ class Wrapping(TracerState):
             storage = self._wrap_set(obj, source)
         elif issubclass(kind, (str, int, float, bytes)):
             storage = ConstantValue(own_content(obj))
-            self.guards.identity(source, obj)
-        self.guards.type_is(source, kind)
+            self.t.guards.identity(source, obj)
+        self.t.guards.type_is(source, kind)
         if isinstance(own_dict(obj), dict) or hasattr(kind, "__slots__") or storage is not None:
             return ObjectValue(kind, obj, source, storage)
-        self.guards.identity(source, obj)
+        self.t.guards.identity(source, obj)
         return ObjectValue(kind, obj, source)
 
     def _guard_function(self, obj: types.FunctionType, source: Source) -> None:
         # Made anew for each call, most likely: what else it is made of is guarded where it is looked at.
-        is_made_anew = "<locals>" in obj.__qualname__ and not self.guards.is_trusted(source)
+        is_made_anew = "<locals>" in obj.__qualname__ and not self.t.guards.is_trusted(source)
         if not isinstance(source, Pinned) and not is_made_anew:
-            self.guards.identity(source, obj)
-        self.guards.function(source, obj)
+            self.t.guards.identity(source, obj)
+        self.t.guards.function(source, obj)
 
     def _wrap_partial(self, obj: Any, source: Source) -> Value:
-        self.guards.type_is(source, functools.partial)
+        self.t.guards.type_is(source, functools.partial)
         args_source, kwargs_source = Attribute(source, "args"), Attribute(source, "keywords")
-        self.guards.length(args_source, len(obj.args))
-        if not self.guards.is_trusted(source):
-            self.guards.dict_keys(kwargs_source, obj.keywords)
+        self.t.guards.length(args_source, len(obj.args))
+        if not self.t.guards.is_trusted(source):
+            self.t.guards.dict_keys(kwargs_source, obj.keywords)
         args: list[Value] = [LazyValue(a, Item(args_source, i)) for i, a in enumerate(obj.args)]
         kwargs: dict[str, Value] = {k: LazyValue(v, Item(kwargs_source, k)) for k, v in obj.keywords.items()}
         return PartialValue(LazyValue(obj.func, Attribute(source, "func")), args, kwargs, source, obj)
 
     def _wrap_sequence(self, obj: Any, source: Source, *, storage: bool = False) -> Value:
         if not storage:
-            self.guards.type_is(source, type(obj))
-        if not (issubclass(type(obj), tuple) and self.guards.is_trusted(source)):
-            self.guards.length(source, own_length(obj))
+            self.t.guards.type_is(source, type(obj))
+        if not (issubclass(type(obj), tuple) and self.t.guards.is_trusted(source)):
+            self.t.guards.length(source, own_length(obj))
         kind = type(obj)
         item_source = _item_source(kind)
         elements = (list if issubclass(type(obj), list) else tuple).__iter__(obj) if storage else obj
@@ -261,7 +285,7 @@ class Wrapping(TracerState):
             return TupleValue(items, tuple if storage else kind, source)
         limit = getattr(obj, "maxlen", None) if kind is collections.deque else None
         if kind is collections.deque:
-            self.guards.constant(Attribute(source, "maxlen"), limit)
+            self.t.guards.constant(Attribute(source, "maxlen"), limit)
         return ListValue(items, list if storage else kind, source, limit)
 
     def _wrap_dict(self, obj: Any, source: Source) -> Value:
@@ -286,14 +310,14 @@ class Wrapping(TracerState):
             if issubclass(type(obj), collections.OrderedDict)
             else dict
         )
-        return DictValue(items, kind, source, self.realise(default) if default is not None else None, origin=obj)
+        return DictValue(items, kind, source, default.realise(self.t) if default is not None else None, origin=obj)
 
     def _wrap_set(self, obj: Any, source: Source) -> Value:
         base = frozenset if issubclass(type(obj), frozenset) else set
         members = list(base.__iter__(obj))
         if not all(may_be_hashed(item) and (is_constant_object(item) or _hashes_by_identity(item)) for item in members):
             raise GraphBreak("unsupported-operation", "a set with members that are compared by value")
-        self.guards.members(source, iter(members))
+        self.t.guards.members(source, iter(members))
         made = SetValue({item: self.wrap(item, Pinned(item)) for item in members}, base, source, obj)
         if type(obj) is not base:
             made.table = base(obj)  # no method of the subclass is asked
@@ -332,22 +356,23 @@ class Wrapping(TracerState):
             # A write gave it a history (`mask.eq_(x)`), which torch allows nobody else to do.
             raise GraphBreak("unsupported-tensor", "a tensor of whole numbers that requires grad")
         static = isinstance(obj, torch.nn.Parameter) or _is_module_state(source)
-        learn = self.break_at is None and not static
+        learn = self.t.frames.break_at is None and not static
         changed = self.dynamics.see_sizes(source.name, tuple(obj.shape), learn=learn) if not static else frozenset()
         if is_open(source) and obj.ndim:
             changed |= {0}
-        dynamic, unbacked = shapes.dynamic_dims_for(obj, False if static else self.config.dynamic, changed)
-        fake = self.graph.fake_of(obj, source, dynamic, unbacked)
+        dynamic, unbacked = shapes.dynamic_dims_for(obj, False if static else self.t.config.dynamic, changed)
+        with self.t.graph.unpatched:
+            fake = shapes.fake_of(self.t.graph, obj, source, dynamic, unbacked)
         free = dynamic | unbacked
         free_strides = range(obj.ndim) if free else ()
-        self.guards.add(
+        self.t.guards.add(
             TensorMatch.of(
                 source,
                 obj,
                 dynamic_sizes=free,
                 dynamic_strides=[d for d in free_strides if isinstance(fake.stride(d), torch.SymInt)],
                 behind=shapes.behind(obj) if free else {},
-                position=self.user_position(),
+                position=self.t.frames.user_position(),
             )
         )
         made = TensorValue(fake, None, source, obj)
@@ -355,15 +380,6 @@ class Wrapping(TracerState):
         self.fake_owner[id(fake)] = made
         self.tensor_inputs.append((obj, fake, source))
         return made
-
-    def node_of(self, value: TensorValue) -> torch.fx.Node:
-        """The node of a tensor, lifted to an input on first use."""
-        if value.node is None:
-            assert value.source is not None
-            value.node = self.graph.add_input(
-                value.source, value.fake, value.tensor, static=value.static, hint=_hint(value.source)
-            )
-        return value.node
 
     # fresh objects
 
@@ -412,13 +428,13 @@ class Wrapping(TracerState):
 
         `within` are the containers that are being made of what is in them.
         """
-        value = self.realise(value)
+        value = value.realise(self.t)
         if value.is_constant():
             return value.constant()
         if isinstance(value, (RealValue, FunctionValue)):
             if isinstance(value, FunctionValue):
                 # Whoever asks for the function itself takes more from it than its code, which alone may be guarded.
-                self.guards.identity(value.source, value.function)
+                self.t.guards.identity(value.source, value.function)
             return value.real()
         if any(value is outer for outer in within):
             raise NotConstant(f"a {value.describe()} that contains itself")
@@ -433,10 +449,10 @@ class Wrapping(TracerState):
             items = [self.to_python(item, within) for item in value.items]
             return collections.deque(items, value.maxlen) if value.cls is collections.deque else items
         if isinstance(value, DictValue) and value.cls in (dict, collections.OrderedDict):
-            value.guard_all(self)  # type: ignore[arg-type]
+            value.guard_all(self.t)
             return value.cls((self.to_python(k, within), self.to_python(v, within)) for k, v in value.items.values())
         if isinstance(value, SetValue):
-            return value.cls(self.to_python(item, within) for item in value.ordered(self))  # type: ignore[arg-type]
+            return value.cls(self.to_python(item, within) for item in value.ordered(self.t))
         if isinstance(value, SliceValue):
             return slice(*(self.to_python(part, within) for part in value.parts))
         if (
@@ -450,32 +466,32 @@ class Wrapping(TracerState):
 
     def hashable(self, value: Value) -> Any:
         """What a value hashes to as a dict key."""
-        value = self.realise(value)
+        value = value.realise(self.t)
         if value.is_constant():
             constant = value.constant()
-            hold_methods(self, hash, (constant,))  # type: ignore[arg-type]
+            hold_methods(self.t, hash, (constant,))
             if not may_be_hashed(constant):
                 raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
             try:
                 hash(constant)
             except TypeError as error:
-                raise self.raised(error) from None
+                raise self.t.exceptions.raised(error) from None
             return constant
         if isinstance(value, SliceValue) and slice.__hash__ is not None:
             return self.hashable(ConstantValue(slice(*(self.hashable(part) for part in value.parts))))
         if isinstance(value, TensorValue):
             return ("tensor", id(value.tensor)) if value.tensor is not MISSING else value
         if isinstance(value, SymbolicValue):
-            return value.concrete(self)  # type: ignore[arg-type]
+            return value.concrete(self.t)
         if isinstance(value, TupleValue):
             return tuple(self.hashable(item) for item in value.items)
         if isinstance(value, (ListValue, DictValue)) or (isinstance(value, SetValue) and value.cls is set):
-            raise self.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
+            raise self.t.exceptions.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
         if isinstance(value, SetValue):
             return frozenset(value.items)
         if isinstance(value, ObjectValue):
             for name in ("__hash__", "__eq__"):
-                self.class_member(value.cls, name)
+                self.t.members.class_member(value.cls, name)
             if _object_hash(value.cls):
                 return value.object if value.object is not MISSING else value
             if value.object is not MISSING and _hashes_by_identity(value.object):
@@ -485,27 +501,9 @@ class Wrapping(TracerState):
             # Equal to another that binds the same, whichever object each of them is.
             raise GraphBreak("unsupported-operation", f"hashing the bound method {value.describe()}")
         if value.python_type().__hash__ is None:
-            raise self.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
+            raise self.t.exceptions.raised(TypeError(f"unhashable type: '{type_name(value.python_type())}'"))
         real = value.real()
         return value if real is MISSING else real
-
-    def raised(self, error: BaseException, value: Value | None = None) -> TracedRaise:
-        """The traced counterpart of raising `error`; `raise t.raised(...)`."""
-        arguments = [ConstantValue(str(a)) if isinstance(a, torch.Tensor) else self.from_python(a) for a in error.args]
-        if value is not None:
-            arguments = [value]
-        made = ExceptionValue(type(error), arguments)
-        if isinstance(error, EXCEPTIONS_WITH_FIELDS):
-            made.keep_fields(self, error)  # type: ignore[arg-type]
-        # What an `__init__` in Python has stored.
-        made.attrs.update({name: self.from_python(held) for name, held in vars(error).items()})
-        return TracedRaise(made)
-
-    # supplied by Attributes
-
-    def class_member(self, cls: type, name: str, after: type | None = None) -> tuple[Any, Any]:
-        """See `Attributes`."""
-        raise NotImplementedError
 
 
 def _refuse_loud_class(obj: Any) -> None:
@@ -558,16 +556,3 @@ def _is_buffer(kind: type) -> bool:
 def _is_module_state(source: Source) -> bool:
     base = getattr(source, "base", None)
     return isinstance(source, Item) and isinstance(base, Item) and base.key in ("_parameters", "_buffers")
-
-
-def _hint(source: Source) -> str:
-    text = "".join(
-        c if c.isalnum() else "_"
-        for c in source.name.replace("__dict__", "")
-        .replace("_parameters", "")
-        .replace("_buffers", "")
-        .replace("_modules", "")
-    )
-    while "__" in text:
-        text = text.replace("__", "_")
-    return "in_" + text.strip("_")[:60].lower()

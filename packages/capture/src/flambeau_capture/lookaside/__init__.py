@@ -14,7 +14,6 @@ from . import (
     sizes,
     stdlib,
     supers,
-    torch_ops,
     torch_state,
 )
 
@@ -32,6 +31,5 @@ __all__ = [
     "sizes",
     "stdlib",
     "supers",
-    "torch_ops",
     "torch_state",
 ]

@@ -18,8 +18,10 @@ import torch
 from torch.utils import checkpoint as checkpoints
 
 from ..class_names import class_name
-from ..interp.signals import GraphBreak, TracedRaise
+from ..interp.attributes import function_apply
 from ..library import inspect
+from ..replacements import replaces
+from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
@@ -28,13 +30,12 @@ from ..values.iterators import IteratorValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from ..values.walk import reachable
-from .registry import replaces
 from .torch_state import set_grad_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -62,11 +63,6 @@ class Context:
         """As of a real context; the node's own run sees it."""
 
 
-def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stands for `Function.apply`, which is written in Python or in C, as torch's version has it."""
-    return cls.apply(*args, **kwargs)
-
-
 _NATIVE_APPLY: Any = torch.autograd.Function.apply
 
 
@@ -79,60 +75,64 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     for value in inputs:
         if not (isinstance(value, (TensorValue, SymbolicValue, FunctionValue)) or value.is_constant()):
             raise GraphBreak("autograd-function", f"{value.describe()} is an argument of {cls.describe()}")
-        t.argument(value)
+        t.recorder.argument(value)
     before = t.heap.size()
     mark = t.graph.mark()
-    outer, t.rehearsing = t.rehearsing, True
+    outer, t.wrapper.rehearsing = t.wrapper.rehearsing, True
     try:
         told_absent = _rehearse(t, cls, inputs)
     except TracedRaise:
         raise GraphBreak("autograd-function", f"{cls.describe()} raises an exception") from None
     finally:
-        t.rehearsing = outer
+        t.wrapper.rehearsing = outer
         leftover = t.graph.rewind(mark)
     if leftover:
         raise GraphBreak("autograd-function", f"{cls.describe()} uses a tensor that is not among its arguments")
     if t.heap.size() != before:
         raise GraphBreak("autograd-function", f"{cls.describe()} changes objects outside of itself")
-    return t.record("call_function", _callable_of(cls.object, told_absent), inputs, {})
+    return t.recorder.record("call_function", _callable_of(cls.object, told_absent), inputs, {})
 
 
 def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> bool:
     """Trace `forward` and, where a gradient may be asked for, `backward`. Whether that is told which gradients are absent."""
     needs = tuple(isinstance(value, TensorValue) and bool(value.fake.requires_grad) for value in inputs)
     enabled = torch.is_grad_enabled()
-    context = t.call(t.wrap_pinned(Context), [t.from_python(needs)], {})
+    context = t.caller.call(t.wrapper.wrap_pinned(Context), [t.wrapper.from_python(needs)], {})
     set_grad_mode(t, False)
     try:
         if cls.object.setup_context is _NO_SETUP:
-            outputs = t.call(t.get_attribute(cls, "forward"), [context, *inputs], {})
+            outputs = t.caller.call(t.attributes.get_attribute(cls, "forward"), [context, *inputs], {})
         else:
-            outputs = t.call(t.get_attribute(cls, "forward"), inputs, {})
-            t.call(t.get_attribute(cls, "setup_context"), [context, t.sequence(inputs, tuple), outputs], {})
+            outputs = t.caller.call(t.attributes.get_attribute(cls, "forward"), inputs, {})
+            t.caller.call(
+                t.attributes.get_attribute(cls, "setup_context"),
+                [context, t.wrapper.sequence(inputs, tuple), outputs],
+                {},
+            )
         if enabled and any(needs):
             _rehearse_backward(t, cls, context, outputs)
-        materializes = t.get_attribute(context, "materialize_grads")
+        materializes = t.attributes.get_attribute(context, "materialize_grads")
         return not (materializes.is_constant() and materializes.constant())
     finally:
         set_grad_mode(t, enabled)
 
 
 def _rehearse_backward(t: Tracer, cls: ClassValue, context: Value, outputs: Value) -> None:
-    items = [outputs] if isinstance(outputs, TensorValue) else list(t.iterate_all(outputs))
+    items = [outputs] if isinstance(outputs, TensorValue) else list(t.operators.iterate_all(outputs))
     gradients: list[Value] = [
-        t.record("call_function", torch.empty_like, [item], {})
+        t.recorder.record("call_function", torch.empty_like, [item], {})
         if isinstance(item, TensorValue)
         else ConstantValue(None)
         for item in items
     ]
     # Asked of the class in any case: another one that is put there later is noticed.
-    function = t.realise(t.get_attribute(cls, "backward"))
+    function = t.attributes.get_attribute(cls, "backward").realise(t)
     inner = getattr(cls.object.backward, "__wrapped__", None)
     if inner is not None:
-        function = t.wrap_pinned(inner)
+        function = t.wrapper.wrap_pinned(inner)
     elif "backward" not in vars(cls.object) and cls.object.backward is torch.autograd.Function.backward:
-        function = t.get_attribute(cls, "vjp")
-    t.call(function, [context, *gradients], {})
+        function = t.attributes.get_attribute(cls, "vjp")
+    t.caller.call(function, [context, *gradients], {})
 
 
 @lru_cache(maxsize=256)
@@ -169,8 +169,8 @@ def checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def decorated(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """A call of what `checkpoint(**kwargs)` gave for a function."""
     function, positional, named = args
-    others = {t.to_python(key): value for key, value in t.mapping_items(named)}
-    return _region(t, function, list(t.iterate_all(positional)), others, kwargs)
+    others = {t.wrapper.to_python(key): value for key, value in t.operators.mapping_items(named)}
+    return _region(t, function, list(t.operators.iterate_all(positional)), others, kwargs)
 
 
 # Where torch has the form of a decorator.
@@ -192,7 +192,7 @@ def _region(t: Tracer, function: Value, args: Args, kwargs: Kwargs, own: Kwargs)
     if any(isinstance(value, IteratorValue) and value.source is None for value in reachable(given).values()):
         raise GraphBreak("unsupported-call", "checkpoint() of a function that is given an iterator")
     with t.heap.watching(given), t.graph.checkpointed() as region:
-        result = t.call(function, args, kwargs)
+        result = t.caller.call(function, args, kwargs)
     if t.graph.has_history(region.number):
         if region.draws and "preserve_rng_state" in own and not own["preserve_rng_state"].constant():
             raise GraphBreak(

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_qualname
-from ..interp.members import is_native_access
-from ..interp.signals import GraphBreak, TracedRaise
 from ..library import collections, functools
+from ..replacements import impure, replaces
+from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value, objects_have, type_name
 from ..values.builtins import ClassValue
 from ..values.by_index import ReversedIterator
 from ..values.constants import ConstantValue
 from ..values.iterators import BackwardIterator, ComputedIterator
 from ..values.mappings import DictValue, DictView
+from ..values.members import is_native_access
 from ..values.objects import ObjectValue, native_maker
 from ..values.sequences import ListValue, TupleValue
 from ..values.sets import set_of
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .registry import impure, replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -52,16 +52,16 @@ def prints(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.len)
 def length(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.length(args[0])
+    return args[0].length(t)
 
 
 @replaces(builtins.isinstance)
 def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    value, classes = args[0], t.class_or_tuple(args[1])
+    value, classes = args[0], t.caller.class_or_tuple(args[1])
     cls = value.python_type()
-    if isinstance(t.class_lookup(cls, "__class__"), property):
+    if isinstance(t.members.class_lookup(cls, "__class__"), property):
         raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
-    t.asked_of_class(cls, classes)
+    t.caller.asked_of_class(cls, classes)
     try:
         if isinstance(value, ObjectValue) and not is_native_access(cls):
             return ConstantValue(_is_by_class(t, value, cls, classes))
@@ -73,7 +73,7 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             return ConstantValue(isinstance(value.constant(), classes))
         return ConstantValue(issubclass(cls, classes))
     except TypeError as error:
-        raise t.raised(TypeError(str(error).replace(*_ASKED))) from None
+        raise t.exceptions.raised(TypeError(str(error).replace(*_ASKED))) from None
 
 
 def _is_by_class(t: Tracer, value: ObjectValue, cls: type, classes: Any) -> bool:
@@ -83,8 +83,8 @@ def _is_by_class(t: Tracer, value: ObjectValue, cls: type, classes: Any) -> bool
         return any(_is_by_class(t, value, cls, one) for one in parts)
     if issubclass(cls, classes):
         return True
-    access: Any = t.special_method(value, "__getattribute__")
-    asked = t.call(access, [ConstantValue("__class__")], {})
+    access: Any = t.attributes.special_method(value, "__getattribute__")
+    asked = t.caller.call(access, [ConstantValue("__class__")], {})
     if asked.real() is not cls:
         raise GraphBreak("unsupported-call", f"isinstance() of {class_qualname(cls)}, which names its class itself")
     return False
@@ -112,21 +112,21 @@ def _is_tensor_of(value: TensorValue, classes: Any) -> bool:
 
 @replaces(builtins.issubclass)
 def is_subclass(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    cls, classes = t.concrete(args[0]), t.class_or_tuple(args[1])
+    cls, classes = t.folder.concrete(args[0]), t.caller.class_or_tuple(args[1])
     if not isinstance(cls, type):
-        t.real_error(issubclass, args, {})
-    t.asked_of_class(cls, classes, "__subclasscheck__")
+        t.folder.real_error(issubclass, args, {})
+    t.caller.asked_of_class(cls, classes, "__subclasscheck__")
     try:
         return ConstantValue(issubclass(cls, classes))
     except TypeError as error:
-        raise t.raised(error) from None
+        raise t.exceptions.raised(error) from None
 
 
 @replaces(builtins.type)
 def type_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1 or kwargs:
         raise GraphBreak("unsupported-call", "a class is made")
-    return t.wrap_pinned(args[0].python_type())
+    return t.wrapper.wrap_pinned(args[0].python_type())
 
 
 @replaces(builtins.callable)
@@ -136,12 +136,12 @@ def is_callable(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def callable_value(t: Tracer, value: Value) -> bool:
     """`callable(value)`."""
-    return t.class_lookup(value.python_type(), "__call__") is not MISSING
+    return t.members.class_lookup(value.python_type(), "__call__") is not MISSING
 
 
 def _attribute_name(t: Tracer, value: Value) -> str:
     """The name that `getattr` and its like are given; with anything but a string, Python has an error to tell."""
-    name = t.concrete(value)
+    name = t.folder.concrete(value)
     if type(name) is not str:
         raise GraphBreak("unsupported-call", "the name of an attribute is no string")
     return name
@@ -151,7 +151,7 @@ def _attribute_name(t: Tracer, value: Value) -> str:
 def get_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     name = _attribute_name(t, args[1])
     try:
-        return t.get_attribute(args[0], name)
+        return t.attributes.get_attribute(args[0], name)
     except TracedRaise as error:
         if len(args) > 2 and issubclass(error.value.python_type(), AttributeError):
             return args[2]
@@ -161,7 +161,7 @@ def get_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.hasattr)
 def has_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     try:
-        t.get_attribute(args[0], _attribute_name(t, args[1]))
+        t.attributes.get_attribute(args[0], _attribute_name(t, args[1]))
     except TracedRaise as error:
         if issubclass(error.value.python_type(), AttributeError):
             return ConstantValue(False)
@@ -171,7 +171,7 @@ def has_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.setattr)
 def set_attr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    t.set_attribute(args[0], _attribute_name(t, args[1]), args[2])
+    args[0].set_attribute(t, _attribute_name(t, args[1]), args[2])
     return ConstantValue(None)
 
 
@@ -186,14 +186,14 @@ def make_iter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 2:
         function, sentinel = args
         if not callable_value(t, function):
-            t.real_error(iter, args, {})
+            t.folder.real_error(iter, args, {})
 
         def step(t: Tracer) -> Value | None:
-            found = t.call(function, [], {})
-            return None if t.same_or_equal(found, sentinel) else found
+            found = t.caller.call(function, [], {})
+            return None if t.operators.same_or_equal(found, sentinel) else found
 
         return ComputedIterator(type(iter(int, 1)), step, ends="reached")
-    return t.iterate(args[0])
+    return args[0].realise(t).iterate(t)
 
 
 @replaces(builtins.next)
@@ -207,20 +207,20 @@ def next_item(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.range)
 def make_range(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     try:
-        return ConstantValue(range(*map(t.integer, args)))
+        return ConstantValue(range(*map(t.folder.integer, args)))
     except ValueError as error:
-        raise t.raised(error) from None
+        raise t.exceptions.raised(error) from None
 
 
 @replaces(builtins.slice)
 def make_slice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.make_slice(args)
+    return t.operators.make_slice(args)
 
 
 @replaces(builtins.enumerate)
 def make_enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    start = t.integer(args[1]) if len(args) > 1 else 0
-    source = t.iterate(args[0])
+    start = t.folder.integer(args[1]) if len(args) > 1 else 0
+    source = args[0].realise(t).iterate(t)
     position = [start]
 
     def step(t: Tracer) -> Value | None:
@@ -228,15 +228,15 @@ def make_enumerate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if item is None:
             return None
         position[0] += 1
-        return t.sequence([ConstantValue(position[0] - 1), item], tuple)
+        return t.wrapper.sequence([ConstantValue(position[0] - 1), item], tuple)
 
     return ComputedIterator(enumerate, step, lambda: (source, ConstantValue(position[0])))
 
 
 @replaces(builtins.zip)
 def make_zip(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    strict = "strict" in kwargs and t.truth(kwargs["strict"])
-    sources = [t.iterate(arg) for arg in args]
+    strict = "strict" in kwargs and kwargs["strict"].truth(t)
+    sources = [arg.realise(t).iterate(t) for arg in args]
 
     def step(t: Tracer) -> Value | None:
         items: list[Value] = []
@@ -247,7 +247,7 @@ def make_zip(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                     _unequal(t, sources, i)
                 return None
             items.append(item)
-        return t.sequence(items, tuple) if items else None
+        return t.wrapper.sequence(items, tuple) if items else None
 
     return ComputedIterator(zip, step, None if strict else lambda: sources)
 
@@ -256,16 +256,16 @@ def _unequal(t: Tracer, sources: Sequence[Value], ended: int) -> None:
     """Raise what `zip(strict=True)` does when the iterable at `ended` is the first without another element."""
     several = "argument 1" if ended == 1 else f"arguments 1-{ended}"
     if ended:
-        raise t.raised(ValueError(f"zip() argument {ended + 1} is shorter than {several}"))
+        raise t.exceptions.raised(ValueError(f"zip() argument {ended + 1} is shorter than {several}"))
     for place, other in enumerate(sources[1:], 1):
         if other.next(t) is not None:
             several = "argument 1" if place == 1 else f"arguments 1-{place}"
-            raise t.raised(ValueError(f"zip() argument {place + 1} is longer than {several}"))
+            raise t.exceptions.raised(ValueError(f"zip() argument {place + 1} is longer than {several}"))
 
 
 @replaces(builtins.map)
 def make_map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    function, *sources = args[0], *(t.iterate(arg) for arg in args[1:])
+    function, *sources = args[0], *(arg.realise(t).iterate(t) for arg in args[1:])
 
     def step(t: Tracer) -> Value | None:
         items = []
@@ -274,18 +274,18 @@ def make_map(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             if item is None:
                 return None
             items.append(item)
-        return t.call(function, items, {})
+        return t.caller.call(function, items, {})
 
     return ComputedIterator(map, step, lambda: (function, *sources))
 
 
 @replaces(builtins.filter)
 def make_filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    function, source = args[0], t.iterate(args[1])
+    function, source = args[0], args[1].realise(t).iterate(t)
 
     def step(t: Tracer) -> Value | None:
         while (item := source.next(t)) is not None:
-            if t.truth(item if _is_none(function) else t.call(function, [item], {})):
+            if (item if _is_none(function) else t.caller.call(function, [item], {})).truth(t):
                 return item
         return None
 
@@ -296,19 +296,19 @@ def make_filter(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
     if isinstance(value, ObjectValue) and (own := value.special(t, "__reversed__")) is not None:
-        return t.call(own, [], {})
+        return t.caller.call(own, [], {})
     cls = value.python_type()
     if cls is list and isinstance(value, ListValue):
         return BackwardIterator(value.items, value)
     if cls in _REVERSED:
         return _reversed_of(t, value, cls)
     if isinstance(value, ObjectValue) and value.storage is None and value.special(t, "__getitem__") is not None:
-        return ReversedIterator(value, t.integer(t.length(value)) - 1)
+        return ReversedIterator(value, t.folder.integer(value.length(t)) - 1)
     raise GraphBreak("unsupported-call", f"reversed() of {value.describe()}")
 
 
 def _reversed_of(t: Tracer, value: Value, cls: type) -> Value:
-    items = list(t.iterate_all(value))
+    items = list(t.operators.iterate_all(value))
     # What it is over may change meanwhile: the container itself, or the dict of a view.
     held = getattr(value.dict if isinstance(value, DictView) else value, "items", ())
     before = _contents(held)
@@ -318,7 +318,7 @@ def _reversed_of(t: Tracer, value: Value, cls: type) -> Value:
             raise GraphBreak("unsupported-operation", f"changing {value.describe()} while iterating over it backwards")
         return items.pop() if items else None
 
-    rest = None if cls is not tuple else lambda: [t.sequence(items, tuple)]
+    rest = None if cls is not tuple else lambda: [t.wrapper.sequence(items, tuple)]
     return ComputedIterator(_REVERSED[cls], step, rest, maker=reversed, ends="reached")
 
 
@@ -334,9 +334,9 @@ _REVERSED: dict[type, type] = {
 
 @replaces(builtins.sorted)
 def make_sorted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    items = t.collect(args[0])
+    items = t.operators.collect(args[0])
     reverse = kwargs.get("reverse")
-    return ListValue(t.sort(items, kwargs.get("key"), reverse is not None and t.flag(reverse)))
+    return ListValue(t.operators.sort(items, kwargs.get("key"), reverse is not None and t.folder.flag(reverse)))
 
 
 def _is_none(value: Value) -> bool:
@@ -345,12 +345,12 @@ def _is_none(value: Value) -> bool:
 
 @replaces(builtins.any)
 def any_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(any(t.truth(item) for item in t.iterate_all(args[0])))
+    return ConstantValue(any(item.truth(t) for item in t.operators.iterate_all(args[0])))
 
 
 @replaces(builtins.all)
 def all_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(all(t.truth(item) for item in t.iterate_all(args[0])))
+    return ConstantValue(all(item.truth(t) for item in t.operators.iterate_all(args[0])))
 
 
 @replaces(builtins.sum)
@@ -359,17 +359,17 @@ def sum_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if issubclass(total.python_type(), str | bytes | bytearray):
         raise GraphBreak("unsupported-call", "sum() of text")
     numbers: list[Value] | None = [total] if _SUMS_COMPENSATE and _is_native_number(total) else None
-    for item in t.iterate_all(args[0]):
+    for item in t.operators.iterate_all(args[0]):
         if numbers is not None and _is_native_number(item):
             numbers.append(item)
             continue
         if numbers is None:
-            total = t.binary("+", total, item)
+            total = t.operators.binary("+", total, item)
             continue
         if issubclass(item.python_type(), int | float):
             raise GraphBreak("unsupported-call", f"sum() of {item.describe()}")
         integers = numbers[0].python_type() is int and all(n.python_type() in (int, bool) for n in numbers)
-        total = t.binary("+", _sum_of_numbers(t, numbers), item)
+        total = t.operators.binary("+", _sum_of_numbers(t, numbers), item)
         numbers = [total] if integers and total.python_type() is float else None
     return total if numbers is None else _sum_of_numbers(t, numbers)
 
@@ -387,24 +387,26 @@ def _is_native_number(value: Value) -> bool:
 def _sum_of_numbers(t: Tracer, numbers: Sequence[Value]) -> Value:
     floats = [place for place, number in enumerate(numbers) if number.python_type() is float]
     if len(floats) < 2 or (len(floats) == 2 and floats[1] == len(numbers) - 1):
-        return functools.reduce(lambda total, number: t.binary("+", total, number), numbers)  # nothing is carried
-    real = [t.concrete(number) for number in numbers]
+        return functools.reduce(
+            lambda total, number: t.operators.binary("+", total, number), numbers
+        )  # nothing is carried
+    real = [t.folder.concrete(number) for number in numbers]
     return ConstantValue(sum(real[1:], real[0]))
 
 
 def _extremum(t: Tracer, args: Args, kwargs: Kwargs, symbol: str, symbolic: Any) -> Value:
     if len(args) > 1 and "default" in kwargs:
         raise GraphBreak("unsupported-call", "a default for several arguments")
-    items = list(t.iterate_all(args[0])) if len(args) == 1 else list(args)
+    items = list(t.operators.iterate_all(args[0])) if len(args) == 1 else list(args)
     if not items:
         if "default" in kwargs:
             return kwargs["default"]
-        t.real_error(max if symbol == ">" else min, [t.sequence([], tuple)], {})
+        t.folder.real_error(max if symbol == ">" else min, [t.wrapper.sequence([], tuple)], {})
     key = kwargs.get("key")
     key = None if key is None or _is_none(key) else key
-    best, best_key = items[0], t.call(key, [items[0]], {}) if key is not None else items[0]
+    best, best_key = items[0], t.caller.call(key, [items[0]], {}) if key is not None else items[0]
     for item in items[1:]:
-        item_key = t.call(key, [item], {}) if key is not None else item
+        item_key = t.caller.call(key, [item], {}) if key is not None else item
         if (
             key is None
             and (isinstance(item, SymbolicValue) or isinstance(best, SymbolicValue))
@@ -412,8 +414,8 @@ def _extremum(t: Tracer, args: Args, kwargs: Kwargs, symbol: str, symbolic: Any)
             and not isinstance(best, TensorValue)
             and item.python_type() is best.python_type()
         ):
-            best = best_key = t._symbolic(symbolic, [best, item])
-        elif t.truth(t.compare(symbol, item_key, best_key)):
+            best = best_key = t.arithmetic.symbolic(symbolic, [best, item])
+        elif t.operators.compare(symbol, item_key, best_key).truth(t):
             best, best_key = item, item_key
     return best
 
@@ -431,54 +433,56 @@ def minimum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.abs)
 def absolute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
-        return t.record("call_function", abs, args, {})
+        return t.recorder.record("call_function", abs, args, {})
     if isinstance(args[0], SymbolicValue):
-        return t._symbolic(abs, args)
-    return t.fold(abs, args, {})
+        return t.arithmetic.symbolic(abs, args)
+    return t.folder.fold(abs, args, {})
 
 
 @replaces(builtins.pow)
 def power(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 2 or _is_none(args[2]):
-        return t.binary("**", args[0], args[1])
-    return t.fold(pow, args, {})
+        return t.operators.binary("**", args[0], args[1])
+    return t.folder.fold(pow, args, {})
 
 
 @replaces(builtins.divmod)
 def divide(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if t.is_foldable(args[0]) and t.is_foldable(args[1]):
-        return t.fold(divmod, args, {})
+    if t.wrapper.is_foldable(args[0]) and t.wrapper.is_foldable(args[1]):
+        return t.folder.fold(divmod, args, {})
     if any(isinstance(arg, ObjectValue) for arg in args):
         raise GraphBreak("unsupported-call", "divmod() of objects")
     if any(isinstance(arg, TensorValue) for arg in args):
         raise GraphBreak("operator-error", "tensors have no __divmod__")
     try:
-        return t.sequence([t.binary("//", args[0], args[1]), t.binary("%", args[0], args[1])], tuple)
+        return t.wrapper.sequence(
+            [t.operators.binary("//", args[0], args[1]), t.operators.binary("%", args[0], args[1])], tuple
+        )
     except TracedRaise:
-        return t.computed(divmod, args, {})  # in the words of divmod
+        return t.arithmetic.computed(divmod, args, {})  # in the words of divmod
 
 
 @replaces(builtins.bool)
 def to_bool(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(t.truth(args[0])) if args else ConstantValue(False)
+    return ConstantValue(args[0].truth(t)) if args else ConstantValue(False)
 
 
 @replaces(builtins.int)
 def to_int(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if args and isinstance(args[0], SymbolicValue):
-        return args[0] if args[0].python_type() is int else t._symbolic(torch.sym_int, args)
+        return args[0] if args[0].python_type() is int else t.arithmetic.symbolic(torch.sym_int, args)
     if args and isinstance(args[0], TensorValue):
         raise GraphBreak("data-dependent-value", "int() of a tensor")
-    return t.fold(int, args, kwargs)
+    return t.folder.fold(int, args, kwargs)
 
 
 @replaces(builtins.float)
 def to_float(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if args and isinstance(args[0], SymbolicValue):
-        return args[0] if args[0].python_type() is float else t._symbolic(torch.sym_float, args)
+        return args[0] if args[0].python_type() is float else t.arithmetic.symbolic(torch.sym_float, args)
     if args and isinstance(args[0], TensorValue):
         raise GraphBreak("data-dependent-value", "float() of a tensor")
-    return t.fold(float, args, kwargs)
+    return t.folder.fold(float, args, kwargs)
 
 
 @replaces(builtins.round)
@@ -486,30 +490,34 @@ def rounded(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         raise GraphBreak("operator-error", "tensors have no __round__")
     if any(isinstance(a, SymbolicValue) for a in args):
-        return t.computed(round, args, kwargs)
-    return t.fold(round, [t.from_python(t.concrete(a)) for a in args], kwargs)
+        return t.arithmetic.computed(round, args, kwargs)
+    return t.folder.fold(round, [t.wrapper.from_python(t.folder.concrete(a)) for a in args], kwargs)
 
 
 @replaces(builtins.str)
 def to_str(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.to_text(args[0], "str") if len(args) == 1 else t.fold(str, args, kwargs)
+    return t.texts.to_text(args[0], "str") if len(args) == 1 else t.folder.fold(str, args, kwargs)
 
 
 @replaces(builtins.repr)
 def to_repr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.to_text(args[0], "repr")
+    return t.texts.to_text(args[0], "repr")
 
 
 @replaces(builtins.format)
 def formatted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     spec = args[1] if len(args) > 1 else ConstantValue("")
-    return t.format(args[0], spec) if issubclass(spec.python_type(), str) else t.real_error(format, args, kwargs)
+    return (
+        t.texts.format(args[0], spec)
+        if issubclass(spec.python_type(), str)
+        else t.folder.real_error(format, args, kwargs)
+    )
 
 
 @replaces(builtins.hash)
 def hash_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if args[0].is_constant():
-        return t.fold(hash, args, {})
+        return t.folder.fold(hash, args, {})
     raise GraphBreak("unsupported-call", "hash() of an object")
 
 
@@ -524,12 +532,16 @@ def id_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.list)
 def to_list(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ListValue(t.collect(args[0]) if args else [])
+    return ListValue(t.operators.collect(args[0]) if args else [])
 
 
 @replaces(builtins.tuple)
 def to_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return args[0] if args and args[0].python_type() is tuple else TupleValue(t.collect(args[0]) if args else [], tuple)
+    return (
+        args[0]
+        if args and args[0].python_type() is tuple
+        else TupleValue(t.operators.collect(args[0]) if args else [], tuple)
+    )
 
 
 @replaces(builtins.set)
@@ -551,7 +563,7 @@ def fill_dict(t: Tracer, made: DictValue, args: Args, kwargs: Kwargs) -> DictVal
     """What the constructor of a dict adds."""
     for other in args:
         if not isinstance(other, ObjectValue) and not objects_have(other.python_type(), "__iter__"):
-            raise t.raised(TypeError(f"'{type_name(other.python_type())}' object is not iterable"))
+            raise t.exceptions.raised(TypeError(f"'{type_name(other.python_type())}' object is not iterable"))
         made.m_update(t, other)
     made.m_update(t, **kwargs)
     return made
@@ -560,7 +572,7 @@ def fill_dict(t: Tracer, made: DictValue, args: Args, kwargs: Kwargs) -> DictVal
 @replaces(dict.fromkeys)
 def from_keys(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     made = DictValue({})
-    for key in t.iterate_all(args[0]):
+    for key in t.operators.iterate_all(args[0]):
         made.set_item(t, key, args[1] if len(args) > 1 else ConstantValue(None))
     return made
 
@@ -572,7 +584,7 @@ def _new(base: type) -> None:
             raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of something else than a class")
         if native_maker(cls) is not base:
             raise GraphBreak("unsupported-call", f"{base.__name__}.__new__ of {class_qualname(cls)}")
-        return t.make_instance(args[0], args[1:])
+        return t.caller.make_instance(args[0], args[1:])
 
     replaces(base.__new__)(replacement)
 
@@ -594,5 +606,5 @@ def namespaces(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(builtins.vars)
 def attributes_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1 and (isinstance(args[0], ClassValue) or args[0].python_type().__dictoffset__):
-        return t.get_attribute(args[0], "__dict__")
+        return t.attributes.get_attribute(args[0], "__dict__")
     raise GraphBreak("unsupported-call", "vars() of what has no __dict__")

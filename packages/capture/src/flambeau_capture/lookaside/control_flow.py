@@ -13,15 +13,15 @@ import torch
 from torch._higher_order_ops import associative_scan as scans
 from torch.utils import _pytree as pytree
 
-from ..interp.signals import GraphBreak
+from ..replacements import replaces
+from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.tensor import TensorValue
-from .registry import replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -34,8 +34,8 @@ def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     if isinstance(given["pred"], TensorValue):
         raise GraphBreak("control-flow-operator", "torch.cond on a tensor")
-    chosen = given["true_fn"] if t.truth(given["pred"]) else given["false_fn"]
-    return t.call(chosen, list(t.iterate_all(given["operands"])) if "operands" in given else [], {})
+    chosen = given["true_fn"] if given["pred"].truth(t) else given["false_fn"]
+    return t.caller.call(chosen, list(t.operators.iterate_all(given["operands"])) if "operands" in given else [], {})
 
 
 _ASSOCIATIVE: Any = getattr(scans, "associative_scan", scans)
@@ -44,7 +44,7 @@ _ASSOCIATIVE: Any = getattr(scans, "associative_scan", scans)
 @replaces(_ASSOCIATIVE)
 def associative_scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`associative_scan(combine_fn, xs, dim)`."""
-    return t.call(t.wrap_pinned(_scan), args, kwargs)
+    return t.caller.call(t.wrapper.wrap_pinned(_scan), args, kwargs)
 
 
 def _scan(combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise") -> Any:

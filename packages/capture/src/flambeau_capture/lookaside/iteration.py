@@ -8,17 +8,17 @@ from __future__ import annotations
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any
 
-from ..interp.signals import GraphBreak
 from ..library import itertools
+from ..replacements import replaces
+from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.iterators import ComputedIterator
-from .registry import replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -29,12 +29,12 @@ _ITERTOOLS: Any = itertools
 
 @replaces(itertools.chain)
 def chain(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return _chained(t, t.iterate(t.sequence(list(args), list)))
+    return _chained(t, t.wrapper.sequence(list(args), list).realise(t).iterate(t))
 
 
 @replaces(itertools.chain.from_iterable)
 def chain_from(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return _chained(t, t.iterate(args[0]))
+    return _chained(t, args[0].realise(t).iterate(t))
 
 
 def _chained(t: Tracer, outer: Value) -> Value:
@@ -50,20 +50,20 @@ def _chained(t: Tracer, outer: Value) -> Value:
             following = outer.next(t)
             if following is None:
                 return None
-            current[0] = t.iterate(following)
+            current[0] = following.realise(t).iterate(t)
 
     return ComputedIterator(itertools.chain, step, ends="reached")
 
 
 @replaces(itertools.islice)
 def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    given = [t.concrete(arg) for arg in args[1:]]
+    given = [t.folder.concrete(arg) for arg in args[1:]]
     try:
         itertools.islice((), *given)
     except (TypeError, ValueError) as error:
-        raise t.raised(error) from None
+        raise t.exceptions.raised(error) from None
     bounds = slice(*given)
-    source = t.iterate(args[0])
+    source = args[0].realise(t).iterate(t)
     stop = None if bounds.stop is None else as_index(bounds.stop)
     wanted = itertools.count(bounds.start or 0, bounds.step or 1)
     following = [next(wanted)]
@@ -90,7 +90,7 @@ def islice(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.repeat)
 def repeat(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    times = t.integer(args[1]) if len(args) > 1 else None
+    times = t.folder.integer(args[1]) if len(args) > 1 else None
     state = [0]
 
     def step(t: Tracer) -> Value | None:
@@ -115,7 +115,7 @@ def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
     def step(t: Tracer) -> Value | None:
         found = current[0]
-        current[0] = t.binary("+", found, increment)
+        current[0] = t.operators.binary("+", found, increment)
         return found
 
     return ComputedIterator(itertools.count, step, lambda: (current[0], increment))
@@ -123,7 +123,7 @@ def count(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.cycle)
 def cycle(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    source: list[Value] = [t.iterate(args[0])]
+    source: list[Value] = [args[0].realise(t).iterate(t)]
     items: list[Value] = []
     state = [0]
 
@@ -147,11 +147,11 @@ def _combined(target: Any, pools: Any) -> None:
         try:
             rows = iter(target(*pools(t, args, kwargs)))
         except (TypeError, ValueError) as error:
-            raise t.raised(error) from None
+            raise t.exceptions.raised(error) from None
 
         def step(t: Tracer) -> Value | None:
             row = next(rows, None)
-            return None if row is None else t.sequence(list(row), tuple)
+            return None if row is None else t.wrapper.sequence(list(row), tuple)
 
         return ComputedIterator(target, step)
 
@@ -159,36 +159,36 @@ def _combined(target: Any, pools: Any) -> None:
 
 
 def _pool(t: Tracer, value: Value) -> list[Value]:
-    return t.collect(value)
+    return t.operators.collect(value)
 
 
 def _product_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[list[Value]]:
-    times = t.integer(kwargs["repeat"]) if "repeat" in kwargs else 1
+    times = t.folder.integer(kwargs["repeat"]) if "repeat" in kwargs else 1
     if times < 0:
-        raise t.raised(ValueError("repeat argument cannot be negative"))
+        raise t.exceptions.raised(ValueError("repeat argument cannot be negative"))
     return [_pool(t, arg) for arg in args] * times
 
 
 def _chosen_pools(t: Tracer, args: Args, kwargs: Kwargs) -> list[Any]:
     pool = _pool(t, args[0])
     if not all(issubclass(arg.python_type(), (int, type(None))) for arg in args[1:]):  # none of `__index__`
-        t.real_error(itertools.permutations, [t.sequence([], tuple), *args[1:]], {})
-    lengths = [t.integer(arg) for arg in args[1:] if not (arg.is_constant() and arg.constant() is None)]
+        t.folder.real_error(itertools.permutations, [t.wrapper.sequence([], tuple), *args[1:]], {})
+    lengths = [t.folder.integer(arg) for arg in args[1:] if not (arg.is_constant() and arg.constant() is None)]
     return [pool, *lengths]
 
 
 _combined(itertools.product, _product_pools)
 _combined(itertools.permutations, _chosen_pools)
-_combined(itertools.combinations, lambda t, args, kwargs: [*reversed([t.integer(args[1]), _pool(t, args[0])])])
+_combined(itertools.combinations, lambda t, args, kwargs: [*reversed([t.folder.integer(args[1]), _pool(t, args[0])])])
 _combined(
     itertools.combinations_with_replacement,
-    lambda t, args, kwargs: [*reversed([t.integer(args[1]), _pool(t, args[0])])],
+    lambda t, args, kwargs: [*reversed([t.folder.integer(args[1]), _pool(t, args[0])])],
 )
 
 
 @replaces(itertools.pairwise)
 def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    source = t.iterate(args[0])
+    source = args[0].realise(t).iterate(t)
     last: list[Value] = []
 
     def step(t: Tracer) -> Value | None:
@@ -200,7 +200,7 @@ def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         item = source.next(t)
         if item is None:
             return None
-        row = t.sequence([last[0], item], tuple)
+        row = t.wrapper.sequence([last[0], item], tuple)
         last[0] = item
         return row
 
@@ -210,7 +210,7 @@ def pairwise(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(itertools.zip_longest)
 def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     fill = kwargs.get("fillvalue", ConstantValue(None))
-    sources: list[Value | None] = [t.iterate(arg) for arg in args]
+    sources: list[Value | None] = [arg.realise(t).iterate(t) for arg in args]
 
     def step(t: Tracer) -> Value | None:
         row: list[Value] = []
@@ -221,7 +221,7 @@ def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
                 if not any(sources):
                     return None
             row.append(fill if item is None else item)
-        return t.sequence(row, tuple) if row else None
+        return t.wrapper.sequence(row, tuple) if row else None
 
     return ComputedIterator(itertools.zip_longest, step)
 
@@ -230,7 +230,7 @@ def zip_longest(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     function = args[1] if len(args) > 1 else ConstantValue(None)
     plain = function.is_constant() and function.constant() is None
-    source = t.iterate(args[0])
+    source = args[0].realise(t).iterate(t)
     first = kwargs.get("initial", ConstantValue(None))
     total: list[Value] = []
 
@@ -244,7 +244,9 @@ def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if not total:
             total.append(item)
         else:
-            total[0] = t.binary("+", total[0], item) if plain else t.call(function, [total[0], item], {})
+            total[0] = (
+                t.operators.binary("+", total[0], item) if plain else t.caller.call(function, [total[0], item], {})
+            )
         return total[0]
 
     return ComputedIterator(itertools.accumulate, step)
@@ -252,40 +254,40 @@ def accumulate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.starmap)
 def starmap(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    function, source = args[0], t.iterate(args[1])
+    function, source = args[0], args[1].realise(t).iterate(t)
 
     def step(t: Tracer) -> Value | None:
         row = source.next(t)
-        return None if row is None else t.call(function, list(t.iterate_all(row)), {})
+        return None if row is None else t.caller.call(function, list(t.operators.iterate_all(row)), {})
 
     return ComputedIterator(itertools.starmap, step, lambda: (function, source))
 
 
 @replaces(itertools.takewhile)
 def takewhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    predicate, source = args[0], t.iterate(args[1])
+    predicate, source = args[0], args[1].realise(t).iterate(t)
     ended = [False]
 
     def step(t: Tracer) -> Value | None:
         item = None if ended[0] else source.next(t)
-        if item is not None and not t.truth(t.call(predicate, [item], {})):
+        if item is not None and not t.caller.call(predicate, [item], {}).truth(t):
             ended[0] = True
             return None
         return item
 
     return ComputedIterator(
-        itertools.takewhile, step, lambda: (predicate, t.sequence([], list) if ended[0] else source)
+        itertools.takewhile, step, lambda: (predicate, t.wrapper.sequence([], list) if ended[0] else source)
     )
 
 
 @replaces(itertools.dropwhile)
 def dropwhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    predicate, source = args[0], t.iterate(args[1])
+    predicate, source = args[0], args[1].realise(t).iterate(t)
     dropping = [True]
 
     def step(t: Tracer) -> Value | None:
         item = source.next(t)
-        while dropping[0] and item is not None and t.truth(t.call(predicate, [item], {})):
+        while dropping[0] and item is not None and t.caller.call(predicate, [item], {}).truth(t):
             item = source.next(t)
         dropping[0] = dropping[0] and item is None
         return item
@@ -295,11 +297,11 @@ def dropwhile(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.compress)
 def compress(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    source, chosen = (t.iterate(arg) for arg in args)
+    source, chosen = (arg.realise(t).iterate(t) for arg in args)
 
     def step(t: Tracer) -> Value | None:
         while (item := source.next(t)) is not None and (kept := chosen.next(t)) is not None:
-            if t.truth(kept):
+            if kept.truth(t):
                 return item
         return None
 
@@ -308,13 +310,13 @@ def compress(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.filterfalse)
 def filterfalse(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    predicate, source = args[0], t.iterate(args[1])
+    predicate, source = args[0], args[1].realise(t).iterate(t)
 
     def step(t: Tracer) -> Value | None:
         while (item := source.next(t)) is not None:
             is_none = predicate.is_constant() and predicate.constant() is None
-            kept = item if is_none else t.call(predicate, [item], {})
-            if not t.truth(kept):
+            kept = item if is_none else t.caller.call(predicate, [item], {})
+            if not kept.truth(t):
                 return item
         return None
 
@@ -325,7 +327,7 @@ def filterfalse(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     key = args[1] if len(args) > 1 else ConstantValue(None)
     plain = key.is_constant() and key.constant() is None
-    source = t.iterate(args[0])
+    source = args[0].realise(t).iterate(t)
     # The element that was drawn and belongs to no group that was given yet, with its key; the number of the group.
     ahead: list[tuple[Value, Value]] = []
     group = [0]
@@ -334,24 +336,24 @@ def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         item = source.next(t)
         if item is None:
             return False
-        ahead[:] = [(item, item if plain else t.call(key, [item], {}))]
+        ahead[:] = [(item, item if plain else t.caller.call(key, [item], {}))]
         return True
 
     def step(t: Tracer) -> Value | None:
         last = current[0] if current else None
-        while not ahead or (last is not None and t.same_or_equal(ahead[0][1], last)):
+        while not ahead or (last is not None and t.operators.same_or_equal(ahead[0][1], last)):
             if not draw(t):
                 return None
         current[:] = [ahead[0][1]]
         group[0] += 1
-        return t.sequence([current[0], _group(group[0])], tuple)
+        return t.wrapper.sequence([current[0], _group(group[0])], tuple)
 
     def _group(mine: int) -> Value:
         def inner(t: Tracer) -> Value | None:
             if mine != group[0] or (not ahead and not draw(t)):
                 return None
             item, found = ahead[0]
-            if not t.same_or_equal(found, current[0]):
+            if not t.operators.same_or_equal(found, current[0]):
                 return None
             ahead.clear()
             return item
@@ -364,10 +366,10 @@ def groupby(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(itertools.tee)
 def tee(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    count = t.integer(args[1]) if len(args) > 1 else 2
+    count = t.folder.integer(args[1]) if len(args) > 1 else 2
     if count < 0:
-        raise t.raised(ValueError("n must be >= 0"))
-    source = t.iterate(args[0])
+        raise t.exceptions.raised(ValueError("n must be >= 0"))
+    source = args[0].realise(t).iterate(t)
     drawn: list[Value] = []
 
     def reader() -> Value:
@@ -384,4 +386,4 @@ def tee(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
         return ComputedIterator(_ITERTOOLS._tee, step)
 
-    return t.sequence([reader() for _ in range(count)], tuple)
+    return t.wrapper.sequence([reader() for _ in range(count)], tuple)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from ..interp.signals import GraphBreak
+from ..replacements import replaces
+from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.tensor import TensorValue
-from .registry import replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -30,7 +30,11 @@ _LOW = (torch.float16, torch.bfloat16)
 def _normalisation(target: Any) -> None:
     @replaces(target)
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        tensors = [value.fake for value in map(t.realise, (*args, *kwargs.values())) if isinstance(value, TensorValue)]
+        tensors = [
+            value.fake
+            for value in (arg.realise(t) for arg in (*args, *kwargs.values()))
+            if isinstance(value, TensorValue)
+        ]
         if target.__name__ == "batch_norm" and tensors and tensors[0].ndim < 2:
             # torch reads a second size all the same, which on fakes may end the process.
             raise GraphBreak("operator-error", "batch_norm of a tensor without channels")
@@ -38,7 +42,7 @@ def _normalisation(target: Any) -> None:
         for dtype in given[1:]:
             if dtype is not given[0] and not (given[0] in _LOW and dtype is torch.float32):
                 raise GraphBreak("operator-error", f"{target.__name__} of {given[0]} with parameters of {dtype}")
-        return t.record("call_function", target, args, kwargs)
+        return t.recorder.record("call_function", target, args, kwargs)
 
 
 for _target in (

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_name
 from ..interp.operations import BINARY, COMPARE, INPLACE, UNARY
-from ..interp.signals import GraphBreak
 from ..library import operator
+from ..replacements import replaces
+from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.symbolic import SymbolicValue
-from .registry import replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -30,10 +30,10 @@ def _operator(name: str, symbol: str, table: str) -> None:
 
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if table == "unary":
-            return t.unary(symbol, args[0])
+            return t.operators.unary(symbol, args[0])
         if table == "compare":
-            return t.compare(symbol, args[0], args[1])
-        return t.binary(symbol, args[0], args[1])
+            return t.operators.compare(symbol, args[0], args[1])
+        return t.operators.binary(symbol, args[0], args[1])
 
     replaces(function)(replacement)
 
@@ -54,12 +54,12 @@ for _symbol, _unary in UNARY.items():
 
 @replaces(operator.getitem)
 def operator_getitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.get_item(args[0], args[1])
+    return args[0].get_item(t, args[1])
 
 
 @replaces(operator.setitem)
 def operator_setitem(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    t.set_item(args[0], args[1], args[2])
+    args[0].set_item(t, args[1], args[2])
     return ConstantValue(None)
 
 
@@ -76,7 +76,7 @@ def _concatenation(function: Any, symbol: str) -> None:
             raise GraphBreak(
                 "unsupported-call", f"operator.{function.__name__}() of other than two sequences of one kind"
             )
-        return t.binary(symbol, left, right)
+        return t.operators.binary(symbol, left, right)
 
     replaces(function)(replacement)
 
@@ -87,17 +87,17 @@ _concatenation(operator.iconcat, "+=")
 
 @replaces(operator.is_)
 def operator_is(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(t.identical(args[0], args[1]))
+    return ConstantValue(t.operators.identical(args[0], args[1]))
 
 
 @replaces(operator.call)
 def operator_call(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.call(args[0], args[1:], kwargs)
+    return t.caller.call(args[0], args[1:], kwargs)
 
 
 @replaces(operator.is_not)
 def operator_is_not(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(not t.identical(args[0], args[1]))
+    return ConstantValue(not t.operators.identical(args[0], args[1]))
 
 
 class GetterValue(Value):
@@ -122,15 +122,17 @@ class GetterValue(Value):
             raise GraphBreak("unsupported-call", f"{class_name(self.cls)} of something else than one object")
         (subject,) = args
         if self.cls is operator.methodcaller:
-            return t.call(t.get_attribute(subject, t.concrete(self.args[0])), self.args[1:], self.kwargs)
+            return t.caller.call(
+                t.attributes.get_attribute(subject, t.folder.concrete(self.args[0])), self.args[1:], self.kwargs
+            )
         found = [self._get(t, subject, arg) for arg in self.args]
-        return found[0] if len(found) == 1 else t.sequence(found, tuple)
+        return found[0] if len(found) == 1 else t.wrapper.sequence(found, tuple)
 
     def _get(self, t: Tracer, subject: Value, key: Value) -> Value:
         if self.cls is operator.itemgetter:
-            return t.get_item(subject, key)
-        for name in t.concrete(key).split("."):
-            subject = t.get_attribute(subject, name)
+            return subject.get_item(t, key)
+        for name in t.folder.concrete(key).split("."):
+            subject = t.attributes.get_attribute(subject, name)
         return subject
 
     def rebuild(self, e: Any) -> None:
@@ -143,7 +145,7 @@ class GetterValue(Value):
 def _getter(cls: Any) -> None:
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         names = args if cls is operator.attrgetter else args[:1] if cls is operator.methodcaller else ()
-        if not all(isinstance(t.concrete(name), str) for name in names):
+        if not all(isinstance(t.folder.concrete(name), str) for name in names):
             raise GraphBreak("unsupported-call", "the name of an attribute is no string")
         return GetterValue(cls, args, kwargs)
 
@@ -156,12 +158,12 @@ for _cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
 
 @replaces(operator.not_)
 def operator_not(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.negate(args[0])
+    return t.operators.negate(args[0])
 
 
 @replaces(operator.truth)
 def operator_truth(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(t.truth(args[0]))
+    return ConstantValue(args[0].truth(t))
 
 
 @replaces(operator.contains)
@@ -172,5 +174,5 @@ def operator_contains(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(operator.index)
 def operator_index(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1 and isinstance(args[0], SymbolicValue) and args[0].python_type() is not float:
-        return args[0] if args[0].python_type() is int else ConstantValue(int(t.truth(args[0])))
-    return t.fold(operator.index, args, {})
+        return args[0] if args[0].python_type() is int else ConstantValue(int(args[0].truth(t)))
+    return t.folder.fold(operator.index, args, {})

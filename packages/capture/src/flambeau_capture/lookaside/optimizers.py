@@ -15,20 +15,20 @@ from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _u
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..class_names import class_module
-from ..interp.members import mro_lookup
-from ..interp.signals import GraphBreak
 from ..library import contextlib, inspect
+from ..replacements import replaces, replaces_wrapper
+from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
+from ..values.members import mro_lookup
 from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.tensor import TensorValue
-from .registry import replaces, replaces_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -47,10 +47,10 @@ def use_grad(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
     """The step under the grad mode that the optimizer asks for."""
     real = function.real()
     cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
-    step = t.wrap_pinned(cells["func"].cell_contents)
+    step = t.wrapper.wrap_pinned(cells["func"].cell_contents)
     if all(value.is_constant() and value.constant() is None for value in (*args[1:], *kwargs.values())):
-        _make_state(t, t.realise(args[0]))
-    return t.call(t.wrap_pinned(_under_its_grad_mode), [step, *args], kwargs)
+        _make_state(t, args[0].realise(t))
+    return t.caller.call(t.wrapper.wrap_pinned(_under_its_grad_mode), [step, *args], kwargs)
 
 
 def _make_state(t: Tracer, optimizer: Value) -> None:
@@ -67,7 +67,7 @@ def _make_state(t: Tracer, optimizer: Value) -> None:
         return
     init, where = mro_lookup(type(real), "_init_group")
     is_torchs = isinstance(init, types.FunctionType) and class_module(where).startswith("torch.optim.")
-    if not is_torchs or "_init_group" in vars(real) or id(real.state) in t.wrapped:
+    if not is_torchs or "_init_group" in vars(real) or id(real.state) in t.wrapper.wrapped:
         return
     lists = len(inspect.signature(init).parameters) - 2
     with _disable_current_modes(), torch.no_grad():
@@ -87,7 +87,7 @@ def maybe_fallback(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Va
     """The function itself."""
     real = function.real()
     cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
-    return t.call(t.wrap_pinned(cells["func"].cell_contents), args, kwargs)
+    return t.caller.call(t.wrapper.wrap_pinned(cells["func"].cell_contents), args, kwargs)
 
 
 def _under_its_grad_mode(step: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -105,68 +105,8 @@ def get_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     t.told_compiling = True
     value = args[0]
     if isinstance(value, TensorValue) and value.fake.dtype.is_floating_point:
-        return t.record("call_method", "double", [value], {})
+        return t.recorder.record("call_method", "double", [value], {})
     return value
-
-
-def _addcdiv(target: Any, first: Any, second: Any, value: Any) -> Any:
-    return target + first / second * value
-
-
-def _addcmul(target: Any, first: Any, second: Any, value: Any) -> Any:
-    return target + first * second * value
-
-
-def _addcdiv_(target: Any, first: Any, second: Any, value: Any) -> Any:
-    return target.add_(first / second * value)
-
-
-def _addcmul_(target: Any, first: Any, second: Any, value: Any) -> Any:
-    return target.add_(first * second * value)
-
-
-def _add(target: Any, other: Any, alpha: Any) -> Any:
-    return target + other * alpha
-
-
-def _add_(target: Any, other: Any, alpha: Any) -> Any:
-    return target.add_(other * alpha)
-
-
-def _sub(target: Any, other: Any, alpha: Any) -> Any:
-    return target - other * alpha
-
-
-def _sub_(target: Any, other: Any, alpha: Any) -> Any:
-    return target.sub_(other * alpha)
-
-
-_WRITTEN_OUT: dict[str, tuple[str, Any]] = {
-    "addcdiv": ("value", _addcdiv),
-    "addcdiv_": ("value", _addcdiv_),
-    "addcmul": ("value", _addcmul),
-    "addcmul_": ("value", _addcmul_),
-    "add": ("alpha", _add),
-    "add_": ("alpha", _add_),
-    "sub": ("alpha", _sub),
-    "sub_": ("alpha", _sub_),
-}
-
-
-def scalar_written_out(t: Tracer, name: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """The result of a tensor method whose scalar argument is a tensor; None where it is none of these, or eager takes no such
-    tensor for a number of that kind."""
-    found = _WRITTEN_OUT.get(name)
-    if found is None or set(kwargs) != {found[0]}:
-        return None
-    number = t.realise(kwargs[found[0]])
-    operands = [value.fake for value in map(t.realise, args) if isinstance(value, TensorValue)]
-    if not isinstance(number, TensorValue) or len(operands) != len(args):
-        return None
-    fits = all(torch.can_cast(number.fake.dtype, operand.dtype) for operand in operands)
-    if not fits or not number.fake.is_floating_point() or number.fake.dim() or number.fake.requires_grad:
-        return None
-    return t.call(t.wrap_pinned(found[1]), [*args, number], {})
 
 
 def _foreach(name: str, written_out: Any) -> None:
@@ -175,18 +115,20 @@ def _foreach(name: str, written_out: Any) -> None:
     @replaces(target)
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if len(args) == 4 and not kwargs:
-            values = t.realise(args[3])
+            values = args[3].realise(t)
             if isinstance(values, TensorValue):
-                return t.call(t.wrap_pinned(written_out), [*args[:3], values.call_method(t, "unbind", [], {})], {})
+                return t.caller.call(
+                    t.wrapper.wrap_pinned(written_out), [*args[:3], values.call_method(t, "unbind", [], {})], {}
+                )
             # Eager has numbers here; a program's own list of tensors is refused.
             if t.told_compiling and isinstance(values, ListValue | TupleValue) and _has_tensor(t, values):
-                return t.call(t.wrap_pinned(written_out), [*args[:3], values], {})
-        return t.record("call_function", target, args, kwargs)
+                return t.caller.call(t.wrapper.wrap_pinned(written_out), [*args[:3], values], {})
+        return t.recorder.record("call_function", target, args, kwargs)
 
 
 def _has_tensor(t: Tracer, values: ListValue | TupleValue) -> bool:
     """Whether a list of scalars has one that was computed from a counter."""
-    return any(isinstance(t.realise(item), TensorValue) for item in values.items)
+    return any(isinstance(item.realise(t), TensorValue) for item in values.items)
 
 
 def _each_addcdiv_(targets: Any, firsts: Any, seconds: Any, values: Any) -> None:
@@ -224,7 +166,7 @@ class ProfilerRange(Value):
         return torch.autograd.profiler.record_function
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from ..values.builtins import BoundBuiltin
+        from ..values.bound import BoundBuiltin
 
         if name in ("__enter__", "__exit__", "_recreate_cm"):
             return BoundBuiltin(self, name)
@@ -235,7 +177,7 @@ class ProfilerRange(Value):
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         """As a decorator."""
-        return t.call(t.wrap_pinned(contextlib.ContextDecorator.__call__), [self, *args], kwargs)
+        return t.caller.call(t.wrapper.wrap_pinned(contextlib.ContextDecorator.__call__), [self, *args], kwargs)
 
     def rebuild(self, e: Any) -> None:
         """Cut in the middle, the range has no beginning: what leaves it does nothing."""

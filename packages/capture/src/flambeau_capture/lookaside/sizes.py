@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..interp.signals import GraphBreak
+from ..replacements import replaces
+from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.sequences import TupleValue
 from ..values.symbolic import SymbolicValue
-from .registry import replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -30,19 +30,21 @@ _SIZE_NEW: Any = torch.Size.__new__
 def make_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`torch.Size(items)`."""
     if len(args) != 1 or kwargs:
-        return t.fold(torch.Size, args, kwargs)
-    items = list(t.iterate_all(args[0]))
+        return t.folder.fold(torch.Size, args, kwargs)
+    items = list(t.operators.iterate_all(args[0]))
     if any(isinstance(item, SymbolicValue) for item in items) and all(item.python_type() is int for item in items):
         return TupleValue(items, torch.Size)
-    if not all(isinstance(item, SymbolicValue) or t.is_foldable(item) for item in items):
+    if not all(isinstance(item, SymbolicValue) or t.wrapper.is_foldable(item) for item in items):
         raise GraphBreak("unsupported-call", "a torch.Size of something else than integers")
-    numbers = [t.from_python(t.concrete(item)) if isinstance(item, SymbolicValue) else item for item in items]
-    return t.fold(torch.Size, [t.sequence(numbers, tuple)], {})
+    numbers = [
+        t.wrapper.from_python(t.folder.concrete(item)) if isinstance(item, SymbolicValue) else item for item in items
+    ]
+    return t.folder.fold(torch.Size, [t.wrapper.sequence(numbers, tuple)], {})
 
 
 @replaces(_SIZE_NEW)
 def new_size(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`torch.Size.__new__(torch.Size, items)`."""
-    if t.concrete(args[0]) is not torch.Size:
+    if t.folder.concrete(args[0]) is not torch.Size:
         raise GraphBreak("unsupported-call", "making an instance of a subclass of torch.Size")
     return make_size(t, args[1:], kwargs)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..interp.signals import GraphBreak, TracedRaise
-from ..interp.trust import is_trusted_namespace
+from ..constant_objects import UNHASHABLE
 from ..library import collections, copy, dataclasses, functools, inspect, itertools, math
+from ..replacements import replaces, replaces_wrapper
+from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Pinned
 from ..values.base import Value, type_name
 from ..values.builtins import ClassValue
-from ..values.constants import UNHASHABLE, ConstantValue
+from ..values.constants import ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
 from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
@@ -28,13 +29,13 @@ from ..values.sequences import ListValue, TupleValue
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from ..values.trust import is_trusted_namespace
 from .builtins import callable_value, fill_dict
-from .registry import replaces, replaces_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -56,7 +57,7 @@ def fields(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not dataclasses.is_dataclass(cls):
         # Python's error is raised while it handles another one.
         raise GraphBreak("unsupported-call", f"dataclasses.fields() of {args[0].describe()}")
-    return t.sequence([t.wrap_pinned(found) for found in dataclasses.fields(cls)], tuple)
+    return t.wrapper.sequence([t.wrapper.wrap_pinned(found) for found in dataclasses.fields(cls)], tuple)
 
 
 @replaces(dataclasses.is_dataclass)
@@ -74,7 +75,7 @@ def _recursion_guards() -> set[types.CodeType]:
 def _repr_wrapper(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
     """An object made while tracing has no id; one that contains itself would be traced without end, which breaks the graph."""
     inner = dict(zip(function.real().__code__.co_freevars, function.real().__closure__, strict=True))
-    return t.call(t.wrap_pinned(inner["user_function"].cell_contents), args, kwargs)
+    return t.caller.call(t.wrapper.wrap_pinned(inner["user_function"].cell_contents), args, kwargs)
 
 
 for _code in _recursion_guards():
@@ -93,7 +94,7 @@ def signature(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         )
     if target is not args[0]:
         found = found.replace(parameters=list(found.parameters.values())[1:])
-    return t.from_python(found)
+    return t.wrapper.from_python(found)
 
 
 def _has_signature(expected: inspect.Signature, function: Any) -> bool:
@@ -111,7 +112,7 @@ def _has_signature(expected: inspect.Signature, function: Any) -> bool:
 def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     inner = args[0]
     if not callable_value(t, inner):
-        t.real_error(functools.partial, [ConstantValue(0)], {})
+        t.folder.real_error(functools.partial, [ConstantValue(0)], {})
     if isinstance(inner, PartialValue):
         return PartialValue(inner.function, [*inner.args, *args[1:]], {**inner.kwargs, **kwargs})
     return PartialValue(inner, list(args[1:]), dict(kwargs))
@@ -120,38 +121,38 @@ def make_partial(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(functools.reduce)
 def reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     try:
-        items = t.iterate(args[1])
+        items = args[1].realise(t).iterate(t)
     except TracedRaise as error:
         if issubclass(error.value.python_type(), TypeError):
-            t.real_error(functools.reduce, [t.wrap_pinned(max), ConstantValue(0)], {})
+            t.folder.real_error(functools.reduce, [t.wrapper.wrap_pinned(max), ConstantValue(0)], {})
         raise
     total = args[2] if len(args) > 2 else items.next(t)
     if total is None:
-        t.real_error(functools.reduce, [t.wrap_pinned(max), t.sequence([], tuple)], {})
+        t.folder.real_error(functools.reduce, [t.wrapper.wrap_pinned(max), t.wrapper.sequence([], tuple)], {})
     while (item := items.next(t)) is not None:
-        total = t.call(args[0], [total, t.realise(item)], {})
+        total = t.caller.call(args[0], [total, item.realise(t)], {})
     return total
 
 
 @replaces(functools.update_wrapper)
 def update_wrapper(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     wrapper, wrapped, *tables = args
-    updated = t.concrete(tables[1]) if len(tables) > 1 else functools.WRAPPER_UPDATES
+    updated = t.folder.concrete(tables[1]) if len(tables) > 1 else functools.WRAPPER_UPDATES
     if not isinstance(wrapper, ClosureValue | FunctionValue) or updated != functools.WRAPPER_UPDATES:
         raise GraphBreak("unsupported-call", "functools.update_wrapper of something that is no function")
-    for name in map(t.concrete, t.iterate_all(tables[0])) if tables else functools.WRAPPER_ASSIGNMENTS:
+    for name in map(t.folder.concrete, t.operators.iterate_all(tables[0])) if tables else functools.WRAPPER_ASSIGNMENTS:
         if type(name) is not str:
             raise GraphBreak("unsupported-call", "the name of an attribute is no string")
         try:
-            found = t.get_attribute(wrapped, name)
+            found = t.attributes.get_attribute(wrapped, name)
         except TracedRaise as error:
             if not issubclass(error.value.python_type(), AttributeError):
                 raise
             continue
         wrapper.set_attribute(t, name, found)
     if isinstance(wrapped, FunctionValue | ClosureValue):
-        for key, value in t.mapping_items(t.get_attribute(wrapped, "__dict__")):
-            wrapper.set_attribute(t, t.concrete(key), value)
+        for key, value in t.operators.mapping_items(t.attributes.get_attribute(wrapped, "__dict__")):
+            wrapper.set_attribute(t, t.folder.concrete(key), value)
     elif getattr(wrapped.python_type(), "__dictoffset__", 0):
         raise GraphBreak("unsupported-call", "functools.update_wrapper by something that is no function")
     wrapper.set_attribute(t, "__wrapped__", wrapped)
@@ -167,7 +168,7 @@ def named_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def simple_namespace(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     made = ObjectValue(types.SimpleNamespace)
     for mapping in args:
-        made.attrs.update({t.concrete(key): value for key, value in t.mapping_items(mapping)})
+        made.attrs.update({t.folder.concrete(key): value for key, value in t.operators.mapping_items(mapping)})
     made.attrs.update(kwargs)
     return made
 
@@ -181,15 +182,15 @@ def ordered_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def default_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     default = args[0] if args else ConstantValue(None)
     if not callable_value(t, default) and not (default.is_constant() and default.constant() is None):
-        t.real_error(collections.defaultdict, [ConstantValue(0)], {})
+        t.folder.real_error(collections.defaultdict, [ConstantValue(0)], {})
     return fill_dict(t, DictValue({}, collections.defaultdict, default=default), args[1:], kwargs)
 
 
 @replaces(collections.deque)
 def deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    limit = t.concrete(args[1]) if len(args) > 1 else None
+    limit = t.folder.concrete(args[1]) if len(args) > 1 else None
     if limit is not None and (not isinstance(limit, int) or limit < 0):
-        t.real_error(collections.deque, [t.sequence([], tuple), args[1]], {})
+        t.folder.real_error(collections.deque, [t.wrapper.sequence([], tuple), args[1]], {})
     made = ListValue([], collections.deque, maxlen=limit)
     if args:
         made.m_extend(t, args[0])
@@ -211,14 +212,14 @@ def _math(function: Any) -> None:
         if any(isinstance(a, SymbolicValue) for a in args):
             symbolic = _SYMBOLIC_MATH.get(function)
             if symbolic is not None:
-                return t._symbolic(symbolic, args)
-            return t.computed(function, args, kwargs)
+                return t.arithmetic.symbolic(symbolic, args)
+            return t.arithmetic.computed(function, args, kwargs)
         if function is math.prod:
             total = kwargs.get("start", ConstantValue(1))
-            for item in t.iterate_all(args[0]):
-                total = t.binary("*", total, item)
+            for item in t.operators.iterate_all(args[0]):
+                total = t.operators.binary("*", total, item)
             return total
-        return t.fold(function, args, kwargs)
+        return t.folder.fold(function, args, kwargs)
 
     replaces(function)(replacement)
 
@@ -236,7 +237,7 @@ _COPIED_FOR_REAL = (enum.Enum, *UNHASHABLE)
 def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     value = args[0]
     if issubclass(value.python_type(), _COPIED_FOR_REAL):
-        return t.fold(copy.copy, [value], {})
+        return t.folder.fold(copy.copy, [value], {})
     if value.python_type() in (torch.Size, torch.device) or (isinstance(value, TupleValue) and value.cls is not tuple):
         raise GraphBreak("unsupported-call", f"copy.copy of a {type_name(value.python_type())} makes another one")
     if value.is_constant() or isinstance(value, (TupleValue, SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
@@ -244,7 +245,7 @@ def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, (ListValue, SetValue)) or (isinstance(value, DictValue) and not value.is_proxy()):
         return value.call_method(t, "copy", [], {})
     if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
-        return t.call(t.wrap_pinned(_copy_object), [value], {})
+        return t.caller.call(t.wrapper.wrap_pinned(_copy_object), [value], {})
     raise GraphBreak("unsupported-call", "copy.copy of an object")
 
 
@@ -270,9 +271,9 @@ def deep_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def _deep_copy(t: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
     """A copy; what is met twice is copied once (`memo`, by the stand-in), and a copy is there before its parts are looked at."""
-    value = t.realise(value)
+    value = value.realise(t)
     if issubclass(value.python_type(), _COPIED_FOR_REAL):
-        return t.fold(copy.deepcopy, [value], {})
+        return t.folder.fold(copy.deepcopy, [value], {})
     if value.python_type() in (torch.Size, torch.device, slice, frozenset):
         raise GraphBreak("unsupported-call", f"copy.deepcopy of a {type_name(value.python_type())} makes another one")
     if value.is_constant() or isinstance(value, (SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
@@ -297,21 +298,21 @@ def _deep_copy(t: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
         return made
     if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
         made = memo[value] = ObjectValue(value.cls)
-        for key, item in t.mapping_items(t.get_attribute(value, "__dict__")):
-            made.attrs[t.concrete(key)] = _deep_copy(t, item, memo)
+        for key, item in t.operators.mapping_items(t.attributes.get_attribute(value, "__dict__")):
+            made.attrs[t.folder.concrete(key)] = _deep_copy(t, item, memo)
         return made
     raise GraphBreak("unsupported-call", "copy.deepcopy of an object")
 
 
 def _deep_copy_of_tuple(t: Tracer, value: TupleValue, memo: dict[Value, Value]) -> Value:
     """The tuple itself where no part of it is another one afterwards."""
-    items = [t.realise(item) for item in value.items]
+    items = [item.realise(t) for item in value.items]
     copies = [_deep_copy(t, item, memo) for item in items]
     if value in memo:  # it is a part of itself
         return memo[value]
     if value.cls is tuple and all(copied is item for copied, item in zip(copies, items, strict=True)):
         return value
-    made = memo[value] = t.sequence(copies, value.cls)
+    made = memo[value] = t.wrapper.sequence(copies, value.cls)
     return made
 
 
@@ -322,7 +323,7 @@ def _plainly_copied(t: Tracer, cls: type) -> bool:
         "__setattr__", "__getattribute__",
     )  # fmt: skip
     for name in names:
-        t.class_member(cls, name)
+        t.members.class_member(cls, name)
     return (
         all(getattr(cls, name, None) is getattr(object, name, None) for name in names)
         and getattr(cls, "__dictoffset__", 0) != 0

@@ -9,16 +9,17 @@ import builtins
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..interp.signals import GraphBreak
+from ..replacements import replaces
+from ..signals import GraphBreak
 from ..values.base import MISSING, Value
-from ..values.builtins import BoundBuiltin, ClassValue
+from ..values.bound import BoundBuiltin
+from ..values.builtins import ClassValue
 from ..values.functions import MethodValue
-from .registry import replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -45,22 +46,23 @@ class SuperValue(Value):
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         # In a method of a metaclass the owner is a class too, as an instance.
-        is_class = isinstance(self.owner, ClassValue) and issubclass(self.owner.object, self.cls)
-        start = self.owner.object if is_class else self.owner.python_type()  # type: ignore[attr-defined]
-        found, where = t.class_member(start, name, after=self.cls)
+        start = self.owner.python_type()
+        if is_class := isinstance(self.owner, ClassValue) and issubclass(self.owner.object, self.cls):
+            start = self.owner.object
+        found, where = t.members.class_member(start, name, after=self.cls)
         if found is MISSING:
-            raise t.raised(AttributeError(f"'super' object has no attribute '{name}'"))
+            raise t.exceptions.raised(AttributeError(f"'super' object has no attribute '{name}'"))
         if is_class:
             if isinstance(found, classmethod):
-                return MethodValue(t.wrap_pinned(found.__func__), self.owner)
+                return MethodValue(t.wrapper.wrap_pinned(found.__func__), self.owner)
             if isinstance(found, types.ClassMethodDescriptorType):
                 if name != "__init_subclass__":
                     raise GraphBreak("unsupported-attribute", f"{name} of super()")
                 return BoundBuiltin(self.owner, name)
-            return t.wrap_pinned(getattr(found, "__func__", found))
+            return t.wrapper.wrap_pinned(getattr(found, "__func__", found))
         if isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return NativeSuperMethod(self.owner, found)
-        return t.bind_class_attribute(self.owner, start, name, found, where)
+        return t.attributes.bind_class_attribute(self.owner, start, name, found, where)
 
 
 class NativeSuperMethod(Value):
@@ -77,7 +79,7 @@ class NativeSuperMethod(Value):
         return type(self.function)
 
     def call(self, t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-        return t.call_descriptor(self.function, [self.owner, *args], kwargs)
+        return t.caller.call_descriptor(self.function, [self.owner, *args], kwargs)
 
     def rebuild(self, e: Any) -> None:
         e.pinned(self.function.__get__)
@@ -92,20 +94,20 @@ def _is_owner(value: Value, cls: type) -> bool:
 @replaces(builtins.super)
 def make_super(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if args:
-        cls = t.concrete(args[0])
+        cls = t.folder.concrete(args[0])
         if len(args) == 1 or not isinstance(cls, type) or not _is_owner(args[1], cls):
             raise GraphBreak("unsupported-call", "super() of something else than a class and its instance")
         return SuperValue(cls, args[1])
-    frame = t.frame
+    frame = t.frames.frame
     if "__class__" not in frame.cells:
-        raise t.raised(RuntimeError("super(): __class__ cell not found"))
+        raise t.exceptions.raised(RuntimeError("super(): __class__ cell not found"))
     contents = frame.cells["__class__"].contents
     assert contents is not None
     first = frame.code.co_varnames[0]
     owner = frame.locals.get(first) or (frame.cells[first].contents if first in frame.cells else None)
     if owner is None:
-        raise t.raised(RuntimeError("super(): no arguments"))
-    cls, owner = t.realise(contents).real(), t.realise(owner)
+        raise t.exceptions.raised(RuntimeError("super(): no arguments"))
+    cls, owner = contents.realise(t).real(), owner.realise(t)
     if not _is_owner(owner, cls):
         raise GraphBreak("unsupported-call", "super() in what is called with something else than an instance")
     return SuperValue(cls, owner)

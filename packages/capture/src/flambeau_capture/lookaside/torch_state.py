@@ -11,18 +11,17 @@ import torch
 import torch.overrides
 from torch.torch_version import TorchVersion
 
-from ..graph.captured import CallFunction
-from ..interp.signals import GraphBreak
+from ..replacements import replaces
+from ..signals import GraphBreak
 from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
 from ..values.sequences import SequenceValue
 from ..values.tensor import TensorValue
-from .registry import replaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
+    from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
@@ -48,7 +47,7 @@ _COMPUTE_OTHERWISE = (torch.nn.TransformerEncoder.forward.__code__,)
 
 @replaces(*_named("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling"))
 def is_compiling(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if t.frame.code in _COMPUTE_OTHERWISE:
+    if t.frames.frame.code in _COMPUTE_OTHERWISE:
         return ConstantValue(False)
     t.told_compiling = True
     return ConstantValue(True)
@@ -68,7 +67,7 @@ _NO_OVERRIDES = (vars(torch.Tensor)["__torch_function__"], vars(torch.nn.Paramet
 
 @replaces(*_named("torch.overrides.has_torch_function"))
 def has_torch_function(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    asked = t.realise(args[0]) if len(args) == 1 and not kwargs else None
+    asked = args[0].realise(t) if len(args) == 1 and not kwargs else None
     if not isinstance(asked, SequenceValue):
         raise GraphBreak("unsupported-call", "has_torch_function of something that is no list or tuple")
     return is_overridden(t, asked.items, kwargs)
@@ -77,9 +76,9 @@ def has_torch_function(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(*_named("torch.overrides.has_torch_function_unary", "torch.overrides.has_torch_function_variadic"))
 def is_overridden(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """Whether one of the classes answers torch's functions itself. A mode of `__torch_function__` is the state's matter, not looked at here."""
-    if not t.fold(torch._C._is_torch_function_enabled, (), {}).constant():
+    if not t.folder.fold(torch._C._is_torch_function_enabled, (), {}).constant():
         return ConstantValue(False)
-    methods = [t.class_member(t.realise(arg).python_type(), "__torch_function__")[0] for arg in args]
+    methods = [t.members.class_member(arg.realise(t).python_type(), "__torch_function__")[0] for arg in args]
     return ConstantValue(not all(any(method is own for own in _NO_OVERRIDES) for method in methods))
 
 
@@ -104,7 +103,7 @@ def _answer(*paths: str, watched: bool) -> None:
     for target in _named(*paths):
 
         def answer(t: Tracer, args: Args, kwargs: Kwargs, target: Any = target) -> Value:
-            return t.ask(target, args, kwargs) if watched else t.fold(target, args, kwargs)
+            return t.folder.ask(target, args, kwargs) if watched else t.folder.fold(target, args, kwargs)
 
         replaces(target)(answer)
 
@@ -131,7 +130,7 @@ _answer(
 
 @replaces(*_named("torch._C._set_grad_enabled"))
 def set_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    set_grad_mode(t, bool(t.concrete(args[0])))
+    set_grad_mode(t, bool(t.folder.concrete(args[0])))
     return ConstantValue(None)
 
 
@@ -160,7 +159,7 @@ def random_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(*_named("torch._assert"))
 def torch_assert(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return t.call(t.wrap_pinned(_asserted), args, kwargs)
+    return t.caller.call(t.wrapper.wrap_pinned(_asserted), args, kwargs)
 
 
 def _asserted(condition: Any, message: Any) -> None:
@@ -171,7 +170,7 @@ def _asserted(condition: Any, message: Any) -> None:
 @replaces(*_named("torch._check_with"))
 def torch_check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """What every function of the family `torch._check` comes to: a branch, so that what it asks is a guard."""
-    return t.call(t.wrap_pinned(_checked), args, kwargs)
+    return t.caller.call(t.wrapper.wrap_pinned(_checked), args, kwargs)
 
 
 _CHECK_FAILED = "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
@@ -206,9 +205,9 @@ def is_inference(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(*_named("torch.sym_int"))
 def symbolic_conversion(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if t.is_foldable(args[0]):
-        return t.fold(int, args, {})
-    return t._symbolic(torch.sym_int, args)
+    if t.wrapper.is_foldable(args[0]):
+        return t.folder.fold(int, args, {})
+    return t.arithmetic.symbolic(torch.sym_int, args)
 
 
 @replaces(
@@ -222,9 +221,3 @@ def symbolic_conversion(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 )
 def sets_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "a global setting of torch is changed")
-
-
-def call_later(t: Tracer, function: Value, args: Args) -> Value:
-    """Have a call with constant arguments done after the graph."""
-    t.heap.calls.append(CallFunction(function, tuple(args)))
-    return ConstantValue(None)

@@ -18,15 +18,15 @@ from attrs import evolve
 
 from ..bytecode.encode import argument_names, spec_of
 from ..bytecode.model import Label, Position, Protect
-from ..effects.replay import replay, values_of
+from ..captured import Break, FrameResult
 from ..frame import FrameInfo
-from ..graph.captured import Break, FrameResult
 from ..library import inspect
 from ..native import _C
 from ..saved_tensor_hooks import hooks_set_aside, raised_in_hook
 from ..sources.arguments import FIRST
 from .break_point import BreakPoint, analyse, emit_break
 from .emitter import Emitter
+from .replay import replay, values_of
 from .resume import CannotResume, resume_code
 
 _HOOKS = torch.autograd.graph.saved_tensors_hooks

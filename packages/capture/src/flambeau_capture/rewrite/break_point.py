@@ -21,12 +21,12 @@ from ..bytecode.liveness import live_locals, written_locals
 from ..bytecode.model import Instruction, Label, Protect
 from ..bytecode.normalise import decode_normalised
 from ..bytecode.stack_depth import StackEffect, UnknownInstructionError, effect, exception_slots
-from ..graph.captured import Break
+from ..captured import Break
 from ..native import _C
 from ..sources.arguments import FIRST
 from ..sources.source import Local
 from ..values.base import NullValue, Value
-from ..values.iterators import GeneratorValue
+from ..values.generators import GeneratorValue
 from ..values.lazy import LazyValue
 from .emitter import Emitter
 from .resume import CannotResume, Slot, first_argument, resume_code, sees_locals

@@ -10,8 +10,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorT
 from typing import Any
 
 from ..class_names import class_qualname
+from ..constant_objects import is_constant_object
 from ..library import dis
-from ..values.constants import is_constant_object
 
 _CALLED_BY_NAME = (type, FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 

@@ -1,4 +1,4 @@
-"""Callables written in C, classes, Python modules, and methods that a value implements itself.
+"""Callables written in C, classes and Python modules.
 
 In: the real object. Out: calling goes through the lookaside table, then the torch policy, then constant folding, else a break.
 """
@@ -9,73 +9,18 @@ import types
 from operator import getitem
 from typing import TYPE_CHECKING, Any
 
-from ..class_names import class_name, class_qualname
-from ..interp.signals import GraphBreak
-from ..interp.trust import is_trusted_namespace
+from ..class_names import class_qualname
+from ..signals import GraphBreak
 from .base import MISSING, Value
 from .constants import ConstantValue
+from .modules import module_attribute
+from .trust import is_trusted_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
-
-
-class BoundBuiltin(Value):
-    """`owner.name` where the owner's class implements the method natively."""
-
-    __slots__ = ("name", "owner")
-
-    def __init__(self, owner: Value, name: str) -> None:
-        super().__init__()
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return types.BuiltinMethodType
-
-    def describe(self) -> str:
-        return f"{class_name(self.owner.python_type())}.{self.name}"
-
-    def truth(self, t: Tracer) -> bool:
-        return True
-
-    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call_bound(self.owner, self.name, args, kwargs)
-
-    def rebuild(self, e: Any) -> None:
-        e.value(self.owner)
-        e.attr(self.name)
-
-    def get_attribute(self, t: Tracer, name: str) -> Value:
-        if name == "__self__":
-            return self.owner
-        if name == "__name__":
-            return ConstantValue(self.name)
-        return super().get_attribute(t, name)
-
-
-class LoadedMethod(Value):
-    """The function of `owner.name(...)`: Python calls it with the owner, and words errors by the class that has it; a bound method's name the owner's."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def python_type(self) -> type:
-        return type(self.function)
-
-    def describe(self) -> str:
-        return str(self.function.__qualname__)
-
-    def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call_bound(args[0], self.function.__name__, args[1:], kwargs)
-
-    def rebuild(self, e: Any) -> None:
-        e.pinned(self.function)
+    from .base import Tracer
 
 
 class RealValue(Value):
@@ -100,7 +45,7 @@ class RealValue(Value):
         e.pinned(self.object) if self.source is None else e.source(self.source)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        return t.attribute_of_object(self, self.object, name)
+        return t.attributes.attribute_of_object(self, self.object, name)
 
 
 class BuiltinValue(RealValue):
@@ -112,7 +57,7 @@ class BuiltinValue(RealValue):
         return str(getattr(self.object, "__qualname__", None) or getattr(self.object, "__name__", self.object))
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call_builtin(self, self.object, args, kwargs)
+        return t.caller.call_builtin(self, self.object, args, kwargs)
 
 
 class PythonModuleValue(RealValue):
@@ -124,8 +69,6 @@ class PythonModuleValue(RealValue):
         return f"module {getattr(self.object, '__name__', '?')}"
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from ..interp.modules import module_attribute
-
         return module_attribute(t, self, name)
 
 
@@ -155,12 +98,12 @@ class ClassValue(RealValue):
         return True
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.construct(self, args, kwargs)
+        return t.caller.construct(self, args, kwargs)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name in self.attrs:
             return self.attrs[name]
-        return t.class_attribute(self, name)
+        return t.attributes.class_attribute(self, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if (
@@ -173,17 +116,17 @@ class ClassValue(RealValue):
         self.attrs[name] = value
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        given, owner = t.class_member(self.object, "__class_getitem__")
+        given, owner = t.members.class_member(self.object, "__class_getitem__")
         is_native = given is MISSING or isinstance(getattr(given, "__func__", given), type)
         if not is_native and not is_trusted_namespace(owner):
             raise GraphBreak(
                 "unsupported-operation", f"subscripts of {self.describe()}, which has its own __class_getitem__"
             )
-        return t.fold(getitem, [self, key], {})
+        return t.folder.fold(getitem, [self, key], {})
 
     def iterate(self, t: Tracer) -> Value:
         import enum
 
         if issubclass(self.object, enum.Enum):
-            return t.sequence([ConstantValue(member) for member in self.object], list).iterate(t)
+            return t.wrapper.sequence([ConstantValue(member) for member in self.object], list).iterate(t)
         return super().iterate(t)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..interp.signals import TracedRaise
 from ..library import operator
+from ..signals import TracedRaise
 from .base import Value, objects_have
 from .constants import ConstantValue
 from .iterators import IteratorValue
-from .objects import ObjectValue
 
 if TYPE_CHECKING:
-    from ..interp.tracer import Tracer
+    from .base import Tracer
 
 _FORWARD: type = type(iter(type("Indexed", (), {"__getitem__": operator.getitem})()))
 
@@ -45,7 +44,7 @@ class IndexIterator(IteratorValue):
     def how_many(self, t: Tracer) -> None:
         """What a list asks of this iterator."""
         if not self.ended and objects_have(self.owner.python_type(), "__len__"):
-            t.length(self.owner)
+            self.owner.length(t)
 
     def rebuild(self, e: Any) -> None:
         e.pinned(_forward_from)
@@ -83,7 +82,7 @@ class ReversedIterator(IteratorValue):
     def how_many(self, t: Tracer) -> None:
         """What a list asks of this iterator."""
         if not self.ended:
-            t.length(self.owner)
+            self.owner.length(t)
 
     def rebuild(self, e: Any) -> None:
         e.pinned(_backward_from)
@@ -94,32 +93,11 @@ class ReversedIterator(IteratorValue):
 
 def _item(t: Tracer, owner: Value, position: int) -> Value | None:
     try:
-        return t.get_item(owner, ConstantValue(position))
+        return owner.get_item(t, ConstantValue(position))
     except TracedRaise as error:
         if issubclass(error.value.python_type(), (IndexError, StopIteration)):
             return None
         raise
-
-
-def ask_how_many(t: Tracer, value: Value) -> None:
-    """What a list or a tuple that is made of `value` asks first, to make room; the answer does not matter, a failure does."""
-    try:
-        if isinstance(value, IndexIterator | ReversedIterator):
-            value.how_many(t)
-        elif isinstance(value, ObjectValue):
-            _ask_object(t, value)
-    except TracedRaise as error:
-        if not issubclass(error.value.python_type(), TypeError):
-            raise
-
-
-def _ask_object(t: Tracer, value: ObjectValue) -> None:
-    has_length = objects_have(value.cls, "__len__")
-    method = value.special(t, "__len__" if has_length else "__length_hint__")
-    if method is not None and has_length:
-        value.length(t)
-    elif method is not None:
-        t.integer(t.call(method, [], {}))
 
 
 class _Rest:

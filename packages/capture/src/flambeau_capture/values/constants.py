@@ -11,74 +11,28 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name
-from ..interp.signals import GraphBreak
+from ..constant_objects import MADE_ANEW, ONE_OF_EACH, PLAIN_TYPES
 from ..library import math
+from ..signals import GraphBreak
 from ..sources.source import Item
-from .base import HEAP_TYPE, Value, objects_have
+from .base import Value, objects_have
+from .bound import BoundBuiltin
+from .iterators import SequenceIterator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
-
-PLAIN_TYPES: frozenset[type] = frozenset(
-    (int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented))
-)
-"""Types of constants that a code object can hold."""
-
-TORCH_TYPES: frozenset[type] = frozenset(
-    (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme)
-)
-"""Immutable torch objects."""
-
-MADE_ANEW: frozenset[type] = frozenset((
-    int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo
-))  # fmt: skip
-"""Those of which equal ones may be several objects."""
-ONE_OF_EACH = range(-5, 257)
-"""Python has one object of each of these integers."""
-
-UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
-"""Those that cannot be hashed: what one of them is about is its `dtype`."""
-
+    from .base import Tracer
 
 #: Types that enums are mixed with, and what makes of a member an object of just that type.
 _OF_AN_ENUM: tuple[tuple[type, Any], ...] = ((int, int.__int__), (float, float.__float__), (str, str.__str__))
-
-
-def is_nan(obj: Any) -> bool:
-    """Whether it is a number that equals no other, itself included: which one it is, containers that compare by identity first tell."""
-    return type(obj) in (float, complex) and obj != obj
-
-
-def is_constant_object(obj: Any) -> bool:
-    """Whether `obj` is immutable through and through and compares by value."""
-    kind = type(obj)
-    if kind in PLAIN_TYPES or kind in TORCH_TYPES or issubclass(kind, enum.Enum):
-        return True
-    if kind is range:
-        return True
-    if kind in (tuple, frozenset, torch.Size):
-        return all(is_constant_object(item) and _is_hashed(item) for item in obj)
-    if kind is slice:
-        return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
-    return False
 
 
 def _is_one_of_many(obj: Any) -> bool:
     """Whether the one that a call brings has to be given back: a guard tells what it is equal to."""
     kind = type(obj)
     return kind in MADE_ANEW and not (kind is int and obj in ONE_OF_EACH)
-
-
-def _is_hashed(part: Any) -> bool:
-    """Whether what holds this constant can be hashed and compared, and no code of the program's runs for that: the class of a member may have some."""
-    kind = type(part)
-    if not issubclass(kind, enum.Enum):
-        return kind not in UNHASHABLE
-    owners = [next(base for base in kind.__mro__ if name in vars(base)) for name in ("__hash__", "__eq__")]
-    return all(owner is enum.Enum or not owner.__flags__ & HEAP_TYPE for owner in owners)
 
 
 def plain(constant: Any) -> Any:
@@ -135,72 +89,68 @@ class ConstantValue(Value):
         return text if len(text) < 40 else class_name(type(self.value))
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
-
         if isinstance(self.value, enum.Enum):
-            t.class_member(type(self.value), name)  # guarded: a program may put a method there
-            return t.attribute_of_object(self, self.value, name)
+            t.members.class_member(type(self.value), name)  # guarded: a program may put a method there
+            return t.attributes.attribute_of_object(self, self.value, name)
         try:
             found = getattr(self.value, name)
         except AttributeError as error:
-            raise t.raised(error) from None
+            raise t.exceptions.raised(error) from None
         if callable(found):
             return BoundBuiltin(self, name)
-        return t.from_python(found)
+        return t.wrapper.from_python(found)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name in ("__enter__", "__exit__") and isinstance(self.value, torch.device):
-            from ..lookaside.devices import enter_or_leave_device
-
-            return enter_or_leave_device(t, self.value, name)
+            return t.devices.enter_or_leave(self.value, name)
         if name == "__iter__" and not args and not kwargs:
             return self.iterate(t)
         if name == "join" and len(args) == 1 and objects_have(args[0].python_type(), "__iter__"):
-            args = [t.sequence(t.collect(t.iterate(args[0])), tuple)]  # the iterator is asked how many there are
-        return t.fold_method(self, name, args, kwargs)
+            args = [
+                t.wrapper.sequence(t.operators.collect(args[0].realise(t).iterate(t)), tuple)
+            ]  # the iterator is asked how many there are
+        return t.folder.fold_method(self, name, args, kwargs)
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        if not t.is_foldable(key) and type(self.value) is range:
-            key = ConstantValue(t.index_or_slice(key))
-        elif not t.is_foldable(key) and type(self.value) in (tuple, torch.Size):
-            return t.sequence(self.parts(t), type(self.value)).get_item(t, key)
+        if not t.wrapper.is_foldable(key) and type(self.value) is range:
+            key = ConstantValue(t.operators.index_or_slice(key))
+        elif not t.wrapper.is_foldable(key) and type(self.value) in (tuple, torch.Size):
+            return t.wrapper.sequence(self.parts(t), type(self.value)).get_item(t, key)
         elif self.source is not None and type(self.value) is tuple and key.python_type() is int:
-            place = t.to_python(key)
+            place = t.wrapper.to_python(key)
             if -len(self.value) <= place < len(self.value):
                 return self.parts(t)[place]
-        return t.fold(lambda obj, index: obj[index], [self, key], {})
+        return t.folder.fold(lambda obj, index: obj[index], [self, key], {})
 
     def contains(self, t: Tracer, item: Value) -> bool:
-        return bool(t.fold(lambda obj, x: x in obj, [self, item], {}).constant())
+        return bool(t.folder.fold(lambda obj, x: x in obj, [self, item], {}).constant())
 
     def length(self, t: Tracer) -> Value:
-        return t.fold(len, [self], {})
+        return t.folder.fold(len, [self], {})
 
     def truth(self, t: Tracer) -> bool:
         if self.value is NotImplemented:
             raise GraphBreak("unsupported-call", "the truth of NotImplemented warns")
         if isinstance(self.value, enum.Enum):
-            return bool(t.fold(bool, [self], {}).constant())
+            return bool(t.folder.fold(bool, [self], {}).constant())
         return bool(self.value)
 
     def iterate(self, t: Tracer) -> Value:
-        from .iterators import SequenceIterator
-
         if isinstance(self.value, enum.Enum):
-            t.fold(list, [self], {})  # only texts and tuples that are members can, unless the program says how
+            t.folder.fold(list, [self], {})  # only texts and tuples that are members can, unless the program says how
         try:
             items = iter(self.value)
         except TypeError as error:
-            raise t.raised(error) from None
+            raise t.exceptions.raised(error) from None
         if isinstance(self.value, range) and len(self.value) > t.config.unroll_limit:
             raise GraphBreak("too-long", "a range longer than the unroll limit")
-        parts = [t.from_python(item) for item in items] if type(self.value) is not tuple else self.parts(t)
+        parts = [t.wrapper.from_python(item) for item in items] if type(self.value) is not tuple else self.parts(t)
         return SequenceIterator(parts, self, type(items))
 
     def parts(self, t: Tracer) -> list[Value]:
         """The items of a tuple, each with where it comes from: which object it is, only that tells."""
         if self.source is None or type(self.value) is not tuple:
-            return [t.from_python(item) for item in self.value]
+            return [t.wrapper.from_python(item) for item in self.value]
         return [ConstantValue(item, Item(self.source, place)) for place, item in enumerate(self.value)]
 
 

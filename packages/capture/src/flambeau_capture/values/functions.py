@@ -9,16 +9,16 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..interp.signals import GraphBreak
 from ..library import functools
+from ..signals import GraphBreak
 from .base import MISSING, Value
 from .constants import ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
+    from .base import Tracer
 
 
 class CellValue(Value):
@@ -52,7 +52,7 @@ class CellValue(Value):
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name == "cell_contents" and self.contents is not None:
-            return t.realise(self.contents)
+            return self.contents.realise(t)
         return super().get_attribute(t, name)
 
 
@@ -81,7 +81,7 @@ class FunctionValue(Value):
         return f"{self.function.__module__}.{self.function.__qualname__}"
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call_function(self, self.function, args, kwargs)
+        return t.caller.call_function(self, self.function, args, kwargs)
 
     def rebuild(self, e: Any) -> None:
         e.source(self.source) if self.source is not None else e.pinned(self.function)
@@ -92,7 +92,7 @@ class FunctionValue(Value):
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name in self.attrs:
             return self.attrs[name]
-        return t.attribute_of_object(self, self.function, name)
+        return t.attributes.attribute_of_object(self, self.function, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if name in _DECIDE_A_CALL:
@@ -140,7 +140,7 @@ class ClosureValue(Value):
         return True
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.inline_closure(self, args, kwargs)
+        return t.caller.inline_closure(self, args, kwargs)
 
     def rebuild(self, e: Any) -> None:
         e.pinned(_make_function)
@@ -178,26 +178,26 @@ class ClosureValue(Value):
             }
             return ConstantValue(table[name])
         if name == "__code__":
-            return t.wrap_pinned(self.code)
+            return t.wrapper.wrap_pinned(self.code)
         if name == "__defaults__":
             return self.defaults or ConstantValue(None)
         if name == "__kwdefaults__":
             return self.kwdefaults or ConstantValue(None)
         if name == "__dict__":
             own = {name: value for name, value in self.attrs.items() if name not in _FIELDS}
-            return t.new_dict(own)
+            return t.wrapper.new_dict(own)
         if name == "__closure__":
-            return t.sequence(list(self.closure), tuple) if self.closure else ConstantValue(None)
+            return t.wrapper.sequence(list(self.closure), tuple) if self.closure else ConstantValue(None)
         if name == "__call__":
             return self
         if name == "__annotations__":
-            parts = [] if self.annotations is None else list(t.iterate_all(self.annotations))
+            parts = [] if self.annotations is None else list(t.operators.iterate_all(self.annotations))
             made = {key.constant(): value for key, value in zip(parts[::2], parts[1::2], strict=True)}
-            self.attrs[name] = t.new_dict(made)
+            self.attrs[name] = t.wrapper.new_dict(made)
             return self.attrs[name]
         if name == "__type_params__" and hasattr(types.FunctionType, name):
             return ConstantValue(())
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if name == "__name__" and value.is_constant():
@@ -263,7 +263,7 @@ class MethodValue(Value):
         return True
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call(self.function, [t.realise(self.owner), *args], kwargs)
+        return t.caller.call(self.function, [self.owner.realise(t), *args], kwargs)
 
     def rebuild(self, e: Any) -> None:
         if self.source is not None:
@@ -311,10 +311,10 @@ class PartialValue(Value):
         return True
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        return t.call(
-            t.realise(self.function),
-            [*map(t.realise, self.args), *args],
-            {**{k: t.realise(v) for k, v in self.kwargs.items()}, **kwargs},
+        return t.caller.call(
+            self.function.realise(t),
+            [*(arg.realise(t) for arg in self.args), *args],
+            {**{k: v.realise(t) for k, v in self.kwargs.items()}, **kwargs},
         )
 
     def rebuild(self, e: Any) -> None:
@@ -329,11 +329,11 @@ class PartialValue(Value):
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name == "func":
-            return t.realise(self.function)
+            return self.function.realise(t)
         if name == "args":
-            return t.sequence(list(self.args), tuple)
+            return t.wrapper.sequence(list(self.args), tuple)
         if name == "keywords":
-            return t.new_dict(dict(self.kwargs))
+            return t.wrapper.new_dict(dict(self.kwargs))
         return super().get_attribute(t, name)
 
 
@@ -350,7 +350,7 @@ def bind_arguments(
     try:
         return _bound(t, code, defaults, kwdefaults, args, kwargs)
     except _Mismatch:
-        raise t.raised(_error_of_call(code, len(defaults), kwdefaults, len(args), kwargs, name)) from None
+        raise t.exceptions.raised(_error_of_call(code, len(defaults), kwdefaults, len(args), kwargs, name)) from None
 
 
 def _bound(
@@ -366,7 +366,7 @@ def _bound(
     bound: dict[str, Value] = dict(zip(names[:count], args, strict=False))
     position = count + keyword_only
     if code.co_flags & 0x04:
-        bound[code.co_varnames[position]] = t.sequence(list(args[count:]), tuple)
+        bound[code.co_varnames[position]] = t.wrapper.sequence(list(args[count:]), tuple)
         position += 1
     elif len(args) > count:
         raise _Mismatch
@@ -382,7 +382,7 @@ def _bound(
         else:
             bound[key] = value
     if code.co_flags & 0x08:
-        bound[code.co_varnames[position]] = t.new_dict(extra)
+        bound[code.co_varnames[position]] = t.wrapper.new_dict(extra)
     first_default = count - len(defaults)
     for i, parameter in enumerate(names):
         if parameter in bound:

@@ -1,4 +1,4 @@
-"""Iterators: over sequences, computed ones (zip, map, enumerate…) and generators.
+"""Iterators: over sequences, computed ones (zip, map, enumerate…).
 
 In: values or a Python function that makes the next value. Out: `next` gives a value or None at the end.
 """
@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..interp.signals import GraphBreak, TracedRaise
 from ..library import collections, functools
+from ..signals import GraphBreak, TracedRaise
 from .base import Value
-from .constants import ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ..interp.frame import Frame
-    from ..interp.tracer import Tracer
+    from .base import Tracer
 
 
 class IteratorValue(Value):
@@ -32,12 +30,12 @@ class IteratorValue(Value):
 
     def contains(self, t: Tracer, item: Value) -> bool:
         while (found := self.next(t)) is not None:
-            if t.same_or_equal(found, item):
+            if t.operators.same_or_equal(found, item):
                 return True
         return False
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "__next__":
@@ -73,7 +71,7 @@ class SequenceIterator(IteratorValue):
         if self.ended or not 0 <= self.position < len(self.items):
             self.ended = True
             return None
-        found = t.realise(self.items[self.position])
+        found = self.items[self.position].realise(t)
         self.position += self.step
         return found
 
@@ -187,16 +185,18 @@ class LiveIterator(IteratorValue):
             if self.kind == "keys" and now[0] == self.made[0]:
                 raise GraphBreak("unsupported-operation", "changing the keys of a dict while iterating over it")
             if now[0] != self.made[0]:
-                raise t.raised(RuntimeError(_CHANGED[self.kind]))
+                raise t.exceptions.raised(RuntimeError(_CHANGED[self.kind]))
         if self.elements is None or self.position >= len(self.elements):
             self.elements = None
             return None
         found = self.elements[self.position]
         self.position += 1
         if self.kind in ("set", "deque"):
-            return t.realise(found)
-        key, value = (t.realise(part) for part in self.owner.items[found])
-        return key if self.what == "keys" else value if self.what == "values" else t.sequence([key, value], tuple)
+            return found.realise(t)
+        key, value = (part.realise(t) for part in self.owner.items[found])
+        return (
+            key if self.what == "keys" else value if self.what == "values" else t.wrapper.sequence([key, value], tuple)
+        )
 
     def rebuild(self, e: Any) -> None:
         if self.elements is None and self.kind != "deque":
@@ -289,7 +289,7 @@ class ComputedIterator(IteratorValue):
     def advance(self, t: Tracer) -> Value:
         found = self._drawn(t)
         if found is None:
-            raise t.raised(StopIteration())
+            raise t.exceptions.raised(StopIteration())
         return found
 
     def _drawn(self, t: Tracer) -> Value | None:
@@ -306,141 +306,3 @@ class ComputedIterator(IteratorValue):
 
 
 #: What a handler begins with that CPython 3.12 and later put around every generator's body and every `yield from`.
-_COMPILER_MADE = frozenset({"CALL_INTRINSIC_1", "CLEANUP_THROW"})
-
-
-class GeneratorValue(IteratorValue):
-    """A suspended frame."""
-
-    __slots__ = ("done", "frame", "origin", "started")
-
-    def __init__(self, frame: Frame) -> None:
-        super().__init__()
-        self.frame = frame
-        self.started = False
-        self.done = False
-        self.origin: tuple[Value, Sequence[Value], Mapping[str, Value]] | None = None
-
-    def rebuild(self, e: Any) -> None:
-        if self.started or self.done or self.origin is None:
-            super().rebuild(e)
-            return
-        function, args, kwargs = self.origin
-        e.value(function)
-        for value in (*args, *kwargs.values()):
-            e.value(value)
-        e.call(len(args) + len(kwargs), tuple(kwargs))
-
-    def python_type(self) -> type:
-        from types import GeneratorType
-
-        return GeneratorType
-
-    def next(self, t: Tracer) -> Value | None:
-        return self.send(t, ConstantValue(None))
-
-    def advance(self, t: Tracer, value: Value | None = None) -> Value:
-        found = self.send(t, value or ConstantValue(None))
-        if found is None:
-            raise t.raised(StopIteration(), value=self.frame.returned)
-        return found
-
-    def send(self, t: Tracer, value: Value) -> Value | None:
-        """Resume; None when the generator returned (its value is in `frame.returned`)."""
-        self._refuse_running(t)
-        if self.done:
-            return None
-        if not self.started:
-            t.generators.append(self)
-        try:
-            yielded = self.frame.resume(value if self.started else None)
-        except TracedRaise as error:
-            self.done = True
-            raise _left_by(t, error) from None
-        self.started = True
-        if yielded is None:
-            self.done = True
-        return yielded
-
-    def _refuse_running(self, t: Tracer) -> None:
-        """Raise where the generator's own code, or what that called, resumes it."""
-        frame: Frame | None = t.frame
-        while frame is not None and frame is not self.frame:
-            frame = frame.caller
-        if frame is not None:
-            raise t.raised(ValueError("generator already executing"))
-
-    def has_more_to_do(self) -> bool:
-        """Whether Python, once nobody holds it any more, would run the rest of a `with` or `try` that it waits in."""
-        if not self.started or self.done:
-            return False
-        instructions = self.frame.instructions
-        handler = instructions[self.frame.index].handler
-        while handler is not None and instructions[handler.target].name in _COMPILER_MADE:
-            handler = instructions[handler.target].handler
-        return handler is not None
-
-    def throw(self, t: Tracer, error: Value) -> Value | None:
-        """Raise at the point where the generator waits."""
-        self._refuse_running(t)
-        if self.done or not self.started:
-            self.done = True
-            raise TracedRaise(error)
-        try:
-            yielded = self.frame.throw(error)
-        except TracedRaise as raised:
-            self.done = True
-            raise _left_by(t, raised) from None
-        if yielded is None:
-            self.done = True
-        return yielded
-
-    def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        if name == "send":
-            if not (self.started or self.done or (args[0].is_constant() and args[0].constant() is None)):
-                raise t.raised(TypeError("can't send non-None value to a just-started generator"))
-            return self.advance(t, args[0])
-        if name == "throw":
-            found = self.throw(t, _thrown(t, args))
-            if found is None:
-                raise t.raised(StopIteration(), value=self.frame.returned)
-            return found
-        if name == "close":
-            self.close(t)
-            return ConstantValue(None)
-        return super().call_method(t, name, args, kwargs)
-
-    def close(self, t: Tracer) -> None:
-        """GeneratorExit at the point where it waits."""
-        if self.done:
-            return
-        if not self.started:
-            self.done = True
-            return
-        leaving = t.raised(GeneratorExit()).value
-        try:
-            if self.throw(t, leaving) is not None:
-                raise GraphBreak("unsupported-operation", "a generator that ignores GeneratorExit")
-        except TracedRaise as error:
-            if error.value is not leaving and not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
-                raise
-        self.done = True
-
-
-def _left_by(t: Tracer, error: TracedRaise) -> TracedRaise:
-    """What the caller of a generator sees when an exception leaves it."""
-    if not issubclass(error.value.python_type(), StopIteration):
-        return error
-    made = t.raised(RuntimeError("generator raised StopIteration"))
-    made.value.cause = made.value.context = error.value  # type: ignore[attr-defined]
-    return made
-
-
-def _thrown(t: Tracer, args: Sequence[Value]) -> Value:
-    """What `throw(error)` raises, or `throw(class, error, traceback)`, as `contextlib` of Python 3.11 says it."""
-    kind, *more = args
-    if not more or (more[0].is_constant() and more[0].constant() is None):
-        return t.exception_instance(kind)
-    if not isinstance(kind.real(), type) or not issubclass(more[0].python_type(), kind.real()):
-        raise GraphBreak("unsupported-operation", "throw() with an error that is to be made of its second argument")
-    return more[0]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..interp.signals import GraphBreak
+from ..constant_objects import is_constant_object
+from ..signals import GraphBreak
 from .base import MISSING, Value
-from .constants import is_constant_object
 from .lazy import LazyValue
 from .sequences import TupleValue
 from .symbolic import SymbolicValue
@@ -20,12 +20,12 @@ from .tensor import TensorValue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..interp.tracer import Tracer
+    from .base import Tracer
 
 
 def assume_object(t: Tracer, key: Value, present: bool, keys: Iterable[Value]) -> bool:
     """Assume that a key is the object that was found, or none of `keys`. Whether there was anything to assume."""
-    key = t.realise(key)
+    key = key.realise(t)
     objects = [(part, part.source) for part in _objects(t, key) if not t.guards.is_trusted(part.source)]
     for part, source in objects:
         if present or part is not key:
@@ -54,7 +54,7 @@ def is_compared_by_identity(key: Value, hashed: Any) -> bool:
 
 def real_key(t: Tracer, key: Value) -> Any:
     """The object that a key is for real, `MISSING` for one made while tracing."""
-    key = t.realise(key)
+    key = key.realise(t)
     if isinstance(key, TupleValue):
         parts = [real_key(t, part) for part in key.items]
         return MISSING if any(part is MISSING for part in parts) else tuple(parts)
@@ -70,14 +70,10 @@ def as_hashed(key: Any) -> Any:
 
 def _objects(t: Tracer, key: Value) -> Iterator[Value]:
     """The parts of a key that existed before the frame and are no constants; of numbers that change the hash is their value."""
-    from .sets import SetValue
-
-    if isinstance(key, TupleValue):
-        for part in key.items:
-            yield from _objects(t, t.realise(part))
-    elif isinstance(key, SetValue):
-        for part in key.items.values():
-            yield from _objects(t, t.realise(part))
+    parts = key.hashed_parts()
+    if parts is not None:
+        for part in parts:
+            yield from _objects(t, part.realise(t))
     elif not key.is_constant() and not isinstance(key, SymbolicValue):
         if key.source is not None or key.real() is not MISSING:
             yield key

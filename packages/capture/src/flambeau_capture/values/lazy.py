@@ -1,6 +1,6 @@
 """`LazyValue`: a real object that has not been looked at, so that nothing is guarded yet.
 
-In: an object and its source. Out: `Tracer.realise(value)` wraps it (and guards it) on first use.
+In: an object and its source. Out: `realise` wraps it (and guards it) on first use.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from .base import Value
 
 if TYPE_CHECKING:
     from ..sources.source import Source
+    from .base import Tracer
 
 
 class LazyValue(Value):
@@ -25,6 +26,12 @@ class LazyValue(Value):
 
     def python_type(self) -> type:
         return type(self.object)
+
+    def realise(self, t: Tracer) -> Value:
+        if self.realised is None:
+            assert self.source is not None
+            self.realised = t.wrapper.wrap(self.object, self.source)
+        return self.realised
 
     def real(self) -> Any:
         return self.object

@@ -9,8 +9,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..interp.signals import GraphBreak
 from ..library import collections, gc
+from ..signals import GraphBreak
 from .base import MISSING, Value, objects_have
 from .constants import NONE, TRUE, ConstantValue
 from .keys import assume_object, is_compared_by_identity, real_key
@@ -18,8 +18,8 @@ from .keys import assume_object, is_compared_by_identity, real_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
+    from .base import Tracer
 
 
 def shown_by(proxy: Any) -> Any:
@@ -112,7 +112,7 @@ class DictValue(Value):
 
     def hashed(self, t: Tracer, key: Value) -> Any:
         """What a key hashes to; which object it is, is assumed."""
-        hashed = t.hashable(key)
+        hashed = t.wrapper.hashable(key)
         if is_compared_by_identity(key, hashed):
             present = hashed in self.items
             known = assume_object(t, key, present, [there for there, _ in self.items.values()])
@@ -123,9 +123,9 @@ class DictValue(Value):
     def lookup(self, t: Tracer, key: Value) -> Value | None:
         """The value under `key`, or None."""
         hashed = self.hashed(t, key)
-        self.guard_key(t, hashed, t.realise(key))
+        self.guard_key(t, hashed, key.realise(t))
         pair = self.items.get(hashed)
-        return None if pair is None else t.realise(pair[1])
+        return None if pair is None else pair[1].realise(t)
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         found = self.lookup(t, key)
@@ -139,9 +139,9 @@ class DictValue(Value):
 
     def missing_key(self, t: Tracer, key: Value) -> Exception:
         """The KeyError that carries the key itself."""
-        if self.cls is collections.OrderedDict and t.realise(key).python_type() is type(None):
+        if self.cls is collections.OrderedDict and key.realise(t).python_type() is type(None):
             raise GraphBreak("unsupported-operation", "the key None, which an ordered dict leaves out of its KeyError")
-        return t.raised(KeyError(), value=t.realise(key))
+        return t.exceptions.raised(KeyError(), value=key.realise(t))
 
     def is_proxy(self) -> bool:
         """Whether it shows a dict that somebody else has."""
@@ -156,14 +156,14 @@ class DictValue(Value):
     def delete_item(self, t: Tracer, key: Value) -> None:
         hashed = self.hashed(t, key)
         if hashed not in self.items:
-            self.guard_key(t, hashed, t.realise(key))
+            self.guard_key(t, hashed, key.realise(t))
             raise self.missing_key(t, key)
         self.changed(t)
         del self.items[hashed]
 
     def contains(self, t: Tracer, item: Value) -> bool:
         hashed = self.hashed(t, item)
-        self.guard_key(t, hashed, t.realise(item))
+        self.guard_key(t, hashed, item.realise(t))
         return hashed in self.items
 
     def length(self, t: Tracer) -> Value:
@@ -177,12 +177,12 @@ class DictValue(Value):
     def keys(self, t: Tracer) -> list[Value]:
         """The keys in order."""
         self.guard_all(t)
-        return [t.realise(key) for key, _ in self.items.values()]
+        return [key.realise(t) for key, _ in self.items.values()]
 
     def values(self, t: Tracer) -> list[Value]:
         """The values in order."""
         self.guard_all(t)
-        return [t.realise(value) for _, value in self.items.values()]
+        return [value.realise(t) for _, value in self.items.values()]
 
     def iterate(self, t: Tracer) -> Value:
         from .iterators import LiveIterator
@@ -192,14 +192,14 @@ class DictValue(Value):
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default or ConstantValue(None)
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name not in self.methods or not objects_have(self.cls, name):
-            return t.generic_method(self, name, args, kwargs)
+            return t.caller.generic_method(self, name, args, kwargs)
         if name in _PLAIN_METHODS and self.cls is not collections.OrderedDict:
-            return t.run_method(self, _PLAIN_METHODS, name, args, kwargs)
-        return t.run_method(self, self.methods, name, args, kwargs)
+            return t.folder.run_method(self, _PLAIN_METHODS, name, args, kwargs)
+        return t.folder.run_method(self, self.methods, name, args, kwargs)
 
     def m_get(self, t: Tracer, key: Value, default: Value = NONE) -> Value:
         found = self.lookup(t, key)
@@ -238,15 +238,15 @@ class DictValue(Value):
         self.changed(t)
         if not self.items:
             raise KeyError
-        hashed = list(self.items)[-1 if t.truth(last) else 0]
+        hashed = list(self.items)[-1 if last.truth(t) else 0]
         key, value = self.items.pop(hashed)
-        return t.sequence([t.realise(key), t.realise(value)], tuple)
+        return t.wrapper.sequence([key.realise(t), value.realise(t)], tuple)
 
     def m_popitem_plain(self, t: Tracer) -> Value:
         return self.m_popitem(t)
 
     def m_update(self, t: Tracer, other: Value | None = None, /, **named: Value) -> None:
-        for key, value in () if other is None else t.mapping_items(other):
+        for key, value in () if other is None else t.operators.mapping_items(other):
             self.set_item(t, key, value)
         for name, value in named.items():
             self.set_item(t, ConstantValue(name), value)
@@ -265,11 +265,11 @@ class DictValue(Value):
             raise self.missing_key(t, key)  # Python does not hash the key
         hashed = self.hashed(t, key)
         if hashed not in self.items:
-            self.guard_key(t, hashed, t.realise(key))
+            self.guard_key(t, hashed, key.realise(t))
             raise self.missing_key(t, key)
         self.changed(t)
         pair = self.items.pop(hashed)
-        if t.truth(last):
+        if last.truth(t):
             self.items[hashed] = pair
         else:
             rest = dict(self.items)
@@ -360,7 +360,8 @@ class DictView(Value):
         if self.kind == "values":
             return self.dict.values(t)
         return [
-            t.sequence([key, value], tuple) for key, value in zip(self.dict.keys(t), self.dict.values(t), strict=True)
+            t.wrapper.sequence([key, value], tuple)
+            for key, value in zip(self.dict.keys(t), self.dict.values(t), strict=True)
         ]
 
     def iterate(self, t: Tracer) -> Value:
@@ -377,12 +378,12 @@ class DictView(Value):
     def contains(self, t: Tracer, item: Value) -> bool:
         if self.kind == "keys":
             return self.dict.contains(t, item)
-        return any(t.same_or_equal(other, item) for other in self.elements(t))
+        return any(t.operators.same_or_equal(other, item) for other in self.elements(t))
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "isdisjoint":
-            return ConstantValue(not any(self.contains(t, item) for item in t.iterate_all(args[0])))
-        return t.generic_method(self, name, args, kwargs)
+            return ConstantValue(not any(self.contains(t, item) for item in t.operators.iterate_all(args[0])))
+        return t.caller.generic_method(self, name, args, kwargs)

@@ -11,21 +11,23 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..class_names import class_module, class_name, full_name
-from ..interp.signals import GraphBreak
+from ..class_names import HEAP_TYPE, class_module, class_name, full_name
 from ..library import collections, inspect, weakref
+from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, CallResult
-from .base import HEAP_TYPE, MISSING, Value, objects_have, type_name
+from .base import MISSING, Value, objects_have, type_name
+from .by_index import IndexIterator
 from .constants import ConstantValue
 from .iterators import SequenceIterator
 from .mappings import DictValue
-from .sequences import TupleValue
+from .sequences import ListValue, TupleValue
+from .sets import SetValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
+    from .base import Tracer
 
 
 class ObjectValue(Value):
@@ -86,47 +88,47 @@ class ObjectValue(Value):
     # attributes
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        return t.object_attribute(self, name)
+        return t.attributes.object_attribute(self, name)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
-        t.store_object_attribute(self, name, value)
+        t.attributes.store_object_attribute(self, name, value)
 
     def delete_attribute(self, t: Tracer, name: str) -> None:
-        t.delete_object_attribute(self, name)
+        t.attributes.delete_object_attribute(self, name)
 
     # operations by the class's special methods
 
     def special(self, t: Tracer, name: str) -> Value | None:
         """The class's special method bound to this object, None when there is none (or only an inherited native one)."""
-        return t.special_method(self, name)
+        return t.attributes.special_method(self, name)
 
     def _do(self, t: Tracer, name: str, *args: Value) -> Value:
         method = self.special(t, name)
         if method is not None:
-            return t.call(method, list(args), {})
+            return t.caller.call(method, list(args), {})
         if objects_have(self.cls, name) or name not in _LACKS:
             raise GraphBreak("unsupported-operation", f"{name} of {self.describe()}")
-        raise t.raised(TypeError(_LACKS[name].format(type_name(self.cls))))
+        raise t.exceptions.raised(TypeError(_LACKS[name].format(type_name(self.cls))))
 
     def call(self, t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if type(self.object) in _PLAIN_REFERENCES and not args and not kwargs and self.source is not None:
             found = self.object()
-            if found is not None and t.lets_go_of(found):
+            if found is not None and t.lifetimes.lets_go_of(found):
                 raise GraphBreak(
                     "unsupported-call", "a weak reference to what a variable holds until the frame lets go of it"
                 )
-            return t.wrap(found, CallResult(self.source))
+            return t.wrapper.wrap(found, CallResult(self.source))
         method = self.special(t, "__call__")
         if method is None:
             if callable(self.object) and self.object is not MISSING:
-                return t.call_builtin(self, self.object, args, kwargs)
-            raise t.raised(TypeError(f"'{class_name(self.cls)}' object is not callable"))
-        return t.call(method, args, kwargs)
+                return t.caller.call_builtin(self, self.object, args, kwargs)
+            raise t.exceptions.raised(TypeError(f"'{class_name(self.cls)}' object is not callable"))
+        return t.caller.call(method, args, kwargs)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if self.storage is None:
-            return t.generic_method(self, name, args, kwargs)
-        if isinstance(t.class_lookup(self.cls, name), types.ClassMethodDescriptorType):
+            return t.caller.generic_method(self, name, args, kwargs)
+        if isinstance(t.members.class_lookup(self.cls, name), types.ClassMethodDescriptorType):
             raise GraphBreak("unsupported-call", f"the class method {name} of {self.describe()}")
         if not objects_have(self.storage.python_type(), name):
             raise GraphBreak("unsupported-call", f"{name} of {self.describe()}")
@@ -176,23 +178,23 @@ class ObjectValue(Value):
 
     def contains(self, t: Tracer, item: Value) -> bool:
         if self.special(t, "__contains__") is not None:
-            return t.truth(self._do(t, "__contains__", item))
+            return self._do(t, "__contains__", item).truth(t)
         if self.storage is not None and objects_have(self.cls, "__contains__"):
             return self.storage.contains(t, item)
         if not objects_have(self.cls, "__iter__") and not objects_have(self.cls, "__getitem__"):
             raise GraphBreak("unsupported-operation", f"membership in {self.describe()}")
-        return any(t.same_or_equal(other, item) for other in t.iterate_all(self))
+        return any(t.operators.same_or_equal(other, item) for other in t.operators.iterate_all(self))
 
     def length(self, t: Tracer) -> Value:
         if self.special(t, "__len__") is None and self.storage is not None and objects_have(self.cls, "__len__"):
             return self.storage.length(t)
         found = self._do(t, "__len__")
         if found.python_type() is not int:
-            found = ConstantValue(t.integer(found))
-        if t.truth(t.compare("<", found, ConstantValue(0))):
-            raise t.raised(ValueError("__len__() should return >= 0"))
+            found = ConstantValue(t.folder.integer(found))
+        if t.operators.compare("<", found, ConstantValue(0)).truth(t):
+            raise t.exceptions.raised(ValueError("__len__() should return >= 0"))
         if found.is_constant() and found.constant() > sys.maxsize:
-            raise t.raised(OverflowError("cannot fit 'int' into an index-sized integer"))
+            raise t.exceptions.raised(OverflowError("cannot fit 'int' into an index-sized integer"))
         return found
 
     def truth(self, t: Tracer) -> bool:
@@ -200,11 +202,11 @@ class ObjectValue(Value):
             found = self._do(t, "__bool__")
             if found.python_type() is not bool:
                 returned = type_name(found.python_type())
-                raise t.raised(TypeError(f"__bool__ should return bool, returned {returned}"))
-            return t.truth(found)
+                raise t.exceptions.raised(TypeError(f"__bool__ should return bool, returned {returned}"))
+            return found.truth(t)
         is_number = self.storage is not None and objects_have(self.cls, "__bool__")
         if not is_number and self.special(t, "__len__") is not None:
-            return t.truth(self.length(t))
+            return self.length(t).truth(t)
         if self.storage is not None:
             return self.storage.truth(t)
         if self.object is not MISSING and (objects_have(self.cls, "__bool__") or objects_have(self.cls, "__len__")):
@@ -212,12 +214,12 @@ class ObjectValue(Value):
         return True
 
     def iterate(self, t: Tracer) -> Value:
-        from .by_index import IndexIterator
-
         if self.special(t, "__iter__") is not None:
             found = self._do(t, "__iter__")
             if not objects_have(found.python_type(), "__next__"):
-                raise t.raised(TypeError(f"iter() returned non-iterator of type '{type_name(found.python_type())}'"))
+                raise t.exceptions.raised(
+                    TypeError(f"iter() returned non-iterator of type '{type_name(found.python_type())}'")
+                )
             return found
         if self.storage is not None and objects_have(self.cls, "__iter__"):
             if isinstance(self.storage, ConstantValue) and type(self.storage.value) is str:
@@ -227,14 +229,20 @@ class ObjectValue(Value):
             raise GraphBreak("unsupported-operation", f"iterating over {self.describe()}")
         if self.special(t, "__getitem__") is not None:
             return IndexIterator(self)
-        raise t.raised(TypeError(f"'{type_name(self.cls)}' object is not iterable"))
+        raise t.exceptions.raised(TypeError(f"'{type_name(self.cls)}' object is not iterable"))
+
+    def how_many(self, t: Tracer) -> None:
+        has_length = objects_have(self.cls, "__len__")
+        method = self.special(t, "__len__" if has_length else "__length_hint__")
+        if method is not None and has_length:
+            self.length(t)
+        elif method is not None:
+            t.folder.integer(t.caller.call(method, [], {}))
 
     def advance(self, t: Tracer) -> Value:
         return super().advance(t) if self.special(t, "__next__") is None else self._do(t, "__next__")
 
     def next(self, t: Tracer) -> Value | None:
-        from ..interp.signals import TracedRaise
-
         if self.special(t, "__next__") is None:
             return super().next(t)
         try:
@@ -284,7 +292,7 @@ class OpaqueValue(Value):
         return f"a {full_name(type(self.object))}"
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
+        from .bound import BoundBuiltin
 
         if callable(getattr(type(self.object), name, None)):
             return BoundBuiltin(self, name)
@@ -345,12 +353,12 @@ class InstanceDictValue(DictValue):
     def delete_item(self, t: Tracer, key: Value) -> None:
         name = self._name(t, key)
         if self.lookup(t, key) is None:
-            raise t.raised(KeyError(name))
-        t.forget_attribute(self.owner, name)
+            raise t.exceptions.raised(KeyError(name))
+        t.attributes.forget_attribute(self.owner, name)
 
     def _name(self, t: Tracer, key: Value) -> str:
-        name = t.concrete(key)
-        if not isinstance(name, str) or hasattr(type(t.class_lookup(self.owner.cls, name)), "__set__"):
+        name = t.folder.concrete(key)
+        if not isinstance(name, str) or hasattr(type(t.members.class_lookup(self.owner.cls, name)), "__set__"):
             raise GraphBreak("unsupported-store", f"storing {name!r} in the __dict__ of {self.owner.describe()}")
         return name
 
@@ -432,13 +440,13 @@ class ExceptionValue(ObjectValue):
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name == "args" and "args" not in self.attrs:
-            return t.sequence(list(self.arguments), tuple)
+            return t.wrapper.sequence(list(self.arguments), tuple)
         if name in ("__cause__", "__context__"):
             own = self.cause if name == "__cause__" else self.context
             if own is None and self.object is not MISSING and self.source is not None:
-                return t.wrap(getattr(self.object, name), Attribute(self.source, name))
+                return t.wrapper.wrap(getattr(self.object, name), Attribute(self.source, name))
             if own is None and name == "__context__" and self.line is not None:
-                t.none_handled_outside("the context of an exception")
+                t.exceptions.none_handled_outside("the context of an exception")
             return own or ConstantValue(None)
         if name == _SUPPRESS and self.object is MISSING:
             return self.suppress or ConstantValue(self.cause is not None)
@@ -450,7 +458,11 @@ class ExceptionValue(ObjectValue):
             return self.arguments[0] if self.arguments else ConstantValue(None)
         if name == "with_traceback":
             raise GraphBreak("unsupported-attribute", "with_traceback of an exception")
-        if self.object is MISSING and name not in self.attrs and _is_native_field(t.class_lookup(self.cls, name)):
+        if (
+            self.object is MISSING
+            and name not in self.attrs
+            and _is_native_field(t.members.class_lookup(self.cls, name))
+        ):
             raise GraphBreak("unsupported-attribute", f"{name!r} of an exception that was not raised for real")
         return super().get_attribute(t, name)
 
@@ -461,7 +473,7 @@ class ExceptionValue(ObjectValue):
         for name, field in [pair for base in native for pair in vars(base).items()]:
             found = getattr(error, name, None) if _is_native_field(field) else None
             if found is not None and found != getattr(plain, name, None):
-                self.attrs[name] = t.from_python(found)
+                self.attrs[name] = t.wrapper.from_python(found)
 
     def has_own_fields(self) -> bool:
         """Whether `args` alone do not tell its text."""
@@ -478,7 +490,7 @@ class ExceptionValue(ObjectValue):
             self._chain(t, name, value)
             return
         if name == "args":
-            self.arguments = list(t.iterate_all(value))
+            self.arguments = list(t.operators.iterate_all(value))
             return
         super().set_attribute(t, name, value)
 
@@ -486,13 +498,13 @@ class ExceptionValue(ObjectValue):
         """Store what it came of, or whether that is shown."""
         if name == _SUPPRESS:
             if value.python_type() is not bool:
-                raise t.raised(TypeError("attribute value type must be bool"))
-            self.suppress = ConstantValue(t.truth(value))
+                raise t.exceptions.raised(TypeError("attribute value type must be bool"))
+            self.suppress = ConstantValue(value.truth(t))
             return
         is_none = value.is_constant() and value.constant() is None
         what = name.strip("_")
         if not is_none and not issubclass(value.python_type(), BaseException):
-            raise t.raised(TypeError(f"exception {what} must be None or derive from BaseException"))
+            raise t.exceptions.raised(TypeError(f"exception {what} must be None or derive from BaseException"))
         setattr(self, what, value)
         if what == "cause":
             self.suppress = None
@@ -513,8 +525,6 @@ _OVER_TEXT = type(iter("\u00e9"))
 
 def _plain(storage: Value) -> Value:
     """A value of its own that equals what an object holds, which cannot change."""
-    from .sets import SetValue
-
     if isinstance(storage, TupleValue):
         return TupleValue(list(storage.items), tuple)
     if isinstance(storage, SetValue):
@@ -523,9 +533,6 @@ def _plain(storage: Value) -> Value:
 
 
 def _mutable_storage() -> tuple[type, ...]:
-    from .sequences import ListValue
-    from .sets import SetValue
-
     return (DictValue, ListValue, SetValue)
 
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name
-from ..interp.signals import GraphBreak, TracedRaise
 from ..library import collections
+from ..signals import GraphBreak, TracedRaise
 from .base import Value, objects_have
 from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
+    from .base import Tracer
 
 
 def _slices_come_first() -> bool:
@@ -65,7 +65,7 @@ class SequenceValue(Value):
     def all(self, t: Tracer) -> list[Value]:
         """The elements, none lazy."""
         for i, item in enumerate(self.items):
-            self.items[i] = t.realise(item)
+            self.items[i] = item.realise(t)
         return self.items
 
     def length(self, t: Tracer) -> Value:
@@ -82,7 +82,7 @@ class SequenceValue(Value):
         return SequenceIterator(self.items, self if self.cls is list else None)
 
     def contains(self, t: Tracer, item: Value) -> bool:
-        return any(t.same_or_equal(other, item) for other in self.all(t))
+        return any(t.operators.same_or_equal(other, item) for other in self.all(t))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
         index = self.place(t, key)
@@ -90,45 +90,45 @@ class SequenceValue(Value):
             cls = self.cls if self.cls in (list, tuple, torch.Size) else tuple
             if cls is tuple and self.cls is tuple and index.indices(len(self.items)) == (0, len(self.items), 1):
                 return self
-            return t.sequence(self.items[index], cls)
+            return t.wrapper.sequence(self.items[index], cls)
         try:
-            return t.realise(self.items[index])
+            return self.items[index].realise(t)
         except IndexError:
             kind = "deque" if self.cls is collections.deque else "list" if self.cls is list else "tuple"
-            raise t.raised(IndexError(f"{kind} index out of range")) from None
+            raise t.exceptions.raised(IndexError(f"{kind} index out of range")) from None
 
     def place(self, t: Tracer, key: Value) -> Any:
         """The integer or slice that a subscript is; with any other one, Python has an error to tell."""
-        index = t.index_or_slice(key)
+        index = t.operators.index_or_slice(key)
         if isinstance(index, slice) and self.cls is not collections.deque:
             if all(part is None or isinstance(part, int) for part in (index.start, index.stop, index.step)):
                 if index.step == 0:
-                    raise t.raised(ValueError("slice step cannot be zero"))
+                    raise t.exceptions.raised(ValueError("slice step cannot be zero"))
                 return index
         elif isinstance(index, int):
             return index
         raise GraphBreak("unsupported-operation", f"{key.describe()} as the subscript of {self.describe()}")
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name not in self.methods or not objects_have(self.cls, name):
-            return t.generic_method(self, name, args, kwargs)
-        return t.run_method(self, self.methods, name, args, kwargs)
+            return t.caller.generic_method(self, name, args, kwargs)
+        return t.folder.run_method(self, self.methods, name, args, kwargs)
 
     methods: dict[str, Callable[..., Value | None]] = {}
 
     def m_index(self, t: Tracer, item: Value, start: Value = ZERO, stop: Value | None = None) -> Value:
-        begin = as_index(t.concrete(start))
-        end = len(self.items) if stop is None else as_index(t.concrete(stop))
+        begin = as_index(t.folder.concrete(start))
+        end = len(self.items) if stop is None else as_index(t.folder.concrete(stop))
         for i in range(len(self.items))[begin:end]:
-            if t.same_or_equal(t.realise(self.items[i]), item):
+            if t.operators.same_or_equal(self.items[i].realise(t), item):
                 return ConstantValue(i)
         raise ValueError
 
     def m_count(self, t: Tracer, item: Value) -> Value:
-        return ConstantValue(sum(t.same_or_equal(other, item) for other in self.all(t)))
+        return ConstantValue(sum(t.operators.same_or_equal(other, item) for other in self.all(t)))
 
 
 class TupleValue(SequenceValue):
@@ -156,21 +156,21 @@ class TupleValue(SequenceValue):
         if fields is None and isinstance(getattr(self.cls, "n_fields", None), int):
             fields = _structseq_fields(self.cls)
         if fields is not None and name in fields:
-            return t.realise(self.items[fields.index(name)])
+            return self.items[fields.index(name)].realise(t)
         if name == "__class__":
-            return t.wrap_pinned(self.cls)
-        found = t.class_lookup(self.cls, name)
+            return t.wrapper.wrap_pinned(self.cls)
+        found = t.members.class_lookup(self.cls, name)
         if hasattr(found, "__get__") and not _is_builtin_method(found):
-            return t.bind_class_attribute(self, self.cls, name, found)
+            return t.attributes.bind_class_attribute(self, self.cls, name, found)
         if name == "_fields":
-            return t.from_python(fields)
+            return t.wrapper.from_python(fields)
         return super().get_attribute(t, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if self.cls is torch.Size and name == "numel":
             total: Value = ConstantValue(1)
             for item in self.all(t):
-                total = t.binary("*", total, item)
+                total = t.operators.binary("*", total, item)
             return total
         return super().call_method(t, name, args, kwargs)
 
@@ -222,6 +222,9 @@ class ListValue(SequenceValue):
         super().__init__(items, cls, source)
         self.maxlen = maxlen
 
+    def hashed_parts(self) -> Iterable[Value]:
+        return self.items
+
     def rebuild(self, e: Any) -> None:
         if self.source is not None:
             e.source(self.source)
@@ -266,9 +269,9 @@ class ListValue(SequenceValue):
             if not objects_have(value.python_type(), "__iter__") and not objects_have(
                 value.python_type(), "__getitem__"
             ):
-                raise t.raised(_error_of_no_iterable(index))
+                raise t.exceptions.raised(_error_of_no_iterable(index))
             length = len(self.items)
-            new = t.collect(value)
+            new = t.operators.collect(value)
             if _SLICES_COME_FIRST and len(self.items) != length:
                 index = self._place_before(index, length)
         try:
@@ -292,7 +295,7 @@ class ListValue(SequenceValue):
         self.changed(t)
 
     def _outside(self, t: Tracer, error: Exception) -> Exception:
-        return t.raised(IndexError("deque index out of range") if self.cls is collections.deque else error)
+        return t.exceptions.raised(IndexError("deque index out of range") if self.cls is collections.deque else error)
 
     def trim(self, *, left: bool = False) -> None:
         """Drop what a deque with a bound has too many."""
@@ -321,19 +324,21 @@ class ListValue(SequenceValue):
 
     def _one_by_one(self, t: Tracer, items: Value) -> Iterable[Value]:
         """What is added: each is there before the next is asked for, but of its own those that it has now."""
-        if t.realise(items) is self:
+        if items.realise(t) is self:
             return list(self.all(t))
-        return t.iterate_all(items) if self.cls is collections.deque else t.iterate_for_a_list(items)
+        return (
+            t.operators.iterate_all(items) if self.cls is collections.deque else t.operators.iterate_for_a_list(items)
+        )
 
     def m_insert(self, t: Tracer, index: Value, item: Value) -> None:
-        place = t.integer(index)
+        place = t.folder.integer(index)
         if self.maxlen is not None and len(self.items) >= self.maxlen:
             raise IndexError
         self.changed(t)
         self.items.insert(place, item)
 
     def m_pop(self, t: Tracer, index: Value = LAST) -> Value:
-        found = t.realise(self.items.pop(t.integer(index)))
+        found = self.items.pop(t.folder.integer(index)).realise(t)
         self.changed(t)
         return found
 
@@ -355,7 +360,7 @@ class ListValue(SequenceValue):
         self.items.reverse()
 
     def m_rotate(self, t: Tracer, steps: Value = ONE) -> None:
-        count = t.integer(steps)
+        count = t.folder.integer(steps)
         self.changed(t)
         if self.items:
             count %= len(self.items)
@@ -363,7 +368,7 @@ class ListValue(SequenceValue):
 
     def m_remove(self, t: Tracer, item: Value) -> None:
         for i, other in enumerate(self.all(t)):
-            if t.same_or_equal(other, item):
+            if t.operators.same_or_equal(other, item):
                 self.changed(t)
                 del self.items[i]
                 return
@@ -374,7 +379,7 @@ class ListValue(SequenceValue):
         self.changed(t)
         self.items.clear()  # as its keys see it
         try:
-            new = t.sort(items, key, t.flag(reverse))
+            new = t.operators.sort(items, key, t.folder.flag(reverse))
         except TracedRaise:
             self.items[:] = items
             raise
@@ -384,7 +389,7 @@ class ListValue(SequenceValue):
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name in _DEQUE_METHODS and self.cls is collections.deque:
-            return t.run_method(self, _DEQUE_METHODS, name, args, kwargs)
+            return t.folder.run_method(self, _DEQUE_METHODS, name, args, kwargs)
         return super().call_method(t, name, args, kwargs)
 
     methods = {
@@ -424,14 +429,14 @@ class SliceValue(Value):
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         if name in ("start", "stop", "step"):
-            return t.realise(self.parts[("start", "stop", "step").index(name)])
+            return self.parts[("start", "stop", "step").index(name)].realise(t)
         if name == "indices":
-            from .builtins import BoundBuiltin
+            from .bound import BoundBuiltin
 
             return BoundBuiltin(self, name)
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
-        bounds = slice(*(t.concrete(part) for part in self.parts))
-        given = [ConstantValue(t.concrete(arg)) for arg in args]
-        return t.fold_method(ConstantValue(bounds), name, given, kwargs)
+        bounds = slice(*(t.folder.concrete(part) for part in self.parts))
+        given = [ConstantValue(t.folder.concrete(arg)) for arg in args]
+        return t.folder.fold_method(ConstantValue(bounds), name, given, kwargs)

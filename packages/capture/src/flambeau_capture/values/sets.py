@@ -9,18 +9,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..interp.signals import GraphBreak
+from ..constant_objects import is_constant_object
 from ..library import itertools
+from ..signals import GraphBreak
 from .base import Value, objects_have
 from .builtins import BuiltinValue, ClassValue
-from .constants import ConstantValue, is_constant_object
+from .constants import ConstantValue
 from .keys import assume_members, assume_object, is_compared_by_identity
+from .mappings import DictValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
+    from .base import Tracer
 
 _COMBINE = ("union", "intersection", "difference", "symmetric_difference")
 _UPDATE = ("update", "intersection_update", "difference_update", "symmetric_difference_update")
@@ -43,6 +45,9 @@ class SetValue(Value):
         self.cls = cls
         self.table = cls(members) if table is None else table
         self.origin = table if source is not None else None
+
+    def hashed_parts(self) -> Iterable[Value]:
+        return self.items.values()
 
     def python_type(self) -> type:
         return self.cls
@@ -77,14 +82,14 @@ class SetValue(Value):
         return bool(self.items)
 
     def contains(self, t: Tracer, item: Value) -> bool:
-        item = t.realise(item)
+        item = item.realise(t)
         if isinstance(item, SetValue):
             return frozenset(item.items) in self.items
         return self.hashed(t, item) in self.items
 
     def hashed(self, t: Tracer, item: Value) -> Any:
         """What a member hashes to; which object it is, is assumed."""
-        key = t.hashable(item)
+        key = t.wrapper.hashable(item)
         if is_compared_by_identity(item, key):
             assume_object(t, item, key in self.items, self.items.values())
         return key
@@ -95,7 +100,7 @@ class SetValue(Value):
             t.guards.dict_keys(self.source, self.origin)
         elif len(self.items) > 1 and not all(is_constant_object(key) for key in self.items):
             raise GraphBreak("unsupported-operation", "the order of a set of objects that are not constants")
-        return [t.realise(self.items[key]) for key in self.table]
+        return [self.items[key].realise(t) for key in self.table]
 
     def iterate(self, t: Tracer) -> Value:
         from .iterators import LiveIterator
@@ -103,7 +108,7 @@ class SetValue(Value):
         return LiveIterator(self, "keys", t)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def add(self, t: Tracer, item: Value) -> None:
         """`add`, also of a frozenset that is being made."""
@@ -125,17 +130,17 @@ class SetValue(Value):
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         known = name in _COMBINE or name in _ASK or name == "copy"
         if not known and not (self.cls is set and (name in _UPDATE or name in _ONE)):
-            return t.generic_method(self, name, args, kwargs)
+            return t.caller.generic_method(self, name, args, kwargs)
         if kwargs or (name in _ONE and len(args) != (name not in ("clear", "pop"))) or (name == "copy" and args):
-            t.real_error(getattr(self.cls, name), [self, *args], kwargs)
+            t.folder.real_error(getattr(self.cls, name), [self, *args], kwargs)
         if name in ("update", "difference_update"):
             for arg in args:
-                self._update(t, name, t.realise(arg))
+                self._update(t, name, arg.realise(t))
             return ConstantValue(None)
         if name in _COMBINE or name in _UPDATE:
             return self._combine(t, name, args)
         if name in _ASK:
-            return ConstantValue(self._ask(t, name, t.realise(args[0])))
+            return ConstantValue(self._ask(t, name, args[0].realise(t)))
         if name == "copy":
             if self.cls is frozenset:
                 return self
@@ -153,17 +158,15 @@ class SetValue(Value):
             assume_members(t, members, self.items)
             return bool(getattr(self.table, name)(table))
         wanted = name == "issuperset"
-        return all((self.hashed(t, item) in self.items) is wanted for item in t.iterate_all(other))
+        return all((self.hashed(t, item) in self.items) is wanted for item in t.operators.iterate_all(other))
 
     def _update(self, t: Tracer, name: str, other: Value) -> None:
         """Members of what is no table go in, or out, one by one: each before the next is asked for."""
-        from .mappings import DictValue
-
         if isinstance(other, (SetValue, DictValue)) or other.python_type() is frozenset:
             self._combine(t, name, [other])
             return
         self._own(t)
-        for item in t.iterate_all(other):
+        for item in t.operators.iterate_all(other):
             if name == "update":
                 self.add(t, item)
             elif (key := self.hashed(t, item)) in self.items:
@@ -194,13 +197,13 @@ class SetValue(Value):
                 raise GraphBreak("unsupported-call", "set.pop takes a member in an order that is not known")
             self.ordered(t)
             if not self.items:
-                t.real_error(set.pop, [self], {})
+                t.folder.real_error(set.pop, [self], {})
             return self.items.pop(self.table.pop())
         if name != "clear":
             key = frozenset(args[0].items) if isinstance(args[0], SetValue) else self.hashed(t, args[0])
             if key not in self.items:
                 if name == "remove":
-                    t.real_error(set.remove, [self, *args], {})
+                    t.folder.real_error(set.remove, [self, *args], {})
                 return ConstantValue(None)
         self._own(t)
         if name == "clear":
@@ -243,16 +246,14 @@ def _twin(table: set[Any], added: Iterable[Any]) -> set[Any] | tuple[Any, ...] |
 
 def members_of(t: Tracer, value: Value) -> tuple[Any, dict[Any, Value]]:
     """What the members of an iterable hash to, in a real set where it is one, and the members by that."""
-    from .mappings import DictValue
-    from .objects import ObjectValue
-
-    value = t.realise(value)
-    if isinstance(value, ObjectValue) and isinstance(value.storage, SetValue):
-        value = value.storage  # what the class says of its iteration is not asked
+    value = value.realise(t)
+    storage = getattr(value, "storage", None)
+    if isinstance(storage, SetValue):
+        value = storage  # what the class says of its iteration is not asked
     if isinstance(value, SetValue):
         return value.table, value.items
-    members: Iterable[Value] = list(t.iterate_all(value))
-    pairs = [(t.hashable(item), item) for item in members]
+    members: Iterable[Value] = list(t.operators.iterate_all(value))
+    pairs = [(t.wrapper.hashable(item), item) for item in members]
     by_hash: dict[Any, Value] = {}
     for key, item in pairs:
         if is_compared_by_identity(item, key):

@@ -10,6 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
+from attrs import frozen
 
 from .base import Value
 
@@ -18,14 +19,31 @@ if TYPE_CHECKING:
 
     import torch.fx
 
-    from ..interp.formulas import Formula
-    from ..interp.tracer import Tracer
-    from ..rewrite.emitter import Emitter
     from ..sources.source import Source
+    from .base import Tracer
 
 _DEEPEST = 150
 """Operations in a chain that is rebuilt by recursion: two calls each, far below Python's limit of 1000."""
 _PYTHON_TYPES: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+@frozen(eq=False)
+class Formula:
+    """How a number is computed from one of the caller's: `function(what base names)`, now `value`."""
+
+    base: Source
+    function: Callable[[Any], Any]
+    value: Any
+    text: str
+
+
+def same_number(value: Any) -> Any:
+    return value
+
+
+def formula_of_input(source: Source, value: Any) -> Formula:
+    """The formula of a number that is the caller's own."""
+    return Formula(source, same_number, value, source.name)
 
 
 class SymbolicValue(Value):
@@ -50,7 +68,7 @@ class SymbolicValue(Value):
         if depth <= _DEEPEST:
             self.operation, self.depth = (function, tuple(operands)), depth
 
-    def rebuild(self, e: Emitter) -> None:
+    def rebuild(self, e: Any) -> None:
         if self.source is not None or self.operation is None:
             super().rebuild(e)
             return
@@ -73,22 +91,22 @@ class SymbolicValue(Value):
         kind = self.python_type()  # of a truth value both are a number
         if (name == "real" and kind is not bool) or (name == "numerator" and kind is int):
             return self
-        return t.native_attribute(self, name)
+        return t.attributes.native_attribute(self, name)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name in ("__int__", "__index__", "conjugate", "__trunc__") and self.python_type() is int:
             if args or kwargs:
-                t.real_error(getattr(int, name), [t.from_python(self.concrete(t)), *args], kwargs)
+                t.folder.real_error(getattr(int, name), [t.wrapper.from_python(self.concrete(t)), *args], kwargs)
             return self
         function = getattr(self.python_type(), name)
         if isinstance(function, types.BuiltinMethodType):  # of the class
-            return t.fold(function, args, kwargs)
-        return t.computed(function, [self, *args], kwargs)
+            return t.folder.fold(function, args, kwargs)
+        return t.arithmetic.computed(function, [self, *args], kwargs)
 
     def concrete(self, t: Tracer) -> Any:
         """The number itself; specialises it."""
         if self.formula is not None and self.python_type() is float:
             # A guard on Python's own number: the arithmetic of sizes would round in other places.
-            t.watch(self.formula)
+            t.arithmetic.watch(self.formula)
             return self.formula.value
         return t.graph.specialise(self.symbol)

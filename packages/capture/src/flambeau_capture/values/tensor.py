@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..interp.signals import GraphBreak
 from ..refusal import CannotCapture
+from ..signals import GraphBreak
+from ..sources.source import Attribute, InstanceDict, Item, TensorSize
 from .base import MISSING, Value
 from .constants import ConstantValue
+from .symbolic import SymbolicValue, formula_of_input
+from .written_out import WRITTEN_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch.fx
 
-    from ..interp.tracer import Tracer
     from ..sources.source import Source
+    from .base import Tracer
 
 _FACTS = frozenset((
     "ndim", "dtype", "device", "layout", "is_cuda", "is_cpu", "is_meta", "is_xpu", "is_mps", "is_sparse", "is_nested", "is_quantized",
@@ -100,13 +103,13 @@ class TensorValue(Value):
         e.source(self.source)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .builtins import BoundBuiltin
+        from .bound import BoundBuiltin
 
-        own = t.patched_member(self.tensor_type, name)
+        own = t.members.patched_member(self.tensor_type, name)
         if own is not None:
-            return t.bind_class_attribute(self, self.tensor_type, name, own)
+            return t.attributes.bind_class_attribute(self, self.tensor_type, name, own)
         if name == "shape":
-            return t.shape_of(self)
+            return self.shape(t)
         if name in _FACTS and hasattr(torch.Tensor, name):
             if name == "nbytes" and any(isinstance(s, torch.SymInt) for s in self.fake.shape):
                 raise GraphBreak("unsupported-attribute", "nbytes of a tensor with symbolic sizes")
@@ -114,13 +117,13 @@ class TensorValue(Value):
                 return self._real_fact(t, name)
             if name == "requires_grad" and self._is_view_of_outside(t):
                 raise GraphBreak("unsupported-attribute", "requires_grad of a view that is taken in inference mode")
-            return t.from_python(self._told(name))
+            return t.wrapper.from_python(self._told(name))
         if name in self.attrs:
-            return self.attrs[name] or t.missing_attribute(self, name, check=None)
+            return self.attrs[name] or t.attributes.missing_attribute(self, name, check=None)
         if name in _VIEWS_BY_ATTRIBUTE:
-            return t.record("call_function", getattr, [self, ConstantValue(name)], {})
+            return t.recorder.record("call_function", getattr, [self, ConstantValue(name)], {})
         if name == "grad":
-            return t.gradient_of(self)
+            return self.gradient(t)
         if name == "grad_fn":
             if self.tensor is not MISSING:
                 self._real_fact(t, "is_leaf")
@@ -132,14 +135,15 @@ class TensorValue(Value):
         if name in ("_version", "_base"):
             self._refuse_counting_or_base(name)
         if name == "__class__":
-            return t.wrap_pinned(self.tensor_type)
+            return t.wrapper.wrap_pinned(self.tensor_type)
         if name == "__dict__":
             raise GraphBreak("unsupported-attribute", "__dict__ of a tensor")
         if self.tensor is not MISSING and name in getattr(self.tensor, "__dict__", {}):
-            return t.attribute_from_dict(self, self.tensor, name)
+            assert self.source is not None
+            return t.wrapper.wrap(self.tensor.__dict__[name], Item(InstanceDict(self.source), name))
         static = getattr(self.tensor_type, name, MISSING)
         if static is MISSING:
-            return t.missing_attribute(self, name, check=self.source)
+            return t.attributes.missing_attribute(self, name, check=self.source)
         if callable(static):
             return BoundBuiltin(self, name)
         raise GraphBreak("unsupported-attribute", f"attribute {name!r} of a tensor")
@@ -168,7 +172,9 @@ class TensorValue(Value):
         if self.tensor is not MISSING or not self.fake.is_inference():
             return False
         memory = self.fake.untyped_storage()._cdata
-        return any(real.requires_grad and fake.untyped_storage()._cdata == memory for real, fake, _ in t.tensor_inputs)
+        return any(
+            real.requires_grad and fake.untyped_storage()._cdata == memory for real, fake, _ in t.wrapper.tensor_inputs
+        )
 
     def _may_be_saved(self, t: Tracer) -> bool:
         """Whether something was computed of this input, and something of the graph has a gradient."""
@@ -189,11 +195,11 @@ class TensorValue(Value):
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
         if name in _ANSWERED:
             # By asking the tensor, whose class may have another by now: torch's own was called by itself.
-            t.refuse_patched(self, name)
+            t.members.refuse_patched(self, name)
         if name in ("size", "stride"):
             return _size_or_stride(t, self, name, args, kwargs)
         if name == "requires_grad_":
-            wanted = [t.concrete(value) for value in (*args, *kwargs.values())] or [True]
+            wanted = [t.folder.concrete(value) for value in (*args, *kwargs.values())] or [True]
             if len(wanted) > 1 or not isinstance(wanted[0], bool) or not {"requires_grad"}.issuperset(kwargs):
                 raise GraphBreak("unsupported-call", "Tensor.requires_grad_() of what torch may refuse")
             self._require_grad(t, wanted[0])
@@ -201,7 +207,7 @@ class TensorValue(Value):
         if name in _OF_THE_REAL_ONE and self.tensor is not MISSING and not args and not kwargs:
             return self._real_fact(t, name)
         if name in ("is_inference", "_is_view") and any(
-            tensor.is_inference() != self.fake.is_inference() for tensor, _, _ in t.tensor_inputs
+            tensor.is_inference() != self.fake.is_inference() for tensor, _, _ in t.wrapper.tensor_inputs
         ):
             broken = GraphBreak("unsupported-call", f"{name}() of what may be a view of an inference tensor")
             # A graph hands on no view of what was detached in inference mode.
@@ -209,7 +215,7 @@ class TensorValue(Value):
         if name == "is_coalesced" and self.fake.layout is torch.sparse_coo:
             raise GraphBreak("data-dependent-value", "is_coalesced() of a sparse tensor that the graph computes")
         if name in _FACT_METHODS:
-            return t.fact(self, name, args, kwargs)
+            return self._query(t, name, args, kwargs)
         if name == "type" and not args and not kwargs and self.fake.layout is torch.strided:
             return ConstantValue(
                 torch.empty(0, dtype=self.fake.dtype, device="meta").type().replace("torch.meta.", "torch.")
@@ -230,12 +236,10 @@ class TensorValue(Value):
         if name in ("new", "new_tensor") and name == "new":
             raise GraphBreak("unsupported-call", "Tensor.new")
         if kwargs:
-            from ..lookaside.optimizers import scalar_written_out
-
-            found = scalar_written_out(t, name, [self, *args], kwargs)
+            found = _with_tensor_for_scalar(t, name, [self, *args], kwargs)
             if found is not None:
                 return found
-        return t.record("call_method", name, [self, *args], dict(kwargs))
+        return t.recorder.record("call_method", name, [self, *args], dict(kwargs))
 
     def _real_fact(self, t: Tracer, name: str) -> Value:
         """An answer of the real tensor, guarded."""
@@ -288,20 +292,20 @@ class TensorValue(Value):
     def _is_leaf_and_view(self, t: Tracer) -> bool:
         if isinstance(self.tensor, torch.Tensor):
             given = self._real_fact(t, "is_leaf"), self._real_fact(t, "_is_view")
-            return all(t.concrete(fact) for fact in given)
+            return all(t.folder.concrete(fact) for fact in given)
         return self.fake._is_view() and bool(self._told("is_leaf"))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        return t.record("call_function", getitem, [self, key], {})
+        return t.recorder.record("call_function", getitem, [self, key], {})
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        t.record("call_function", setitem, [self, key, value], {})
+        t.recorder.record("call_function", setitem, [self, key, value], {})
 
     def length(self, t: Tracer) -> Value:
-        t.refuse_patched(self, "__len__")
+        t.members.refuse_patched(self, "__len__")
         if self.fake.ndim == 0:
-            raise t.raised(TypeError("len() of a 0-d tensor"))
-        return t.size_of(self, 0)
+            raise t.exceptions.raised(TypeError("len() of a 0-d tensor"))
+        return self.size(t, 0)
 
     def truth(self, t: Tracer) -> bool:
         raise GraphBreak("data-dependent-branch", f"the truth of {self.describe()}")
@@ -312,15 +316,80 @@ class TensorValue(Value):
     def iterate(self, t: Tracer) -> Value:
         from .iterators import SequenceIterator
 
-        t.refuse_patched(self, "__iter__")
+        t.members.refuse_patched(self, "__iter__")
         if self.fake.ndim == 0:
-            raise t.raised(TypeError("iteration over a 0-d tensor"))
-        parts = t.record("call_method", "unbind", [self, ConstantValue(0)], {})
-        return SequenceIterator(list(t.iterate_all(parts)))
+            raise t.exceptions.raised(TypeError("iteration over a 0-d tensor"))
+        parts = t.recorder.record("call_method", "unbind", [self, ConstantValue(0)], {})
+        return SequenceIterator(list(t.operators.iterate_all(parts)))
+
+    # sizes, strides, gradient
+
+    def size(self, t: Tracer, dim: int) -> Value:
+        """`tensor.size(dim)`."""
+        size = self.fake.shape[dim]
+        made = t.recorder.number(
+            size, lambda: t.graph.derive("size", (t.recorder.node_of(self), dim), size, "call_method")
+        )
+        if isinstance(made, SymbolicValue) and self.source is not None and self.tensor is not MISSING:
+            if size.node.has_hint() and not _is_written(self.fake):
+                made.formula = formula_of_input(TensorSize(self.source, dim), self.tensor.shape[dim])
+        return made
+
+    def stride(self, t: Tracer, dim: int) -> Value:
+        """`tensor.stride(dim)`."""
+        stride = self.fake.stride(dim)
+        return t.recorder.number(
+            stride, lambda: t.graph.derive("stride", (t.recorder.node_of(self), dim), stride, "call_method")
+        )
+
+    def shape(self, t: Tracer) -> Value:
+        """`tensor.shape`."""
+        return t.wrapper.sequence([self.size(t, d) for d in range(self.fake.ndim)], torch.Size)
+
+    def strides(self, t: Tracer) -> Value:
+        """`tensor.stride()`."""
+        return t.wrapper.sequence([self.stride(t, d) for d in range(self.fake.ndim)], tuple)
+
+    def _query(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """A query of a tensor that computes nothing."""
+        nodes, fakes = t.recorder.arguments(args)
+        keyword = {k: t.recorder.argument(v)[1] for k, v in kwargs.items()}
+        result = t.graph.run("call_method", name, [self.fake, *fakes], keyword)
+        if isinstance(result, (torch.SymInt, torch.SymBool)):
+            return t.recorder.number(
+                result, lambda: t.graph.derive(name, (t.recorder.node_of(self), *nodes), result, "call_method")
+            )
+        return t.wrapper.from_python(result)
+
+    def gradient(self, t: Tracer) -> Value:
+        """`tensor.grad`."""
+        if self.source is None or self.tensor is MISSING:
+            if self.fake.grad is None and (self.fake.is_leaf or not self.fake.requires_grad):
+                return ConstantValue(None)
+            raise GraphBreak("autograd-call", "grad of a tensor made in the function")
+        if self.tensor.requires_grad and not self.tensor.is_leaf and not self.tensor.retains_grad:
+            raise GraphBreak("input-output", "the grad of a tensor that does not keep it, which warns")
+        return t.wrapper.wrap(self.tensor.grad, Attribute(self.source, "grad"))
 
 
 def _type_name(dtype: torch.dtype) -> str:
     return torch.empty(0, dtype=dtype).type().removeprefix("torch.")
+
+
+def _with_tensor_for_scalar(t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+    """The result of a tensor method whose scalar argument is a tensor; None where it is none of these, or eager takes no such
+    tensor for a number of that kind."""
+    found = WRITTEN_OUT.get(name)
+    if found is None or set(kwargs) != {found[0]}:
+        return None
+    number = kwargs[found[0]].realise(t)
+    operands = [value.fake for value in (arg.realise(t) for arg in args) if isinstance(value, TensorValue)]
+    if not isinstance(number, TensorValue) or len(operands) != len(args):
+        return None
+    fits = all(torch.can_cast(number.fake.dtype, operand.dtype) for operand in operands)
+    if not fits or not number.fake.is_floating_point() or number.fake.dim() or number.fake.requires_grad:
+        return None
+    return t.caller.call(t.wrapper.wrap_pinned(found[1]), [*args, number], {})
 
 
 def _size_or_stride(
@@ -330,16 +399,18 @@ def _size_or_stride(
         raise GraphBreak("unsupported-call", f"Tensor.{name}() with arguments that torch may refuse")
     dim = args[0] if args else kwargs.get("dim")
     if dim is None or (dim.is_constant() and dim.constant() is None):
-        return t.shape_of(tensor) if name == "size" else t.strides_of(tensor)
-    index = t.concrete(dim)
+        return tensor.shape(t) if name == "size" else tensor.strides(t)
+    index = t.folder.concrete(dim)
     if type(index) is not int or not tensor.fake.ndim:
         raise GraphBreak("unsupported-call", f"Tensor.{name}() of a dimension that torch may refuse")
     if not -tensor.fake.ndim <= index < tensor.fake.ndim:
-        raise t.raised(
+        raise t.exceptions.raised(
             IndexError(
                 f"Dimension out of range (expected to be in range of [{-tensor.fake.ndim}, {tensor.fake.ndim - 1}], but got {index})"
             )
         )
-    return (
-        t.size_of(tensor, index % tensor.fake.ndim) if name == "size" else t.stride_of(tensor, index % tensor.fake.ndim)
-    )
+    return tensor.size(t, index % tensor.fake.ndim) if name == "size" else tensor.stride(t, index % tensor.fake.ndim)
+
+
+def _is_written(fake: torch.Tensor) -> bool:
+    return not fake.is_inference() and fake._version > 0

@@ -7,13 +7,13 @@ import sys
 from types import BuiltinFunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from ...signals import GraphBreak, TracedRaise
 from ...sources.source import Item, Pinned
-from ...values.builtins import BoundBuiltin, LoadedMethod
+from ...values.bound import BoundBuiltin, LoadedMethod
 from ...values.functions import MethodValue
+from ...values.members import mro_lookup
 from ...values.tensor import TensorValue
-from ..members import mro_lookup
 from ..registry import handles
-from ..signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @handles("LOAD_ATTR")
 def load_attr(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.get_attribute(f.pop(), i.value))
+    f.push(f.tracer.attributes.get_attribute(f.pop(), i.value))
 
 
 @handles("LOAD_METHOD")
 def load_method(f: Frame, i: Instruction) -> None:
     owner = f.pop()
-    found = f.tracer.get_attribute(owner, i.value)
+    found = f.tracer.attributes.get_attribute(owner, i.value)
     function = _loaded(owner, found)
     if function is None:
         _push_method(f, found)
@@ -50,15 +50,15 @@ def _loaded(owner: Value, found: Value) -> Any:
 
 def _push_method(f: Frame, found: Value) -> None:
     if type(found) is MethodValue and found.source is None:
-        f.push_callable(f.tracer.realise(found.function), f.tracer.realise(found.owner))
+        f.push_callable(found.function.realise(f.tracer), found.owner.realise(f.tracer))
     else:
-        f.push_callable(f.tracer.realise(found), None)
+        f.push_callable(found.realise(f.tracer), None)
 
 
 @handles("STORE_ATTR")
 def store_attr(f: Frame, i: Instruction) -> None:
     target = f.pop()
-    f.tracer.set_attribute(target, i.value, f.pop())
+    target.set_attribute(f.tracer, i.value, f.pop())
 
 
 @handles("DELETE_ATTR")
@@ -69,7 +69,7 @@ def delete_attr(f: Frame, i: Instruction) -> None:
 @handles("LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD")
 def load_super(f: Frame, i: Instruction) -> None:
     function, cls, owner = f.pop_many(3)
-    made = f.tracer.call(function, [cls, owner], {})
+    made = f.tracer.caller.call(function, [cls, owner], {})
     found = made.get_attribute(f.tracer, i.value)
     if i.name == "LOAD_SUPER_METHOD":
         _push_method(f, found)
@@ -86,7 +86,7 @@ def import_name(f: Frame, i: Instruction) -> None:
         raise GraphBreak("unsupported-call", f"importing {i.value}, which may run code")
     # The frame holds for these modules, and while Python imports; another may be put in the place of one.
     f.tracer.guards.binding(vars(builtins), "__import__", builtins.__import__)
-    loaded = [f.tracer.wrap(sys.modules[part], Item(Pinned(sys.modules), part)) for part in _packages_of(name)]
+    loaded = [f.tracer.wrapper.wrap(sys.modules[part], Item(Pinned(sys.modules), part)) for part in _packages_of(name)]
     f.push(loaded[-1] if names or level else loaded[0])
 
 
@@ -130,7 +130,7 @@ def _is_imported(name: str, names: Sequence[str] | None) -> bool:
 def import_from(f: Frame, i: Instruction) -> None:
     module = f.stack[-1]
     try:
-        found = f.tracer.get_attribute(module, i.value)
+        found = f.tracer.attributes.get_attribute(module, i.value)
     except TracedRaise as error:
         if not issubclass(error.value.python_type(), AttributeError):
             raise
@@ -138,7 +138,7 @@ def import_from(f: Frame, i: Instruction) -> None:
         if name not in sys.modules:
             # The error tells the module's file, and whether its import is under way.
             raise GraphBreak("unsupported-attribute", f"{name} is imported, which is not there") from None
-        found = f.tracer.wrap(sys.modules[name], Item(Pinned(sys.modules), name))
+        found = f.tracer.wrapper.wrap(sys.modules[name], Item(Pinned(sys.modules), name))
     f.push(found)
 
 

@@ -19,7 +19,7 @@ def jump(f: Frame, i: Instruction) -> None:
 @handles("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 def pop_jump_if(f: Frame, i: Instruction) -> None:
     value = f.stack[-1]
-    truth = f.tracer.truth(value)
+    truth = value.truth(f.tracer)
     f.stack.pop()
     if truth == (i.name == "POP_JUMP_IF_TRUE"):
         f.jump(i)
@@ -35,7 +35,7 @@ def pop_jump_if_none(f: Frame, i: Instruction) -> None:
 
 @handles("GET_ITER")
 def get_iter(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.iterate(f.pop()))
+    f.push(f.pop().realise(f.tracer).iterate(f.tracer))
 
 
 @handles("FOR_ITER")

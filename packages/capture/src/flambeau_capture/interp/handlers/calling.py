@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...signals import GraphBreak
 from ...values.base import NULL, Value
 from ..registry import handles
-from ..signals import GraphBreak
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
@@ -27,7 +27,7 @@ def _pop_callable(f: Frame, args: list[Value]) -> Value:
 def call(f: Frame, i: Instruction) -> None:
     args = f.pop_many(i.arg)
     function = _pop_callable(f, args)
-    f.push(f.tracer.call(function, args, {}))
+    f.push(f.tracer.caller.call(function, args, {}))
 
 
 @handles("CALL_KW")
@@ -37,7 +37,7 @@ def call_kw(f: Frame, i: Instruction) -> None:
     split = len(values) - len(names)
     args = values[:split]
     function = _pop_callable(f, args)
-    f.push(f.tracer.call(function, args, dict(zip(names, values[split:], strict=True))))
+    f.push(f.tracer.caller.call(function, args, dict(zip(names, values[split:], strict=True))))
 
 
 @handles("CALL_FUNCTION_EX")
@@ -46,10 +46,10 @@ def call_function_ex(f: Frame, i: Instruction) -> None:
     kwargs = {}
     if i.arg & 1:
         mapping = f.pop_mapping()
-        given = list(t.mapping_items(mapping))
+        given = list(t.operators.mapping_items(mapping))
         if not all(issubclass(key.python_type(), str) for key, _ in given):  # the error names the function
             raise GraphBreak("unsupported-call", "a keyword argument whose name is no text")
-        kwargs = {t.to_python(key): value for key, value in given}
-    args = t.collect(f.pop_iterable())
+        kwargs = {t.wrapper.to_python(key): value for key, value in given}
+    args = t.operators.collect(f.pop_iterable())
     function = _pop_callable(f, args)
-    f.push(t.call(function, args, kwargs))
+    f.push(t.caller.call(function, args, kwargs))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ...signals import GraphBreak
 from ...values.mappings import DictValue
 from ...values.sequences import ListValue
 from ...values.sets import SetValue
 from ..registry import handles
-from ..signals import GraphBreak
 
 Container = TypeVar("Container", ListValue, SetValue, DictValue)
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @handles("BUILD_TUPLE")
 def build_tuple(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.sequence(f.pop_many(i.arg), tuple))
+    f.push(f.tracer.wrapper.sequence(f.pop_many(i.arg), tuple))
 
 
 @handles("BUILD_LIST")
@@ -49,7 +49,12 @@ def build_map(f: Frame, i: Instruction) -> None:
 def build_const_key_map(f: Frame, i: Instruction) -> None:
     keys = f.pop().constant()
     f.push(
-        DictValue({key: (f.tracer.from_python(key), value) for key, value in zip(keys, f.pop_many(i.arg), strict=True)})
+        DictValue(
+            {
+                key: (f.tracer.wrapper.from_python(key), value)
+                for key, value in zip(keys, f.pop_many(i.arg), strict=True)
+            }
+        )
     )
 
 
@@ -74,7 +79,7 @@ def map_add(f: Frame, i: Instruction) -> None:
 
 @handles("LIST_EXTEND")
 def list_extend(f: Frame, i: Instruction) -> None:
-    new = f.tracer.collect(f.pop_iterable())
+    new = f.tracer.operators.collect(f.pop_iterable())
     _changing(f, i, ListValue).items.extend(new)
 
 
@@ -88,8 +93,8 @@ def set_update(f: Frame, i: Instruction) -> None:
 def dict_update(f: Frame, i: Instruction) -> None:
     items = f.pop_mapping()
     target = _changing(f, i, DictValue)
-    for key, value in f.tracer.mapping_items(items):
-        if i.name == "DICT_MERGE" and f.tracer.hashable(key) in target.items:
+    for key, value in f.tracer.operators.mapping_items(items):
+        if i.name == "DICT_MERGE" and f.tracer.wrapper.hashable(key) in target.items:
             raise GraphBreak("unsupported-call", "a keyword argument is given twice")  # the error names the function
         target.set_item(f.tracer, key, value)
 
@@ -105,19 +110,19 @@ def _changing(f: Frame, i: Instruction, cls: type[Container]) -> Container:
 
 @handles("LIST_TO_TUPLE")
 def list_to_tuple(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.sequence(list(f.tracer.iterate_all(f.pop())), tuple))
+    f.push(f.tracer.wrapper.sequence(list(f.tracer.operators.iterate_all(f.pop())), tuple))
 
 
 @handles("UNPACK_SEQUENCE")
 def unpack_sequence(f: Frame, i: Instruction) -> None:
-    items = list(f.tracer.iterate_all(f.pop_iterable(), limit=i.arg + 1))
+    items = list(f.tracer.operators.iterate_all(f.pop_iterable(), limit=i.arg + 1))
     if len(items) != i.arg:
         text = (
             f"too many values to unpack (expected {i.arg})"
             if len(items) > i.arg
             else f"not enough values to unpack (expected {i.arg}, got {len(items)})"
         )
-        raise f.tracer.raised(ValueError(text))
+        raise f.tracer.exceptions.raised(ValueError(text))
     for item in reversed(items):
         f.push(item)
 
@@ -126,14 +131,14 @@ def unpack_sequence(f: Frame, i: Instruction) -> None:
 def unpack_ex(f: Frame, i: Instruction) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
     t = f.tracer
-    iterator = t.iterate(f.pop_iterable())
+    iterator = f.pop_iterable().realise(t).iterate(t)
     items: list[Value] = []
     while len(items) < before and (item := iterator.next(t)) is not None:
         items.append(item)
     if len(items) == before:
-        items += t.collect(iterator)  # a list is made of the rest
+        items += t.operators.collect(iterator)  # a list is made of the rest
     if len(items) < before + after:
-        raise f.tracer.raised(
+        raise f.tracer.exceptions.raised(
             ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
         )
     middle = items[before : len(items) - after]

@@ -10,9 +10,8 @@ from ..registry import handles
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
-    from ...values.base import Value
+    from ...values.base import Tracer, Value
     from ..frame import Frame
-    from ..tracer import Tracer
 
 
 @handles("BEFORE_WITH")
@@ -22,7 +21,7 @@ def before_with(f: Frame, i: Instruction) -> None:
     leave = _of_class(f.tracer, manager, "__exit__", " (missed __exit__ method)")
     f.push(leave)
     f.entered.append(f.stack[-1])
-    f.push(f.tracer.call(enter, [], {}))
+    f.push(f.tracer.caller.call(enter, [], {}))
 
 
 def _of_class(t: Tracer, manager: Value, name: str, missed: str) -> Value:
@@ -32,8 +31,10 @@ def _of_class(t: Tracer, manager: Value, name: str, missed: str) -> Value:
         return found
     cls = manager.python_type()
     if not objects_have(cls, name):
-        raise t.raised(TypeError(f"'{type_name(cls)}' object does not support the context manager protocol{missed}"))
-    return t.get_attribute(manager, name)
+        raise t.exceptions.raised(
+            TypeError(f"'{type_name(cls)}' object does not support the context manager protocol{missed}")
+        )
+    return t.attributes.get_attribute(manager, name)
 
 
 @handles("WITH_EXCEPT_START")
@@ -41,4 +42,6 @@ def with_except_start(f: Frame, i: Instruction) -> None:
     """The stack is `exit lasti previous exception`."""
     error = f.stack[-1]
     leave = f.stack[-4]
-    f.push(f.tracer.call(leave, [f.tracer.wrap_pinned(error.python_type()), error, TracebackValue()], {}))
+    f.push(
+        f.tracer.caller.call(leave, [f.tracer.wrapper.wrap_pinned(error.python_type()), error, TracebackValue()], {})
+    )

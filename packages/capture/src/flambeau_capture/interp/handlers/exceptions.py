@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...signals import GraphBreak, TracedRaise
 from ...values.base import MISSING
 from ...values.constants import ConstantValue
 from ...values.objects import ExceptionValue
 from ..registry import handles
-from ..signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 def raise_varargs(f: Frame, i: Instruction) -> None:
     t = f.tracer
     if i.arg == 0:
-        current = t.current_exception()
+        current = t.exceptions.current_exception()
         if current is None:
-            t.none_handled_outside("raise without an exception")
-            raise t.raised(RuntimeError("No active exception to reraise"))
+            t.exceptions.none_handled_outside("raise without an exception")
+            raise t.exceptions.raised(RuntimeError("No active exception to reraise"))
         raise TracedRaise(current)
     cause = f.pop() if i.arg == 2 else None
-    error = t.exception_instance(f.pop())
-    if error.real() is not MISSING and (cause is not None or t.current_exception() not in (None, error)):
+    error = t.exceptions.exception_instance(f.pop())
+    if error.real() is not MISSING and (cause is not None or t.exceptions.current_exception() not in (None, error)):
         raise GraphBreak("unsupported-store", "raising an exception that existed before, with a new cause or context")
     if cause is not None and isinstance(error, ExceptionValue):
-        error.cause = t.cause_of(cause)
-    t.raise_anew(error)
+        error.cause = t.exceptions.cause_of(cause)
+    t.exceptions.raise_anew(error)
     raise TracedRaise(error)
 
 
@@ -61,10 +61,12 @@ def pop_except(f: Frame, i: Instruction) -> None:
 @handles("CHECK_EXC_MATCH")
 def check_exc_match(f: Frame, i: Instruction) -> None:
     wanted = f.pop()
-    asked = f.tracer.class_or_tuple(wanted)
+    asked = f.tracer.caller.class_or_tuple(wanted)
     classes = asked if isinstance(asked, tuple) else (asked,)
     if not all(isinstance(one, type) and issubclass(one, BaseException) for one in classes):
-        raise f.tracer.raised(TypeError("catching classes that do not inherit from BaseException is not allowed"))
+        raise f.tracer.exceptions.raised(
+            TypeError("catching classes that do not inherit from BaseException is not allowed")
+        )
     # By ancestors alone: no metaclass is asked.
     f.push(ConstantValue(any(one in f.stack[-1].python_type().__mro__ for one in classes)))
 

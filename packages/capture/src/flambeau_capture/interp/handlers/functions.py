@@ -20,7 +20,7 @@ def make_function(f: Frame, i: Instruction) -> None:
     kwdefaults = f.pop() if i.arg & 2 else None
     defaults = f.pop() if i.arg & 1 else None
     cells = (
-        tuple(cell for cell in f.tracer.iterate_all(closure) if isinstance(cell, CellValue))
+        tuple(cell for cell in f.tracer.operators.iterate_all(closure) if isinstance(cell, CellValue))
         if closure is not None
         else ()
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...signals import GraphBreak, TracedRaise
 from ...values.base import Value
 from ...values.constants import ConstantValue
-from ...values.iterators import GeneratorValue
+from ...values.generators import GeneratorValue
 from ..registry import Outcome, handles
-from ..signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
@@ -25,7 +25,7 @@ def yield_value(f: Frame, i: Instruction) -> Outcome:
 
 @handles("GET_YIELD_FROM_ITER")
 def get_yield_from_iter(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.iterate(f.pop()))
+    f.push(f.pop().realise(f.tracer).iterate(f.tracer))
 
 
 @handles("SEND")

@@ -10,9 +10,9 @@ import builtins
 import collections.abc
 from typing import TYPE_CHECKING
 
+from ...signals import GraphBreak, TracedRaise
 from ...values.constants import ConstantValue
 from ..registry import handles
-from ..signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
@@ -25,7 +25,7 @@ _IS_SEQUENCE, _IS_MAPPING, _MATCHES_ITSELF = 1 << 5, 1 << 6, 1 << 22
 
 @handles("GET_LEN")
 def get_len(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.length(f.stack[-1]))
+    f.push(f.stack[-1].length(f.tracer))
 
 
 @handles("MATCH_SEQUENCE")
@@ -41,7 +41,7 @@ def match_mapping(f: Frame, i: Instruction) -> None:
 def _has_flag(f: Frame, flag: int, abstract: type) -> ConstantValue:
     """Whether the subject's class has the flag; guarded, as a class of the program's may be registered later."""
     cls = f.stack[-1].python_type()
-    f.tracer.asked_of_class(cls, abstract)
+    f.tracer.caller.asked_of_class(cls, abstract)
     return ConstantValue(bool(cls.__flags__ & flag))
 
 
@@ -49,11 +49,11 @@ def _has_flag(f: Frame, flag: int, abstract: type) -> ConstantValue:
 def match_keys(f: Frame, i: Instruction) -> None:
     """Each key is looked up with the mapping's own `get`, whatever else it overrides."""
     subject, t = f.stack[-2], f.tracer
-    keys = list(t.iterate_all(f.stack[-1]))
+    keys = list(t.operators.iterate_all(f.stack[-1]))
     if not all(key.is_constant() for key in keys) or len({key.constant() for key in keys}) < len(keys):
         raise _refused("keys that are no constants, or two that are equal")
     if not keys:
-        f.push(t.sequence([], tuple))
+        f.push(t.wrapper.sequence([], tuple))
         return
     found: list[Value] = []
     if subject.python_type() is dict:
@@ -61,13 +61,13 @@ def match_keys(f: Frame, i: Instruction) -> None:
             found += [subject.get_item(t, key) for key in keys]
     else:
         absent = object()
-        get, default = t.get_attribute(subject, "get"), t.wrap_pinned(absent)
+        get, default = t.attributes.get_attribute(subject, "get"), t.wrapper.wrap_pinned(absent)
         for key in keys:
-            value = t.realise(t.call(get, [key, default], {}))
+            value = t.caller.call(get, [key, default], {}).realise(t)
             if value is default:
                 break
             found.append(value)
-    f.push(t.sequence(found, tuple) if len(found) == len(keys) else ConstantValue(None))
+    f.push(t.wrapper.sequence(found, tuple) if len(found) == len(keys) else ConstantValue(None))
 
 
 @handles("MATCH_CLASS")
@@ -76,7 +76,7 @@ def match_class(f: Frame, i: Instruction) -> None:
     cls, subject, t = f.pop(), f.pop(), f.tracer
     if not issubclass(cls.python_type(), type):
         raise _refused("what is no class")
-    if not t.call(t.wrap_pinned(builtins.isinstance), [subject, cls], {}).constant():
+    if not t.caller.call(t.wrapper.wrap_pinned(builtins.isinstance), [subject, cls], {}).constant():
         f.push(ConstantValue(None))
         return
     positional = _positional(f, cls, i.arg or 0)
@@ -86,13 +86,13 @@ def match_class(f: Frame, i: Instruction) -> None:
     found = [subject] if positional is None else []
     for name in wanted:
         try:
-            found.append(t.get_attribute(subject, name))
+            found.append(t.attributes.get_attribute(subject, name))
         except TracedRaise as error:
             if not issubclass(error.value.python_type(), AttributeError):
                 raise
             f.push(ConstantValue(None))
             return
-    f.push(t.sequence(found, tuple))
+    f.push(t.wrapper.sequence(found, tuple))
 
 
 def _positional(f: Frame, cls: Value, count: int) -> list[str] | None:
@@ -100,7 +100,7 @@ def _positional(f: Frame, cls: Value, count: int) -> list[str] | None:
     if not count:
         return []
     try:
-        names = f.tracer.realise(f.tracer.get_attribute(cls, "__match_args__"))
+        names = f.tracer.attributes.get_attribute(cls, "__match_args__").realise(f.tracer)
     except TracedRaise:
         if count == 1 and cls.real().__flags__ & _MATCHES_ITSELF:
             return None

@@ -16,38 +16,38 @@ _UNARY = {"UNARY_NEGATIVE": "-", "UNARY_POSITIVE": "+", "UNARY_INVERT": "~"}
 
 @handles("UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT")
 def unary(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.unary(_UNARY[i.name], f.pop()))
+    f.push(f.tracer.operators.unary(_UNARY[i.name], f.pop()))
 
 
 @handles("UNARY_NOT")
 def unary_not(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.negate(f.pop()))
+    f.push(f.tracer.operators.negate(f.pop()))
 
 
 @handles("TO_BOOL")
 def to_bool(f: Frame, i: Instruction) -> None:
-    f.push(ConstantValue(f.tracer.truth(f.pop())))
+    f.push(ConstantValue(f.pop().truth(f.tracer)))
 
 
 @handles("BINARY_OP")
 def binary(f: Frame, i: Instruction) -> None:
     right = f.pop()
     left = f.pop()
-    f.push(f.tracer.binary(i.value, left, right))
+    f.push(f.tracer.operators.binary(i.value, left, right))
 
 
 @handles("COMPARE_OP")
 def compare(f: Frame, i: Instruction) -> None:
     right = f.pop()
     left = f.pop()
-    f.push(f.tracer.compare(i.value, left, right))
+    f.push(f.tracer.operators.compare(i.value, left, right))
 
 
 @handles("IS_OP")
 def is_op(f: Frame, i: Instruction) -> None:
     right = f.pop()
     left = f.pop()
-    f.push(ConstantValue(f.tracer.identical(left, right) != bool(i.arg)))
+    f.push(ConstantValue(f.tracer.operators.identical(left, right) != bool(i.arg)))
 
 
 @handles("CONTAINS_OP")
@@ -60,13 +60,13 @@ def contains(f: Frame, i: Instruction) -> None:
 @handles("BINARY_SUBSCR")
 def subscript(f: Frame, i: Instruction) -> None:
     key = f.pop()
-    f.push(f.tracer.get_item(f.pop(), key))
+    f.push(f.pop().get_item(f.tracer, key))
 
 
 @handles("STORE_SUBSCR")
 def store_subscript(f: Frame, i: Instruction) -> None:
     value, container, key = f.pop_many(3)
-    f.tracer.set_item(container, key, value)
+    container.set_item(f.tracer, key, value)
 
 
 @handles("DELETE_SUBSCR")
@@ -77,26 +77,26 @@ def delete_subscript(f: Frame, i: Instruction) -> None:
 
 @handles("BUILD_SLICE")
 def build_slice(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.make_slice(f.pop_many(i.arg)))
+    f.push(f.tracer.operators.make_slice(f.pop_many(i.arg)))
 
 
 @handles("CONVERT_VALUE")
 def convert_value(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.to_text(f.pop(), {1: "str", 2: "repr", 3: "ascii"}[i.arg]))
+    f.push(f.tracer.texts.to_text(f.pop(), {1: "str", 2: "repr", 3: "ascii"}[i.arg]))
 
 
 @handles("FORMAT_SIMPLE")
 def format_simple(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.format(f.pop(), ConstantValue("")))
+    f.push(f.tracer.texts.format(f.pop(), ConstantValue("")))
 
 
 @handles("FORMAT_WITH_SPEC")
 def format_with_spec(f: Frame, i: Instruction) -> None:
     spec = f.pop()
-    f.push(f.tracer.format(f.pop(), spec))
+    f.push(f.tracer.texts.format(f.pop(), spec))
 
 
 @handles("BUILD_STRING")
 def build_string(f: Frame, i: Instruction) -> None:
     parts = f.pop_many(i.arg)
-    f.push(f.tracer.fold(lambda *pieces: "".join(pieces), parts, {}))
+    f.push(f.tracer.folder.fold(lambda *pieces: "".join(pieces), parts, {}))

@@ -34,9 +34,9 @@ def push_null(f: Frame, i: Instruction) -> None:
 
 @handles("LOAD_CONST")
 def load_const(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.from_constant(i.value))
+    f.push(f.tracer.wrapper.from_constant(i.value))
 
 
 @handles("LOAD_ASSERTION_ERROR")
 def load_assertion_error(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.wrap_pinned(AssertionError))
+    f.push(f.tracer.wrapper.wrap_pinned(AssertionError))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...signals import GraphBreak, TracedRaise
 from ...values.base import NULL
 from ...values.functions import CellValue, cell_in_a_cell
 from ..registry import handles
-from ..signals import GraphBreak, TracedRaise
 
 if TYPE_CHECKING:
     from ...bytecode.model import Instruction
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def load_fast(f: Frame, i: Instruction) -> None:
     value = f.locals.get(i.value)
     if value is None:
-        raise f.tracer.raised(
+        raise f.tracer.exceptions.raised(
             UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value")
         )
     f.push(value)
@@ -40,7 +40,7 @@ def store_fast(f: Frame, i: Instruction) -> None:
 @handles("DELETE_FAST")
 def delete_fast(f: Frame, i: Instruction) -> None:
     if f.locals.pop(i.value, None) is None:
-        raise f.tracer.raised(
+        raise f.tracer.exceptions.raised(
             UnboundLocalError(f"cannot access local variable '{i.value}' where it is not associated with a value")
         )
 
@@ -51,7 +51,7 @@ def load_fast_and_clear(f: Frame, i: Instruction) -> None:
         f.stack.append(f.cells.pop(i.value))
         return
     value = f.locals.pop(i.value, None)
-    f.stack.append(NULL if value is None else f.tracer.realise(value))
+    f.stack.append(NULL if value is None else value.realise(f.tracer))
 
 
 @handles("MAKE_CELL")
@@ -78,9 +78,9 @@ def load_deref(f: Frame, i: Instruction) -> None:
 def _unbound(f: Frame, name: str) -> TracedRaise:
     if name in f.code.co_cellvars:
         text = f"cannot access local variable '{name}' where it is not associated with a value"
-        return f.tracer.raised(UnboundLocalError(text))
+        return f.tracer.exceptions.raised(UnboundLocalError(text))
     text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
-    return f.tracer.unbound_name(NameError(text), name)
+    return f.tracer.attributes.unbound_name(NameError(text), name)
 
 
 @handles("STORE_DEREF")
@@ -88,7 +88,7 @@ def store_deref(f: Frame, i: Instruction) -> None:
     value = f.pop()
     if isinstance(value, CellValue):
         raise cell_in_a_cell(i.value)
-    f.tracer.store_cell(f.cells[i.value], value)
+    f.tracer.attributes.store_cell(f.cells[i.value], value)
 
 
 @handles("DELETE_DEREF")
@@ -103,7 +103,7 @@ def delete_deref(f: Frame, i: Instruction) -> None:
 
 @handles("LOAD_GLOBAL")
 def load_global(f: Frame, i: Instruction) -> None:
-    f.push(f.tracer.load_global(f.globals, i.value))
+    f.push(f.tracer.attributes.load_global(f.globals, i.value))
 
 
 @handles("STORE_GLOBAL")

@@ -19,10 +19,10 @@ from typing import Any
 
 from attrs import frozen
 
-from ..errors import CaptureError
-from ..frame import FrameInfo
-from ..sources.source import Global, Local, Source, SourceError, resolve, root_of
-from . import spec as gs
+from .errors import CaptureError
+from .frame import FrameInfo
+from .guards import spec as gs
+from .sources.source import Global, Local, Source, SourceError, resolve, root_of
 
 #: Names that programs written for torch.compile know, by the kind of guard here.
 _KNOWN_AS: Mapping[type[gs.GuardSpec], tuple[str, ...]] = MappingProxyType(

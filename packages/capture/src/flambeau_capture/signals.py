@@ -1,15 +1,25 @@
-"""The exceptions that steer the interpreter; none of them reaches the user.
+"""The exceptions that steer the interpreter, none of which reaches the user, and the positions that they tell.
 
 `GraphBreak` says that the current instruction cannot be traced; `TracedRaise` carries an exception raised by the traced program.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..graph.captured import Position
-    from ..values.base import Value
+from attrs import frozen
+
+
+@frozen(eq=False)
+class Position:
+    """A place in the user's program; columns are 0-based, `-1` when unknown."""
+
+    file: str
+    line: int
+    function: str
+    column: int = -1
+    end_line: int = -1
+    end_column: int = -1
 
 
 class GraphBreak(Exception):
@@ -46,6 +56,6 @@ class GraphBreak(Exception):
 class TracedRaise(Exception):
     """The traced program raises `value`, an exception's stand-in."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Any) -> None:
         super().__init__(value)
         self.value = value

@@ -11,13 +11,13 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..library import collections, functools, inspect, itertools, math, operator
-from ..patches import unpatched
+from .library import collections, functools, inspect, itertools, math, operator
+from .patches import unpatched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..values.base import Value
+    from .values.base import Value
 
 NOT_GIVEN: Any = object()
 """Default of a parameter that the function can tell from every value."""

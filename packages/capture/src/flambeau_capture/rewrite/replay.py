@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import InternalError
-from ..graph.captured import (
+from ..captured import (
     CallFunction,
     DeleteAttribute,
     DeleteGlobal,
@@ -21,9 +20,10 @@ from ..graph.captured import (
     SetCell,
     SetGlobal,
 )
+from ..errors import InternalError
 from ..library import collections, contextlib
-from ..rewrite.emitter import Emitter
 from ..values.base import Value
+from .emitter import Emitter
 
 
 def values_of(effect: Effect) -> Iterator[Value]:
@@ -129,9 +129,9 @@ def _replace_items(e: Emitter, target: Value, kind: str, items: tuple[Value, ...
 
 def remove_attribute(target: Any, name: str) -> None:
     """Make sure the attribute is gone, with no user code run; one that the traced program itself made was never there."""
-    base: type = type if issubclass(type(target), type) else object
+    base: Any = type if issubclass(type(target), type) else object
     with contextlib.suppress(AttributeError):
-        base.__delattr__(target, name)  # type: ignore[call-arg]
+        base.__delattr__(target, name)
 
 
 def replace_list(target: list[Any], items: list[Any]) -> None:

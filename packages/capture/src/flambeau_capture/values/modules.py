@@ -7,21 +7,20 @@ class has. A break where a class of the program's decides (lazily loading module
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..signals import GraphBreak
 from ..sources.source import Attribute, Item, Pinned
-from ..values.base import MISSING, Value
-from ..values.constants import ConstantValue
+from .base import MISSING, Value
+from .constants import ConstantValue
 from .members import mro_lookup
-from .signals import GraphBreak
 from .trust import is_trusted_namespace
 
 if TYPE_CHECKING:
-    from ..values.builtins import PythonModuleValue
-    from .tracer import Tracer
+    from .base import Tracer
 
 
-def module_attribute(t: Tracer, module: PythonModuleValue, name: str) -> Value:
+def module_attribute(t: Tracer, module: Any, name: str) -> Value:
     """`module.name`."""
     obj = module.object
     names = vars(obj)
@@ -32,22 +31,22 @@ def module_attribute(t: Tracer, module: PythonModuleValue, name: str) -> Value:
     _refuse_own_class(module, name)
     if name in names:
         t.guards.binding(names, name, names[name])
-        return t.wrap(names[name], Item(Pinned(names), name))
+        return t.wrapper.wrap(names[name], Item(Pinned(names), name))
     hook = names.get("__getattr__")
     of_the_program = isinstance(hook, types.FunctionType) and not is_trusted_namespace(obj)
     if of_the_program and mro_lookup(type(obj), name)[0] is MISSING:
         t.guards.absent(Pinned(names), name)
-        return t.call(t.wrap(hook, Item(Pinned(names), "__getattr__")), [ConstantValue(name)], {})
+        return t.caller.call(t.wrapper.wrap(hook, Item(Pinned(names), "__getattr__")), [ConstantValue(name)], {})
     try:
         found = getattr(obj, name)
     except AttributeError as error:
         t.guards.lacks_attribute(Pinned(obj), name)
         t.guards.binding(names, name)
-        raise t.raised(error) from None
-    return t.wrap(found, Attribute(Pinned(obj), name))
+        raise t.exceptions.raised(error) from None
+    return t.wrapper.wrap(found, Attribute(Pinned(obj), name))
 
 
-def _refuse_own_class(module: PythonModuleValue, name: str) -> None:
+def _refuse_own_class(module: Any, name: str) -> None:
     """Break where a class of the program's has a say in what the module's attribute is."""
     cls = type(module.object)
     if cls is types.ModuleType or is_trusted_namespace(module.object):

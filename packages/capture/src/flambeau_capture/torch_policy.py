@@ -6,6 +6,7 @@ takes tensors, since custom backends expect torch-level calls.
 
 from __future__ import annotations
 
+import enum
 import types
 from functools import lru_cache
 from typing import Any
@@ -13,8 +14,25 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator
 
-from ..class_names import module_name, name_of
-from .registry import Decision
+from .class_names import module_name, name_of
+
+
+class Decision(enum.Enum):
+    """What to do with a torch callable."""
+
+    RECORD = 1
+    """A node when a tensor or symbol is among the arguments, else computed for real."""
+    ALWAYS_RECORD = 2
+    """A node whatever the arguments (it makes a tensor)."""
+    INLINE = 3
+    FOLD = 4
+    """Computed for real on constants."""
+    ASK = 7
+    """Computed for real, and again at every call: the answer depends on state that no other guard watches."""
+    BREAK = 5
+    CONTROL_FLOW = 6
+    """A higher-order operator of torch: it breaks the graph, with a reason of its own."""
+
 
 _OPS = (type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor))
 _NATIVE_OP_MODULES = frozenset((

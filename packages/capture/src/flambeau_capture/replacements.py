@@ -6,19 +6,19 @@ In: `@replaces(callable, ...)` on a function `(tracer, args, kwargs) -> Value`; 
 
 from __future__ import annotations
 
-import enum
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..class_names import module_name, name_of
-from ..errors import InternalError
-from ..interp.signals import GraphBreak
+from .class_names import module_name, name_of
+from .errors import InternalError
+from .signals import GraphBreak
 from .signatures import fit, signature_of
+from .torch_policy import Decision, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..values.base import Value
+    from .values.base import Value
 
     Replacement = Callable[[Any, Sequence[Value], Mapping[str, Value]], Value]
     WrapperReplacement = Callable[[Any, Value, Sequence[Value], Mapping[str, Value]], Value]
@@ -36,23 +36,6 @@ _WRAPPERS: dict[types.CodeType, WrapperReplacement] = {}
 _ALLOWED: dict[int, Any] = {}
 _DISABLED: dict[int, Any] = {}
 _IMPURE: dict[int, Any] = {}
-
-
-class Decision(enum.Enum):
-    """What to do with a torch callable."""
-
-    RECORD = 1
-    """A node when a tensor or symbol is among the arguments, else computed for real."""
-    ALWAYS_RECORD = 2
-    """A node whatever the arguments (it makes a tensor)."""
-    INLINE = 3
-    FOLD = 4
-    """Computed for real on constants."""
-    ASK = 7
-    """Computed for real, and again at every call: the answer depends on state that no other guard watches."""
-    BREAK = 5
-    CONTROL_FLOW = 6
-    """A higher-order operator of torch: it breaks the graph, with a reason of its own."""
 
 
 def replaces(*targets: Any) -> Callable[[Replacement], Replacement]:
@@ -80,7 +63,7 @@ def _fitted(target: Any, replacement: Replacement) -> Replacement:
         signature = signature_of(target)
         if signature is None:
             raise InternalError(f"nothing tells the signature of {target!r}: write it down in signatures.py")
-        arguments = fit(signature, args, kwargs, t.from_python)
+        arguments = fit(signature, args, kwargs, t.wrapper.from_python)
         if arguments is None:
             raise GraphBreak("unsupported-call", f"{name_of(target)}() does not take these arguments")
         return replacement(t, *arguments)
@@ -189,6 +172,4 @@ def torch_decision(function: Any) -> Decision:
     """What to do with a callable that has no replacement."""
     if id(function) in _ALLOWED or getattr(function, ALLOW_MARK, False) is True:
         return Decision.ALWAYS_RECORD
-    from .torch_ops import classify
-
     return classify(function)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..values.base import HEAP_TYPE, MISSING
-from ..values.constants import PLAIN_TYPES, is_nan
+from ..class_names import HEAP_TYPE
+from ..constant_objects import PLAIN_TYPES, is_nan
+from .base import MISSING
 from .trust import is_trusted_namespace
 
 NATIVE_METHODS = (

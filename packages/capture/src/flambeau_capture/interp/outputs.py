@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..interp.signals import GraphBreak
+from ..signals import GraphBreak
 from ..values.lazy import LazyValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue

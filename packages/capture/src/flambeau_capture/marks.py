@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import hook
-from ..interp.signals import GraphBreak
-from ..library import functools
-from ..values.base import Value
-from ..values.constants import ConstantValue
-from . import registry
-from .registry import replaces
+from . import hook, replacements
+from .library import functools
+from .replacements import replaces
+from .signals import GraphBreak
+from .values.base import Value
+from .values.constants import ConstantValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,16 +23,16 @@ def allow_in_graph(function: Any) -> Any:
     """Record calls of `function` as one node; it must accept and return tensors. A list is marked item by item."""
     if isinstance(function, (list, tuple)):
         return [allow_in_graph(item) for item in function]
-    return registry.allow_in_graph(function)
+    return replacements.allow_in_graph(function)
 
 
 def disable(function: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Run `function` as it is whenever it is called, and with `recursive` everything that it calls."""
     if function is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
-    registry.disable(function)
+    replacements.disable(function)
     made = hook.call_disabled(function, recursive=recursive)
-    registry.disable(made)
+    replacements.disable(made)
     return made
 
 

@@ -19,25 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
+from .signals import Position
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch.fx
 
-    from ..sources.source import Source
-    from ..values.base import Value
-
-
-@frozen(eq=False)
-class Position:
-    """A place in the user's program; columns are 0-based, `-1` when unknown."""
-
-    file: str
-    line: int
-    function: str
-    column: int = -1
-    end_line: int = -1
-    end_column: int = -1
+    from .sources.source import Source
+    from .values.base import Value
 
 
 @frozen(eq=False)

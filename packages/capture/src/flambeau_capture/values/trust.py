@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from ..class_names import class_module, module_name
+from ..constant_objects import is_constant_object
 from ..library import functools
-from ..values.constants import is_constant_object
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,61 @@
+"""Which objects are constants: immutable through and through, and compared by value.
+
+In: an object. Out: `is_constant_object`, `is_nan`, and the classes of which there are constants.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import torch
+
+from .class_names import HEAP_TYPE
+
+PLAIN_TYPES: frozenset[type] = frozenset(
+    (int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented))
+)
+"""Types of constants that a code object can hold."""
+
+TORCH_TYPES: frozenset[type] = frozenset(
+    (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo, torch.qscheme)
+)
+"""Immutable torch objects."""
+
+MADE_ANEW: frozenset[type] = frozenset((
+    int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo
+))  # fmt: skip
+"""Those of which equal ones may be several objects."""
+ONE_OF_EACH = range(-5, 257)
+"""Python has one object of each of these integers."""
+
+UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
+"""Those that cannot be hashed: what one of them is about is its `dtype`."""
+
+
+def is_nan(obj: Any) -> bool:
+    """Whether it is a number that equals no other, itself included: which one it is, containers that compare by identity first tell."""
+    return type(obj) in (float, complex) and obj != obj
+
+
+def is_constant_object(obj: Any) -> bool:
+    """Whether `obj` is immutable through and through and compares by value."""
+    kind = type(obj)
+    if kind in PLAIN_TYPES or kind in TORCH_TYPES or issubclass(kind, enum.Enum):
+        return True
+    if kind is range:
+        return True
+    if kind in (tuple, frozenset, torch.Size):
+        return all(is_constant_object(item) and _is_hashed(item) for item in obj)
+    if kind is slice:
+        return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
+    return False
+
+
+def _is_hashed(part: Any) -> bool:
+    """Whether what holds this constant can be hashed and compared, and no code of the program's runs for that: the class of a member may have some."""
+    kind = type(part)
+    if not issubclass(kind, enum.Enum):
+        return kind not in UNHASHABLE
+    owners = [next(base for base in kind.__mro__ if name in vars(base)) for name in ("__hash__", "__eq__")]
+    return all(owner is enum.Enum or not owner.__flags__ & HEAP_TYPE for owner in owners)

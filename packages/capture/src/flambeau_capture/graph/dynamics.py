@@ -1,0 +1,36 @@
+"""`Dynamics`: which sizes and numbers of a function's inputs have changed from call to call.
+
+In: the sizes of tensors and the numbers that each trace of the code meets, by the name of their source. Out: what becomes symbolic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Dynamics:
+    """What earlier compiles of the code taught: the last seen values of inputs, by the name of their source."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, tuple[int, ...]] = {}
+        self.numbers: dict[str, Any] = {}
+        self.changed_dims: dict[str, set[int]] = {}
+        self.changed_numbers: set[str] = set()
+
+    def see_sizes(self, name: str, sizes: tuple[int, ...], *, learn: bool) -> frozenset[int]:
+        """Note the sizes of an input; the dimensions that have changed so far."""
+        old = self.sizes.get(name)
+        changed = self.changed_dims.setdefault(name, set())
+        if learn:
+            if old is not None and len(old) == len(sizes):
+                changed.update(d for d in range(len(sizes)) if old[d] != sizes[d])
+            self.sizes[name] = sizes
+        return frozenset(changed)
+
+    def see_number(self, name: str, value: Any, *, learn: bool) -> bool:
+        """Note a Python number; whether it has changed so far."""
+        if learn:
+            if name in self.numbers and self.numbers[name] != value:
+                self.changed_numbers.add(name)
+            self.numbers[name] = value
+        return name in self.changed_numbers
