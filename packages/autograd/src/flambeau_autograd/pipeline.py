@@ -22,9 +22,10 @@ from . import log
 from .config import Config
 from .decompose.registry import merged
 from .errors import AutogradError, InternalError, UnsupportedGraph
-from .joint.build import Joint, build_joint
+from .joint.build import build_joint
 from .joint.control import error_without_us, is_torchs_own
 from .joint.layouts import gradient_layouts, may_follow, may_hand_on
+from .joint.record import Joint
 from .partition.min_cut import min_cut
 from .partition.split import Halves, split
 from .passes.definitions import decide_sizes, definitions, must_be_known

@@ -16,7 +16,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
@@ -49,7 +49,9 @@ class Recorder(TorchDispatchMode):
         self.table = table
         self.graph = Graph()
         self.symbols = SymbolNodes(self.graph)
-        self.constants: dict[str, torch.Tensor] = {}
+        self.constants: dict[str, torch.Tensor | GraphModule] = {}
+        #: Bodies of higher-order operators that were traced, for this graph and those inside it.
+        self.bodies: dict[Any, Any] = {}
         self.stack: Any = ()
         self.checkpoint: int | None = None
         self.backward = False

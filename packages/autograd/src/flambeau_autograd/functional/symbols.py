@@ -75,6 +75,8 @@ class SymbolNodes:
         self._nodes: dict[Any, Node] = {}
         self._sources: dict[Any, tuple[Node, int, bool]] = {}
         self._shape_env: Any = None
+        #: Makes an operand of a symbol that no input tells, in the graph of a body; its value is given where it is known.
+        self.lift: Callable[[torch.SymInt], Node] | None = None
 
     def bind(self, value: Any, node: Node) -> None:
         """`node` is the placeholder (or the call) whose value is the symbolic number `value`."""
@@ -112,6 +114,8 @@ class SymbolNodes:
             result = self.graph.call_function(aten.sym_stride.int if is_stride else aten.sym_size.int, (origin, dim))
         else:
             builder = _BUILDERS.get(type(expression).__name__)
+            if builder is None and self.lift is not None and expression.is_symbol:
+                return self.lift(value if value is not None else self._symbolic(expression))
             if builder is None:
                 raise UnsupportedGraph(f"the size expression {expression} ({type(expression).__name__}) has no source")
             result = builder(self, expression.args)
@@ -119,6 +123,11 @@ class SymbolNodes:
             result.meta["val"] = value if value is not None else self._symbolic(expression)
             self._nodes[expression] = result
         return result
+
+    def value_of(self, expression: Any) -> Any:
+        """The symbolic number, or number, that an expression over this graph's symbols stands for."""
+        made = self.of_expression(expression)
+        return made.meta["val"] if isinstance(made, Node) else made
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A node for `function(*args)`; computed at once when no argument is a node."""

@@ -6,56 +6,27 @@ something needs grad, tangent placeholders and the nodes of the backward, record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
-from attrs import define, field, frozen
+from attrs import frozen
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from ..analysis.signature import Analysis, analyse
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
-from ..records import WatchedSpec
 from .inputs import TracedInput, find_fake_mode, trace_inputs
 from .kept import kept_by_eager
-from .packed import held_values, packed_values
+from .packed import held_values, packed_values, without_saved_hooks
 from .reach import Reach
+from .record import Joint, detach_values
 from .replay import Replay
 from .sums import Sums
 from .tangents import dense_like, dense_order
-
-
-@define(eq=False)
-class Joint:
-    """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`;
-    `eagers`: nodes whose values eager's nodes save or hold; `held`: what contexts hold, in order (None: no node of the graph's); `told`: those of
-    `eagers` which must follow from what is saved, whether the backward reads them or not; `functions`: whether the program's own are differentiated."""
-
-    graph: Graph
-    constants: dict[str, torch.Tensor]
-    inputs: list[TracedInput]
-    analysis: Analysis
-    results: list[Any]
-    writes: list[tuple[Node, Node]]
-    differentiable: list[int] = field(factory=list)
-    tangent_orders: list[tuple[int, ...]] = field(factory=list)
-    tangents: list[Node] = field(factory=list)
-    grad_inputs: list[int] = field(factory=list)
-    grads: list[Any] = field(factory=list)
-    reached_by: list[tuple[int, ...]] = field(factory=list)
-    led_by: list[tuple[int, ...]] = field(factory=list)
-    flagged: list[tuple[int, ...]] = field(factory=list)
-    watched: list[WatchedSpec] = field(factory=list)
-    eagers: frozenset[Node] = frozenset()
-    held: list[Node | None] = field(factory=list)
-    functions: bool = False
-    told: set[Node] = field(factory=set)
-    frees: list[tuple[int, ...]] = field(factory=list)
 
 
 @frozen(eq=False)
@@ -121,7 +92,7 @@ def build_joint(
     placeholders = gm.graph.find_nodes(op="placeholder")
     if any(w.kind == "input" and placeholders[w.index].meta.get("inference") for w in joint.watched):
         raise UnsupportedGraph("eager refuses to save an inference tensor for the backward")
-    _detach_values(joint.graph)
+    detach_values(joint.graph)
     return joint
 
 
@@ -195,37 +166,3 @@ def _try_whole(recorder: Recorder, outputs: list[torch.Tensor], tangents: list[t
             torch.autograd.backward(outputs, tangents)
     except (RuntimeError, LookupError, TypeError, ValueError) as error:
         raise UnsupportedGraph(f"eager's backward raises on its way to a tensor that is no input: {error}") from error
-
-
-@contextmanager
-def without_saved_hooks() -> Iterator[None]:
-    """The caller's hooks on saved tensors see what the compiled graph saves, not what the trace does."""
-    table, taken = torch._C._autograd, []
-    while (pair := table._top_saved_tensors_default_hooks(True)) is not None:
-        taken.append(pair)
-        table._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        for pair in reversed(taken):
-            table._push_saved_tensors_default_hooks(*pair)
-
-
-def _detach_values(graph: Graph) -> None:
-    """Node values forget the autograd graph of the trace."""
-    fresh: dict[int, Any] = {}
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, FakeTensor) and value.requires_grad:
-            found = fresh.get(id(value))
-            if found is None:
-                found = fresh[id(value)] = value.detach()
-            return found
-        if isinstance(value, (list, tuple)):
-            return type(value)(plain(v) for v in value)
-        return value
-
-    with torch.no_grad():
-        for node in graph.nodes:
-            if node.op != "placeholder":
-                node.meta["val"] = plain(node.meta.get("val"))

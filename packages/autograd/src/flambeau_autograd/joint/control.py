@@ -22,8 +22,8 @@ from torch.fx import GraphModule, Interpreter
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-from .build import without_saved_hooks
 from .inputs import find_fake_mode
+from .packed import without_saved_hooks
 
 #: What torch raises where fakes cannot tell: a value decides a size or a branch, or an op has no fake at all.
 LIMITS_OF_FAKES = (

@@ -40,3 +40,17 @@ def held_values(recorder: Recorder, results: list[Any]) -> list[Node | None]:
 
     exchange_in_contexts(results, (), note)
     return held
+
+
+@contextmanager
+def without_saved_hooks() -> Iterator[None]:
+    """The caller's hooks on saved tensors see what the compiled graph saves, not what the trace does."""
+    table, taken = torch._C._autograd, []
+    while (pair := table._top_saved_tensors_default_hooks(True)) is not None:
+        taken.append(pair)
+        table._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pair in reversed(taken):
+            table._push_saved_tensors_default_hooks(*pair)

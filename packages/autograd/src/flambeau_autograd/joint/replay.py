@@ -19,6 +19,7 @@ from ..functional.recorder import Recorder
 from ..functional.values import Cell
 from .checks import record_checks
 from .lists import saved_by_list_op
+from .nested.table import OPERATORS
 
 _PRODUCTS: Final = (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
 #: Functions whose C++ reads the sizes of its operands as plain numbers (products only before torch 2.13), so that symbolic ones become
@@ -148,7 +149,13 @@ class Replay:
                 self.recorder.checkpoint = outer
         if name == "autograd_function_apply":
             raise UnsupportedGraph("autograd_function_apply is not traced through")
+        if name in OPERATORS:
+            return OPERATORS[name](self, *args, **kwargs)
         return target(*args, **kwargs)
+
+    def on(self, recorder: Recorder) -> Replay:
+        """Another, for the body of an operator, which has a graph of its own."""
+        return Replay(recorder)
 
 
 def _is_symbolic(args: Any) -> bool:

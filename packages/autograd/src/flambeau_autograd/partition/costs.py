@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import getitem
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
 from ..functional.ops import short_name
@@ -37,7 +37,7 @@ def is_fusible(node: Node) -> bool:
         return False
     target = node.target
     if not isinstance(target, OpOverload):
-        return True
+        return not isinstance(target, HigherOrderOperator)
     if is_view_node(node) or torch.Tag.pointwise in target.tags:
         return True
     return short_name(target) in _CHEAP

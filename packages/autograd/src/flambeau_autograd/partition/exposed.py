@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch.fx import GraphModule, Node
 
-from ..joint.build import Joint
+from ..joint.record import Joint
 from ..passes.facts import alias_root, is_tensor
 from ..records import SavedSpec, WatchedSpec
 

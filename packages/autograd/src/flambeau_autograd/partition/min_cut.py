@@ -13,7 +13,7 @@ from attrs import define, field
 from torch.fx import Node
 
 from ..config import Config
-from ..joint.build import Joint
+from ..joint.record import Joint
 from ..passes.facts import alias_root, is_late, is_pinned, is_tensor, runs_once
 from .costs import is_free, is_fusible, saved_bytes
 from .exposed import exposed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.fx import Node
 
 from ..config import Config
-from ..joint.build import Joint
+from ..joint.record import Joint
 from ..passes.facts import is_tensor
 from .split import dependents
 

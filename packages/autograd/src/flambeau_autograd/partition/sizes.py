@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from ..joint.build import Joint
+from ..joint.record import Joint
 
 
 def untold_sizes(joint: Joint, backward: GraphModule, late: set[Node]) -> list[Node]:

@@ -17,7 +17,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_arg
 
 from ..errors import InternalError
-from ..joint.build import Joint
+from ..joint.record import Joint
 from ..passes.facts import alias_root, counts_in_memory, is_late, is_pinned, is_tensor, tells_strides
 from ..records import SavedSpec, WatchedSpec
 from .exposed import exposed, is_checked, read_elsewhere, watched
@@ -217,5 +217,9 @@ def _module(graph: Graph, outputs: tuple[Any, ...], joint: Joint) -> GraphModule
     root = torch.nn.Module()
     for node in graph.nodes:
         if node.op == "get_attr":
-            root.register_buffer(str(node.target), joint.constants[str(node.target)], persistent=False)
+            constant = joint.constants[str(node.target)]
+            if isinstance(constant, GraphModule):
+                root.add_module(str(node.target), constant)
+            else:
+                root.register_buffer(str(node.target), constant, persistent=False)
     return _LazyGraphModule(root, graph)

@@ -12,7 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from ..joint.build import Joint
+from ..joint.record import Joint
 from .dead import replace
 from .facts import is_pinned
 

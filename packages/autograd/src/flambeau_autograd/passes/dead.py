@@ -11,7 +11,7 @@ from typing import Any
 from torch.fx import Node
 
 from ..functional.ops import is_shaped_by_first
-from ..joint.build import Joint
+from ..joint.record import Joint
 from .facts import is_pinned, may_raise
 
 

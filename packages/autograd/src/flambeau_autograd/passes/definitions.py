@@ -14,7 +14,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from ..joint.build import Joint
+from ..joint.record import Joint
 from ..wrappers.recovery import Definition
 from .common import key_of
 from .facts import is_pinned, may_fail

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import getitem
 from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from ..functional.ops import is_foreign, is_impure, is_random, is_view, raises, short_name, writes
 
@@ -23,8 +24,23 @@ _RATES = ("dropout_p", "dropout")
 _DRAWN = frozenset({"philox_seed", "philox_offset", "rng_state"})
 
 
+def bodies(node: Node) -> list[GraphModule]:
+    """The functional graphs that a higher-order operator is called with; none of any other call, nor of an operator that is not traced through."""
+    if node.op != "call_function" or not isinstance(node.target, HigherOrderOperator):
+        return []
+    return [a.meta["body"] for a in node.all_input_nodes if "body" in a.meta]
+
+
+def _inner(node: Node) -> Iterator[Node]:
+    """The calls in its bodies."""
+    for body in bodies(node):
+        yield from (inner for inner in body.graph.nodes if inner.op == "call_function")
+
+
 def draws(node: Node) -> bool:
     """True when the call draws random numbers; attention without dropout has an op that could and does not, and that of its gradient never does."""
+    if bodies(node):
+        return any(map(draws, _inner(node)))
     if node.op != "call_function" or not is_random(node.target):
         return False
     if any(argument.name in _DRAWN for argument in node.target._schema.arguments):
@@ -42,6 +58,8 @@ def is_pinned(node: Node) -> bool:
     """True when the node must stay although nobody reads it: it draws random numbers, writes, checks, or is not known."""
     if node.op in ("placeholder", "output"):
         return True
+    if bodies(node):
+        return "checks" in node.meta or any(map(is_pinned, _inner(node)))
     return node.op == "call_function" and (draws(node) or is_impure(node.target) or "checks" in node.meta)
 
 
@@ -49,6 +67,8 @@ def may_raise(node: Node) -> bool:
     """True for what the program computes and eager may refuse for the values of its operands."""
     if node.op != "call_function" or node.meta.get("backward"):
         return False
+    if bodies(node):
+        return any(map(may_raise, _inner(node)))
     value = node.meta.get("val")
     integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
     return raises(node.target, integers)
@@ -58,6 +78,8 @@ def may_fail(node: Node) -> bool:
     """True for what may raise when the graph runs: the same, a check, and what is not known."""
     if node.op != "call_function":
         return False
+    if bodies(node):
+        return "checks" in node.meta or any(map(may_fail, _inner(node)))
     known_write = isinstance(node.target, OpOverload) and writes(node.target) and not is_foreign(node.target)
     return may_raise(node) or "checks" in node.meta or (is_impure(node.target) and not known_write)
 
@@ -66,6 +88,8 @@ def runs_once(node: Node) -> bool:
     """True when a checkpointed region must not run the node again: another draw, a second call of an op that writes."""
     if node.op in ("placeholder", "output"):
         return True
+    if bodies(node):
+        return any(map(runs_once, _inner(node)))
     return node.op == "call_function" and (draws(node) or isinstance(node.target, HigherOrderOperator))
 
 

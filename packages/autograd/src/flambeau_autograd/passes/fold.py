@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ..joint.build import Joint
+from ..joint.record import Joint
 from .dead import replace
 from .facts import feeds_strided, is_pinned
 

@@ -12,7 +12,7 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from ..joint.build import Joint
+from ..joint.record import Joint
 from .facts import is_size, short_name_of
 
 #: Ops of one operand, and of two of which either decides.

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from ..functional.predictions import copies_keep_strides
-from ..joint.build import Joint
+from ..joint.record import Joint
 from .facts import alias_root, is_tensor, is_view_node
 
 aten = torch.ops.aten

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from .. import log
 from ..config import Config
-from ..joint.build import Joint
+from ..joint.record import Joint
 from .common import merge_common
 from .dead import remove_dead
 from .fold import fold_no_ops

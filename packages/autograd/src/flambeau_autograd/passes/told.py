@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch.fx import Node
 
-from ..joint.build import Joint
+from ..joint.record import Joint
 from .facts import alias_root, byte_size, is_size, short_name_of
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from attrs import frozen
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -59,7 +59,7 @@ class Trace:
     fixed: frozenset[Node]
     sizing: frozenset[Node]
     read: frozenset[Node]
-    constants: Mapping[str, torch.Tensor]
+    constants: Mapping[str, torch.Tensor | GraphModule]
 
 
 class Lost(Exception):

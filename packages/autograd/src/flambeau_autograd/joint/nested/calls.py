@@ -1,0 +1,137 @@
+"""Calls of operators over functional bodies, in the trace that they stand in.
+
+In: an operator, its arguments (tensors of the trace, numbers, functional graphs) and fakes of its results. Out: nodes of the trace. A call with a
+gradient goes through one `autograd.Function`, so that the engine comes to the operator's backward as to a formula of torch's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import getitem
+from typing import Any, Protocol
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from ...functional.recorder import Recorder
+from .cut import Key
+from .trace import same_strides
+
+aten = torch.ops.aten
+
+
+def module_node(recorder: Recorder, body: GraphModule) -> Node:
+    """The node that stands for a body, one for all the calls that share it."""
+    for node in recorder.graph.find_nodes(op="get_attr"):
+        if node.meta.get("body") is body:
+            return node
+    name = f"_body{sum(isinstance(constant, GraphModule) for constant in recorder.constants.values())}"
+    recorder.constants[name] = body
+    first = next((node for node in recorder.graph.nodes if node.op != "placeholder"), None)
+    with recorder.graph.inserting_before(first):
+        node = recorder.graph.create_node("get_attr", name)
+    node.meta.update(val=None, stack=(), body=body)
+    return node
+
+
+def record(recorder: Recorder, target: Any, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """Write down `target(*args)`; `results`: fakes of what it gives, None for nothing. Returns tensors of the trace."""
+
+    def operand(value: Any) -> Any:
+        if isinstance(value, GraphModule):
+            return module_node(recorder, value)
+        return recorder.laid_out(value) if isinstance(value, torch.Tensor) else recorder.operands(value)
+
+    mapped = pytree.tree_map(operand, tuple(args))
+    made = [None if fake is None else like(recorder, fake) for fake in results]
+    node = recorder.add_node(target, mapped, {}, tuple(made))
+    for place, tensor in enumerate(made):
+        if tensor is not None:
+            recorder.fresh(tensor, recorder.add_node(getitem, (node, place), {}, tensor))
+    return made
+
+
+def like(recorder: Recorder, fake: torch.Tensor, leading: Sequence[Any] = ()) -> torch.Tensor:
+    """An empty fake of the same layout; with a `leading` size, a row-major stack of such."""
+    with recorder.fake_mode, torch.no_grad():
+        if leading:
+            return torch.empty((*leading, *fake.shape), dtype=fake.dtype, device=fake.device)
+        return torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=fake.device)
+
+
+def zeros(recorder: Recorder, fake: torch.Tensor) -> torch.Tensor:
+    """Recorded zeros of the shape of `fake`."""
+    made: torch.Tensor = recorder.call(aten.full.default, list(fake.shape), 0, dtype=fake.dtype, device=fake.device)
+    return made
+
+
+def laid_as(recorder: Recorder, tensor: torch.Tensor, fake: torch.Tensor) -> torch.Tensor:
+    """`tensor`, or a copy that lies as `fake` does."""
+    if same_strides(tensor, fake):
+        return tensor
+    copy: torch.Tensor = recorder.with_strides(tensor, fake.stride())
+    return copy
+
+
+def operand_of(recorder: Recorder, key: Key, operands: Sequence[Any]) -> Any:
+    """What stands for a key in the trace: an operand of the call, or the value of a symbolic number."""
+    return recorder.symbols.value_of(key.what) if key.kind == "number" else operands[key.what]
+
+
+def tangent_of(recorder: Recorder, tangent: torch.Tensor | None, fake: torch.Tensor) -> torch.Tensor:
+    """A tangent as a body expects it: zeros where no gradient came."""
+    return zeros(recorder, fake) if tangent is None else laid_as(recorder, tangent, fake)
+
+
+class Call(Protocol):
+    """One call with a gradient. `differentiable`: places of the results that have a history."""
+
+    differentiable: Sequence[int]
+
+    def forward(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Record the operator; its results, and what is kept for the backward."""
+
+    def backward(self, kept: list[Any], tangents: Sequence[Any]) -> list[Any]:
+        """Record the backward; a gradient, or None, for each operand. A tangent is None where no gradient came."""
+
+
+def differentiable_call(call: Call, operands: Sequence[Any]) -> list[Any]:
+    """The results of a call whose gradients autograd asks `call` for."""
+    results = _Differentiable.apply(call, *operands)
+    return list(results)
+
+
+class _Differentiable(torch.autograd.Function):
+    """Both halves are recorded where autograd runs them."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *operands: Any) -> Any:
+        """As `Function` defines it."""
+        results, kept = call.forward(operands)
+        ctx.call = call
+        ctx.save_for_backward(*(value for value in kept if isinstance(value, torch.Tensor)))
+        ctx.others = [None if isinstance(value, torch.Tensor) else (value,) for value in kept]
+        ctx.set_materialize_grads(False)
+        places = set(call.differentiable)
+        ctx.mark_non_differentiable(*(r for i, r in enumerate(results) if r is not None and i not in places))
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        """As `Function` defines it."""
+        tensors = iter(ctx.saved_tensors)
+        kept = [next(tensors) if other is None else other[0] for other in ctx.others]
+        return (None, *ctx.call.backward(kept, tangents))
+
+
+def is_wanted(operand: Any) -> bool:
+    """Whether autograd asks for a gradient of an operand."""
+    return isinstance(operand, torch.Tensor) and operand.requires_grad and torch.is_grad_enabled()
+
+
+def resolved(operand: Any) -> Any:
+    """An operand whose memory holds the numbers that it shows."""
+    if isinstance(operand, torch.Tensor) and (operand.is_conj() or operand.is_neg()):
+        return operand.resolve_conj().resolve_neg()
+    return operand
