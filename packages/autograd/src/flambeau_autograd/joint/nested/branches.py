@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import UnsupportedGraph
 from ...functional.recorder import Recorder
@@ -32,7 +31,7 @@ def cond(replay: Replays, pred: Any, true_body: GraphModule, false_body: GraphMo
     uneven = _uneven(*(t.results for t in traces))
     if uneven:
         traces = [trace(replay, body, operands, wanted, uneven) for body in (true_body, false_body)]
-    with _disable_current_modes(), torch.no_grad():
+    with calls.apart(replay.recorder):
         known = replay.recorder.bodies
         key = ("cond", *traces)
         if key not in known:
@@ -75,14 +74,12 @@ class _Branches:
             *(Key("tangent", place) for place in self.differentiable),
         )
         for b in backwards:
-            taken = b.values()
-            values.update((key, taken[key]) for key in b.takes)
+            values.update(b.values())
         self.backward = [self._gradients(c.backward, values) for c in cuts]
-        (output,) = self.backward[0].graph.find_nodes(op="output")
-        self.gradients = [node.meta["val"] for node in output.args[0]]
+        self.gradients = self.backward[0].results()
         self.tangents = {key.what: values[key] for key in self.needs if key.kind == "tangent"}
 
-    def _gradients(self, backward: Graphed | None, values: Mapping[Key, Any]) -> GraphModule:
+    def _gradients(self, backward: Graphed | None, values: Mapping[Key, Any]) -> Graphed:
         if backward is None:
             backward = Graphed(GraphModule(torch.nn.Module(), _empty()), (), ())
         return _row_major(rewired(backward, self.needs, self.gives, values, self._zeros))
@@ -97,14 +94,14 @@ def _empty() -> Graph:
     return graph
 
 
-def _row_major(graphed: Graphed) -> GraphModule:
+def _row_major(graphed: Graphed) -> Graphed:
     """With results that lie one way, whichever body they come from."""
     graph = graphed.module.graph
     (output,) = graph.find_nodes(op="output")
     with graph.inserting_before(output):
         output.args = (tuple(map(_contiguous, output.args[0])),)
     graphed.module.recompile()
-    return graphed.module
+    return graphed
 
 
 def _contiguous(node: Node) -> Node:
@@ -139,10 +136,7 @@ class _Cond:
         given = [
             calls.tangent_of(recorder, tangents[place], branches.tangents[place]) for place in branches.differentiable
         ]
-        args = (pred, *branches.backward, (*saved, *given))
-        grads = iter(calls.record(recorder, _COND, args, branches.gradients))
-        found: list[Any] = [None] * self.count
-        for key in branches.gives:
-            found[key.what] = next(grads)
-        return found
+        args = (pred, *(b.module for b in branches.backward), (*saved, *given))
+        grads = calls.record(recorder, _COND, args, branches.gradients)
+        return calls.by_place(branches.gives, grads, self.count)
 

@@ -6,13 +6,15 @@ gradient goes through one `autograd.Function`, so that the engine comes to the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import getitem
 from typing import Any, Protocol
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...functional.recorder import Recorder
 from .cut import Key
@@ -52,9 +54,16 @@ def record(recorder: Recorder, target: Any, args: Sequence[Any], results: Sequen
     return made
 
 
+@contextmanager
+def apart(recorder: Recorder) -> Iterator[None]:
+    """Inside, nothing is recorded: what is computed are fakes of other graphs."""
+    with _disable_current_modes(), recorder.fake_mode, torch.no_grad():
+        yield
+
+
 def like(recorder: Recorder, fake: torch.Tensor, leading: Sequence[Any] = ()) -> torch.Tensor:
     """An empty fake of the same layout; with a `leading` size, a row-major stack of such."""
-    with recorder.fake_mode, torch.no_grad():
+    with apart(recorder):
         if leading:
             return torch.empty((*leading, *fake.shape), dtype=fake.dtype, device=fake.device)
         return torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=fake.device)
@@ -135,3 +144,23 @@ def resolved(operand: Any) -> Any:
     if isinstance(operand, torch.Tensor) and (operand.is_conj() or operand.is_neg()):
         return operand.resolve_conj().resolve_neg()
     return operand
+
+
+def kept_value(recorder: Recorder, key: Key, operands: Sequence[Any], results: Mapping[Key, Any]) -> Any:
+    """What stands for a key of a backward in the trace: an operand, a number, or what the forward gave."""
+    return results[key] if key.kind in ("output", "extra") else operand_of(recorder, key, operands)
+
+
+def by_place(gives: Sequence[Key], grads: Sequence[Any], count: int) -> list[Any]:
+    """Gradients for each of `count` operands, None where a backward gives none."""
+    found: list[Any] = [None] * count
+    for key, grad in zip(gives, grads):
+        found[key.what] = grad
+    return found
+
+
+def slice_of(recorder: Recorder, tensor: torch.Tensor) -> torch.Tensor:
+    """An empty fake that lies as a slice of a tensor along its first dimension does, and wants a gradient where that does."""
+    with apart(recorder):
+        made = torch.empty_strided(tensor.shape[1:], tensor.stride()[1:], dtype=tensor.dtype, device=tensor.device)
+        return made.requires_grad_(tensor.requires_grad)

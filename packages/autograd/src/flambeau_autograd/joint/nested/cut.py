@@ -43,13 +43,20 @@ class Graphed:
     takes: tuple[Key, ...]
     gives: tuple[Key, ...]
 
+    @property
+    def kept(self) -> tuple[Key, ...]:
+        """What it takes, without the tangents."""
+        return tuple(key for key in self.takes if key.kind != "tangent")
+
     def values(self) -> dict[Key, Any]:
-        """The fakes (and numbers) of what it takes and of what it gives."""
+        """The fakes (and numbers) of what it takes."""
         nodes = self.module.graph.find_nodes(op="placeholder")
-        found = {key: node.meta["val"] for key, node in zip(self.takes, nodes)}
+        return {key: node.meta["val"] for key, node in zip(self.takes, nodes)}
+
+    def results(self) -> list[Any]:
+        """The fakes of what it gives, None for nothing."""
         (output,) = self.module.graph.find_nodes(op="output")
-        results = zip(self.gives, output.args[0])
-        return {key: value.meta["val"] for key, value in results if isinstance(value, Node)} | found
+        return [value.meta["val"] if isinstance(value, Node) else None for value in output.args[0]]
 
 
 @frozen(eq=False)

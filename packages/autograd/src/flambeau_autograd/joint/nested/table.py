@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from .associative import associative_scan
 from .branches import cond
+from .loops import while_loop
+from .maps import map_impl
+from .regions import invoke_subgraph
+from .scans import scan
 
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
+    "associative_scan": associative_scan,
     "cond": cond,
+    "invoke_subgraph": invoke_subgraph,
+    "map_impl": map_impl,
+    "scan": scan,
+    "while_loop": while_loop,
 }

@@ -77,13 +77,17 @@ def trace(
     Raises `UnsupportedGraph` for what a body must not do.
     """
     known = replay.recorder.bodies
-    key = (id(body), tuple(map(_look, operands)), frozenset(wanted), frozenset(contiguous), by_tensors, _ambience())
-    if key not in known:
+
+    def key() -> Any:
+        looks = tuple(map(_look, operands))
+        return (id(body), looks, frozenset(wanted), frozenset(contiguous), by_tensors, _ambience())
+
+    if key() not in known:
         with _disable_current_modes(), without_saved_hooks():
             made = _BodyTrace(replay, wanted, contiguous, by_tensors).run(body, operands)
-        # The body is kept: the key has its identity.
-        known[key] = (body, made)
-    found: Trace = known[key][1]
+        # Under the key of now: the body may have found sizes to be equal. It is kept, the key has its identity.
+        known[key()] = (body, made)
+    found: Trace = known[key()][1]
     return found
 
 
