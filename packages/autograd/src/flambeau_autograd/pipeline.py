@@ -29,7 +29,7 @@ from .joint.record import Joint
 from .partition.min_cut import min_cut
 from .partition.split import Halves, split
 from .passes.definitions import decide_sizes, definitions, must_be_known
-from .passes.facts import draws, is_late, is_size, may_fail
+from .passes.facts import bodies, draws, is_late, is_size, may_fail
 from .passes.linear import not_linear
 from .passes.runner import run_passes
 from .passes.told import read_by_gradients, to_be_told
@@ -294,6 +294,9 @@ def _refuse_late_draws(joint: Joint) -> None:
 
 
 def _double_backward(joint: Joint) -> str:
-    """Why the forward computes other values when it is run again, or ""."""
+    """Why the forward computes other values when it is run again, or has operators that torch does not differentiate twice; or ""."""
+    calling = next(filter(bodies, joint.graph.nodes), None)
+    if calling is not None:
+        return f"the graph calls the higher-order operator {calling.target}"
     drawing = next(filter(draws, joint.graph.nodes), None)
     return "" if drawing is None else f"the graph draws random numbers ({drawing.target})"
