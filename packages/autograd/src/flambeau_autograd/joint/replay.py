@@ -39,6 +39,9 @@ _READS_SIZES: Final[frozenset[Any]] = frozenset((
 ))  # fmt: skip
 
 
+_ITEM: Final[frozenset[Any]] = frozenset((operator.getitem, torch.Tensor.__getitem__, "__getitem__"))
+
+
 class Replay:
     """Replays graphs into `recorder`; nested graphs (checkpoint bodies) are inlined."""
 
@@ -48,6 +51,8 @@ class Replay:
         self.saved_by_lists: dict[Any, list[torch.Tensor]] = {}
         #: Nodes of `autograd.Function`s whose backward is given None for a gradient that is absent.
         self.told_absent: set[Any] = set()
+        #: Whether an element at places that tensors hold is taken without looking at those, as bodies of flex_attention take it.
+        self.index_by_tensors = False
         self._regions = 0
 
     def run(self, gm: GraphModule, inputs: list[Any]) -> Any:
@@ -100,6 +105,8 @@ class Replay:
                     if isinstance(target, str)
                     else target(*args, **kwargs)
                 )
+        if self.index_by_tensors and target in _ITEM and (places := _places(args[1])):
+            return torch.ops.aten.index.Tensor(args[0], places)
         record_checks(target, args, kwargs)
         if node.op == "call_method":
             return getattr(args[0], target)(*args[1:], **kwargs)
@@ -160,3 +167,12 @@ class Replay:
 
 def _is_symbolic(args: Any) -> bool:
     return any(isinstance(size, torch.SymInt) for arg in args if isinstance(arg, torch.Tensor) for size in arg.shape)
+
+
+def _places(index: Any) -> list[torch.Tensor]:
+    """What an index of tensors and numbers asks for, as tensors; nothing where it is of other parts as well."""
+    parts = index if isinstance(index, (list, tuple)) else (index,)
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    if not tensors or any(not isinstance(part, (torch.Tensor, int)) or part is True or part is False for part in parts):
+        return []
+    return [part if isinstance(part, torch.Tensor) else torch.full_like(tensors[0], part) for part in parts]

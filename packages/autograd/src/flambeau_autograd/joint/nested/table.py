@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .associative import associative_scan
+from .attention import flex_attention
 from .branches import cond
 from .loops import while_loop
 from .maps import map_impl
@@ -19,6 +20,7 @@ from .scans import scan
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "associative_scan": associative_scan,
     "cond": cond,
+    "flex_attention": flex_attention,
     "invoke_subgraph": invoke_subgraph,
     "map_impl": map_impl,
     "scan": scan,
