@@ -1,4 +1,4 @@
-"""The way to `lifting`, which these tests share."""
+"""The way to `lifting` and `nested_graphs`, which these tests share."""
 
 from __future__ import annotations
 

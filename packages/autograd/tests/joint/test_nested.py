@@ -1,0 +1,470 @@
+"""Higher-order operators: the compiled graph holds them over functional bodies, and gives what the Python formula gives, gradients included."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lifting import compile_graph, fakes
+from nested_graphs import lifted, operators
+from torch.fx import GraphModule
+
+from flambeau_autograd import UnsupportedDoubleBackward, UnsupportedGraph, prepare
+from flambeau_autograd.passes.facts import alias_root
+
+DYNAMIC = pytest.mark.parametrize("dynamic", [False, True])
+
+
+def R(*shape):
+    return torch.randn(*shape).requires_grad_()
+
+
+def prepared(gm, inputs, dynamic=False):
+    return prepare(gm, fakes(inputs, dynamic))
+
+
+def check(gm, formula, inputs, dynamic=False):
+    """The graph against the formula in eager; for an input that the formula's branch does not use, zeros count as no gradient."""
+    _check_bodies(prepared(gm, inputs, dynamic))
+    compiled = compile_graph(gm, inputs, dynamic=dynamic)
+    ours = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
+    theirs = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
+    got, want = list(compiled(*ours)), list(formula(*theirs))
+    torch.testing.assert_close(got, want)
+    assert [t.requires_grad for t in got] == [t.requires_grad for t in want]
+    pairs = [(a, b, torch.randn_like(b)) for a, b in zip(got, want) if b.requires_grad]
+    if not pairs:
+        return
+    sum((a * w).sum() for a, _, w in pairs).backward()
+    sum((b * w).sum() for _, b, w in pairs).backward()
+    for mine, wanted in zip(ours, theirs):
+        if wanted.grad is None:
+            assert mine.grad is None or not mine.grad.any()
+        else:
+            torch.testing.assert_close(mine.grad, wanted.grad)
+
+
+def _check_bodies(result):
+    """Bodies are functional: no write, no result in memory that something else shows."""
+    for half in filter(None, (result.forward, result.backward)):
+        for body in half.modules():
+            if body is half or not isinstance(body, GraphModule):
+                continue
+            body.graph.lint()
+            (output,) = body.graph.find_nodes(op="output")
+            results = output.args[0] if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
+            roots = [alias_root(node) for node in results if node is not None]
+            assert len(set(roots)) == len(roots) and all(root.op == "call_function" for root in roots)
+            assert not any(getattr(n.target, "_schema", None) and n.target._schema.is_mutable for n in body.graph.nodes)
+
+
+def sign(value):
+    return torch.full((3,), float(value))
+
+
+def of(count, call):
+    """The first results of a call."""
+    return tuple(call[i] for i in range(count))
+
+
+# -- cond ----------------------------------------------------------------------------------------------------------------
+
+
+@DYNAMIC
+@pytest.mark.parametrize("way", [1, -1])
+def test_cond(way, dynamic):
+    """Both branches, one of which has no gradient for the weight."""
+    true = lifted(2, lambda hop, x, w: (x.sin() @ w,))
+    false = lifted(2, lambda hop, x, w: (x.cos(),))
+    gm = lifted(3, lambda hop, p, x, w: (hop("cond", p.sum() > 0, true, false, (x, w))[0] * 2,))
+    check(gm, lambda p, x, w: ((x.sin() @ w if p.sum() > 0 else x.cos()) * 2,), [sign(way), R(4, 4), R(4, 4)], dynamic)
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_cond_that_passes_operands_through(way):
+    """What a branch hands back is copied, and laid out as the other branch lays it out."""
+    true = lifted(2, lambda hop, x, w: (x, w.t(), x))
+    false = lifted(2, lambda hop, x, w: (x.t(), x, w * 2))
+    gm = lifted(3, lambda hop, p, x, w: of(3, hop("cond", p.sum() > 0, true, false, (x.t(), w))))
+
+    def formula(p, x, w):
+        return (x.t(), w.t(), x.t()) if p.sum() > 0 else (x.clone(), x.t(), w * 2)
+
+    check(gm, formula, [sign(way), R(4, 4), R(4, 4)])
+
+
+@DYNAMIC
+@pytest.mark.parametrize("way", [1, -1])
+def test_cond_whose_bodies_use_sizes(way, dynamic):
+    """A symbol that no operand tells by itself becomes an operand of both bodies."""
+    true = lifted(2, lambda hop, x, w: (x.view(-1, 2).sum(1) * w.sum(),))
+    false = lifted(2, lambda hop, x, w: (x[::2].exp(),))
+    gm = lifted(
+        3, lambda hop, p, x, w: (hop("cond", p.sum() > 0, true, false, (x.view(x.size(0) * x.size(1)), w))[0],)
+    )
+
+    def formula(p, x, w):
+        return (x.reshape(-1, 2).sum(1) * w.sum() if p.sum() > 0 else x.reshape(-1)[::2].exp(),)
+
+    check(gm, formula, [sign(way), R(6, 4), R(4, 4)], dynamic)
+
+
+@pytest.mark.parametrize("outer", [1, -1])
+@pytest.mark.parametrize("inner", [1, -1])
+def test_cond_in_cond(outer, inner):
+    """The gradient of a branch that branches."""
+    deep_true, deep_false = lifted(2, lambda hop, x, w: (x.sin(),)), lifted(2, lambda hop, x, w: (x * w,))
+    true = lifted(2, lambda hop, x, w: (hop("cond", x.sum() > 0, deep_true, deep_false, (x, w))[0] + 1,))
+    false = lifted(2, lambda hop, x, w: (x.cos(),))
+    gm = lifted(3, lambda hop, p, x, w: (hop("cond", p.sum() > 0, true, false, (x, w))[0],))
+
+    def formula(p, x, w):
+        if p.sum() > 0:
+            return ((x.sin() if x.sum() > 0 else x * w) + 1,)
+        return (x.cos(),)
+
+    check(gm, formula, [sign(outer), (torch.rand(4, 4) * inner).requires_grad_(), R(4, 4)])
+
+
+def test_a_known_predicate_takes_its_branch():
+    """A predicate of the program's own leaves no operator."""
+    true, false = lifted(1, lambda hop, x: (x.sin(),)), lifted(1, lambda hop, x: (x.cos(),))
+    gm = lifted(1, lambda hop, x: (hop("cond", False, true, false, (x,))[0],))
+    assert not operators(prepared(gm, [R(3)]).forward, "cond")
+    check(gm, lambda x: (x.cos(),), [R(3)])
+
+
+def test_a_predicate_of_sizes():
+    """A predicate that is a symbolic truth value."""
+    true, false = lifted(1, lambda hop, x: (x.sin(),)), lifted(1, lambda hop, x: (x.cos(),))
+    gm = lifted(1, lambda hop, x: (hop("cond", x.shape[0] > 3, true, false, (x,))[0],))
+    compiled = compile_graph(gm, [R(5, 2)], dynamic=True)
+    for length in (2, 6):
+        x = R(length, 2)
+        torch.testing.assert_close(compiled(x)[0], x.sin() if length > 3 else x.cos())
+
+
+def test_cond_without_gradients():
+    """Nothing is saved, and there is no backward."""
+    true, false = lifted(1, lambda hop, x: (x.sin(),)), lifted(1, lambda hop, x: (x.cos(),))
+    gm = lifted(2, lambda hop, p, x: (hop("cond", p.sum() > 0, true, false, (x,))[0],))
+    result = prepared(gm, [sign(1), torch.randn(3)])
+    assert result.backward is None
+    check(gm, lambda p, x: (x.sin(),), [sign(1), torch.randn(3)])
+
+
+# -- invoke_subgraph -----------------------------------------------------------------------------------------------------
+
+
+@DYNAMIC
+def test_repeated_layers(dynamic):
+    """One body, forward and backward, for all calls."""
+    layer = lifted(3, lambda hop, x, w, b: ((x @ w + b).sin(), x * 2))
+
+    def function(hop, x, w, b):
+        first = hop("invoke_subgraph", layer, "layer", x, w, b)
+        second = hop("invoke_subgraph", layer, "layer", first[0], w, b)
+        third = hop("invoke_subgraph", layer, "layer", second[0], w, b)
+        return third[0], second[1] + first[1]
+
+    def formula(x, w, b):
+        y = (x @ w + b).sin()
+        z = (y @ w + b).sin()
+        return (z @ w + b).sin(), y * 2 + x * 2
+
+    gm = lifted(3, function)
+    inputs = [R(4, 4), R(4, 4), R(4)]
+    check(gm, formula, inputs, dynamic)
+    result = prepared(gm, inputs)
+    for half in (result.forward, result.backward):
+        calls = operators(half, "invoke_subgraph")
+        assert len(calls) == 3 and len({call.args[:2] for call in calls}) == 1
+
+
+def test_another_kind_of_operands_has_another_body():
+    """Calls that look different share neither body nor identifier."""
+    layer = lifted(1, lambda hop, x: (x.sin(),))
+    gm = lifted(
+        2, lambda hop, x, y: (hop("invoke_subgraph", layer, "a", x)[0], hop("invoke_subgraph", layer, "a", y)[0])
+    )
+    one, other = operators(prepared(gm, [R(3), R(4)]).forward, "invoke_subgraph")
+    assert one.args[0] is not other.args[0] and one.args[1] != other.args[1]
+    check(gm, lambda x, y: (x.sin(), y.sin()), [R(3), R(4)])
+
+
+def test_a_layer_that_drops_elements():
+    """The forward keeps the mask for the backward; nothing is drawn twice, and nothing merged."""
+    layer = lifted(2, lambda hop, x, w: (F.dropout(x @ w, 0.5) * x,))
+
+    def function(hop, x, w):
+        first, second = (hop("invoke_subgraph", layer, "layer", x, w)[0] for _ in range(2))
+        return first, second
+
+    x, w = R(8, 8), R(8, 8)
+    compiled = compile_graph(lifted(2, function), [x, w])
+    torch.manual_seed(0)
+    got = compiled(x, w)
+    sum(got).sum().backward()
+    grads, x.grad, w.grad = (x.grad, w.grad), None, None
+    torch.manual_seed(0)
+    want = [F.dropout(x @ w, 0.5) * x for _ in range(2)]
+    sum(want).sum().backward()
+    torch.testing.assert_close(list(got), want)
+    torch.testing.assert_close(grads, (x.grad, w.grad))
+    assert not torch.equal(*got)
+
+
+def test_unread_calls():
+    """A call whose results nobody reads goes, unless it draws random numbers."""
+    plain, drawing = lifted(1, lambda hop, x: (x.sin(),)), lifted(1, lambda hop, x: (torch.rand_like(x),))
+
+    def function(hop, x):
+        hop("invoke_subgraph", plain, "plain", x)
+        hop("invoke_subgraph", drawing, "drawing", x)
+        return (x * 2,)
+
+    (call,) = operators(prepared(lifted(1, function), [torch.randn(3)]).forward, "invoke_subgraph")
+    assert call.args[1] == "forward_drawing"
+
+
+# -- loops ---------------------------------------------------------------------------------------------------------------
+
+
+@DYNAMIC
+def test_map(dynamic):
+    """Gradients of slices stay apart, those of what every slice sees are summed."""
+    body = lifted(3, lambda hop, x, w, b: ((x @ w + b).sin(), x * 2))
+    gm = lifted(3, lambda hop, x, w, b: of(2, hop("map_impl", body, [x], [w, b])))
+    check(gm, lambda x, w, b: ((x @ w + b).sin(), x * 2), [R(5, 2, 4), R(4, 4), R(4)], dynamic)
+
+
+def test_map_without_a_gradient():
+    """Under no gradient, and over a transposed operand."""
+    body = lifted(1, lambda hop, x: (x.exp(),))
+    gm = lifted(1, lambda hop, x: (hop("map_impl", body, [x.t()], [])[0],))
+    check(gm, lambda x: (x.t().exp(),), [torch.randn(5, 3)])
+
+
+def cell(c, x, w):
+    return torch.tanh(c @ w + x), (c * x).sin()
+
+
+def scanned(step, carry, xs, *others):
+    rows = []
+    for x in xs:
+        carry, row = step(carry, x, *others)
+        rows.append(row)
+    return carry, torch.stack(rows)
+
+
+SCAN = lifted(3, lambda hop, c, x, w: cell(c, x, w))
+
+
+@DYNAMIC
+@pytest.mark.parametrize("wanting", ["cxw", "w", "x", "c", "cw", ""])
+def test_scan(wanting, dynamic):
+    """Whatever wants a gradient: a carry has one where any step gives it one."""
+    gm = lifted(3, lambda hop, c, x, w: of(2, hop("scan", SCAN, [c], [x], [w])))
+    inputs = [torch.randn(shape).requires_grad_(n in wanting) for n, shape in zip("cxw", ((2, 4), (5, 2, 4), (4, 4)))]
+    check(gm, lambda c, x, w: scanned(cell, c, x, w), inputs, dynamic)
+
+
+def test_scan_over_one_slice_with_a_carry_that_is_seen():
+    """The carry is a result of each step as well, and of no step alone."""
+    body = lifted(2, lambda hop, c, x: (c + x, c + x, c))
+    gm = lifted(2, lambda hop, c, x: of(3, hop("scan", body, [c], [x], [])))
+
+    def formula(c, x):
+        return x.sum(0) + c, x.cumsum(0) + c, torch.cat([c[None], x.cumsum(0)[:-1] + c])
+
+    for length in (1, 4):
+        check(gm, formula, [R(3), R(length, 3)])
+
+
+def test_scan_of_draws():
+    """What is drawn in a step is kept for its gradient."""
+    body = lifted(2, lambda hop, c, x: (c + x, F.dropout(c * x, 0.5)))
+    gm = lifted(2, lambda hop, c, x: of(2, hop("scan", body, [c], [x], [])))
+    c, x = R(16), R(4, 16)
+    torch.manual_seed(0)
+    _, rows = compile_graph(gm, [c, x])(c, x)
+    rows.sum().backward()
+    got, c.grad, x.grad = (c.grad, x.grad), None, None
+    torch.manual_seed(0)
+    _, want = scanned(lambda c, x: (c + x, F.dropout(c * x, 0.5)), c, x)
+    want.sum().backward()
+    torch.testing.assert_close(rows, want)
+    torch.testing.assert_close(got, (c.grad, x.grad))
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_scan_in_cond(way):
+    """The gradient of a branch that loops."""
+    true = lifted(3, lambda hop, c, x, w: of(2, hop("scan", SCAN, [c], [x], [w])))
+    false = lifted(3, lambda hop, c, x, w: (c * 2, x * 3))
+    gm = lifted(4, lambda hop, p, c, x, w: of(2, hop("cond", p.sum() > 0, true, false, (c, x, w))))
+
+    def formula(p, c, x, w):
+        return scanned(cell, c, x, w) if p.sum() > 0 else (c * 2, x * 3)
+
+    check(gm, formula, [sign(way), R(2, 4), R(5, 2, 4), R(4, 4)])
+
+
+def combined(combine, *xs):
+    current = [x[0] for x in xs]
+    rows = [current]
+    for t in range(1, xs[0].shape[0]):
+        current = combine(*current, *(x[t] for x in xs))
+        rows.append(current)
+    return [torch.stack(row) for row in zip(*rows)]
+
+
+def linear(a1, b1, a2, b2):
+    return a1 * a2, b1 * a2 + b2
+
+
+@pytest.mark.parametrize(("length", "dynamic"), [(1, False), (2, False), (5, False), (6, True), (7, True)])
+def test_associative_scan(length, dynamic):
+    """Leaves that depend on each other: the gradient is that of the recurrence."""
+    body = lifted(4, lambda hop, *parts: linear(*parts))
+    gm = lifted(2, lambda hop, a, b: of(2, hop("associative_scan", body, [a, b], ())))
+    check(gm, lambda a, b: combined(linear, a, b), [R(length, 3), R(length, 3)], dynamic)
+
+
+@DYNAMIC
+def test_associative_scan_with_a_weight(dynamic):
+    """A tensor that every combination sees has the sum of its gradients."""
+    body = lifted(3, lambda hop, a, b, w: (a * b * w.sin(),))
+    gm = lifted(2, lambda hop, x, w: (hop("associative_scan", body, [x], (w,))[0],))
+    # Products in any order, as long as there is one alone.
+    check(gm, lambda x, w: combined(lambda a, b: (a * b * w.sin(),), x), [R(2, 3), R(3)], dynamic)
+
+
+def test_associative_scan_of_more_than_elements():
+    """Eager's kernel calls the body with many slices at once, which a product of matrices would take otherwise."""
+    body = lifted(2, lambda hop, a, b: (a @ b,))
+    gm = lifted(1, lambda hop, x: (hop("associative_scan", body, [x], ())[0],))
+    with pytest.raises(UnsupportedGraph, match="element by element"):
+        prepared(gm, [R(5, 3, 3)])
+
+
+@DYNAMIC
+def test_while_loop(dynamic):
+    """As many steps as the values say, none included."""
+    condition = lifted(3, lambda hop, i, x, w: i < 5)
+    body = lifted(3, lambda hop, i, x, w: (i + 1, torch.tanh(x @ w) + x.shape[0]))
+    gm = lifted(3, lambda hop, i, x, w: of(2, hop("while_loop", condition, body, (i, x), (w,))))
+
+    def formula(i, x, w):
+        while i < 5:
+            i, x = i + 1, torch.tanh(x @ w) + x.shape[0]
+        return i, x
+
+    for start in (1, 7):
+        check(gm, formula, [torch.tensor(start), torch.randn(3, 4), torch.randn(4, 4)], dynamic)
+
+
+# -- attention -----------------------------------------------------------------------------------------------------------
+
+
+@DYNAMIC
+def test_flex_attention(dynamic):
+    """A bias for each head, read at a place that a tensor holds, under a causal mask."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    length, scale = 128, 0.25
+    blocks = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu").as_tuple()[:-1]
+    score = lifted(6, lambda hop, s, b, h, m, n, bias: s * 2 + bias[h] * (m - n) + torch.tanh(s))
+    mask = lifted(4, lambda hop, b, h, m, n: m >= n)
+
+    def function(hop, q, k, v, bias, *tensors):
+        rest = iter(tensors)
+        known = tuple(next(rest) if isinstance(part, torch.Tensor) else part for part in blocks)
+        return of(2, hop("flex_attention", q, k, v, score, (*known, mask), scale, {}, (bias,), ()))
+
+    def formula(q, k, v, bias, *tensors):
+        places = torch.arange(length)
+        scores = q @ k.transpose(-1, -2) * scale
+        scores = scores * 2 + bias[:, None, None] * (places[:, None] - places) + torch.tanh(scores)
+        scores = scores.masked_fill(places[:, None] < places, -math.inf)
+        return scores.softmax(-1) @ v, scores.logsumexp(-1) / math.log(2)
+
+    tensors = [part for part in blocks if isinstance(part, torch.Tensor)]
+    inputs = [R(2, 2, length, 16) for _ in range(3)]
+    check(lifted(4 + len(tensors), function), formula, [*inputs, torch.rand(2) * 0.1, *tensors], dynamic)
+
+
+# -- what is refused -----------------------------------------------------------------------------------------------------
+
+
+def _cond(true, inputs=None):
+    gm = lifted(2, lambda hop, p, x: (hop("cond", p.sum() > 0, true, CLONED, (x,))[0],))
+    return prepared(gm, inputs or [sign(1), R(3)])
+
+
+CLONED = lifted(1, lambda hop, x: (x.clone(),))
+
+
+@pytest.mark.parametrize("x", [R(3), torch.randn(3)])
+def test_a_body_that_writes_to_its_operand(x):
+    """Also through a view."""
+    for body in (lambda hop, x: (x.add_(1),), lambda hop, x: (x.view(-1).mul_(2) + 1,)):
+        with pytest.raises(UnsupportedGraph, match="writes to its operand 0"):
+            _cond(lifted(1, body), [sign(1), x])
+
+
+def test_a_body_that_writes_to_its_own():
+    """A write to what the body made is none outside."""
+    true = lifted(1, lambda hop, x: (x.sin().mul_(2),))
+    gm = lifted(2, lambda hop, p, x: (hop("cond", p.sum() > 0, true, CLONED, (x,))[0],))
+    check(gm, lambda p, x: (x.sin() * 2,), [sign(1), R(3)])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (lambda hop, x: (x[:2],), "different shapes"),
+        (lambda hop, x: (x.double(),), "different shapes"),
+        (lambda hop, x: (x, x), "different shapes"),
+        (lambda hop, x: (3,), "gives a int"),
+        (lambda hop, x: (F.dropout(x, 0.5),), "random numbers"),
+        (lambda hop, x: (x[x > 0],), "decided by values"),
+    ],
+)
+def test_a_branch_that_is_refused(body, words):
+    """Each with its reason."""
+    with pytest.raises(UnsupportedGraph, match=words):
+        _cond(lifted(1, body))
+
+
+def test_a_branch_that_draws_without_a_gradient():
+    """What is not run again may draw."""
+    _cond(lifted(1, lambda hop, x: (F.dropout(x, 0.5),)), [sign(1), torch.randn(3)])
+
+
+def test_a_carry_that_changes_its_shape():
+    """No step after the first could be run."""
+    body = lifted(2, lambda hop, c, x: (torch.cat([c, c]), x))
+    gm = lifted(2, lambda hop, c, x: of(2, hop("scan", body, [c], [x], [])))
+    with pytest.raises(UnsupportedGraph, match="carry"):
+        prepared(gm, [R(3), R(4, 3)])
+
+
+def test_a_condition_that_is_no_truth_value():
+    """As eager refuses it."""
+    body = lifted(1, lambda hop, x: (x + 1,))
+    gm = lifted(1, lambda hop, x: (hop("while_loop", lifted(1, lambda hop, x: x < 3), body, (x,), ())[0],))
+    with pytest.raises(UnsupportedGraph, match="truth value"):
+        prepared(gm, [torch.randn(3)])
+
+
+def test_a_second_derivative():
+    """It is refused by name."""
+    layer = lifted(1, lambda hop, x: (x.sin(),))
+    gm = lifted(1, lambda hop, x: (hop("invoke_subgraph", layer, "layer", x)[0],))
+    x = R(3)
+    (y,) = compile_graph(gm, [x])(x)
+    with pytest.raises(UnsupportedDoubleBackward, match="invoke_subgraph"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)[0].sum().backward()
