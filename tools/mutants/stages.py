@@ -103,7 +103,7 @@ STAGES = (
         (f"{_C}/graph", "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/dynamic/test_open_sizes.py"),
     ),
     Stage(
-        "joint", _below(_AUTOGRAD, "joint/*.py", "functional/recorder.py", "functional/scatter.py", "functional/overlap.py",
+        "joint", _below(_AUTOGRAD, "joint/*.py", "joint/nested/*.py", "functional/recorder.py", "functional/scatter.py", "functional/overlap.py",
                         "functional/ops.py", "functional/special.py", "functional/symbols.py", "functional/layout.py"), 26,
         (_A, *_DERIVED),
     ),

@@ -101,9 +101,7 @@ def test_cond_whose_bodies_use_sizes(way, dynamic):
     """A symbol that no operand tells by itself becomes an operand of both bodies."""
     true = lifted(2, lambda hop, x, w: (x.view(-1, 2).sum(1) * w.sum(),))
     false = lifted(2, lambda hop, x, w: (x[::2].exp(),))
-    gm = lifted(
-        3, lambda hop, p, x, w: (hop("cond", p.sum() > 0, true, false, (x.view(x.size(0) * x.size(1)), w))[0],)
-    )
+    gm = lifted(3, lambda hop, p, x, w: (hop("cond", p.sum() > 0, true, false, (x.view(x.size(0) * x.size(1)), w))[0],))
 
     def formula(p, x, w):
         return (x.reshape(-1, 2).sum(1) * w.sum() if p.sum() > 0 else x.reshape(-1)[::2].exp(),)

@@ -22,9 +22,11 @@ from ..functional.ops import is_view
 from ..functional.recorder import Recorder
 from ..passes.facts import short_name_of
 from ..records import Layout, Lying
-from .build import Forward, Joint, trace_forward, without_saved_hooks
+from .build import Forward, trace_forward
 from .inputs import find_fake_mode
+from .packed import without_saved_hooks
 from .reach import Reach
+from .record import Joint
 from .sums import Sums
 
 #: What they compute lies in order, however their operands do.

@@ -106,7 +106,9 @@ class _AssociativeScan:
             recorder.call(aten.slice.Tensor, given[key.what], 0, 1, length)
             if key.kind == "shown"
             # A combination is of the result before and of the slice.
-            else recorder.call(aten.slice.Tensor, values[key], 0, *((0, length - 1) if key.what < count else (1, length)))
+            else recorder.call(
+                aten.slice.Tensor, values[key], 0, *((0, length - 1) if key.what < count else (1, length))
+            )
             for key in made.apart
         ]
         fakes = made.graphed.values()

@@ -139,4 +139,3 @@ class _Cond:
         args = (pred, *(b.module for b in branches.backward), (*saved, *given))
         grads = calls.record(recorder, _COND, args, branches.gradients)
         return calls.by_place(branches.gives, grads, self.count)
-

@@ -94,9 +94,11 @@ def tangent_of(recorder: Recorder, tangent: torch.Tensor | None, fake: torch.Ten
 
 
 class Call(Protocol):
-    """One call with a gradient. `differentiable`: places of the results that have a history."""
+    """One call with a gradient."""
 
-    differentiable: Sequence[int]
+    @property
+    def differentiable(self) -> Sequence[int]:
+        """The places of the results that have a history."""
 
     def forward(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Record the operator; its results, and what is kept for the backward."""

@@ -1,8 +1,8 @@
 """`map_impl`: a body for each slice of its operands.
 
-In: a body, tensors that are cut into slices along their first dimension, operands that every slice sees. Out: `map_impl` over a functional body; it gives
-what its gradient needs of each slice, stacked, besides its results. The gradient is a `map_impl` over the slices of those and of the tangents;
-what it gives for an operand that every slice sees is summed.
+In: a body, tensors that are cut into slices along their first dimension, operands that every slice sees. Out: `map_impl` over a functional body;
+it gives what its gradient needs of each slice, stacked, besides its results. The gradient is a `map_impl` over the slices of those and of the
+tangents; what it gives for an operand that every slice sees is summed.
 """
 
 from __future__ import annotations

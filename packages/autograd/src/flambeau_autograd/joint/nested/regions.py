@@ -32,7 +32,8 @@ def invoke_subgraph(replay: Replays, body: GraphModule, identifier: str | None, 
         with calls.apart(replay.recorder):
             # Operands of another kind have a body of another name.
             known[key] = (cut(traced), f"{identifier}_{variants}" if variants else str(identifier))
-    made = _Invoke(replay.recorder, *known[key], len(operands))
+    body_cut, name = known[key]
+    made = _Invoke(replay.recorder, body_cut, name, len(operands))
     if not made.differentiable:
         return tuple(made.forward(operands)[0])
     return tuple(calls.differentiable_call(made, operands))

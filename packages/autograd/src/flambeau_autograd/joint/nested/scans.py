@@ -1,8 +1,8 @@
 """`scan`: a body that is called slice after slice, with values that it carries along.
 
-In: a body, first carries, tensors that are cut into slices, operands that every step sees. Out: `scan` over a functional body; where it has a gradient
-it gives besides its results what that needs of each step, its carries among it, stacked. The gradient is a `scan` over the slices of those in
-reverse: it carries the gradients of the carries, and sums of those of the operands that every step sees.
+In: a body, first carries, tensors that are cut into slices, operands that every step sees. Out: `scan` over a functional body; where it has a
+gradient it gives besides its results what that needs of each step, its carries among it, stacked. The gradient is a `scan` over the slices of
+those in reverse: it carries the gradients of the carries, and sums of those of the operands that every step sees.
 """
 
 from __future__ import annotations
@@ -113,13 +113,14 @@ def step(backward: Graphed, carried: int, sliced: int, shown: Sequence[int] = ()
     carries = tuple(Key("carry", place) for place in sorted(tangents | own))
     sums = tuple(Key("sum", key.what) for key in backward.gives if key.what >= carried + sliced)
     slices = tuple(key for key in backward.gives if carried <= key.what < carried + sliced)
-    graph, given = Graph(), {}
+    graph = Graph()
+    given: dict[Key, Any] = {}
     values, fakes = backward.values(), dict(zip(backward.gives, backward.results()))
     for key in (*carries, *sums, *apart, *alike):
         fake = values.get(Key("tangent", key.what) if key.kind == "shown" else key)
         if key.kind in ("carry", "sum"):
-            fake = fakes.get(Key("input", key.what), values.get(Key("tangent", key.what)))
-            fake = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
+            like: Any = fakes.get(Key("input", key.what), values.get(Key("tangent", key.what)))
+            fake = torch.empty(like.shape, dtype=like.dtype, device=like.device)
         given[key] = graph.placeholder(f"{key.kind}_{len(given)}")
         given[key].meta.update(val=fake, stack=())
     for key in carries:

@@ -107,9 +107,7 @@ def _ambience() -> tuple[Any, ...]:
 class _BodyTrace:
     """One trace under construction."""
 
-    def __init__(
-        self, replay: Replays, wanted: Collection[int], contiguous: Collection[int], by_tensors: bool
-    ) -> None:
+    def __init__(self, replay: Replays, wanted: Collection[int], contiguous: Collection[int], by_tensors: bool) -> None:
         outer = replay.recorder
         self.recorder = Recorder(outer.fake_mode, outer.table)
         self.recorder.bodies = outer.bodies
