@@ -364,6 +364,47 @@ def test_while_loop(dynamic):
         check(gm, formula, [torch.tensor(start), torch.randn(3, 4), torch.randn(4, 4)], dynamic)
 
 
+CONDITION = lifted(3, lambda hop, i, x, w: i < 5)
+STEP = lifted(3, lambda hop, i, x, w: (i + 1, torch.tanh(x @ w) * i + x.shape[0]))
+
+
+def stepped(i, x, w):
+    while i < 5:
+        i, x = i + 1, torch.tanh(x @ w) * i + x.shape[0]
+    return i, x * 2
+
+
+@DYNAMIC
+@pytest.mark.parametrize("start", [1, 4, 7])
+def test_gradient_of_while_loop(start, dynamic):
+    """As many steps back as were made: none where there was none."""
+
+    def function(hop, i, x, w):
+        i, x = of(2, hop("while_loop", CONDITION, STEP, (i, x), (w,)))
+        return i, x * 2
+
+    check(lifted(3, function), stepped, [torch.tensor(start), R(3, 4), R(4, 4)], dynamic)
+
+
+def test_gradient_of_while_loop_for_what_every_step_sees():
+    """The carry has a history from the first step on."""
+    gm = lifted(3, lambda hop, i, x, w: (hop("while_loop", CONDITION, STEP, (i, x), (w,))[1] * 2,))
+    check(gm, lambda i, x, w: stepped(i, x, w)[1:], [torch.tensor(2), torch.randn(3, 4), R(4, 4)])
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_while_loop_in_cond(way):
+    """The gradient of a branch that loops as long as its values say."""
+    true = lifted(3, lambda hop, i, x, w: (hop("while_loop", CONDITION, STEP, (i, x), (w,))[1],))
+    false = lifted(3, lambda hop, i, x, w: (x.sin(),))
+    gm = lifted(4, lambda hop, p, i, x, w: (hop("cond", p.sum() > 0, true, false, (i, x, w))[0] * 2,))
+
+    def formula(p, i, x, w):
+        return (stepped(i, x, w)[1] if p.sum() > 0 else x.sin() * 2,)
+
+    check(gm, formula, [sign(way), torch.tensor(2), R(3, 4), R(4, 4)])
+
+
 # -- attention -----------------------------------------------------------------------------------------------------------
 
 
@@ -392,6 +433,98 @@ def test_flex_attention(dynamic):
     tensors = [part for part in blocks if isinstance(part, torch.Tensor)]
     inputs = [R(2, 2, length, 16) for _ in range(3)]
     check(lifted(4 + len(tensors), function), formula, [*inputs, torch.rand(2) * 0.1, *tensors], dynamic)
+
+
+# -- operators in operators, and in regions ------------------------------------------------------------------------------
+
+
+def test_cond_and_map_in_scan():
+    """Bodies in the body of a loop, and in that of its gradient."""
+    true, false = lifted(2, lambda hop, c, w: (c.sin() * w,)), lifted(2, lambda hop, c, w: (c.cos(),))
+    row = lifted(2, lambda hop, r, w: (r * w + r.exp(),))
+
+    def step(hop, c, x, w):
+        chosen = hop("cond", x.sum() > 0, true, false, (c, w))[0]
+        return chosen + x, hop("map_impl", row, [chosen], [w])[0]
+
+    body = lifted(3, step)
+    gm = lifted(3, lambda hop, c, x, w: of(2, hop("scan", body, [c], [x], [w])))
+
+    def formula(c, x, w):
+        def one(c, x, w):
+            chosen = c.sin() * w if x.sum() > 0 else c.cos()
+            return chosen + x, chosen * w + chosen.exp()
+
+        return scanned(one, c, x, w)
+
+    check(gm, formula, [R(3, 4), R(6, 3, 4), R(4)])
+
+
+def test_a_body_without_gradients():
+    """A region without gradients in a body, and a call in such a region."""
+
+    def body(hop, x, w):
+        before = hop.graph.call_function(torch._C._set_grad_enabled, (False,))
+        y = x.sin()
+        hop.graph.call_function(torch._C._set_grad_enabled, (True,))
+        assert before is not None
+        return y * w, y
+
+    layer = lifted(2, body)
+    gm = lifted(2, lambda hop, x, w: of(2, hop("invoke_subgraph", layer, "layer", x, w)))
+    check(gm, lambda x, w: (x.sin().detach() * w, x.sin().detach()), [R(3), R(3)])
+
+
+def test_autocast_around_a_call():
+    """A body computes in the types that the region around its call says, its gradient in those of the forward."""
+    layer = lifted(2, lambda hop, x, w: (x @ w,))
+
+    def function(hop, x, w):
+        mode = torch.amp.autocast_mode
+        context = hop.graph.call_function(mode._enter_autocast, ("cpu", torch.bfloat16, True, None))
+        y = hop("invoke_subgraph", layer, "layer", x, w)[0]
+        hop.graph.call_function(mode._exit_autocast, (context,))
+        return y, hop("invoke_subgraph", layer, "layer", x, w)[0]
+
+    def formula(x, w):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ w
+        return y, x @ w
+
+    check(lifted(2, function), formula, [R(4, 4), R(4, 4)])
+
+
+def test_a_checkpointed_region_with_a_branch():
+    """The region saves what came in, and runs the branch again."""
+    true, false = lifted(2, lambda hop, x, w: (x.sin() @ w,)), lifted(2, lambda hop, x, w: (x.cos(),))
+    region = lifted(3, lambda hop, p, x, w: (hop("cond", p.sum() > 0, true, false, (x, w))[0].exp(),))
+
+    def function(hop, p, x, w):
+        return (hop("tag_activation_checkpoint", region, p, x, w)[0] * 2,)
+
+    inputs = [sign(1), R(4, 4), R(4, 4)]
+    gm = lifted(3, function)
+    check(gm, lambda p, x, w: ((x.sin() @ w).exp() * 2,), inputs)
+    result = prepared(gm, inputs)
+    assert len(operators(result.forward, "cond")) == 1 and len(operators(result.backward, "cond")) == 2
+
+
+def test_a_written_operand():
+    """What an operand holds where the operator is called, whatever is written before, and after if no gradient reads it."""
+    layer = lifted(1, lambda hop, x: (x * 5,))
+
+    def function(hop, x):
+        y = x * 2
+        y[0].add_(1)
+        z = hop("invoke_subgraph", layer, "layer", y)[0]
+        y.mul_(3)
+        return z, y, hop("invoke_subgraph", layer, "layer", y)[0]
+
+    def formula(x):
+        y = torch.cat([x[:1] * 2 + 1, x[1:] * 2])
+        return y * 5, y * 3, y * 15
+
+    check(lifted(1, function), formula, [R(4, 3)])
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------
@@ -448,6 +581,32 @@ def test_a_carry_that_changes_its_shape():
     gm = lifted(2, lambda hop, c, x: of(2, hop("scan", body, [c], [x], [])))
     with pytest.raises(UnsupportedGraph, match="carry"):
         prepared(gm, [R(3), R(4, 3)])
+
+
+def test_an_operand_that_a_gradient_reads_and_that_is_written():
+    """Eager raises in the backward; the graph is left to it."""
+    layer = lifted(1, lambda hop, x: (x.sin(),))
+
+    def function(hop, x):
+        y = x * 2
+        z = hop("invoke_subgraph", layer, "layer", y)[0]
+        y.mul_(3)
+        return (z,)
+
+    with pytest.raises(UnsupportedGraph, match="modified by an inplace operation"):
+        prepared(lifted(1, function), [R(3)])
+
+
+def test_a_loop_that_carries_a_number():
+    """Numbers that change from step to step have no place in the graph."""
+    body = lifted(2, lambda hop, i, x: (i + 1, x * 2))
+    condition = lifted(2, lambda hop, i, x: x.sum() < 3)
+    gm = lifted(1, lambda hop, x: of(2, hop("while_loop", condition, body, (0, x), ())))
+    with pytest.raises(UnsupportedGraph, match="carries a number"):
+        prepared(gm, [torch.randn(3)])
+    gm = lifted(1, lambda hop, x: of(2, hop("scan", body, [0], [x], [])))
+    with pytest.raises(UnsupportedGraph, match="carries a number"):
+        prepared(gm, [torch.randn(3)])
 
 
 def test_a_condition_that_is_no_truth_value():

@@ -149,9 +149,10 @@ def rewired(
     values = {**(examples or {}), **graphed.values()}
     graph = Graph()
     given: dict[Key, Node] = {}
-    for key in takes:
-        given[key] = graph.placeholder(name_of(key))
-        given[key].meta.update(val=values[key], stack=())
+    for place, key in enumerate(takes):
+        # A number may be any expression, which is no name.
+        name = f"size_{place}" if key.kind == "number" else f"{key.kind}_{key.what}"
+        given[key] = operand(graph, name, values[key])
     results = inlined(graph, graphed, given)
     outputs = [
         results[key] if key in results else missing(graph, key, given) if missing is not None else None for key in gives
@@ -160,7 +161,7 @@ def rewired(
     return finished(Graphed(_module(graphed.module, graph), tuple(takes), tuple(gives)))
 
 
-def inlined(graph: Graph, graphed: Graphed, given: Mapping[Key, Any], prefix: str = "") -> dict[Key, Any]:
+def inlined(graph: Graph, graphed: Graphed, given: Mapping[Key, Any]) -> dict[Key, Any]:
     """Copy a graph's nodes into `graph`; returns what it gives. Attributes must be found by the same names there."""
     env: dict[Node, Any] = {}
     keys = iter(graphed.takes)
@@ -193,9 +194,11 @@ def zeros_like(graph: Graph, node: Node) -> Node:
     return zeros
 
 
-def name_of(key: Key) -> str:
-    """A placeholder's name."""
-    return f"size_{key.what}" if key.kind == "number" else f"{key.kind}_{key.what}"
+def operand(graph: Graph, name: str, fake: Any) -> Node:
+    """One more operand of a graph, with its value on fakes."""
+    node = graph.placeholder(name)
+    node.meta.update(val=fake, stack=())
+    return node
 
 
 def _module(root: torch.nn.Module, graph: Graph) -> GraphModule:

@@ -1,23 +1,30 @@
 """`while_loop`: a body that is called as long as a condition holds.
 
-In: two bodies, values that are carried, operands that every step sees. Out: `while_loop` over functional bodies with equal signatures.
+In: two bodies, values that are carried, operands that every step sees. Out: `while_loop` over functional bodies with equal signatures. Where it has a
+gradient, `while_loop_stack_output` instead, which gives what each step gives, and which counts its steps besides. The gradient is a
+`while_loop` that counts back to the first step, and computes each again from what it was given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from attrs import frozen
+from torch.fx import Graph, GraphModule, Node
 
 from ...errors import UnsupportedGraph
+from ...functional.recorder import Recorder
 from . import calls
-from .cut import Graphed, cut, rewired, united
-from .scans import trace_loop
+from .cut import Graphed, Key, call, composed, cut, inlined, operand, recomputing, rewired, united
+from .scans import Step, step, trace_loop
 from .trace import Replays, Trace, trace
 
+aten = torch.ops.aten
 _WHILE = torch.ops.higher_order.while_loop
+#: How many steps were made; its place among the carries is the first.
+_COUNT = Key("count", 0)
 
 
 def while_loop(
@@ -27,22 +34,22 @@ def while_loop(
     if not all(isinstance(value, torch.Tensor) for value in carried):
         raise UnsupportedGraph("while_loop carries a number")
     recorder = replay.recorder
-    init = [calls.resolved(operand).contiguous() for operand in carried]
-    others = list(map(calls.resolved, additional))
-    stepped = trace_loop(replay, body, init, others)
-    if stepped.differentiable:
-        raise UnsupportedGraph("while_loop has a gradient, of as many steps as its values decide")
-    asked = trace(replay, condition, [*init, *others])
+    operands = [
+        *(calls.resolved(value).contiguous() for value in carried),
+        *map(calls.resolved, additional),
+    ]
+    stepped = trace_loop(replay, body, operands[: len(carried)], operands[len(carried) :])
+    asked = trace(replay, condition, operands)
     _refuse_other_conditions(asked)
     known = recorder.bodies
     key = ("while_loop", stepped, asked)
     if key not in known:
         with calls.apart(recorder):
-            known[key] = _with_one_signature(asked, stepped)
-    asks, steps = known[key]
-    given = [calls.operand_of(recorder, key, [*init, *others]) for key in steps.takes]
-    args = (asks.module, steps.module, tuple(given[: len(init)]), tuple(given[len(init) :]))
-    return tuple(calls.record(recorder, _WHILE, args, steps.results()))
+            known[key] = _bodies(asked, stepped, len(carried))
+    made = _While(recorder, known[key], len(operands))
+    if not made.differentiable:
+        return tuple(made.forward(operands)[0])
+    return tuple(calls.differentiable_call(made, operands))
 
 
 def _refuse_other_conditions(asked: Trace) -> None:
@@ -52,14 +59,152 @@ def _refuse_other_conditions(asked: Trace) -> None:
         raise UnsupportedGraph("the condition of while_loop is no truth value")
 
 
-def _with_one_signature(asked: Trace, stepped: Trace) -> tuple[Graphed, Graphed]:
-    graphs = [cut(asked).forward, cut(stepped).forward]
+@frozen(eq=False)
+class _Bodies:
+    """`asks`, `steps`: of one signature, which begins with a count where there is a gradient, and with the carries. `back`: a step of the gradient."""
+
+    asks: Graphed
+    steps: Graphed
+    carried: int
+    differentiable: tuple[int, ...] = ()
+    back: Step | None = None
+
+
+def _bodies(asked: Trace, stepped: Trace, carried: int) -> _Bodies:
+    after = recomputing(stepped) if stepped.differentiable else cut(stepped)
+    graphs = [cut(asked).forward, after.forward]
     takes = united(g.takes for g in graphs)
     values = {key: value for g in graphs for key, value in g.values().items()}
     asks, steps = (rewired(g, takes, g.gives, values) for g in graphs)
+    if after.backward is None or not after.backward.gives:
+        return _Bodies(_of_one(asks), steps, carried)
+    asks, steps = (_counting(g, is_step) for g, is_step in ((asks, False), (steps, True)))
+    return _Bodies(_of_one(asks), steps, carried, stepped.differentiable, step(after.backward, carried, 0))
+
+
+def _of_one(asks: Graphed) -> Graphed:
+    """The same graph, which gives its one result and no tuple."""
     (output,) = asks.module.graph.find_nodes(op="output")
     answer = output.args[0][0]
     assert isinstance(answer, Node)
     output.args = (answer,)
     asks.module.recompile()
-    return asks, steps
+    return asks
+
+
+def _counted(graph: Graph) -> Node:
+    return operand(graph, "count", torch.empty((), dtype=torch.int64))
+
+
+def _counting(graphed: Graphed, is_step: bool) -> Graphed:
+    """The same body, which is given a count first, and gives the next one if it makes a step."""
+    graph = Graph()
+    count = _counted(graph)
+    given = {k: operand(graph, f"operand_{i}", fake) for i, (k, fake) in enumerate(graphed.values().items())}
+    results = inlined(graph, graphed, given)
+    counts = [call(graph, aten.add.Tensor, count, 1)] if is_step else []
+    graph.output((*counts, *results.values()))
+    gives = (_COUNT, *graphed.gives) if is_step else graphed.gives
+    return composed(graphed, graph, (_COUNT, *graphed.takes), gives)
+
+
+def _operands_back(graph: Graph, made: Step, stacks: Mapping[Key, torch.Tensor]) -> dict[Key, Node]:
+    """Operands of the gradient's bodies: gradients and sums are carried, and of what steps were given there are `stacks`."""
+    fakes = {**made.graphed.values(), **stacks}
+    return {key: operand(graph, f"operand_{place}", fake) for place, (key, fake) in enumerate(fakes.items())}
+
+
+def _asking_back(made: Step, stacks: Mapping[Key, torch.Tensor]) -> Graphed:
+    """Whether there is a step before."""
+    graph = Graph()
+    count = _counted(graph)
+    given = _operands_back(graph, made, stacks)
+    graph.output((call(graph, aten.gt.Scalar, count, 0),))
+    return _of_one(composed(made.graphed, graph, (_COUNT, *given), (Key("output", 0),)))
+
+
+def _stepping_back(made: Step, stacks: Mapping[Key, torch.Tensor]) -> Graphed:
+    """The gradient of the step before."""
+    graph = Graph()
+    count = _counted(graph)
+    given = _operands_back(graph, made, stacks)
+    before = call(graph, aten.sub.Tensor, count, 1)
+    seen = {key: call(graph, aten.index.Tensor, given[key], [before]) for key in made.apart}
+    results = inlined(graph, made.graphed, {**given, **seen})
+    graph.output((before, *results.values()))
+    return composed(made.graphed, graph, (_COUNT, *given), (_COUNT, *made.graphed.gives))
+
+
+class _While:
+    """One call; see `calls.Call`."""
+
+    def __init__(self, recorder: Recorder, bodies: _Bodies, operands: int) -> None:
+        self.recorder, self.bodies, self.operands = recorder, bodies, operands
+
+    @property
+    def differentiable(self) -> Sequence[int]:
+        """As `Call` defines it."""
+        return self.bodies.differentiable
+
+    def _given(self, operands: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+        keys = [key for key in self.bodies.steps.takes if key != _COUNT]
+        given = [calls.operand_of(self.recorder, key, operands) for key in keys]
+        return given[: self.bodies.carried], tuple(given[self.bodies.carried :])
+
+    def forward(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """As `Call` defines it."""
+        bodies, recorder = self.bodies, self.recorder
+        init, others = self._given(operands)
+        graphs = (bodies.asks.module, bodies.steps.module)
+        if bodies.back is None:
+            return calls.record(recorder, _WHILE, (*graphs, tuple(init), others), bodies.steps.results()), []
+        carried = (self._count(0), *init)
+        length = _unknown_length(recorder)
+        stacks = [calls.like(recorder, fake, (length,)) for fake in bodies.steps.results()]
+        target = torch.ops.higher_order.while_loop_stack_output
+        stacks = calls.record(recorder, target, (*graphs, carried, others), stacks)
+        recorder.symbols.bind_tensor(stacks[0], recorder.node_of(stacks[0]))
+        count, *results = (self._last(stack) for stack in stacks)
+        kept = [stacks[1 + key.what] for key in bodies.back.apart]
+        return results, [count, *kept, *operands]
+
+    def _count(self, number: int) -> torch.Tensor:
+        made: torch.Tensor = self.recorder.call(aten.full.default, [], number, dtype=torch.int64, device="cpu")
+        return made
+
+    def _last(self, stack: torch.Tensor) -> torch.Tensor:
+        """What the last step gave; without steps a stack has what was carried at first."""
+        last: torch.Tensor = self.recorder.call(aten.clone.default, self.recorder.call(aten.select.int, stack, 0, -1))
+        return last
+
+    def backward(self, kept: list[Any], tangents: Sequence[Any]) -> list[Any]:
+        """As `Call` defines it."""
+        recorder, made = self.recorder, self.bodies.back
+        assert made is not None
+        count, stacks, operands = kept[0], kept[1 : 1 + len(made.apart)], kept[1 + len(made.apart) :]
+        fakes = made.graphed.values()
+        gradients = [calls.tangent_of(recorder, tangents[key.what], fakes[key]) for key in made.carries]
+        sums = [calls.zeros(recorder, fakes[key]) for key in made.sums]
+        # A step was given what the one before gave, the first what was carried at first.
+        given = [
+            recorder.call(aten.cat.default, [recorder.call(aten.unsqueeze.default, operands[key.what], 0), stack])
+            for key, stack in zip(made.apart, stacks)
+        ]
+        alike = [calls.operand_of(recorder, key, operands) for key in made.alike]
+        stacked = {key: calls.like(recorder, stack) for key, stack in zip(made.apart, given)}
+        with calls.apart(recorder):
+            asks, steps = _asking_back(made, stacked), _stepping_back(made, stacked)
+        args = (asks.module, steps.module, (count, *gradients, *sums), (*given, *alike))
+        _, *grads = calls.record(recorder, _WHILE, args, steps.results())
+        return calls.by_place(made.graphed.gives, grads, self.operands)
+
+
+def _unknown_length(recorder: Recorder) -> torch.SymInt:
+    """How many rows a stack has: at least one."""
+    shapes = recorder.fake_mode.shape_env
+    if shapes is None or not hasattr(torch.ops.higher_order, "while_loop_stack_output"):
+        raise UnsupportedGraph("while_loop has a gradient, of as many steps as its values decide")
+    with shapes.ignore_fresh_unbacked_symbols():
+        length = shapes.create_unbacked_symint()
+    torch._check(length >= 1)
+    return length

@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from ...errors import UnsupportedGraph
 from ...functional.recorder import Recorder
 from . import calls
-from .cut import Cut, Graphed, Key, call, composed, cut, inlined, zeros_like
+from .cut import Cut, Graphed, Key, call, composed, cut, inlined, operand, zeros_like
 from .trace import Replays, Trace, same_kind, trace
 
 aten = torch.ops.aten
@@ -26,9 +26,11 @@ _SCAN = torch.ops.higher_order.scan
 
 def scan(replay: Replays, body: GraphModule, init: Sequence[Any], xs: Sequence[Any], additional: Sequence[Any]) -> Any:
     """Record one `scan`."""
-    carried = [calls.resolved(operand).contiguous() for operand in init]
+    if not xs or not all(isinstance(value, torch.Tensor) for value in (*init, *xs)):
+        raise UnsupportedGraph("scan carries a number, or has no slices")
+    carried = [calls.resolved(value).contiguous() for value in init]
     operands = [*carried, *map(calls.resolved, (*xs, *additional))]
-    seen = [calls.slice_of(replay.recorder, operand) for operand in operands[len(init) : len(init) + len(xs)]]
+    seen = [calls.slice_of(replay.recorder, stack) for stack in operands[len(init) : len(init) + len(xs)]]
     traced = trace_loop(replay, body, carried, [*seen, *operands[len(init) + len(xs) :]])
     known = replay.recorder.bodies
     key = ("scan", len(init), len(xs), traced)
@@ -44,11 +46,11 @@ def scan(replay: Replays, body: GraphModule, init: Sequence[Any], xs: Sequence[A
 def trace_loop(replay: Replays, body: GraphModule, carried: Sequence[Any], others: Sequence[Any]) -> Trace:
     """The trace of a body whose first results are its first operands of the next step. A carry has a gradient where any step gives it one."""
     operands = [*carried, *others]
-    wanted = {place for place, operand in enumerate(operands) if calls.is_wanted(operand)}
+    wanted = {place for place, value in enumerate(operands) if calls.is_wanted(value)}
     while True:
         traced = trace(replay, body, operands, sorted(wanted), range(len(carried)))
-        for place, operand in enumerate(carried):
-            if place >= len(traced.results) or not same_kind(operand, traced.results[place]):
+        for place, value in enumerate(carried):
+            if place >= len(traced.results) or not same_kind(value, traced.results[place]):
                 raise UnsupportedGraph("the body of a loop gives a carry another shape or type than it has")
         more = {place for place in traced.differentiable if place < len(carried)} - wanted
         if not more:
@@ -121,8 +123,7 @@ def step(backward: Graphed, carried: int, sliced: int, shown: Sequence[int] = ()
         if key.kind in ("carry", "sum"):
             like: Any = fakes.get(Key("input", key.what), values.get(Key("tangent", key.what)))
             fake = torch.empty(like.shape, dtype=like.dtype, device=like.device)
-        given[key] = graph.placeholder(f"{key.kind}_{len(given)}")
-        given[key].meta.update(val=fake, stack=())
+        given[key] = operand(graph, f"{key.kind}_{len(given)}", fake)
     for key in carries:
         place = key.what
         given[Key("tangent", place)] = (
