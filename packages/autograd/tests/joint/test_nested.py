@@ -409,8 +409,9 @@ def test_while_loop_in_cond(way):
 
 
 @DYNAMIC
-def test_flex_attention(dynamic):
-    """A bias for each head, read at a place that a tensor holds, under a causal mask."""
+@pytest.mark.parametrize("learnt", [False, True])
+def test_flex_attention(learnt, dynamic):
+    """A bias for each head, read at a place that a tensor holds, under a causal mask; with a gradient of its own it leaves no operator."""
     from torch.nn.attention.flex_attention import create_block_mask
 
     length, scale = 128, 0.25
@@ -432,7 +433,23 @@ def test_flex_attention(dynamic):
 
     tensors = [part for part in blocks if isinstance(part, torch.Tensor)]
     inputs = [R(2, 2, length, 16) for _ in range(3)]
-    check(lifted(4 + len(tensors), function), formula, [*inputs, torch.rand(2) * 0.1, *tensors], dynamic)
+    bias = (torch.rand(2) * 0.1).requires_grad_(learnt)
+    gm = lifted(4 + len(tensors), function)
+    check(gm, formula, [*inputs, bias, *tensors], dynamic)
+    assert len(operators(prepared(gm, [*inputs, bias, *tensors]).backward, "flex_attention_backward")) == (not learnt)
+
+
+def test_flex_attention_that_sums_what_it_learns():
+    """With all pairs at once a sum would be one over them all."""
+    score = lifted(6, lambda hop, s, b, h, m, n, bias: s + bias.sum())
+    mask = lifted(4, lambda hop, b, h, m, n: m >= n)
+    blocks = (128, 128, *(None for _ in range(14)))
+
+    def function(hop, q, bias):
+        return (hop("flex_attention", q, q, q, score, (*blocks, mask), 1.0, {}, (bias,), ())[0],)
+
+    with pytest.raises(UnsupportedGraph, match="sum"):
+        prepared(lifted(2, function), [R(1, 1, 128, 8), R(3)])
 
 
 # -- operators in operators, and in regions ------------------------------------------------------------------------------

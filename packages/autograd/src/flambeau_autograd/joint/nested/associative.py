@@ -11,21 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule
 
 from ...errors import UnsupportedGraph
-from ...functional.ops import short_name
 from ...functional.recorder import Recorder
 from . import calls
 from .cut import Cut, Key, recomputing
 from .scans import Step, run_back, step, trace_loop
-from .trace import Replays, Trace
+from .trace import Replays, Trace, is_pointwise
 
 aten = torch.ops.aten
 _ASSOCIATIVE_SCAN = torch.ops.higher_order.associative_scan
-#: Besides those that torch tags as pointwise.
-_POINTWISE = frozenset({"clone", "_to_copy", "scalar_tensor", "full_like", "zeros_like", "ones_like", "where", "copy"})
 
 
 def associative_scan(replay: Replays, body: GraphModule, xs: Sequence[Any], additional: Sequence[Any]) -> Any:
@@ -53,11 +49,10 @@ def _refuse_more_than_pointwise(traced: Trace) -> None:
     for node in traced.joint.graph.nodes:
         if node.op != "call_function" or node.meta.get("backward"):
             continue
-        target = node.target
-        if not isinstance(target, OpOverload):
-            raise UnsupportedGraph(f"the body of associative_scan calls {target}")
-        if torch.Tag.pointwise not in target.tags and short_name(target) not in _POINTWISE:
-            raise UnsupportedGraph(f"the body of associative_scan calls {target}, which is not done element by element")
+        if not is_pointwise(node):
+            raise UnsupportedGraph(
+                f"the body of associative_scan calls {node.target}, which is not done element by element"
+            )
 
 
 class _Combined:

@@ -19,6 +19,7 @@ from ...errors import UnsupportedGraph
 from ...functional.recorder import Recorder
 from . import calls
 from .cut import Graphed, Key, cut, recomputing, rewired
+from .dense_attention import dense_attention, refuse_more_than_elements
 from .trace import Replays, trace
 
 _FLEX, _FLEX_BACKWARD = torch.ops.higher_order.flex_attention, torch.ops.higher_order.flex_attention_backward
@@ -51,14 +52,19 @@ def flex_attention(
     recorder = replay.recorder
     projected = [_cast(calls.resolved(part)) for part in (query, key, value)]
     scored, masked = list(score_mod_other_buffers), list(mask_mod_other_buffers)
-    if any(map(calls.is_wanted, (*scored, *masked))):
-        raise UnsupportedGraph("a tensor that the score of flex_attention reads has a gradient")
-    wanted = any(map(calls.is_wanted, projected))
+    if any(map(calls.is_wanted, masked)):
+        raise UnsupportedGraph("a tensor that the mask of flex_attention reads has a gradient")
+    apart = any(map(calls.is_wanted, scored))
+    wanted = any(map(calls.is_wanted, projected)) and not apart
     if wanted and block_mask[7] is None:
         raise UnsupportedGraph("the block mask of flex_attention has no blocks of queries, which its gradient needs")
     score, *places = _examples(recorder, projected[0])
     traced = trace(replay, score_mod, [score, *places, *scored], [0] if wanted else [], by_tensors=True)
     asked = trace(replay, block_mask[-1], [*places, *masked], by_tensors=True)
+    if apart:
+        refuse_more_than_elements(traced)
+        refuse_more_than_elements(asked)
+        return dense_attention(replay, projected, score_mod, block_mask[-1], scale, scored, masked)
     known = recorder.bodies
     name = ("flex_attention", traced, asked)
     if name not in known:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from attrs import frozen
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import _disable_current_modes
@@ -21,6 +22,7 @@ from ...analysis.signature import Analysis
 from ...config import Config
 from ...errors import UnsupportedGraph
 from ...functional.layout import hint
+from ...functional.ops import short_name
 from ...functional.recorder import Recorder
 from ...passes.facts import draws, is_late
 from ...passes.runner import run_passes
@@ -29,6 +31,9 @@ from ..inputs import TracedInput
 from ..packed import without_saved_hooks
 from ..record import Joint, detach_values
 from ..tangents import dense_like, dense_order
+
+#: Besides those that torch tags as pointwise.
+_POINTWISE = frozenset({"clone", "_to_copy", "scalar_tensor", "full_like", "zeros_like", "ones_like", "where", "copy"})
 
 
 class Replays(Protocol):
@@ -265,3 +270,10 @@ def same_kind(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     if one.dtype != other.dtype or one.device != other.device or one.dim() != other.dim():
         return False
     return all(bool(size == wanted) for size, wanted in zip(one.shape, other.shape))
+
+
+def is_pointwise(node: Node) -> bool:
+    """Whether a call computes each element from those at the same place."""
+    return isinstance(node.target, OpOverload) and (
+        torch.Tag.pointwise in node.target.tags or short_name(node.target) in _POINTWISE
+    )
