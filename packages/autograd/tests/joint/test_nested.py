@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from lifting import compile_graph, fakes
+from lifting import compile_graph, fakes, interpret
 from nested_graphs import lifted, operators
 from torch.fx import GraphModule
 
@@ -28,7 +28,11 @@ def prepared(gm, inputs, dynamic=False):
 def check(gm, formula, inputs, dynamic=False):
     """The graph against the formula in eager; for an input that the formula's branch does not use, zeros count as no gradient."""
     _check_bodies(prepared(gm, inputs, dynamic))
-    compiled = compile_graph(gm, inputs, dynamic=dynamic)
+    for compiler in (interpret, lambda half, _: half.forward):
+        _check_compiled(compile_graph(gm, inputs, dynamic=dynamic, compiler=compiler), formula, inputs)
+
+
+def _check_compiled(compiled, formula, inputs):
     ours = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
     theirs = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
     got, want = list(compiled(*ours)), list(formula(*theirs))

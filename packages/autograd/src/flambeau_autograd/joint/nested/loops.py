@@ -61,7 +61,8 @@ def _refuse_other_conditions(asked: Trace) -> None:
 
 @frozen(eq=False)
 class _Bodies:
-    """`asks`, `steps`: of one signature, which begins with a count where there is a gradient, and with the carries. `back`: a step of the gradient."""
+    """`asks`, `steps`: of one signature, which begins with a count where there is a gradient, and with the carries. `back`: a step of that gradient
+    around what a step was given."""
 
     asks: Graphed
     steps: Graphed
