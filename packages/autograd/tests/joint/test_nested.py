@@ -496,6 +496,74 @@ def test_a_body_without_gradients():
     check(gm, lambda x, w: (x.sin().detach() * w, x.sin().detach()), [R(3), R(3)])
 
 
+@DYNAMIC
+@pytest.mark.parametrize("way", [1, -1])
+def test_sizes_that_pass_two_bodies(way, dynamic):
+    """A symbol that the innermost body uses is an operand of each call on the way."""
+    true = lifted(2, lambda hop, x, w: (x.view(-1, 2).sum(1) * x.view(2, -1).mean(0).mean(),))
+    false = lifted(2, lambda hop, x, w: (x[::2].exp() * w.sum(),))
+    layer = lifted(3, lambda hop, p, x, w: (hop("cond", p.sum() > 0, true, false, (x, w))[0].sin(),))
+    gm = lifted(
+        3, lambda hop, p, x, w: (hop("invoke_subgraph", layer, "layer", p, x.view(x.size(0) * x.size(1)), w)[0],)
+    )
+
+    def formula(p, x, w):
+        x = x.reshape(-1)
+        return ((x.view(-1, 2).sum(1) * x.mean() if p.sum() > 0 else x[::2].exp() * w.sum()).sin(),)
+
+    check(gm, formula, [sign(way), R(6, 4), R(4, 4)], dynamic)
+
+
+def test_a_constant_in_a_body():
+    """It is an attribute of each graph that reads it."""
+    layer = lifted(1, lambda hop, x: (x * 2,))
+    layer.register_buffer("table", torch.arange(3.0))
+    (product,) = (node for node in layer.graph.nodes if node.op == "call_function")
+    with layer.graph.inserting_before(product):
+        product.args = (product.args[0], layer.graph.get_attr("table"))
+    layer.recompile()
+    true, false = layer, lifted(1, lambda hop, x: (x.sin(),))
+    gm = lifted(
+        2,
+        lambda hop, p, x: (
+            hop("cond", p.sum() > 0, true, false, (x,))[0],
+            hop("scan", lifted(2, lambda hop, c, r: (hop("invoke_subgraph", layer, "a", c)[0] + r, r)), [x], [p], [])[
+                0
+            ],
+        ),
+    )
+
+    def formula(p, x):
+        table = torch.arange(3.0)
+        carry = x
+        for row in p:
+            carry = carry * table + row
+        return x * table, carry
+
+    check(gm, formula, [sign(1), R(3)])
+
+
+def test_operands_of_other_kinds():
+    """A parameter, complex numbers that are conjugated lazily, a repeated row, whole numbers."""
+    layer = lifted(4, lambda hop, x, z, e, i: (x * e + i, z * z.conj() + 1, i + 1))
+
+    def function(hop, x, z, e, i):
+        return of(3, hop("invoke_subgraph", layer, "layer", x, z.conj(), e.expand(4, 3), i))
+
+    z = torch.randn(4, 3, dtype=torch.complex64).requires_grad_()
+    inputs = [torch.nn.Parameter(torch.randn(4, 3)), z, R(3), torch.arange(3)]
+    compiled = compile_graph(lifted(4, function), inputs)
+    results = compiled(*inputs)
+    want = (inputs[0] * inputs[2].expand(4, 3) + inputs[3], z.conj() * z + 1, inputs[3] + 1)
+    torch.testing.assert_close(results, want)
+    for given in (results, want):
+        (given[0].sum() + given[1].real.sum()).backward()
+        for leaf in inputs[:3]:
+            leaf.kept, leaf.grad = (*getattr(leaf, "kept", ()), leaf.grad), None
+    for leaf in inputs[:3]:
+        torch.testing.assert_close(*leaf.kept)
+
+
 def test_autocast_around_a_call():
     """A body computes in the types that the region around its call says, its gradient in those of the forward."""
     layer = lifted(2, lambda hop, x, w: (x @ w,))

@@ -84,7 +84,7 @@ class _Scanned:
         # A carry is another one at each step: what the backward takes of it is given, as a result, by each.
         seen = tuple(key for key in made.backward.kept if key.kind in ("input", "output") and key.what < carried)
         self.forward = _giving(made.forward, seen)
-        self.step = step(made.backward, carried, sliced)
+        self.step = step(made.backward, carried, sliced, forward=made.forward)
 
 
 def _giving(graphed: Graphed, more: Sequence[Key]) -> Graphed:
@@ -100,8 +100,13 @@ def _giving(graphed: Graphed, more: Sequence[Key]) -> Graphed:
     return composed(graphed, graph, graphed.takes, gives)
 
 
-def step(backward: Graphed, carried: int, sliced: int, shown: Sequence[int] = ()) -> Step:
-    """The body of the reverse scan, around the gradients of one step; the carries at the places `shown` are results of each step as well."""
+def step(
+    backward: Graphed, carried: int, sliced: int, shown: Sequence[int] = (), forward: Graphed | None = None
+) -> Step:
+    """The body of the reverse scan, around the gradients of one step; the carries at the places `shown` are results of each step as well.
+
+    Where the gradients need nothing of a step, slices of `forward` tell how many there are.
+    """
 
     def is_apart(key: Key) -> bool:
         if key.kind == "input":
@@ -109,6 +114,10 @@ def step(backward: Graphed, carried: int, sliced: int, shown: Sequence[int] = ()
         return key.kind != "number" and not (key.kind == "tangent" and key.what < carried)
 
     apart = (*(key for key in backward.takes if is_apart(key)), *(Key("shown", place) for place in shown))
+    values = backward.values()
+    if not apart and forward is not None:
+        apart = (Key("input", carried),)
+        values[apart[0]] = forward.values()[apart[0]]
     alike = tuple(key for key in backward.kept if not is_apart(key))
     tangents = {key.what for key in backward.takes if key.kind == "tangent" and key.what < carried}
     own = {key.what for key in backward.gives if key.what < carried}
@@ -117,7 +126,7 @@ def step(backward: Graphed, carried: int, sliced: int, shown: Sequence[int] = ()
     slices = tuple(key for key in backward.gives if carried <= key.what < carried + sliced)
     graph = Graph()
     given: dict[Key, Any] = {}
-    values, fakes = backward.values(), dict(zip(backward.gives, backward.results()))
+    fakes = dict(zip(backward.gives, backward.results()))
     for key in (*carries, *sums, *apart, *alike):
         fake = values.get(Key("tangent", key.what) if key.kind == "shown" else key)
         if key.kind in ("carry", "sum"):
