@@ -130,6 +130,16 @@ def test_cond_in_cond(outer, inner):
     check(gm, formula, [sign(outer), (torch.rand(4, 4) * inner).requires_grad_(), R(4, 4)])
 
 
+def test_branches_without_operands():
+    """There is nothing but what each makes."""
+    true, false = (
+        lifted(0, lambda hop: (hop.graph.call_function(torch.ones, (3,)),)),
+        lifted(0, lambda hop: (hop.graph.call_function(torch.zeros, (3,)),)),
+    )
+    gm = lifted(1, lambda hop, x: (hop("cond", x.sum() > 0, true, false, ())[0] * x,))
+    check(gm, lambda x: (x * (x.sum() > 0),), [R(3)])
+
+
 def test_a_known_predicate_takes_its_branch():
     """A predicate of the program's own leaves no operator."""
     true, false = lifted(1, lambda hop, x: (x.sin(),)), lifted(1, lambda hop, x: (x.cos(),))
@@ -283,6 +293,34 @@ def test_scan_over_one_slice_with_a_carry_that_is_seen():
 
     for length in (1, 4):
         check(gm, formula, [R(3), R(length, 3)])
+
+
+def test_scan_whose_carry_has_no_gradient():
+    """A counter is carried; the reverse carries nothing."""
+    body = lifted(2, lambda hop, i, x: (i + 1, x.sin() * i))
+    gm = lifted(2, lambda hop, i, x: of(2, hop("scan", body, [i], [x], [])))
+    check(gm, lambda i, x: (i + 3, x.sin() * (i + torch.arange(3)[:, None])), [torch.tensor(2), R(3, 4)])
+
+
+def test_scan_of_channels_last():
+    """A carry that does not lie row-major comes back so, with eager's numbers."""
+    body = lifted(2, lambda hop, c, x: (c.exp() * x, c.sum(1)))
+    gm = lifted(
+        2, lambda hop, c, x: of(2, hop("scan", body, [c.contiguous(memory_format=torch.channels_last)], [x], []))
+    )
+
+    def formula(c, x):
+        rows = []
+        for row in x:
+            rows.append(c.sum(1))
+            c = c.exp() * row
+        return c, torch.stack(rows)
+
+    check(
+        gm,
+        formula,
+        [(torch.rand(2, 3, 2, 2) * 0.1).requires_grad_(), (torch.rand(2, 2, 3, 2, 2) * 0.1).requires_grad_()],
+    )
 
 
 def test_scan_of_draws():
@@ -633,6 +671,20 @@ def test_a_body_that_writes_to_its_operand(x):
     for body in (lambda hop, x: (x.add_(1),), lambda hop, x: (x.view(-1).mul_(2) + 1,)):
         with pytest.raises(UnsupportedGraph, match="writes to its operand 0"):
             _cond(lifted(1, body), [sign(1), x])
+
+
+def test_a_body_that_writes_to_a_constant():
+    """The next call would see it."""
+    true = lifted(1, lambda hop, x: (x + 1,))
+    true.register_buffer("table", torch.zeros(3))
+    (total,) = (node for node in true.graph.nodes if node.op == "call_function")
+    with true.graph.inserting_before(total):
+        table = true.graph.get_attr("table")
+        true.graph.call_method("add_", (table, 1))
+        total.args = (total.args[0], table)
+    true.recompile()
+    with pytest.raises(UnsupportedGraph, match="writes to a constant"):
+        _cond(true)
 
 
 def test_a_body_that_writes_to_its_own():

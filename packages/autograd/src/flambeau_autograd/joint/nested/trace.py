@@ -187,6 +187,10 @@ class _BodyTrace:
         for item in self.inputs:
             if item.cell is not None and item.cell.version:
                 raise UnsupportedGraph(f"the body of an operator writes to its operand {item.index}")
+        for node in self.recorder.graph.find_nodes(op="get_attr"):
+            value = getattr(node.meta.get("val"), "_flambeau", None)
+            if value is not None and value.cell.version:
+                raise UnsupportedGraph("the body of an operator writes to a constant")
         if any(cell.version != version for _, cell, version in self.recorder.unchecked):
             raise UnsupportedGraph("memory that a gradient of a body reads, unchecked, is written")
 
