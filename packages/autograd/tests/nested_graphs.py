@@ -1,14 +1,22 @@
 """Torch-level graphs with higher-order operators, by hand.
 
 `lifted(count, function)`: function(hop, *inputs) on fx proxies -> GraphModule; `hop(name, *args)` calls an operator, bodies are graph modules.
+`check` compares such a graph with a formula in Python.
 """
 
 from __future__ import annotations
 
+import pytest
 import torch
+from lifting import compile_graph, fakes, interpret
 from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 from torch.utils import _pytree as pytree
+
+from flambeau_autograd import prepare
+from flambeau_autograd.passes.facts import alias_root
+
+DYNAMIC = pytest.mark.parametrize("dynamic", [False, True])
 
 
 class _Hop:
@@ -49,3 +57,59 @@ def operators(gm, name):
             target = getattr(torch.ops.higher_order, name)
             found += [n for n in module.graph.nodes if isinstance(n, Node) and n.target is target]
     return found
+
+
+def R(*shape):
+    return torch.randn(*shape).requires_grad_()
+
+
+def prepared(gm, inputs, dynamic=False):
+    return prepare(gm, fakes(inputs, dynamic))
+
+
+def check(gm, formula, inputs, dynamic=False):
+    """The graph against the formula in eager; for an input that the formula's branch does not use, zeros count as no gradient."""
+    _check_bodies(prepared(gm, inputs, dynamic))
+    for compiler in (interpret, lambda half, _: half.forward):
+        _check_compiled(compile_graph(gm, inputs, dynamic=dynamic, compiler=compiler), formula, inputs)
+
+
+def _check_compiled(compiled, formula, inputs):
+    ours = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
+    theirs = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
+    got, want = list(compiled(*ours)), list(formula(*theirs))
+    torch.testing.assert_close(got, want)
+    assert [t.requires_grad for t in got] == [t.requires_grad for t in want]
+    pairs = [(a, b, torch.randn_like(b)) for a, b in zip(got, want) if b.requires_grad]
+    if not pairs:
+        return
+    sum((a * w).sum() for a, _, w in pairs).backward()
+    sum((b * w).sum() for _, b, w in pairs).backward()
+    for mine, wanted in zip(ours, theirs):
+        if wanted.grad is None:
+            assert mine.grad is None or not mine.grad.any()
+        else:
+            torch.testing.assert_close(mine.grad, wanted.grad)
+
+
+def _check_bodies(result):
+    """Bodies are functional: no write, no result in memory that something else shows."""
+    for half in filter(None, (result.forward, result.backward)):
+        for body in half.modules():
+            if body is half or not isinstance(body, GraphModule):
+                continue
+            body.graph.lint()
+            (output,) = body.graph.find_nodes(op="output")
+            results = output.args[0] if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
+            roots = [alias_root(node) for node in results if node is not None]
+            assert len(set(roots)) == len(roots) and all(root.op == "call_function" for root in roots)
+            assert not any(getattr(n.target, "_schema", None) and n.target._schema.is_mutable for n in body.graph.nodes)
+
+
+def sign(value):
+    return torch.full((3,), float(value))
+
+
+def of(count, call):
+    """The first results of a call."""
+    return tuple(call[i] for i in range(count))
