@@ -207,7 +207,7 @@ STAGES = (
     Stage(
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
-            "philox", "pieces", "reduction", "repeated", "types", "values"))), 20,
+            "philox", "pieces", "reduction", "repeated", "statements", "types", "values"))), 20,
         ("tests/robustness/test_tables.py", f"{_I}/codegen/triton"),
     ),
     Stage(
@@ -223,7 +223,7 @@ STAGES = (
         (f"{_R}/graphs", "tests/cudagraph/test_without_gpu.py"),
     ),
     Stage(
-        "processes", _below(_RUNTIME, "artifact.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
+        "processes", _below(_RUNTIME, "artifact.py", "records.py", "extension.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
                             "build/*.py", "native.py", "executor.py", "devices.py", "memory.py", "philox.py", "profile.py"), 14,
         (f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
          f"{_R}/test_executor.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import torch
 
-from . import artifact as a
+from . import records as a
 
 
 def without_ordinals(program: a.Program) -> a.Program:
@@ -50,7 +50,7 @@ def real_device(device: torch.device, ordinals: Sequence[int | None]) -> torch.d
     return torch.device("cuda", torch.cuda.current_device() if ordinal is None else ordinal)
 
 
-def pinned(artifact: a.Artifact, constants: Sequence[torch.Tensor]) -> tuple[int | None, ...]:
+def pinned(artifact: a.Contents, constants: Sequence[torch.Tensor]) -> tuple[int | None, ...]:
     """``Program.devices`` as the constants of a loaded artifact narrow it: they do not move with the inputs."""
     devices = artifact.program.devices
     ordinals = {tensor.device.index for tensor in constants if tensor.device.type == "cuda"}

@@ -11,12 +11,12 @@ import hashlib
 import json
 import math
 import struct
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import torch
 
-from . import artifact as records
+from . import records
 from .errors import ArtifactError
 
 MAGIC = b"FLAMBEAU"
@@ -30,11 +30,18 @@ _RECORDS: dict[str, type[Any]] = {
         records.Reg, records.Scalar, records.Library, records.Kernel, records.Alloc, records.View, records.Launch,
         records.Call, records.Hold, records.Compute, records.Size, records.Item, records.Check, records.Free,
         records.Copy, records.Subprogram, records.Python, records.InputSpec, records.OutputSpec, records.ConstantSpec,
-        records.Symbol, records.Program, records.Artifact,
+        records.Symbol, records.Program,
     )
 }  # fmt: skip
 
-_FIELDS = {cls: (name, tuple(item.name for item in attrs.fields(cls))) for name, cls in _RECORDS.items()}
+Root = TypeVar("Root", bound=records.Contents)
+
+
+def _fields(cls: type[Any]) -> tuple[str, tuple[str, ...]]:
+    return cls.__name__, tuple(item.name for item in attrs.fields(cls))
+
+
+_FIELDS = {cls: _fields(cls) for cls in _RECORDS.values()}
 
 _TORCH_KINDS: dict[str, type] = {
     "dtype": torch.dtype,
@@ -46,13 +53,14 @@ _TORCH_KINDS: dict[str, type] = {
 class _Writer:
     """Turns values into JSON, collecting bytes as blobs."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: type[Any]) -> None:
         self.blobs: list[bytes] = []
+        self.fields = {**_FIELDS, root: _fields(root)}
 
     def value(self, value: Any) -> Any:
         if value is None or isinstance(value, (bool, int)) or (isinstance(value, str) and len(value) < _LONG_TEXT):
             return value
-        record = _FIELDS.get(type(value))
+        record = self.fields.get(type(value))
         if record is not None:
             name, names = record
             return {name: [self.value(getattr(value, item)) for item in names]}
@@ -81,8 +89,9 @@ class _Writer:
 class _Reader:
     """The inverse of ``_Writer``; JSON lists become tuples."""
 
-    def __init__(self, blobs: list[bytes]) -> None:
+    def __init__(self, root: type[Any], blobs: list[bytes]) -> None:
         self.blobs = blobs
+        self.records = {**_RECORDS, root.__name__: root}
 
     def value(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -90,8 +99,8 @@ class _Reader:
         if not isinstance(value, dict):
             return value
         ((kind, content),) = value.items()
-        if kind in _RECORDS:
-            return _RECORDS[kind](*(self.value(item) for item in content))
+        if kind in self.records:
+            return self.records[kind](*(self.value(item) for item in content))
         if kind == "bytes":
             return self.blobs[content]
         if kind == "text":
@@ -110,17 +119,17 @@ class _Reader:
         return result
 
 
-def encode(artifact: records.Artifact) -> bytes:
+def encode(artifact: records.Contents) -> bytes:
     """Serialise ``artifact``. Raises ``ArtifactError`` if it holds a value that has no encoding."""
-    writer = _Writer()
+    writer = _Writer(type(artifact))
     tree = writer.value(artifact)
     header = json.dumps({"tree": tree, "blobs": [len(blob) for blob in writer.blobs]}, separators=(",", ":")).encode()
     body = b"".join((_PREFIX.pack(MAGIC, records.FORMAT_VERSION, len(header)), header, *writer.blobs))
     return body + hashlib.sha256(body).digest()
 
 
-def decode(data: bytes) -> records.Artifact:
-    """Read what ``encode`` wrote. Raises ``ArtifactError`` on anything else."""
+def decode(data: bytes, root: type[Root]) -> Root:
+    """Read what ``encode`` wrote of a ``root`` (an ``Artifact``). Raises ``ArtifactError`` on anything else."""
     if len(data) < _PREFIX.size + _CHECKSUM_BYTES:
         raise ArtifactError("the artifact is truncated")
     magic, version, header_size = _PREFIX.unpack_from(data)
@@ -137,9 +146,9 @@ def decode(data: bytes) -> records.Artifact:
         for size in header["blobs"]:
             blobs.append(bytes(body[position : position + size]))
             position += size
-        result = _Reader(blobs).value(header["tree"])
+        result = _Reader(root, blobs).value(header["tree"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ArtifactError(f"the artifact cannot be read: {error}") from error
-    if not isinstance(result, records.Artifact):
-        raise ArtifactError(f"expected an Artifact, found {type(result).__name__}")
+    if not isinstance(result, root):
+        raise ArtifactError(f"expected an {root.__name__}, found {type(result).__name__}")
     return result

@@ -20,6 +20,7 @@ from .devices import pinned, real_device
 from .errors import InputError
 from .held import held
 from .inputs import check_count, check_scalar, check_tensor
+from .philox import state_op
 from .scalars import Number, compute, kernel_scalar
 from .text import instruction_text, position_text
 
@@ -292,8 +293,6 @@ def find_operator(name: str, overload: str) -> Any:
     """The ``OpOverload`` of ``"aten::mm"`` and an overload name; ``LookupError`` if the operator does not exist."""
     namespace, _, operator = name.partition("::")
     if namespace == "flambeau":
-        from .philox import state_op
-
         state_op()
     try:
         return getattr(getattr(getattr(torch.ops, namespace), operator), overload or "default")

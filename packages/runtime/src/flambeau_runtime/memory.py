@@ -7,7 +7,7 @@ back to the system when later calls do not ask for them.
 
 from __future__ import annotations
 
-from .native import extension
+from .extension import extension
 
 
 def release_idle_memory() -> int:

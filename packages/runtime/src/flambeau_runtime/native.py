@@ -1,4 +1,4 @@
-"""Artifacts as the plain tuples that the native executor decodes, and the check that the extension fits this torch.
+"""Artifacts as the plain tuples that the native executor decodes.
 
 In: a validated, built artifact. Out: ``_C.Executor``. Encoding: registers are ``("t", i)`` and ``("s", i)``, tuples
 ``("l", items)``, everything else stands for itself.
@@ -6,7 +6,6 @@ In: a validated, built artifact. Out: ``_C.Executor``. Encoding: registers are `
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,26 +13,10 @@ import torch
 
 from . import artifact as a
 from .build.library import entry_address, load_library
-from .config import Config
 from .devices import pinned
-from .errors import ExtensionError
 from .executor_py import KernelFunction, instruction_context
+from .extension import extension
 from .inputs import check_count, check_scalar, check_tensor
-
-
-@functools.cache
-def extension() -> Any:
-    """The module ``_C``. Raises ``ExtensionError`` when it is missing or was built for another torch."""
-    try:
-        from . import _C
-    except ImportError as error:
-        raise ExtensionError(f"flambeau_runtime._C cannot be imported: {error}") from error
-    if torch.__version__ != _C.TORCH_VERSION:
-        raise ExtensionError(f"flambeau_runtime._C was built for torch {_C.TORCH_VERSION}, this is {torch.__version__}")
-    config = Config.from_environment()
-    _C.set_idle_memory_limit(config.idle_memory_bytes)
-    _C.set_cuda_driver(config.cuda_driver)
-    return _C
 
 
 class _Encoder:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .errors import ExtensionError
-from .native import extension
+from .extension import extension
 
 #: Blocks of eager's random kernels have this many threads.
 BLOCK = 256

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import artifact as a
+from . import records as a
 
 
 def operand_text(value: Any) -> str:
@@ -129,7 +129,7 @@ def position_text(stack: Any) -> str:
     return f"{frame[0]}:{frame[1]}" + (f" in {frame[2]}" if len(frame) > 2 else "")
 
 
-def artifact_text(artifact: a.Artifact) -> str:
+def artifact_text(artifact: a.Contents) -> str:
     """The whole artifact without sources: symbols, constants, kernels with their origins, program."""
     lines = [f"artifact format {artifact.version} digest {artifact.digest[:16]}"]
     lines += [f"symbol {s.name} = s{s.register}  # {s.hint} while compiling" for s in artifact.symbols]

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import attrs
 
-from . import artifact as a
+from . import records as a
 from .devices import devices_of
 from .errors import ArtifactError
 from .text import instruction_text
@@ -15,7 +15,7 @@ from .text import instruction_text
 class _Scope:
     """What is defined at one point of one program."""
 
-    def __init__(self, program: a.Program, artifact: a.Artifact, where: str) -> None:
+    def __init__(self, program: a.Program, artifact: a.Contents, where: str) -> None:
         self.program, self.artifact, self.where = program, artifact, where
         self.current: tuple[int, Any] | None = None
         self.tensors: set[int] = set()
@@ -178,7 +178,7 @@ def _check_outputs(scope: _Scope) -> None:
             scope.fail(f"unknown output {spec!r}")
 
 
-def _check_program(program: a.Program, artifact: a.Artifact, where: str, *, constants: bool) -> None:
+def _check_program(program: a.Program, artifact: a.Contents, where: str, *, constants: bool) -> None:
     scope = _Scope(program, artifact, f"{where}, inputs")
     if constants:
         for constant in artifact.constants:
@@ -198,7 +198,7 @@ def _check_devices(program: a.Program) -> None:
             raise ArtifactError(f"program: {device} is none of its {len(program.devices)} CUDA devices")
 
 
-def validate(artifact: a.Artifact) -> None:
+def validate(artifact: a.Contents) -> None:
     """Raise ``ArtifactError`` naming the first thing that does not make sense."""
     if artifact.version != a.FORMAT_VERSION:
         raise ArtifactError(f"the artifact has format {artifact.version}, this runtime reads {a.FORMAT_VERSION}")

@@ -33,9 +33,25 @@ from weakref import WeakValueDictionary
 import torch
 
 from .. import expr as ex
-from ..expr import Expr, Symbol
+from ..expr import Expr, Symbol, render
 from ..ops.table import scalar_op
 from .folding import are_opposite, fold, is_inside, position_of
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+_SHORT = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "bool",
+}
 
 
 class Scalar:
@@ -52,8 +68,6 @@ class Scalar:
     form: int
 
     def __repr__(self) -> str:
-        from .text import scalar_text
-
         return scalar_text(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -329,3 +343,38 @@ def op_count(root: Scalar) -> int:
 def has_dear_op(root: Scalar) -> bool:
     """Whether an op of it, a function like `exp` say, costs several times as much where no vector instruction computes it."""
     return any(not scalar_op(node.op).cheap for node in walk(root) if node.kind == "op" and node.op != "to_dtype")
+
+
+def dtype_text(dtype: Any) -> str:
+    """A short name such as ``f32``."""
+    name = str(dtype).removeprefix("torch.")
+    return _SHORT.get(name, name)
+
+
+def index_text(e: Expr) -> str:
+    """An index expression; what an indirect symbol stands for is written in braces."""
+
+    def spell(symbol: Expr) -> str:
+        return symbol.name if symbol.definition is None else "{" + scalar_text(symbol.definition) + "}"
+
+    return render(e, "python", spell)
+
+
+def scalar_text(node: Scalar) -> str:
+    """One scalar as an expression."""
+    if node.kind == "load":
+        return f"{node.buffer}[{index_text(node.index)}]"
+    if node.kind == "constant":
+        return f"{node.args[0]!r}:{dtype_text(node.dtype)}"
+    if node.kind == "index":
+        return f"index({index_text(node.index)}):{dtype_text(node.dtype)}"
+    if node.kind in ("parameter", "reduced"):
+        return f"{'$' if node.kind == 'parameter' else '%'}{node.args[0]}"
+    if node.kind == "masked":
+        return "masked(" + ", ".join(scalar_text(part) for part in node.args) + ")"
+    operands = [scalar_text(part) for part in node.children]
+    if node.op in _INFIX:
+        return f"({operands[0]} {_INFIX[node.op]} {operands[1]})"
+    if node.op in ("to_dtype", "bitcast"):
+        return f"{'' if node.op == 'to_dtype' else 'bits_'}{dtype_text(node.dtype)}({operands[0]})"
+    return f"{node.op}({', '.join(operands)})"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..errors import ExtensionError
-from ..native import extension
+from ..extension import extension
 from .recorder import Recorder
 from .table_py import Miss, PyLane, PyTable
 

@@ -32,14 +32,14 @@ from . import options, reduction
 from .errors import UnsupportedKernel
 from .lookups import MASK, largest_lookup, round_lines, row_lines
 from .looped import Loops
-from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan, plan
 from .pieces import Pieces
 from .repeated import repeat
+from .statements import Statements
 from .traffic import accesses, lies_anywhere, moved, operations, step, traffic_of
 from .types import HALVES, signature_text, type_text
-from .values import LOOP, NO_DIMS, Dims, Emitter, Scope, Value
+from .values import LOOP, Emitter, Scope
 
 _INT32 = 2**31 - 1
 _POINTER = re.compile(r"\b(?:in|out|inout)[0-9]+(?![0-9A-Za-z])")
@@ -103,9 +103,6 @@ class Generator:
         for part in self.segments:
             values = {part.tile.symbol: part.number * part.length + part.within}
             self.body = evolve(self.body, statements=tuple(_replaced(s, values) for s in self.body.statements))
-        self.stage = 0
-        self.late = {id(self.body.statements[number]) for number in self.plan.deferred}
-        self.deferred: list[tuple[str, Dims]] = []
         self.index_bits = 32 if self._fits_32_bits() else 64
         self.arguments, self.pointers = self._name_pointers()
         self.scalar_names = self._name_scalars()
@@ -124,7 +121,17 @@ class Generator:
             self.space, positions, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
         )
         self.emitter.starts = self._starts()
-
+        self.statements = Statements(
+            self.body,
+            self.space,
+            self.plan,
+            self.config,
+            self.segments,
+            self.dtypes,
+            self.index_bits,
+            self.serial,
+            self.emitter,
+        )
         for number, pair in pairs.items():
             statement = self.body.statements[number]
             if pair.kind == "exponentials" and number == pair.second and isinstance(statement, Reduce):
@@ -223,7 +230,7 @@ class Generator:
             return "evict_last"
         if self.config.persistent or self.config.pieces or self.plan.count < 2:
             return ""
-        return "evict_last" if self.plan.last_use.get(node.buffer, 0) > self.stage else "evict_first"
+        return "evict_last" if self.plan.last_use.get(node.buffer, 0) > self.statements.stage else "evict_first"
 
     # -- text ------------------------------------------------------------------------------------------------------------
 
@@ -246,11 +253,11 @@ class Generator:
             else:
                 emitter.scopes[0].lines[:] = self._straight_lines()
         elif self.config.pieces:
-            pieces = Pieces(self)
+            pieces = Pieces(self.statements)
             for stage in range(self.plan.count):
                 pieces.stage(stage)
         else:
-            loops = Loops(self)
+            loops = Loops(self.statements)
             for stage in range(self.plan.count):
                 loops.walk(stage)
         self._order_arguments(emitter.scopes[0].lines)
@@ -288,7 +295,7 @@ class Generator:
             self._choose_rows()
         for statement in self.body.statements:
             self._straight(statement)
-        self.flush()
+        self.statements.flush()
         return self.emitter.scopes[0].lines
 
     def _choose_rows(self) -> None:
@@ -368,20 +375,22 @@ class Generator:
             programs = {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
         for tile in tiles:
             p = tile.prefix
-            lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self.range(p)}")
+            lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self.statements.range(p)}")
         for part in (part for part in self.segments if part.tile.prefix != "r"):
             p = part.tile.prefix
             lines.append(f"{p}n = {programs[p]} * {p.upper()}BLOCK // {part.length}")
-            lines.append(f"{p}w = ({programs[p]} * {p.upper()}BLOCK - {p}n * {part.length}) + {self.range(p)}")
+            lines.append(
+                f"{p}w = ({programs[p]} * {p.upper()}BLOCK - {p}n * {part.length}) + {self.statements.range(p)}"
+            )
         if self.space.tile("r") is not None and self.config.persistent:
-            lines.append(f"ri = {self.range('r')}{wide}")
+            lines.append(f"ri = {self.statements.range('r')}{wide}")
         looped = "r" if not self.config.persistent else ""
         lines += [f"{mask} = {p}i < {numels[p]}" for p, mask in self.masks.items() if p != looped]
         return lines
 
     def _repeated(self, block: list[str]) -> list[str]:
         """The blocks of one program, given the lines of one."""
-        first = [f"xi = pid * {self._stretch('x')} + {self.range('x')}"]
+        first = [f"xi = pid * {self._stretch('x')} + {self.statements.range('x')}"]
         first += [f"{mask} = xi < {self._numel(self.space.tiles[0], [])}" for mask in self.masks.values()]
         return repeat(first, block, self.config.repeats)
 
@@ -423,73 +432,14 @@ class Generator:
         lines.append(f"{tile.prefix}numel = {text}")
         return f"{tile.prefix}numel"
 
-    def range(self, prefix: str) -> str:
-        """``arange`` over a tile, laid along its dimension of the block."""
-        text = f"tl.arange(0, {prefix.upper()}BLOCK)"
-        if len(self.space.tiles) == 1:
-            return text
-        return text + ("[:, None]" if self.space.tiles[0].prefix == prefix else "[None, :]")
-
     def _straight(self, statement: Statement) -> None:
         if isinstance(statement, Store):
-            self.store(statement)
+            self.statements.store(statement)
         elif isinstance(statement, Reduce):
             self.emitter.reduced[statement.name] = reduction.reduce_block(self.emitter, statement)
         else:
-            self.check_scan()
+            self.statements.check_scan()
             self.emitter.reduced[statement.name] = reduction.scan_block(self.emitter, statement, None)
-
-    def check_scan(self) -> None:
-        """Refuse a scan whose running value would start anew inside the row."""
-        if sum(axis.size is not ONE for axis in self.body.inner) > 1:
-            raise UnsupportedKernel("a scan inside a space of several axes")
-
-    def store(self, statement: Store) -> None:
-        """Write one store, or keep it until ``flush``."""
-        emitter = self.emitter
-        level = {tile.prefix for tile in self.space.tiles}
-        if statement.level == "outer" and self.space.tile("r") is not None:
-            level.discard("r")
-        dims: Dims = frozenset(level)
-        value = emitter.convert(emitter.emit(statement.value), self.dtypes[statement.buffer])
-        offset, have = emitter.index(statement.index)
-        if have != dims:
-            text = f"tl.full([], {offset}, tl.int32)" if statement.index.is_int else f"({offset})"
-            offset = emitter.broadcast(text, have, dims)
-        pointer = f"{self.pointers[statement.buffer]} + ({offset})"
-        mask = emitter.tile_mask(dims)
-        if statement.mode == "set":
-            arguments = [pointer, value.text, mask, "cache_modifier='.cs'" if self.config.streamed else ""]
-            text = f"tl.store({', '.join(filter(None, arguments))})"
-            emitter.stored[(statement.buffer, statement.index)] = value
-        else:
-            text = self._atomic(statement, pointer, value, dims, mask)
-        if id(statement) in self.late:
-            self.deferred.append((text, dims))
-        else:
-            emitter.line(text, dims if dims else NO_DIMS)
-
-    def flush(self) -> None:
-        """Write the stores that waited for reads of what they overwrite."""
-        for text, dims in self.deferred:
-            self.emitter.line(text, dims)
-        self.deferred.clear()
-
-    def _atomic(self, statement: Store, pointer: str, value: Value, dims: Dims, mask: str) -> str:
-        whole = self.emitter.broadcast(value.text, value.dims, dims)
-        if not self.serial:
-            mask = f", mask={mask}" if mask else ""
-            return f"tl.atomic_{statement.mode}({pointer}, {whole}{mask}, sem='relaxed')"
-        before = self.emitter.define(f"tl.load({pointer}{', ' + mask if mask else ''})", dims, value.dtype)
-        name = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}[statement.mode]
-        dtype = torch.float32 if value.dtype in HALVES else value.dtype
-        parts = [self.emitter.convert(v, dtype) for v in (before, evolve(value, text=whole, dims=dims))]
-        if dtype is torch.bool:
-            combined = f"({parts[0].text} {'|' if name in ('add', 'maximum') else '&'} {parts[1].text})"
-        else:
-            combined = op_text(Operation(name, [v.text for v in parts], [dtype, dtype], dtype, self.emitter.need))
-        result = self.emitter.convert(self.emitter.define(combined, dims, dtype), value.dtype)
-        return f"tl.store({pointer}, {result.text}{', ' + mask if mask else ''})"
 
     # -- the call --------------------------------------------------------------------------------------------------------
 

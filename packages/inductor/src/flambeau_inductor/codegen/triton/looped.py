@@ -1,46 +1,42 @@
 """Rows too long for registers: one loop over the row for each stage of the plan.
 
-In: a generator whose kernel loops over ``r``. Out: lines in its emitter: accumulators, the loops, what follows from them.
+In: the statements of a kernel that loops over ``r``. Out: lines in its emitter: accumulators, the loops, what follows from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...expr import Expr
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
 from . import edges, pairs, reduction
 from .passes import is_inner
+from .statements import Statements
 from .values import LOOP, Scope
-
-if TYPE_CHECKING:
-    from .kernel import Generator
 
 
 class Loops:
     """Writes the walks of one kernel."""
 
-    def __init__(self, generator: Generator) -> None:
-        self.generator = generator
-        self.emitter = generator.emitter
-        r = generator.space.tile("r")
+    def __init__(self, statements: Statements) -> None:
+        self.statements = statements
+        self.emitter = statements.emitter
+        r = statements.space.tile("r")
         assert r is not None
         self.r = r
-        self.emitter.together = 4 if generator.config.blocks["x"] <= 2 else 1
+        self.emitter.together = 4 if statements.config.blocks["x"] <= 2 else 1
         self.numel = str(int(r.numel)) if r.numel.is_int else "rnumel"
-        self.segments = [part for part in generator.segments if part.tile is r]
-        self.wide = ".to(tl.int64)" if generator.index_bits == 64 else ""
+        self.segments = [part for part in statements.segments if part.tile is r]
+        self.wide = ".to(tl.int64)" if statements.index_bits == 64 else ""
 
     def walk(self, stage: int) -> None:
         """The outer statements of ``stage``, then one loop for its inner ones."""
-        generator, emitter = self.generator, self.emitter
-        generator.stage = stage
-        chosen = [s for s, at in zip(generator.body.statements, generator.plan.stages, strict=True) if at == stage]
+        statements, emitter = self.statements, self.emitter
+        chosen = statements.begin(stage)
         for statement in chosen:
             if isinstance(statement, Store) and not is_inner(statement):
-                generator.store(statement)
-        generator.flush()
+                statements.store(statement)
+        statements.flush()
         inner = [s for s in chosen if is_inner(s)]
         if not inner:
             return
@@ -58,11 +54,11 @@ class Loops:
                 elif isinstance(statement, Reduce):
                     reduction.step(emitter, accumulators[statement.name])
                 elif isinstance(statement, ScanStep):
-                    generator.check_scan()
+                    statements.check_scan()
                     emitter.reduced[statement.name] = reduction.scan_block(emitter, statement, carries[statement.name])
                 elif isinstance(statement, Store):
-                    generator.store(statement)
-            generator.flush()
+                    statements.store(statement)
+            statements.flush()
             # What a loop stored cannot be forwarded to another: its variables hold the last block only.
             emitter.stored = {key: value for key, value in emitter.stored.items() if not value.dims & {"r", LOOP}}
             return emitter.scopes.pop()
@@ -85,7 +81,7 @@ class Loops:
 
     def _open_pairs(self, stage: int) -> dict[int, pairs.PairState]:
         """The states of the pairs that are reduced in ``stage``, by the identities of both statements."""
-        plan, statements = self.generator.plan, self.generator.body.statements
+        plan, statements = self.statements.plan, self.statements.body.statements
         found: dict[int, pairs.PairState] = {}
         for number, pair in plan.pairs.items():
             if number == pair.first and plan.stages[number] == stage:
@@ -96,22 +92,22 @@ class Loops:
 
     def _inside(self, inner: Sequence[Statement], counted: bool) -> edges.Inside | None:
         """How to treat the row's edges; None for one mask everywhere."""
-        if counted or self.segments or self.generator.config.blocks["x"] != 1:
+        if counted or self.segments or self.statements.config.blocks["x"] != 1:
             return None
-        inside = edges.inside_of(inner, self.r, self.generator.dtypes)
-        if inside is None or self.generator.config.blocks["r"] % inside.vector:
+        inside = edges.inside_of(inner, self.r, self.statements.dtypes)
+        if inside is None or self.statements.config.blocks["r"] % inside.vector:
             return None
         return inside
 
     def _program(self) -> dict[Expr, str]:
         """The tile symbols of a program of one row, as scalars."""
-        texts = {tile.symbol: "pid" for tile in self.generator.space.tiles if tile.prefix == "x"}
-        for part in self.generator.segments:
+        texts = {tile.symbol: "pid" for tile in self.statements.space.tiles if tile.prefix == "x"}
+        for part in self.statements.segments:
             texts |= {part.number: "xn", part.within: f"(pid - xn * {part.length})"}
         return texts
 
     def _plain(self, scope: Scope) -> None:
-        lines = [f"ri = start + {self.generator.range('r')}{self.wide}"]
+        lines = [f"ri = start + {self.statements.range('r')}{self.wide}"]
         for part in self.segments:
             lines.append(f"rn = start // {part.length}")
             lines.append(f"rw = ri - rn * {part.length}")
@@ -124,7 +120,7 @@ class Loops:
         behind = f" + {shift}" if shift else ""
         before = f"(start >= {shift}) & " if shift else ""
         lines = [
-            f"at = start + {self.generator.range('r')}{self.wide}",
+            f"at = start + {self.statements.range('r')}{self.wide}",
             f"ri = at - {shift}" if shift else "ri = at",
             f"if {before}(start + RBLOCK <= {self.numel}{behind}):",
             *("    " + text for text in whole.lines),

@@ -1,24 +1,22 @@
 """Rows that are kept in registers piece by piece, where the next power of two would be far longer than the row.
 
-In: a generator whose configuration is ``pieces``. Out: straight lines in its emitter. Each stage of the plan goes over the pieces of
-the row in turn; what a piece loaded or computed in one stage is there in the later ones.
+In: the statements of a kernel whose configuration is ``pieces``. Out: straight lines in its emitter. Each stage of the plan goes over
+the pieces of the row in turn; what a piece loaded or computed in one stage is there in the later ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from attrs import field, frozen
 
+from ...expr import Expr
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
 from . import reduction
 from .passes import is_inner
+from .statements import Statements
 from .values import LOOP, Scope, Value
-
-if TYPE_CHECKING:
-    from ...expr import Expr
-    from .kernel import Generator
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -37,24 +35,24 @@ class Piece:
 class Pieces:
     """Writes all stages of one kernel."""
 
-    def __init__(self, generator: Generator) -> None:
-        self.generator = generator
-        self.emitter = generator.emitter
-        r = generator.space.tile("r")
+    def __init__(self, statements: Statements) -> None:
+        self.statements = statements
+        self.emitter = statements.emitter
+        r = statements.space.tile("r")
         assert r is not None and r.numel.is_int
         self.length = int(r.numel)
-        block = generator.config.blocks["r"]
+        block = statements.config.blocks["r"]
         self.pieces = [Piece(at, at + block > self.length) for at in range(0, self.length, block)]
-        self.segments = [part for part in generator.segments if part.tile is r]
+        self.segments = [part for part in statements.segments if part.tile is r]
 
     def stage(self, number: int) -> None:
         """The outer statements of a stage, then its inner ones for each piece."""
-        generator, emitter = self.generator, self.emitter
-        chosen = [s for s, at in zip(generator.body.statements, generator.plan.stages, strict=True) if at == number]
+        statements, emitter = self.statements, self.emitter
+        chosen = statements.begin(number)
         for statement in chosen:
             if isinstance(statement, Store) and not is_inner(statement):
-                generator.store(statement)
-        generator.flush()
+                statements.store(statement)
+        statements.flush()
         inner = [s for s in chosen if is_inner(s)]
         accumulators = {s.name: reduction.start(emitter, s) for s in inner if isinstance(s, Reduce)}
         carries = {s.name: reduction.scan_carry(emitter, s) for s in inner if isinstance(s, ScanStep)}
@@ -62,7 +60,7 @@ class Pieces:
             self._open(piece)
             for statement in inner:
                 self._write(statement, accumulators, carries)
-            generator.flush()
+            statements.flush()
             self._close(piece)
         for name, accumulator in accumulators.items():
             emitter.reduced[name] = reduction.finish(emitter, accumulator)
@@ -73,23 +71,23 @@ class Pieces:
         if isinstance(statement, Reduce):
             reduction.step(self.emitter, accumulators[statement.name])
         elif isinstance(statement, Store):
-            self.generator.store(statement)
+            self.statements.store(statement)
         else:
-            self.generator.check_scan()
+            self.statements.check_scan()
             value = reduction.scan_block(self.emitter, statement, carries[statement.name])
             self.emitter.reduced[statement.name] = value
 
     def _open(self, piece: Piece) -> None:
         emitter = self.emitter
-        wide = ".to(tl.int64)" if self.generator.index_bits == 64 else ""
-        lines = [f"ri = {piece.start} + {self.generator.range('r')}{wide}"]
+        wide = ".to(tl.int64)" if self.statements.index_bits == 64 else ""
+        lines = [f"ri = {piece.start} + {self.statements.range('r')}{wide}"]
         for part in self.segments:
             lines += [f"rn = {piece.start // part.length}", f"rw = ri - {piece.start // part.length * part.length}"]
         emitter.masks.pop("r", None)
         if piece.masked:
             lines.append(f"rmask = ri < {self.length}")
             emitter.masks["r"] = "rmask"
-        emitter.piece = (piece.start, min(piece.start + self.generator.config.blocks["r"], self.length))
+        emitter.piece = (piece.start, min(piece.start + self.statements.config.blocks["r"], self.length))
         emitter.stored.update(piece.stored)
         emitter.reduced.update(piece.reduced)
         emitter.scopes[0].lines.extend(lines)
