@@ -2,6 +2,8 @@
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 
+#include <unordered_map>
+
 #include "arguments.hpp"
 #include "devices.hpp"
 #include "program.hpp"
@@ -164,6 +166,9 @@ Output output_of(Fields fields) {
 }
 
 using Kernels = std::vector<std::unique_ptr<Kernel>>;
+// Nested programs that are decoded already: one of several places is the same tuple in each.
+using Decoded = std::unordered_map<PyObject*, std::shared_ptr<Program>>;
+std::shared_ptr<Program> program_of(PyObject* encoded, const Kernels& kernels, Decoded& decoded);
 
 template <typename T>
 Instruction append(Op op, std::vector<T>& table, T&& record) {
@@ -208,19 +213,33 @@ Instruction decode_hold(Fields& f, Program& p) {
   return append(Op::Hold, p.holds, Hold{reg, std::move(dims), dtype, device, f.text()});
 }
 
-Instruction decode_subprogram(Fields& f, Program& p, const Kernels& kernels) {
+Subprogram::Kind kind_of(const std::string& name) {
+  if (name == "call") return Subprogram::Kind::Call;
+  if (name == "cond") return Subprogram::Kind::Cond;
+  if (name == "while") return Subprogram::Kind::While;
+  if (name == "scan") return Subprogram::Kind::Scan;
+  raise(PyExc_ValueError, "unknown subprogram " + name);
+}
+
+Instruction decode_subprogram(Fields& f, Program& p, const Kernels& kernels, Decoded& decoded) {
   Subprogram sub;
-  sub.is_while = f.text() == "while";
-  sub.first = decode_program(f.next(), kernels);
-  sub.second = decode_program(f.next(), kernels);
+  sub.kind = kind_of(f.text());
+  for (Fields programs = f.tuple(); !programs.done();) {
+    PyObject* encoded = programs.next();
+    std::shared_ptr<Program>& program = decoded[encoded];
+    if (program == nullptr) program = program_of(encoded, kernels, decoded);
+    sub.programs.push_back(program);
+  }
   sub.inputs = arguments(f.tuple());
   sub.outs = outs(f.tuple());
   sub.extra = arguments(f.tuple());
+  sub.slices = registers(f.tuple());
+  sub.length = operand_of(f.next());
   p.calls_library = true;
   return append(Op::Subprogram, p.subprograms, std::move(sub));
 }
 
-Instruction decode_instruction(Fields f, Program& p, const Kernels& kernels) {
+Instruction decode_instruction(Fields f, Program& p, const Kernels& kernels, Decoded& decoded) {
   const std::string kind = f.text();
   if (kind == "alloc") return decode_alloc(f, p);
   if (kind == "view") return decode_view(f, p);
@@ -235,7 +254,7 @@ Instruction decode_instruction(Fields f, Program& p, const Kernels& kernels) {
   if (kind == "hold") return decode_hold(f, p);
   if (kind == "item") return append(Op::Item, p.items, Pair{f.reg(), f.reg()});
   if (kind == "copy") return append(Op::Copy, p.copies, Pair{f.reg(), f.reg()});
-  if (kind == "subprogram") return decode_subprogram(f, p, kernels);
+  if (kind == "subprogram") return decode_subprogram(f, p, kernels, decoded);
   if (kind == "call") {
     const std::string name = f.text(), overload = f.text();
     PyObject* args = f.tuple().get();
@@ -250,6 +269,30 @@ Instruction decode_instruction(Fields f, Program& p, const Kernels& kernels) {
     return append(Op::Python, p.pythons, PythonCall{std::move(function), std::move(args), outs(f.tuple())});
   }
   raise(PyExc_ValueError, "unknown instruction " + kind);
+}
+
+std::shared_ptr<Program> program_of(PyObject* encoded, const Kernels& kernels, Decoded& decoded) {
+  auto program = std::make_shared<Program>();
+  Fields fields(encoded);
+  program->number = fields.reg();
+  program->tensor_registers = static_cast<uint32_t>(fields.integer());
+  program->scalar_registers = static_cast<uint32_t>(fields.integer());
+  program->threads = fields.integer();
+  for (Fields devices = fields.tuple(); !devices.done();) {
+    PyObject* ordinal = devices.next();
+    program->devices.push_back(
+        ordinal == Py_None ? Devices::kUnknown : static_cast<c10::DeviceIndex>(PyLong_AsLong(ordinal)));
+  }
+  for (Fields inputs = fields.tuple(); !inputs.done();) {
+    program->inputs.push_back(input_of(inputs.tuple()));
+    program->has_scalar_inputs = program->has_scalar_inputs || program->inputs.back().is_scalar;
+    program->has_mutated_inputs = program->has_mutated_inputs || program->inputs.back().mutated;
+  }
+  for (Fields code = fields.tuple(); !code.done();) {
+    program->code.push_back(decode_instruction(code.tuple(), *program, kernels, decoded));
+  }
+  for (Fields outputs = fields.tuple(); !outputs.done();) program->outputs.push_back(output_of(outputs.tuple()));
+  return program;
 }
 
 }  // namespace
@@ -279,27 +322,8 @@ std::vector<std::unique_ptr<Kernel>> decode_kernels(PyObject* kernels) {
 }
 
 std::shared_ptr<Program> decode_program(PyObject* encoded, const Kernels& kernels) {
-  auto program = std::make_shared<Program>();
-  Fields fields(encoded);
-  program->number = fields.reg();
-  program->tensor_registers = static_cast<uint32_t>(fields.integer());
-  program->scalar_registers = static_cast<uint32_t>(fields.integer());
-  program->threads = fields.integer();
-  for (Fields devices = fields.tuple(); !devices.done();) {
-    PyObject* ordinal = devices.next();
-    program->devices.push_back(
-        ordinal == Py_None ? Devices::kUnknown : static_cast<c10::DeviceIndex>(PyLong_AsLong(ordinal)));
-  }
-  for (Fields inputs = fields.tuple(); !inputs.done();) {
-    program->inputs.push_back(input_of(inputs.tuple()));
-    program->has_scalar_inputs = program->has_scalar_inputs || program->inputs.back().is_scalar;
-    program->has_mutated_inputs = program->has_mutated_inputs || program->inputs.back().mutated;
-  }
-  for (Fields code = fields.tuple(); !code.done();) {
-    program->code.push_back(decode_instruction(code.tuple(), *program, kernels));
-  }
-  for (Fields outputs = fields.tuple(); !outputs.done();) program->outputs.push_back(output_of(outputs.tuple()));
-  return program;
+  Decoded decoded;
+  return program_of(encoded, kernels, decoded);
 }
 
 }  // namespace flambeau

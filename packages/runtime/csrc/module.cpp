@@ -11,6 +11,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <structmember.h>
 
+#include <unordered_set>
+
 namespace flambeau {
 namespace {
 
@@ -230,14 +232,17 @@ PyObject* executor_new(PyTypeObject* type, PyObject* args, PyObject*) {
   });
 }
 
-int visit_program(const Program& program, visitproc visit, void* arg) {
+int visit_program(const Program& program, visitproc visit, void* arg, std::unordered_set<const Program*>& seen) {
   for (const PythonCall& python : program.pythons) {
     Py_VISIT(python.function.get());
     for (const Argument& argument : python.args) Py_VISIT(argument.object.get());
   }
   for (const Subprogram& sub : program.subprograms) {
-    if (const int stop = visit_program(*sub.first, visit, arg)) return stop;
-    if (const int stop = visit_program(*sub.second, visit, arg)) return stop;
+    for (const auto& nested : sub.programs) {
+      // A program of several places has one reference to each of its callables: it is visited for the first of them.
+      if (!seen.insert(nested.get()).second) continue;
+      if (const int stop = visit_program(*nested, visit, arg, seen)) return stop;
+    }
   }
   return 0;
 }
@@ -253,7 +258,8 @@ int executor_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(kernel->function.get());
     if (kernel->cuda != nullptr) Py_VISIT(kernel->cuda->provide());
   }
-  return visit_program(*state->program, visit, arg);
+  std::unordered_set<const Program*> seen;
+  return visit_program(*state->program, visit, arg, seen);
 }
 
 void clear_program(Program& program) {
@@ -262,8 +268,10 @@ void clear_program(Program& program) {
     for (Argument& argument : python.args) argument.object = Ref();
   }
   for (Subprogram& sub : program.subprograms) {
-    clear_program(*sub.first);
-    clear_program(*sub.second);
+    // Emptied, so that a program of several places is cleared once.
+    for (auto& nested : std::exchange(sub.programs, {})) {
+      if (nested != nullptr) clear_program(*nested);
+    }
   }
 }
 

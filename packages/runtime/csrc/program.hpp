@@ -118,10 +118,12 @@ struct Free {
 struct Program;
 
 struct Subprogram {
-  bool is_while;
-  std::shared_ptr<Program> first, second;
+  enum class Kind : uint8_t { Call, Cond, While, Scan } kind = Kind::Call;
+  std::vector<std::shared_ptr<Program>> programs;  // shared with other places that run them
   std::vector<Argument> inputs, extra;
   std::vector<Out> outs;
+  std::vector<int32_t> slices;
+  Operand length;
 };
 
 struct PythonCall {

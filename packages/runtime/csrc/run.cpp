@@ -72,8 +72,7 @@ void view(const View& view, Frame& frame) {
   }
   at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
       c10::TensorImpl::VIEW, c10::Storage(source.storage()), source.key_set(), dtype);
-  c10::TensorImpl* impl = made.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(sizes, strides, offset);
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   frame.set(view.out, std::move(made));
 }
 
@@ -370,83 +369,6 @@ void python_call(const PythonCall& python, Frame& frame, Gil& gil) {
   }
 }
 
-// A value passed into or out of a nested program.
-struct Passed {
-  at::Tensor tensor;
-  Value scalar;
-  bool is_tensor = false;
-};
-
-Passed pass(const Argument& argument, const Frame& frame) {
-  Passed passed;
-  passed.is_tensor = argument.kind == Argument::Kind::Tensor;
-  if (passed.is_tensor) passed.tensor = frame.tensor(argument.reg);
-  else passed.scalar = argument.kind == Argument::Kind::Scalar ? frame.scalar(argument.reg) : argument.literal;
-  return passed;
-}
-
-bool truth(const Passed& passed) { return passed.is_tensor ? passed.tensor.item().toBool() : passed.scalar.truth(); }
-
-std::vector<Passed> run_nested(const Program& program, const std::vector<Passed>& inputs, Frame& outer_frame, Gil& gil,
-                               Position& position) {
-  Frame frame(program, outer_frame.devices);
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    if (inputs[i].is_tensor == program.inputs[i].is_scalar) {
-      throw ProgramError(ProgramError::Type::TypeMismatch, "a nested program got a tensor for a number, or the reverse");
-    }
-    if (program.inputs[i].is_scalar) frame.set(program.inputs[i].reg, inputs[i].scalar);
-    else frame.set(program.inputs[i].reg, at::Tensor(inputs[i].tensor));
-  }
-  const Position outer = position;
-  run_program(program, frame, gil, position);
-  outer_frame.devices = frame.devices;
-  position = outer;
-  std::vector<Passed> results;
-  for (const Output& output : program.outputs) {
-    Passed passed;
-    passed.is_tensor = output.kind == Output::Kind::Tensor || output.kind == Output::Kind::None;
-    if (output.kind == Output::Kind::Tensor) passed.tensor = frame.tensor(output.index);
-    else if (output.kind == Output::Kind::Scalar) passed.scalar = frame.operand(output.operand);
-    else if (output.kind == Output::Kind::Input) passed = inputs[static_cast<size_t>(output.index)];
-    results.push_back(std::move(passed));
-  }
-  return results;
-}
-
-void subprogram(const Subprogram& sub, Frame& frame, Gil& gil, Position& position) {
-  std::vector<Passed> values, extra;
-  for (const Argument& argument : sub.inputs) values.push_back(pass(argument, frame));
-  for (const Argument& argument : sub.extra) extra.push_back(pass(argument, frame));
-  const auto with_extra = [&extra](std::vector<Passed> passed) {
-    passed.insert(passed.end(), extra.begin(), extra.end());
-    return passed;
-  };
-  std::vector<Passed> results;
-  if (sub.is_while) {
-    results = std::move(values);
-    while (truth(run_nested(*sub.first, with_extra(results), frame, gil, position).at(0))) {
-      results = run_nested(*sub.second, with_extra(results), frame, gil, position);
-    }
-  } else {
-    const Program& chosen = truth(values.at(0)) ? *sub.first : *sub.second;
-    values.erase(values.begin());
-    results = run_nested(chosen, with_extra(std::move(values)), frame, gil, position);
-  }
-  if (results.size() != sub.outs.size()) {
-    throw ProgramError(ProgramError::Type::Runtime, std::to_string(results.size()) + " values were returned, " +
-                                                        std::to_string(sub.outs.size()) + " are expected");
-  }
-  for (size_t i = 0; i < results.size(); ++i) {
-    const Out& out = sub.outs[i];
-    if (out.kind == Out::Kind::Drop) continue;
-    if ((out.kind == Out::Kind::Tensor) != results[i].is_tensor) {
-      throw ProgramError(ProgramError::Type::TypeMismatch, "a nested program returned a tensor for a number, or the reverse");
-    }
-    if (results[i].is_tensor) frame.set(out.reg, std::move(results[i].tensor));
-    else frame.set(out.reg, results[i].scalar);
-  }
-}
-
 }  // namespace
 
 c10::IntArrayRef resolve(const Dims& dims, const Frame& frame, Sizes& room) {
@@ -504,7 +426,7 @@ void run_program(const Program& program, Frame& frame, Gil& gil, Position& posit
         frame.tensor(copy.first).copy_(frame.tensor(copy.second));
         break;
       }
-      case Op::Subprogram: subprogram(program.subprograms[index], frame, gil, position); break;
+      case Op::Subprogram: run_subprogram(program.subprograms[index], frame, gil, position); break;
       case Op::Python: python_call(program.pythons[index], frame, gil); break;
     }
   }

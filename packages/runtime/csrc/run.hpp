@@ -43,6 +43,9 @@ int64_t bytes_of(const Alloc& alloc, c10::IntArrayRef sizes, c10::IntArrayRef st
 void alloc_cuda(const Alloc& alloc, Frame& frame, Gil& gil);
 void launch_cuda(const Launch& launch, Frame& frame, Gil& gil);
 
+// Nested programs (subprogram.cpp): a call, a branch or a loop.
+void run_subprogram(const Subprogram& sub, Frame& frame, Gil& gil, Position& position);
+
 // Run all instructions of `program` on a frame whose inputs are bound.
 void run_program(const Program& program, Frame& frame, Gil& gil, Position& position);
 

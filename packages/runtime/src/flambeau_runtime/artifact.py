@@ -18,6 +18,7 @@ from .encode import decode, encode
 from .records import (
     FORMAT_VERSION,
     OPCODES,
+    SUBPROGRAMS,
     Alloc,
     Call,
     Check,
@@ -51,6 +52,7 @@ from .validate import validate
 __all__ = [
     "FORMAT_VERSION",
     "OPCODES",
+    "SUBPROGRAMS",
     "Alloc",
     "Artifact",
     "Call",

@@ -59,8 +59,9 @@ def pinned(artifact: a.Contents, constants: Sequence[torch.Tensor]) -> tuple[int
     return devices
 
 
-def devices_of(program: a.Program) -> Iterator[torch.device]:
-    """Every device that an instruction of ``program`` names, nested programs included."""
+def devices_of(program: a.Program, seen: set[int] | None = None) -> Iterator[torch.device]:
+    """Every device that an instruction of ``program`` names, nested programs included (those in ``seen`` left out)."""
+    seen = set() if seen is None else seen
     for instruction in program.instructions:
         match instruction:
             case a.Alloc():
@@ -71,8 +72,11 @@ def devices_of(program: a.Program) -> Iterator[torch.device]:
                 yield from _devices_in(instruction.args)
             case a.Subprogram():
                 for nested in instruction.programs:
+                    if id(nested) in seen:
+                        continue
+                    seen.add(id(nested))
                     yield from (spec.device for spec in nested.inputs if spec.device is not None)
-                    yield from devices_of(nested)
+                    yield from devices_of(nested, seen)
 
 
 def _devices_in(value: Any) -> Iterator[torch.device]:
@@ -84,6 +88,14 @@ def _devices_in(value: Any) -> Iterator[torch.device]:
 
 
 def _renamed(program: a.Program, slots: dict[int | None, int]) -> a.Program:
+    known: dict[int, a.Program] = {}
+
+    def nested(given: a.Program) -> a.Program:
+        # A program of several places stays one.
+        if id(given) not in known:
+            known[id(given)] = whole(given)
+        return known[id(given)]
+
     def rename(value: Any) -> Any:
         if isinstance(value, torch.device) and value.type == "cuda":
             return torch.device("cuda", slots[value.index])
@@ -100,8 +112,11 @@ def _renamed(program: a.Program, slots: dict[int | None, int]) -> a.Program:
             case a.Python():
                 return attrs.evolve(i, args=rename(i.args))
             case a.Subprogram():
-                return attrs.evolve(i, programs=tuple(_renamed(nested, slots) for nested in i.programs))
+                return attrs.evolve(i, programs=tuple(map(nested, i.programs)))
         return i
 
-    inputs = tuple(attrs.evolve(spec, device=rename(spec.device)) for spec in program.inputs)
-    return attrs.evolve(program, inputs=inputs, instructions=tuple(instruction(i) for i in program.instructions))
+    def whole(given: a.Program) -> a.Program:
+        inputs = tuple(attrs.evolve(spec, device=rename(spec.device)) for spec in given.inputs)
+        return attrs.evolve(given, inputs=inputs, instructions=tuple(map(instruction, given.instructions)))
+
+    return whole(program)

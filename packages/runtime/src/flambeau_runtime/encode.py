@@ -2,7 +2,8 @@
 
 Layout: magic, format version (u32), header length (u64), JSON header, blobs, SHA-256 of all before. The header is a
 tree of plain JSON values; records, registers and torch constants are one-key objects; bytes are blob numbers, and so are long
-texts: sources are most of the text, and reading them as JSON would be most of the reading. Equal artifacts give equal bytes.
+texts: sources are most of the text, and reading them as JSON would be most of the reading. Programs stand in a table, each after
+those nested in it, and equal nested ones once. Equal artifacts give equal bytes.
 """
 
 from __future__ import annotations
@@ -54,16 +55,21 @@ class _Writer:
     """Turns values into JSON, collecting bytes as blobs."""
 
     def __init__(self, root: type[Any]) -> None:
-        self.blobs: list[bytes] = []
+        self.blobs: dict[bytes, int] = {}
+        self.programs: list[Any] = []
         self.fields = {**_FIELDS, root: _fields(root)}
+        self._nested: dict[str, int] = {}
+        self._seen: dict[int, int] = {}
+        self._depth = 0
 
     def value(self, value: Any) -> Any:
         if value is None or isinstance(value, (bool, int)) or (isinstance(value, str) and len(value) < _LONG_TEXT):
             return value
         record = self.fields.get(type(value))
+        if isinstance(value, records.Program):
+            return {"program": self._program(value)}
         if record is not None:
-            name, names = record
-            return {name: [self.value(getattr(value, item)) for item in names]}
+            return self._record(value)
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": repr(value)}
         if isinstance(value, complex):
@@ -76,8 +82,7 @@ class _Writer:
             kind, blob = (
                 ("bytes", value) if isinstance(value, bytes) else ("text", value.encode(errors="surrogatepass"))
             )
-            self.blobs.append(blob)
-            return {kind: len(self.blobs) - 1}
+            return {kind: self.blobs.setdefault(blob, len(self.blobs))}
         if isinstance(value, torch.device):
             return {"device": str(value)}
         for kind, cls in _TORCH_KINDS.items():
@@ -85,12 +90,32 @@ class _Writer:
                 return {kind: str(value).removeprefix("torch.")}
         raise ArtifactError(f"a value of type {type(value).__qualname__} cannot be part of an artifact")
 
+    def _record(self, value: Any) -> dict[str, Any]:
+        name, names = self.fields[type(value)]
+        return {name: [self.value(getattr(value, item)) for item in names]}
+
+    def _program(self, program: records.Program) -> int:
+        """The program's place in the table."""
+        if id(program) in self._seen:
+            return self._seen[id(program)]
+        self._depth += 1
+        tree = self._record(program)
+        self._depth -= 1
+        # The outermost program is equal to none of those inside it.
+        text = json.dumps(tree) if self._depth else ""
+        place = self._nested.setdefault(text, len(self.programs))
+        if place == len(self.programs):
+            self.programs.append(tree)
+        self._seen[id(program)] = place
+        return place
+
 
 class _Reader:
     """The inverse of ``_Writer``; JSON lists become tuples."""
 
     def __init__(self, root: type[Any], blobs: list[bytes]) -> None:
         self.blobs = blobs
+        self.programs: list[Any] = []
         self.records = {**_RECORDS, root.__name__: root}
 
     def value(self, value: Any) -> Any:
@@ -101,6 +126,8 @@ class _Reader:
         ((kind, content),) = value.items()
         if kind in self.records:
             return self.records[kind](*(self.value(item) for item in content))
+        if kind == "program":
+            return self.programs[content]
         if kind == "bytes":
             return self.blobs[content]
         if kind == "text":
@@ -123,7 +150,8 @@ def encode(artifact: records.Contents) -> bytes:
     """Serialise ``artifact``. Raises ``ArtifactError`` if it holds a value that has no encoding."""
     writer = _Writer(type(artifact))
     tree = writer.value(artifact)
-    header = json.dumps({"tree": tree, "blobs": [len(blob) for blob in writer.blobs]}, separators=(",", ":")).encode()
+    parts = {"tree": tree, "programs": writer.programs, "blobs": [len(blob) for blob in writer.blobs]}
+    header = json.dumps(parts, separators=(",", ":")).encode()
     body = b"".join((_PREFIX.pack(MAGIC, records.FORMAT_VERSION, len(header)), header, *writer.blobs))
     return body + hashlib.sha256(body).digest()
 
@@ -146,7 +174,10 @@ def decode(data: bytes, root: type[Root]) -> Root:
         for size in header["blobs"]:
             blobs.append(bytes(body[position : position + size]))
             position += size
-        result = _Reader(root, blobs).value(header["tree"])
+        reader = _Reader(root, blobs)
+        for tree in header["programs"]:
+            reader.programs.append(reader.value(tree))
+        result = reader.value(header["tree"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ArtifactError(f"the artifact cannot be read: {error}") from error
     if not isinstance(result, root):

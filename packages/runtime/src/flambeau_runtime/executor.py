@@ -52,7 +52,7 @@ def load(
     with span("load artifact"):
         artifact.validate()
         functions = dict(python_functions or {})
-        _check_functions(artifact.program, functions)
+        _check_functions(artifact.program, functions, set())
         tensors = bind_constants(artifact, constants)
         store = default_store(config) if store is None else store
         artifact = build_libraries(artifact, include_dirs=include_dirs, store=store, config=config)
@@ -128,7 +128,8 @@ def kernel_address(artifact: a.Artifact, kernel: a.Kernel) -> int:
     return entry_address(load_library(artifact.libraries[kernel.library]), kernel.entry)
 
 
-def _check_functions(program: a.Program, functions: Mapping[str, Any]) -> None:
+def _check_functions(program: a.Program, functions: Mapping[str, Any], seen: set[int]) -> None:
+    seen.add(id(program))
     for instruction in program.instructions:
         if isinstance(instruction, a.Python):
             count("python instructions loaded")
@@ -136,4 +137,5 @@ def _check_functions(program: a.Program, functions: Mapping[str, Any]) -> None:
             raise ArtifactError(f"no Python function {instruction.key!r} was given", hint="pass python_functions=")
         if isinstance(instruction, a.Subprogram):
             for nested in instruction.programs:
-                _check_functions(nested, functions)
+                if id(nested) not in seen:
+                    _check_functions(nested, functions, seen)

@@ -232,17 +232,28 @@ class PythonExecutor:
         frame.tensors[i.dst].copy_(frame.tensors[i.src])
 
     def subprogram(self, frame: _Frame, i: a.Subprogram) -> None:
-        """``cond`` or ``while``."""
-        values = [frame.argument(value) for value in i.inputs]
-        extra = [frame.argument(value) for value in i.extra]
-        if i.kind == "cond":
-            chosen = i.programs[0] if bool(values[0]) else i.programs[1]
-            results = self._run(chosen, (*values[1:], *extra), (), frame.devices)
+        """A call, a branch or a loop of nested programs."""
+        values = tuple(frame.argument(value) for value in i.inputs)
+        extra = tuple(frame.argument(value) for value in i.extra)
+        last = i.programs[-1]
+
+        def run(program: a.Program, given: tuple[Any, ...]) -> tuple[Any, ...]:
+            return self._run(program, given, (), frame.devices)
+
+        if i.kind == "call":
+            results = run(last, (*values, *extra))
+        elif i.kind == "cond":
+            results = run(i.programs[0] if bool(values[0]) else last, (*values[1:], *extra))
+        elif i.kind == "while":
+            results = values
+            while bool(run(i.programs[0], (*results, *extra))[0]):
+                results = run(last, (*results, *extra))
         else:
-            carried = tuple(values)
-            while bool(self._run(i.programs[0], (*carried, *extra), (), frame.devices)[0]):
-                carried = self._run(i.programs[1], (*carried, *extra), (), frame.devices)
-            results = carried
+            results, slices = values, [frame.tensors[index] for index in i.slices]
+            for step in range(_steps(int(frame.operand(i.length)), slices)):
+                results = run(last, (*results, *extra, *(tensor[step] for tensor in slices)))
+        if i.kind in ("while", "scan") and results is values:
+            results = tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in values)
         frame.write(i.outs, results)
 
     def python(self, frame: _Frame, i: a.Python) -> None:
@@ -319,6 +330,13 @@ def _reach(sizes: list[int], strides: list[int]) -> int:
     if any(value < 0 for value in (*sizes, *strides)):
         raise RuntimeError("a size or stride is negative")
     return 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+
+
+def _steps(length: int, slices: Sequence[torch.Tensor]) -> int:
+    """``length``, which every sliced tensor has to have."""
+    if any(tensor.dim() == 0 or tensor.size(0) < length for tensor in slices):
+        raise RuntimeError(f"a loop of {length} steps over a tensor that is shorter")
+    return length
 
 
 def _flatten(result: Any) -> Iterator[Any]:

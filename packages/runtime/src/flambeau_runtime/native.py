@@ -25,6 +25,8 @@ class _Encoder:
     def __init__(self, functions: Mapping[str, Callable[..., Any]], threads: int | None) -> None:
         self.functions, self.threads = functions, threads
         self.programs: list[a.Program] = []
+        #: Nested programs by identity: one of several places is the same tuple in each, which the extension decodes once.
+        self.nested: dict[int, tuple[Any, ...]] = {}
 
     def program(self, program: a.Program, devices: tuple[int | None, ...]) -> tuple[Any, ...]:
         number = len(self.programs)
@@ -71,9 +73,15 @@ class _Encoder:
             case a.Python():
                 return ("python", self.functions[i.key], _operands(i.args), _operands(i.outs))
             case a.Subprogram():
-                nested = tuple(self.program(program, ()) for program in i.programs)
-                return ("subprogram", i.kind, *nested, _operands(i.inputs), _operands(i.outs), _operands(i.extra))
+                programs = tuple(self._nested(program) for program in i.programs)
+                given = (_operands(i.inputs), _operands(i.outs), _operands(i.extra))
+                return ("subprogram", i.kind, programs, *given, i.slices, encode_argument(i.length))
         raise TypeError(f"not an instruction: {i!r}")
+
+    def _nested(self, program: a.Program) -> tuple[Any, ...]:
+        if id(program) not in self.nested:
+            self.nested[id(program)] = self.program(program, ())
+        return self.nested[id(program)]
 
 
 def encode_argument(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from attrs import field, frozen
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Written into every artifact; a reader refuses any other."""
 
 
@@ -243,9 +243,15 @@ class Copy:
 class Subprogram:
     """Structured control flow over nested programs (each with registers of its own).
 
-    ``cond``: ``programs`` is (true, false), ``inputs[0]`` the predicate (an operand or a one-element tensor), the rest
-    is passed to the chosen one. ``while``: ``programs`` is (condition, body); ``inputs`` are carried, then come
-    ``extra`` (loop invariant) values; the condition's one output is an operand or one-element tensor.
+    ``call``: the one program of ``programs`` on ``inputs``. ``cond``: ``programs`` is (true, false), ``inputs[0]`` the
+    predicate (an operand or a one-element tensor), the rest is passed to the chosen one. ``while``: ``programs`` is
+    (condition, body); ``inputs`` are carried, then come ``extra`` (loop invariant) values; the condition's one output is
+    an operand or one-element tensor. ``scan``: ``length`` steps of one program, which takes the carried ``inputs``,
+    ``extra`` and element ``i`` of the first dimension of each tensor register in ``slices``: views, which it may write.
+    It gives what is carried on. What a loop of no steps returns are copies: a result shares no memory with an input that
+    its programs do not hand back.
+
+    A program that stands in several places is printed, checked, serialised and decoded once.
     """
 
     kind: str
@@ -253,6 +259,8 @@ class Subprogram:
     inputs: tuple[Reg | Operand, ...] = field(default=(), converter=as_tuple)
     outs: tuple[Reg | Scalar | None, ...] = field(default=(), converter=_outs)
     extra: tuple[Reg | Operand, ...] = field(default=(), converter=as_tuple)
+    slices: tuple[int, ...] = field(default=(), converter=as_tuple)
+    length: Operand = 0
 
 
 @frozen
@@ -265,6 +273,9 @@ class Python:
 
 
 Instruction = Alloc | View | Launch | Call | Hold | Compute | Size | Item | Check | Free | Copy | Subprogram | Python
+
+SUBPROGRAMS: dict[str, int] = {"call": 1, "cond": 2, "while": 2, "scan": 1}
+"""Kind of ``Subprogram`` -> number of its programs."""
 
 OPCODES: dict[str, int] = {
     "add": 2, "sub": 2, "mul": 2, "floordiv": 2, "mod": 2, "truediv": 2, "truncdiv": 2, "min": 2, "max": 2, "pow": 2,

@@ -43,7 +43,22 @@ def _outs(outs: tuple[a.Reg | a.Scalar | None, ...]) -> str:
     return ", ".join("_" if out is None else operand_text(out) for out in outs) or "_"
 
 
-def instruction_text(instruction: a.Instruction, kernels: tuple[a.Kernel, ...] = ()) -> str:
+class Bodies:
+    """The numbers of nested programs, by their first appearance: one that stands in several places is printed once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+
+    def number(self, program: a.Program) -> tuple[int, bool]:
+        """The number of ``program``, and whether it is new."""
+        count = len(self._numbers)
+        found = self._numbers.setdefault(id(program), count)
+        return found, found == count
+
+
+def instruction_text(
+    instruction: a.Instruction, kernels: tuple[a.Kernel, ...] = (), bodies: Bodies | None = None
+) -> str:
     """One instruction on one line (a ``Subprogram`` on several); with ``kernels`` given, launches are shown by name."""
     match instruction:
         case a.Alloc(out, sizes, strides, dtype, device):
@@ -78,11 +93,22 @@ def instruction_text(instruction: a.Instruction, kernels: tuple[a.Kernel, ...] =
             return f"copy t{dst} <- t{src}"
         case a.Python(key, args, outs):
             return f"{_outs(outs)} = python {key}({_call_arguments(args)})"
-        case a.Subprogram(kind, programs, inputs, outs, extra):
-            head = f"{_outs(outs)} = {kind}({_call_arguments(inputs + extra)})"
-            parts = [f"  program {i}:\n" + _indent(program_text(p, kernels), 4) for i, p in enumerate(programs)]
-            return "\n".join([head, *parts])
+        case a.Subprogram():
+            return _subprogram(instruction, kernels, bodies or Bodies())
     raise TypeError(f"not an instruction: {instruction!r}")
+
+
+def _subprogram(sub: a.Subprogram, kernels: tuple[a.Kernel, ...], bodies: Bodies) -> str:
+    lines = [f"{_outs(sub.outs)} = {sub.kind}({_call_arguments(sub.inputs + sub.extra)})"]
+    if sub.kind == "scan":
+        over = ", ".join(f"t{index}" for index in sub.slices)
+        lines[0] += f" over [{over}] for {operand_text(sub.length)} steps"
+    for program in sub.programs:
+        number, new = bodies.number(program)
+        lines.append(f"  program {number}" + (":" if new else " (above)"))
+        if new:
+            lines.append(_indent(program_text(program, kernels, bodies), 4))
+    return "\n".join(lines)
 
 
 def _indent(text: str, columns: int) -> str:
@@ -108,10 +134,11 @@ def _output_text(spec: a.OutputSpec) -> str:
     return "None" if spec.kind == "none" else operand_text(spec.value)
 
 
-def program_text(program: a.Program, kernels: tuple[a.Kernel, ...] = ()) -> str:
+def program_text(program: a.Program, kernels: tuple[a.Kernel, ...] = (), bodies: Bodies | None = None) -> str:
     """Inputs, instructions and outputs of one program."""
     lines = [_input_text(position, spec) for position, spec in enumerate(program.inputs)]
-    lines += [instruction_text(instruction, kernels) for instruction in program.instructions]
+    bodies = bodies or Bodies()
+    lines += [instruction_text(instruction, kernels, bodies) for instruction in program.instructions]
     lines.append("return " + ", ".join(map(_output_text, program.outputs)))
     return "\n".join(lines)
 

@@ -15,8 +15,10 @@ from .text import instruction_text
 class _Scope:
     """What is defined at one point of one program."""
 
-    def __init__(self, program: a.Program, artifact: a.Contents, where: str) -> None:
+    def __init__(self, program: a.Program, artifact: a.Contents, where: str, checked: set[int]) -> None:
         self.program, self.artifact, self.where = program, artifact, where
+        #: The nested programs (by identity) that were checked where they stood first.
+        self.checked = checked
         self.current: tuple[int, Any] | None = None
         self.tensors: set[int] = set()
         self.scalars: set[int] = set()
@@ -91,14 +93,27 @@ def _check_launch(scope: _Scope, instruction: a.Launch) -> None:
 
 
 def _check_subprogram(scope: _Scope, instruction: a.Subprogram) -> None:
-    if instruction.kind not in ("cond", "while") or len(instruction.programs) != 2:
-        scope.fail(f"a subprogram is 'cond' or 'while' with two programs, not {instruction.kind!r}")
-    scope.read(instruction.inputs + instruction.extra)
-    passed = instruction.inputs[1:] if instruction.kind == "cond" else instruction.inputs
-    for position, program in enumerate(instruction.programs):
-        if len(program.inputs) != len(passed) + len(instruction.extra):
-            scope.fail(f"program {position} takes {len(program.inputs)} inputs, {len(passed)} are passed")
-        _check_program(program, scope.artifact, f"{scope.position()}, program {position}", constants=False)
+    kind, programs = instruction.kind, instruction.programs
+    if a.SUBPROGRAMS.get(kind) != len(programs):
+        scope.fail(f"there is no subprogram {kind!r} of {len(programs)} programs, only {a.SUBPROGRAMS}")
+    if instruction.slices and kind != "scan":
+        scope.fail(f"a {kind!r} takes no slices")
+    scope.read((*instruction.inputs, *instruction.extra, instruction.length))
+    for index in instruction.slices:
+        scope.read_tensor(index)
+    if kind == "cond" and not instruction.inputs:
+        scope.fail("a 'cond' takes a predicate")
+    passed = len(instruction.inputs[kind == "cond" :]) + len(instruction.extra) + len(instruction.slices)
+    for position, program in enumerate(programs):
+        if len(program.inputs) != passed:
+            scope.fail(f"program {position} takes {len(program.inputs)} inputs, {passed} are passed")
+        if kind == "while" and position == 0 and len(program.outputs) != 1:
+            scope.fail(f"the condition of a 'while' has one output, not {len(program.outputs)}")
+        if (kind != "while" or position == 1) and len(program.outputs) != len(instruction.outs):
+            scope.fail(f"program {position} has {len(program.outputs)} outputs, {len(instruction.outs)} are taken")
+        if id(program) not in scope.checked:
+            scope.checked.add(id(program))
+            _check_program(program, scope.artifact, f"{scope.position()}, program {position}", scope.checked)
     for out in instruction.outs:
         scope.define(out)
 
@@ -178,9 +193,9 @@ def _check_outputs(scope: _Scope) -> None:
             scope.fail(f"unknown output {spec!r}")
 
 
-def _check_program(program: a.Program, artifact: a.Contents, where: str, *, constants: bool) -> None:
-    scope = _Scope(program, artifact, f"{where}, inputs")
-    if constants:
+def _check_program(program: a.Program, artifact: a.Contents, where: str, checked: set[int]) -> None:
+    scope = _Scope(program, artifact, f"{where}, inputs", checked)
+    if program is artifact.program:
         for constant in artifact.constants:
             scope.define_tensor(constant.register)
     _check_inputs(scope)
@@ -217,4 +232,4 @@ def validate(artifact: a.Contents) -> None:
                 f"kernel {kernel.name}: scalar kinds {kernel.scalar_kinds!r} for {kernel.scalars} scalars"
             )
     _check_devices(artifact.program)
-    _check_program(artifact.program, artifact, "program", constants=True)
+    _check_program(artifact.program, artifact, "program", set())

@@ -70,18 +70,23 @@ class _Known:
         return isinstance(device, torch.device | str) and torch.device(device).type != self.device
 
 
+def _known_at_start(program: a.Program, device: str, plain_random: bool) -> _Known:
+    known = _Known(plain_random=plain_random, device=device)
+    for spec in program.inputs:
+        if spec.kind == "tensor":
+            known.devices[spec.register] = device if spec.device is None else spec.device.type
+            if spec.dtype is not None:
+                known.dtypes[spec.register] = spec.dtype
+    return known
+
+
 def classify(artifact: a.Artifact, device: str = "cuda", *, plain_random: bool = False) -> tuple[Verdict, ...]:
     """One verdict per instruction of the artifact's program.
 
     ``device`` is the type of the tensors that can be recorded. ``plain_random``: the state of the random generator is taken plainly, and so are the kernels that draw from it; for
     programs whose division would separate the two.
     """
-    known = _Known(plain_random=plain_random, device=device)
-    for spec in artifact.program.inputs:
-        if spec.kind == "tensor":
-            known.devices[spec.register] = device if spec.device is None else spec.device.type
-            if spec.dtype is not None:
-                known.dtypes[spec.register] = spec.dtype
+    known = _known_at_start(artifact.program, device, plain_random)
     for constant in artifact.constants:
         known.devices[constant.register] = constant.device.type
         known.dtypes[constant.register] = constant.dtype
@@ -97,13 +102,19 @@ def uses_device(artifact: a.Artifact) -> bool:
 
 
 def _verdict(instruction: a.Instruction, artifact: a.Artifact, known: _Known) -> Verdict:
-    touched = uses(instruction)
-    dynamic = bool(known.tensors.intersection(touched.tensors) or known.scalars.intersection(touched.scalars))
-    kind, reason = _kind(instruction, known, dynamic)
-    _remember(instruction, known, dynamic)
+    kind, reason = _step(instruction, known)
     if kind != PLAIN:
         return Verdict(kind)
     return Verdict(kind, reason, _position(instruction, artifact))
+
+
+def _step(instruction: a.Instruction, known: _Known) -> tuple[str, str]:
+    """The kind of ``instruction`` and why, once noted what it leaves in the registers."""
+    touched = uses(instruction)
+    dynamic = bool(known.tensors.intersection(touched.tensors) or known.scalars.intersection(touched.scalars))
+    found = _kind(instruction, known, dynamic)
+    _remember(instruction, known, dynamic)
+    return found
 
 
 def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str, str]:
@@ -118,7 +129,7 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
             return PLAIN, "reads a number from a tensor"
         case a.Python():
             return PLAIN, "calls Python"
-        case a.Subprogram():
+        case a.Subprogram(kind="cond" | "while"):
             return PLAIN, "control flow is decided by data"
     if dynamic:
         return PLAIN, "sizes depend on data"
@@ -135,7 +146,24 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
         case a.Call():
             reason = _call_reason(instruction, known)
             return (PLAIN, reason) if reason else (DEVICE, "")
+        case a.Subprogram():
+            reason = _nested_reason(instruction.programs[0], known)
+            return (PLAIN, reason) if reason else (DEVICE, "")
     return PLAIN, "is not known to be recordable"
+
+
+def _nested_reason(program: a.Program, outer: _Known) -> str:
+    """Why a nested program that runs unconditionally cannot be recorded, or ""."""
+    known = _known_at_start(program, outer.device, outer.plain_random)
+    for instruction in program.instructions:
+        if isinstance(instruction, a.Call) and (
+            instruction.op == RANDOM_STATE or "nondeterministic_seeded" in _tags(instruction)
+        ):
+            return "random numbers are drawn in a nested program"
+        kind, reason = _step(instruction, known)
+        if kind == PLAIN:
+            return reason
+    return ""
 
 
 def _call_reason(call: a.Call, known: _Known) -> str:

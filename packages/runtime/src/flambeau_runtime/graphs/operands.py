@@ -47,7 +47,7 @@ def uses(instruction: a.Instruction) -> Uses:
             values = (instruction.args, tuple(value for _, value in instruction.kwargs))
             return Uses(_tensors(values), _scalars(values), *_outs(instruction.outs), _written(instruction))
         case a.Python() | a.Subprogram():
-            inner = instruction.args if isinstance(instruction, a.Python) else (instruction.inputs, instruction.extra)
+            inner: Any = instruction.args if isinstance(instruction, a.Python) else _given(instruction)
             read = _tensors(inner)
             return Uses(read, _scalars(inner), *_outs(instruction.outs), read)
         case a.Compute(out=out, args=args):
@@ -60,6 +60,10 @@ def uses(instruction: a.Instruction) -> Uses:
             return Uses(regs)
         case a.Copy(dst=dst, src=src):
             return Uses((dst, src), writes=(dst,))
+
+
+def _given(sub: a.Subprogram) -> tuple[Any, ...]:
+    return (sub.inputs, sub.extra, tuple(map(a.Reg, sub.slices)), sub.length)
 
 
 def operator_of(call: a.Call) -> Any:
