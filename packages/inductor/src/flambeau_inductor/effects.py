@@ -15,7 +15,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
 from .ir.layout import Buffer
-from .ir.loops import Assert, Extern, Loop, Operation, Reduction
+from .ir.loops import Assert, Extern, Loop, Nested, Operation, Reduction
 from .ir.scalar import Scalar, walk
 from .ir.verify import scalars_of
 
@@ -31,6 +31,8 @@ _DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
 @functools.cache
 def draws(op: Any) -> bool:
     """True for an op that takes numbers from a generator."""
+    if isinstance(op, Nested):
+        return op.draws
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
 
 
@@ -38,7 +40,7 @@ def draws(op: Any) -> bool:
 def has_effect(op: Any) -> bool:
     """True when a call whose results nobody reads could still be missed."""
     if not isinstance(op, OpOverload):
-        return isinstance(op, HigherOrderOperator)
+        return draws(op) or isinstance(op, HigherOrderOperator)
     schema = op._schema
     return schema.is_mutable or not schema.returns or draws(op) or op.namespace not in _COMPUTING_NAMESPACES
 
@@ -46,6 +48,8 @@ def has_effect(op: Any) -> bool:
 def checks(operation: Operation) -> bool:
     """True for what has to run although nobody reads its results, since it may raise."""
     if isinstance(operation, Extern):
+        if isinstance(operation.op, Nested):
+            return operation.checks
         schema = operation.op._schema
         return operation.checks or (not schema.returns and not schema.is_mutable)
     return isinstance(operation, Assert) or (isinstance(operation, Reduction) and operation.checks)

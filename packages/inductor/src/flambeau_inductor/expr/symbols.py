@@ -112,6 +112,11 @@ class SymbolTable:
             return ONE if self._guarded_as_one(value) else self.from_sympy(node.expr)
         return self.from_sympy(value)
 
+    @property
+    def symbols(self) -> tuple[Expr, ...]:
+        """The symbols that were met."""
+        return tuple(self._symbols.values())
+
     def _guarded_as_one(self, value: torch.SymInt | torch.SymBool) -> bool:
         """Whether a guard says that a computed size is 1, as for a slice that is broadcast: sympy's expression does not tell."""
         e = value.node.expr

@@ -7,7 +7,7 @@ Slow and simple on purpose: every load is a gather from a flat copy of the buffe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,13 +16,16 @@ from ..expr import Expr, evaluate, free_symbols
 from ..ops.table import scalar_op
 from .graph import Graph, ScalarInput, TensorInput
 from .layout import Buffer, Ref
-from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter
+from .loops import Assert, Axis, Extern, Nested, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter
 from .scalar import Scalar
 
 
-def run_graph(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Run ``graph`` on ``inputs`` (tensors and Python scalars in order); tensors that the graph overwrites are overwritten."""
-    machine = _Machine(graph)
+def run_graph(graph: Graph, inputs: Sequence[Any], bodies: Mapping[str, Graph] | None = None) -> tuple[Any, ...]:
+    """Run ``graph`` on ``inputs`` (tensors and Python scalars in order); tensors that the graph overwrites are overwritten.
+
+    ``bodies`` are the nested graphs, where ``graph`` is one of them.
+    """
+    machine = _Machine(graph, graph.bodies if bodies is None else bodies)
     machine.bind(inputs)
     for operation in graph.operations:
         machine.run(operation)
@@ -32,8 +35,8 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class _Machine:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, bodies: Mapping[str, Graph]) -> None:
+        self.graph, self.bodies = graph, bodies
         # One flat memory per storage; a tensor over it starts at the buffer's data pointer.
         self.memory: dict[str, torch.Tensor] = {}
         self.given = {entry.buffer.name for entry in graph.inputs if isinstance(entry, TensorInput)}
@@ -133,7 +136,11 @@ class _Machine:
         args = [self.argument(a) for a in operation.args]
         kwargs = {k: self.argument(v) for k, v in operation.kwargs.items()}
         with torch.set_grad_enabled(operation.keeps is not None):
-            result = operation.op(*args, **kwargs)
+            result = (
+                self._nested(operation.op, *args, **kwargs)
+                if isinstance(operation.op, Nested)
+                else operation.op(*args, **kwargs)
+            )
         results = list(result) if isinstance(result, tuple | list) else [result]
         for symbol, position, dim in operation.binds:
             value = results[position]
@@ -144,6 +151,21 @@ class _Machine:
         for buffer, value in zip(operation.outs, results, strict=False):
             if buffer is not None:
                 self.memory[buffer.name] = self._as_planned(buffer, value)
+
+    def _nested(self, op: Nested, passed: Any, same: Any, slices: Any, length: int = 0) -> tuple[Any, ...]:
+        first, last = (self.bodies[name] for name in (op.bodies[0], op.bodies[-1]))
+        if op.kind == "call":
+            return run_graph(last, (*passed, *same), self.bodies)
+        if op.kind == "cond":
+            return run_graph(first if passed[0] else last, (*passed[1:], *same), self.bodies)
+        carried = tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in passed)
+        if op.kind == "scan":
+            for step in range(length):
+                carried = run_graph(last, (*carried, *same, *(tensor[step] for tensor in slices)), self.bodies)
+            return carried
+        while run_graph(first, (*carried, *same), self.bodies)[0]:
+            carried = run_graph(last, (*carried, *same), self.bodies)
+        return carried
 
     def _as_planned(self, buffer: Buffer, value: torch.Tensor) -> torch.Tensor:
         """A library's result with the strides its fake tensor promised (some kernels answer with others)."""

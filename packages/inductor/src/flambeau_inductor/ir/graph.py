@@ -56,7 +56,8 @@ class Graph:
     """``inputs`` in calling order, ``constants``, ``operations`` in program order, ``outputs`` in returning order.
 
     ``buffers`` has every buffer by name (inputs, constants and results). ``origins`` on operations name FX nodes;
-    ``stacks`` maps an FX node's name to the user's line, for comments and profiles.
+    ``stacks`` maps an FX node's name to the user's line, for comments and profiles. ``bodies`` has the nested graphs of
+    all ``Nested`` calls, those inside bodies included, each after what it calls; bodies have no constants.
     """
 
     inputs: tuple[Input, ...]
@@ -66,6 +67,7 @@ class Graph:
     buffers: Mapping[str, Buffer] = field(repr=False)
     stacks: Mapping[str, str] = field(factory=dict, repr=False)
     name: str = "graph"
+    bodies: Mapping[str, Graph] = field(factory=dict, repr=False)
 
     def writer(self, buffer: str) -> Operation | None:
         """The operation that fills ``buffer``; None for inputs and constants."""

@@ -96,6 +96,23 @@ class Scatter:
     origins: tuple[str, ...] = ()
 
 
+@frozen
+class Nested:
+    """What an ``Extern`` runs instead of a library's op: the nested graphs ``bodies`` (names in ``Graph.bodies``).
+
+    ``kind`` is that of ``flambeau_runtime.artifact.Subprogram``. The ``Extern``'s arguments are three tuples, what is
+    passed (in loops, carried), what stays the same, and the tensors that a "scan" slices, with ``length`` among its
+    keywords; it changes those slices that bodies write. ``draws``: a body takes numbers from a generator.
+    """
+
+    kind: str
+    bodies: tuple[str, ...]
+    draws: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind} {', '.join(self.bodies)}"
+
+
 #: An argument of a library call: a tensor window, an expression (int), a scalar of the graph, or plain data and
 #: nested tuples.
 ExternArg: TypeAlias = Any
@@ -103,7 +120,7 @@ ExternArg: TypeAlias = Any
 
 @frozen
 class Extern:
-    """A call of dispatcher op ``op`` (an ``OpOverload``).
+    """A call of dispatcher op ``op`` (an ``OpOverload``), or of nested graphs (``Nested``).
 
     ``args``/``kwargs`` hold ``Ref``s (tensors), ``Expr``s (ints), ``Scalar`` parameters (floats), Python values and
     nested tuples or dicts of these. ``outs`` has one buffer per tensor the op returns, None for a result that is unused,

@@ -66,8 +66,9 @@ def operation_text(operation: Operation) -> str:
 
 
 def graph_text(graph: Graph) -> str:
-    """The whole graph: inputs, one line per operation, outputs."""
-    lines = [f"graph {graph.name}"]
+    """The whole graph, its bodies first: inputs, one line per operation, outputs."""
+    lines = [graph_text(body) for body in graph.bodies.values()]
+    lines.append(f"graph {graph.name}")
     for entry in graph.inputs:
         if isinstance(entry, TensorInput):
             lines.append(f"  input {_buffer(entry.buffer)}{' static' if entry.static else ''}")

@@ -9,6 +9,8 @@ table; arithmetic never sees half precision.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from ..errors import VerifyError
@@ -22,6 +24,7 @@ from .loops import (
     SCATTER_MODES,
     Extern,
     Loop,
+    Nested,
     Operation,
     ReadItem,
     Reduction,
@@ -60,13 +63,15 @@ def reads_of(operation: Operation) -> frozenset[str]:
 
 
 def verify(graph: Graph) -> None:
-    """Check ``graph``; raises VerifyError."""
-    _Checker(graph).run()
+    """Check ``graph`` and its bodies; raises VerifyError."""
+    for body in graph.bodies.values():
+        _Checker(body, graph.bodies).run()
+    _Checker(graph, graph.bodies).run()
 
 
 class _Checker:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, bodies: Mapping[str, Graph]) -> None:
+        self.graph, self.bodies = graph, bodies
         self.current: dict[str, str] = {}
         self.ready: set[str] = set()
         self.symbols: set[str] = set()
@@ -130,6 +135,7 @@ class _Checker:
         for name in reads_of(operation):
             self._read(name)
         if isinstance(operation, Extern):
+            self._nested(operation)
             self._note_symbols(*(symbol for symbol, _, _ in operation.binds if isinstance(symbol, Expr)))
         elif isinstance(operation, ReadItem):
             self.symbols.add(operation.name)
@@ -139,6 +145,18 @@ class _Checker:
             self._loop(operation)
         for out in written(operation):
             self._define(out.name, out.storage)
+
+    def _nested(self, operation: Extern) -> None:
+        """Bodies exist, and take as many values as they are given."""
+        if not isinstance(operation.op, Nested):
+            return
+        passed, same, slices = operation.args
+        given = len(passed[operation.op.kind == "cond" :]) + len(same) + len(slices)
+        for name in operation.op.bodies:
+            if name not in self.bodies:
+                raise VerifyError(f"there is no body {name}")
+            if len(self.bodies[name].inputs) != given:
+                raise VerifyError(f"body {name} takes {len(self.bodies[name].inputs)} values, {given} are given")
 
     def _loop(self, operation: Loop) -> None:
         kinds = {Reduction: REDUCTION_KINDS, Scan: SCAN_KINDS}.get(type(operation))

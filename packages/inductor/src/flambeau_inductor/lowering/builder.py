@@ -84,6 +84,12 @@ class Builder:
         self.buffers[name] = buffer
         return buffer
 
+    def root(self, name: str) -> str:
+        """The buffer whose memory ``name`` lies in."""
+        while (storage := self.buffers[name].storage) != name:
+            name = storage
+        return name
+
     @property
     def origins(self) -> tuple[str, ...]:
         """The FX node being lowered, by name."""
@@ -357,7 +363,7 @@ class Builder:
         named = {k: self.argument(v) for k, v in kwargs.items()}
         results = list(val) if isinstance(val, tuple | list) else [val] if op._schema.returns else []
         outs = tuple(self._out_buffer(item) for item in results)
-        binds = self._binds(results)
+        binds = self.binds(results)
         checks = self.node is not None and not {"checks", "raises"}.isdisjoint(self.node.meta)
         self.operations.append(Extern(op, given, named, outs, changed, binds, reason, self.origins, keeps, checks))
         values = [None if out is None else TensorValue.of_ref(Ref.whole(out)) for out in outs]
@@ -407,7 +413,8 @@ class Builder:
             strides = contiguous_strides(sizes)
         return self.new_buffer(Layout(sizes, strides, ZERO, val.dtype, val.device))
 
-    def _binds(self, results: Sequence[Any]) -> tuple[tuple[Expr, int, int | None], ...]:
+    def binds(self, results: Sequence[Any]) -> tuple[tuple[Expr, int, int | None], ...]:
+        """The symbols that a call's fake ``results`` define: each with the result, and the dimension in it."""
         found: list[tuple[Expr, int, int | None]] = []
         for n, item in enumerate(results):
             dims: list[tuple[Any, int | None]] = [(item, None)] if isinstance(item, torch.SymInt) else []

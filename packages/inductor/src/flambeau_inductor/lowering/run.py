@@ -8,12 +8,14 @@ Out: a ``Graph``. Values stay lazy until somebody needs memory: a library call, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import getitem
+from operator import attrgetter, getitem
 from typing import Any
 
 import torch
+from attrs import evolve
 from torch import fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized
+from torch._ops import HigherOrderOperator
 
 from .. import effects
 from .. import expr as ex
@@ -22,19 +24,22 @@ from ..errors import FlambeauInductorError, LoweringError, UnsupportedGraphError
 from ..expr import ZERO, Expr, SymbolTable, free_symbols
 from ..ir import scalar as sc
 from ..ir.graph import ConstantInput, Graph, Input, ScalarInput, TensorInput
-from ..ir.layout import Buffer, Layout, Ref
-from ..ir.loops import Extern, Operation, Pointwise, make_axes, written
+from ..ir.layout import Buffer, Layout, Ref, strides_in_order
+from ..ir.loops import Extern, Operation, Pointwise, ReadItem, make_axes, written
 from ..ir.scalar import Scalar
 from ..ir.verify import reads_of, verify
 from ..log import KERNEL_DECLINED, LOWERED, logger
 from . import RULES_LOADED, symbolic
 from .assumptions import Assumptions
+from .bodies import Bodies, Body, Form
 from .builder import Builder
 from .fallback import call_library, is_workspace
 from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
+from .nested import Site, lower_nested
 from .positions import Checks
 from .registry import Decline, rule_for
+from .results import Results
 from .target import is_library
 from .values import LOOP_TYPES, TensorValue, broadcast_index, canonical_index
 from .writes import call_writing
@@ -72,14 +77,29 @@ def lower_graph(
 
 
 class _Lowering:
+    """``bodies`` are those of the whole artifact; a body has a ``path`` to its attributes, a ``form`` and symbols known ``outside``."""
+
     def __init__(
-        self, gm: fx.GraphModule, inputs: Sequence[Any], context: CompileContext, library: frozenset[str]
+        self,
+        gm: fx.GraphModule,
+        inputs: Sequence[Any],
+        context: CompileContext,
+        library: frozenset[str],
+        bodies: Bodies | None = None,
+        path: str = "",
+        form: Form | None = None,
+        outside: frozenset[str] = frozenset(),
     ) -> None:
         self.gm = gm
+        self.bodies = bodies or Bodies(self._body)
+        self.path, self.form = path, form
+        self.borrowed: dict[str, Expr] = {}
         self.library = library
         self.context = context
         self.examples = list(inputs)
         self.builder = Builder(context, SymbolTable())
+        self.builder.known_symbols.update(outside)
+        self.results = None if form is None else Results(self.builder, form)
         self.host_scalars = HostScalars(self.builder)
         self.assumptions = Assumptions()
         self.checks = Checks(self.builder, first=_writes_on_cpu(gm))
@@ -101,9 +121,9 @@ class _Lowering:
                 raise
         self.builder.node = None
         outputs = self._finish()
-        operations = _live(self.builder.operations, outputs, self.builder.buffers)
+        operations = _live(self.builder.operations, outputs, self.builder)
         if self.checks.keep(operations):
-            operations = _live(self.builder.operations, outputs, self.builder.buffers)
+            operations = _live(self.builder.operations, outputs, self.builder)
         stacks = {n.name: _stack_text(n) for n in nodes if n.op == "call_function"}
         return Graph(
             tuple(self.inputs),
@@ -112,7 +132,44 @@ class _Lowering:
             outputs,
             self.builder.buffers,
             {name: text for name, text in stacks.items() if text},
+            bodies=self.bodies.graphs,
         )
+
+    def _body(self, gm: fx.GraphModule, path: str, form: Form, outside: frozenset[str]) -> Body:
+        """A nested graph, lowered on its own."""
+        inner = _Lowering(gm, (), self.context, self.library, self.bodies, f"{path}.", form, outside)
+        graph = evolve(inner.run(), bodies={})
+        given = {symbol.name for symbol in _given(graph)}
+        used = {symbol.name: symbol for symbol in inner.builder.symbols.symbols} | inner.borrowed
+        symbols = tuple(symbol for name, symbol in used.items() if name in outside and name not in given)
+        return Body(path, graph, graph.constants, symbols, tuple(inner.results.orders if inner.results else ()))
+
+    def _constant(self, name: str, tensor: torch.Tensor) -> Buffer:
+        """The buffer of a tensor that the graph closes over, known by its attribute name: so it is found again when an artifact is loaded."""
+        known = next((c.buffer for c in self.constants if c.buffer.name == name), None)
+        if known is not None:
+            return known
+        b = self.builder
+        layout = Layout(
+            b.exprs(tensor.shape),
+            b.exprs(tensor.stride()),
+            b.expr(tensor.storage_offset()),
+            tensor.dtype,
+            tensor.device,
+        )
+        buffer = Buffer(name, layout)
+        b.buffers[buffer.name] = buffer
+        self.constants.append(ConstantInput(buffer, tensor))
+        return buffer
+
+    def _site(self, node: fx.Node) -> Site:
+        def constant(found: ConstantInput) -> Ref:
+            return Ref.whole(self._constant(found.buffer.name, found.tensor))
+
+        def borrow(symbol: Expr) -> None:
+            self.borrowed[symbol.name] = symbol
+
+        return Site(self.builder, self.bodies, node, self.path, borrow, constant)
 
     def _node(self, node: fx.Node) -> None:
         if node.op == "placeholder":
@@ -137,6 +194,9 @@ class _Lowering:
             layout = Layout(
                 b.exprs(val.shape), b.exprs(val.stride()), b.expr(val.storage_offset()), val.dtype, val.device
             )
+            order = self.form.input(len(self.inputs)) if self.form else None
+            if order is not None:
+                layout = evolve(layout, strides=strides_in_order(layout.sizes, order), offset=ZERO)
             b.note_symbols(*layout.sizes, *layout.strides, layout.offset)
             buffer = Buffer(node.name, layout)
             b.buffers[buffer.name] = buffer
@@ -158,12 +218,7 @@ class _Lowering:
 
     def _attribute(self, node: fx.Node) -> Any:
         name = str(node.target)
-        known = next((c for c in self.constants if c.buffer.name == name), None)
-        if known is not None:
-            return TensorValue.of_ref(Ref.whole(known.buffer))
-        found: Any = self.gm
-        for part in name.split("."):
-            found = getattr(found, part)
+        found = attrgetter(name)(self.gm)
         if not isinstance(found, torch.Tensor):
             return found
         inline = self.builder.may_loop(found.device)
@@ -178,15 +233,7 @@ class _Lowering:
             dtype = found.dtype
             b = self.builder
             return b.lazy((), dtype, found.device, lambda index: b.constant(value, dtype))
-        b = self.builder
-        layout = Layout(
-            b.exprs(found.shape), b.exprs(found.stride()), b.expr(found.storage_offset()), found.dtype, found.device
-        )
-        # Known by its attribute name: that is how the tensor is found again when the artifact is loaded.
-        buffer = Buffer(name, layout)
-        b.buffers[buffer.name] = buffer
-        self.constants.append(ConstantInput(buffer, found))
-        return TensorValue.of_ref(Ref.whole(buffer))
+        return TensorValue.of_ref(Ref.whole(self._constant(self.path + name, found)))
 
     def _call(self, node: fx.Node) -> Any:
         target: Any = node.target
@@ -201,6 +248,8 @@ class _Lowering:
             return symbolic.evaluate_call(self.builder, node, target, args, kwargs)
         if target is auto_functionalized:
             return call_writing(self.builder, node, args[0], kwargs)
+        if isinstance(target, HigherOrderOperator):
+            return lower_nested(self._site(node), args)
         if not isinstance(target, torch._ops.OpOverload):
             raise UnsupportedGraphError(f"a call of {target}, which is no ATen overload")
         name = target._schema.name
@@ -306,9 +355,17 @@ class _Lowering:
     def _finish(self) -> tuple[Any, ...]:
         results = self.outputs if isinstance(self.outputs, tuple | list) else (self.outputs,)
         overwritten = {target.name for target, _ in self.copies}
-        outputs = [self._output(value, overwritten) for value in results]
+        outputs = [self._result(value) if self.results else self._output(value, overwritten) for value in results]
         renamed = self._write_back(outputs)
         return tuple(_rename(out, renamed) for out in outputs)
+
+    def _result(self, value: Any) -> Any:
+        """What a body returns."""
+        assert self.results is not None
+        found = self.values[value] if isinstance(value, fx.Node) else None
+        if isinstance(found, TensorValue):
+            return self.results.tensor(found, value.meta["val"])
+        return self.results.number(self._output(value, set()))
 
     def _output(self, value: Any, overwritten: set[str]) -> Any:
         if not isinstance(value, fx.Node):
@@ -475,17 +532,15 @@ def _tensors(value: Any) -> list[TensorValue]:
     return []
 
 
-def _live(
-    operations: Sequence[Operation], outputs: tuple[Any, ...], buffers: dict[str, Buffer]
-) -> tuple[Operation, ...]:
+def _live(operations: Sequence[Operation], outputs: tuple[Any, ...], g: Builder) -> tuple[Operation, ...]:
     """Operations whose results somebody uses; assertions, random draws and write-backs to inputs always stay."""
     needed = {ref.buffer for ref in outputs if isinstance(ref, Ref)}
     symbols = {s.name for out in outputs if isinstance(out, Expr) for s in free_symbols(out)}
     kept: list[Operation] = []
-    inputs = {name for name in buffers if not name.startswith("buf")}
+    inputs = {name for name in g.buffers if not name.startswith("buf")}
     for operation in reversed(operations):
         outs = written(operation)
-        used = any(out.name in needed or _root(out, buffers) in inputs for out in outs)
+        used = any(out.name in needed or g.root(out.name) in inputs for out in outs)
         if not outs or used or _has_effect(operation) or symbols:
             kept.append(operation)
             needed.update(reads_of(operation))
@@ -493,10 +548,18 @@ def _live(
     return tuple(reversed(kept))
 
 
-def _root(buffer: Buffer, buffers: dict[str, Buffer]) -> str:
-    while buffer.in_place:
-        buffer = buffers[buffer.storage]
-    return buffer.name
+def _given(graph: Graph) -> set[Expr]:
+    """The symbols that a graph's inputs and operations define."""
+    found: set[Expr] = set()
+    for entry in graph.inputs:
+        layout = entry.buffer.layout if isinstance(entry, TensorInput) else None
+        found |= {*layout.sizes, *layout.strides} if layout else {e for e in (entry.value,) if e is not None}  # type: ignore[union-attr]
+    for operation in graph.operations:
+        if isinstance(operation, Extern):
+            found |= {symbol for symbol, _, _ in operation.binds if isinstance(symbol, Expr)}
+        elif isinstance(operation, ReadItem) and operation.symbol is not None:
+            found.add(operation.symbol)
+    return {e for e in found if e.is_symbol}
 
 
 def _has_effect(operation: Operation) -> bool:

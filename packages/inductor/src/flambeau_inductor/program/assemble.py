@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from flambeau_runtime.artifact import Library
@@ -42,7 +43,7 @@ def assemble(
     most_loops: int = MOST_LOOPS,
     meta: dict[str, Any] | None = None,
 ) -> BuiltProgram:
-    """Compile ``graph``. CPU kernels are written in ``cpu_target`` ("cpp", or "triton" for its interpreter), others in Triton.
+    """Compile ``graph`` and its bodies. CPU kernels are written in ``cpu_target`` ("cpp", or "triton" for its interpreter), others in Triton.
 
     ``reuse=False`` hands no dead buffer's memory on to a later one, ``in_place=False`` lets no kernel write over what it reads;
     with both, every result has memory of its own. A fused kernel touches at most ``most_buffers`` buffers and does the work of at
@@ -50,26 +51,31 @@ def assemble(
     The artifact's ``meta["writes_last"]`` says that no step that may raise for values comes after the first write to an input.
     Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express.
     """
-    plan = schedule(graph, fuse=fuse, most_buffers=most_buffers, most_loops=most_loops)
-    if in_place:
-        plan = share_memory(graph, plan)
-    if fuse:
-        plan = combine(plan, cpu_target)
-    logger.debug(KERNEL_BODIES, artifact="ir_post_fusion", text=Text(partial(_plan_text, plan)))
+    names: set[str] = set()
+
+    def planned(part: Graph) -> Schedule:
+        plan = schedule(part, fuse=fuse, most_buffers=most_buffers, most_loops=most_loops, names=names)
+        if in_place:
+            plan = share_memory(part, plan)
+        return combine(plan, cpu_target) if fuse else plan
+
+    bodies = {name: planned(body) for name, body in graph.bodies.items()}
+    plan = planned(graph)
+    logger.debug(KERNEL_BODIES, artifact="ir_post_fusion", text=Text(partial(_plans_text, (*bodies.values(), plan))))
     by_target: dict[str, list[KernelBody | Combined]] = {}
-    for step in plan.steps:
+    for step in chain.from_iterable(part.steps for part in (*bodies.values(), plan)):
         if isinstance(step, KernelBody | Combined):
             by_target.setdefault(target_of(step, cpu_target), []).append(step)
     libraries: list[Library] = []
     kernels: dict[str, tuple[int, GeneratedKernel]] = {}
-    for target, bodies in by_target.items():
-        generated = _generate(target, bodies)
+    for target, chosen in by_target.items():
+        generated = _generate(target, chosen)
         unit = _TARGETS[target]
         libraries.append(Library(f"kernels_{target}", target, unit.translation_unit(generated), unit.FLAGS))
-        for body, kernel in zip(bodies, generated, strict=True):
+        for body, kernel in zip(chosen, generated, strict=True):
             kernels[body.name] = (len(libraries) - 1, kernel)
     told = {**(meta or {}), "writes_last": _writes_last(graph, plan)}
-    return build(graph, plan, kernels, libraries, told, reuse=reuse, size_asserts=size_asserts)
+    return build(graph, plan, kernels, libraries, told, bodies=bodies, reuse=reuse, size_asserts=size_asserts)
 
 
 def _writes_last(graph: Graph, plan: Schedule) -> bool:
@@ -85,10 +91,10 @@ def _may_fail(step: Step) -> bool:
     return may_fail(step)
 
 
-def _plan_text(plan: Schedule) -> str:
-    """Kernels and library calls in running order."""
+def _plans_text(plans: Sequence[Schedule]) -> str:
+    """Kernels and library calls in running order, those of bodies first."""
     texts: list[str] = []
-    for step in plan.steps:
+    for step in chain.from_iterable(plan.steps for plan in plans):
         if isinstance(step, Combined):
             texts += [f"launched as one: {step.name}", *map(kernel_text, step.bodies)]
         else:

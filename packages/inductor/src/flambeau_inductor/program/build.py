@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import field, frozen
 
 from flambeau_runtime.artifact import (
     Alloc,
@@ -33,6 +33,7 @@ from flambeau_runtime.artifact import (
     Reg,
     Scalar,
     Size,
+    Subprogram,
     Symbol,
     View,
 )
@@ -43,7 +44,7 @@ from ..expr import Expr
 from ..ir.graph import Graph, ScalarInput, TensorInput
 from ..ir.kernel import Combined, KernelBody
 from ..ir.layout import Buffer, Ref
-from ..ir.loops import Assert, Extern, ReadItem, refs
+from ..ir.loops import Assert, Extern, Nested, ReadItem, refs
 from ..ir.scalar import Scalar as ScalarNode
 from ..schedule import Schedule
 from .memory import hand_overs, may_alias, pinned_buffers, step_reads, step_writes
@@ -68,34 +69,46 @@ def build(
     libraries: Sequence[Library] = (),
     meta: dict[str, Any] | None = None,
     *,
+    bodies: Mapping[str, Schedule] | None = None,
     reuse: bool = True,
     size_asserts: bool = True,
 ) -> BuiltProgram:
     """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody`` or ``Combined`` to (library, kernel).
 
+    ``bodies`` has the schedules of ``graph.bodies``, whose kernels are among ``kernels``. The artifact's ``meta["waits"]``,
+    where there is one, names what reads a number from a GPU to decide how to go on.
+
     With ``size_asserts`` the results of library calls are held to the layouts that the fake run predicted, wherever the
     program relies on them; without, only those of calls that are known to choose their layout.
     """
-    return _Builder(graph, schedule, kernels, libraries, reuse, size_asserts).run(meta or {})
+    whole = _Whole(graph.bodies, kernels, libraries, reuse, size_asserts)
+    for name, body in graph.bodies.items():
+        # Each comes after those that it calls.
+        whole.programs[name] = _Builder(body, (bodies or {})[name], whole).program()
+    return _Builder(graph, schedule, whole).run(meta or {})
+
+
+@frozen
+class _Whole:
+    """What the programs of one artifact have in common: its kernels, its nested programs by name, what waits for a GPU."""
+
+    graphs: Mapping[str, Graph]
+    generated: Mapping[str, tuple[int, GeneratedKernel]]
+    libraries: Sequence[Library]
+    reuse: bool
+    size_asserts: bool
+    kernels: list[Kernel] = field(factory=list)
+    programs: dict[str, Program] = field(factory=dict)
+    waits: list[str] = field(factory=list)
 
 
 class _Builder:
-    def __init__(
-        self,
-        graph: Graph,
-        schedule: Schedule,
-        kernels: Mapping[str, tuple[int, GeneratedKernel]],
-        libraries: Sequence[Library],
-        reuse: bool,
-        size_asserts: bool,
-    ) -> None:
-        self.reuse, self.size_asserts = reuse, size_asserts
-        self.graph, self.schedule, self.generated, self.libraries = graph, schedule, kernels, libraries
+    def __init__(self, graph: Graph, schedule: Schedule, whole: _Whole) -> None:
+        self.graph, self.schedule, self.whole = graph, schedule, whole
         self.buffers = schedule.buffers
         self.registers = Registers()
         self.register_of: dict[str, int] = {}
         self.views: dict[Ref, int] = {}
-        self.kernels: list[Kernel] = []
         self.inputs: list[InputSpec] = []
         self.constants: list[ConstantSpec] = []
         self.symbols: list[Symbol] = []
@@ -113,8 +126,18 @@ class _Builder:
         return self.registers.instructions
 
     def run(self, meta: dict[str, Any]) -> BuiltProgram:
-        self._inputs()
         constants = self._constants()
+        program = self.program()
+        told = {**meta, "waits": list(self.whole.waits)} if self.whole.waits else meta
+        whole = self.whole
+        artifact = Artifact(
+            program, tuple(whole.libraries), tuple(whole.kernels), tuple(self.constants), tuple(self.symbols), told
+        )
+        return BuiltProgram(artifact, constants)
+
+    def program(self) -> Program:
+        """The instructions of this graph."""
+        self._inputs()
         deaths = self._deaths()
         for position, step in enumerate(self.schedule.steps):
             if isinstance(step, KernelBody | Combined):
@@ -127,13 +150,9 @@ class _Builder:
                 self._check(step)
             self._release(deaths.get(position, []))
         outputs = [self._output(output) for output in self.graph.outputs]
-        program = Program(
+        return Program(
             self.instructions, self.registers.tensors, self.registers.scalars, tuple(self.inputs), tuple(outputs)
         )
-        artifact = Artifact(
-            program, tuple(self.libraries), tuple(self.kernels), tuple(self.constants), tuple(self.symbols), meta
-        )
-        return BuiltProgram(artifact, constants)
 
     # ---- what enters -----------------------------------------------------------------------------------------------------------
     def _inputs(self) -> None:
@@ -212,7 +231,7 @@ class _Builder:
         for storage, position in last.items():
             if storage not in kept or storage in lent:
                 found.setdefault(position, []).append(storage)
-        if self.reuse:
+        if self.whole.reuse:
             pinned = {
                 self.buffers[n].storage for n in pinned_buffers(self.graph, self.schedule.steps) if n in self.buffers
             }
@@ -265,18 +284,18 @@ class _Builder:
 
     # ---- steps --------------------------------------------------------------------------------------------------------------------
     def _launch(self, body: KernelBody | Combined) -> None:
-        library, kernel = self.generated[body.name]
+        library, kernel = self.whole.generated[body.name]
         buffers = tuple(self._register(name) for name in kernel.buffers)
         scalars = tuple(self._scalar(s) for s in kernel.scalars)
-        self.kernels.append(
+        self.whole.kernels.append(
             Kernel(
                 kernel.name, library, kernel.name, len(buffers), len(scalars), kernel.dtypes, kernel.scalar_kinds, kernel.checks,
                 {**kernel.meta, "stack": _stack(body)},
             )
         )  # fmt: skip
         extent = self.registers.operand(kernel.extent)
-        grid = (extent, 1, 1) if self.libraries[library].language == "triton" else None
-        self.instructions.append(Launch(len(self.kernels) - 1, buffers, scalars, extent, kernel.grain, grid))
+        grid = (extent, 1, 1) if self.whole.libraries[library].language == "triton" else None
+        self.instructions.append(Launch(len(self.whole.kernels) - 1, buffers, scalars, extent, kernel.grain, grid))
 
     def _scalar(self, scalar: Expr | str) -> Operand:
         return self.registers.parameters[scalar] if isinstance(scalar, str) else self.registers.operand(scalar)
@@ -284,6 +303,19 @@ class _Builder:
     def _call(self, step: Extern) -> None:
         args = tuple(self._argument(a) for a in step.args)
         kwargs = {name: self._argument(a) for name, a in step.kwargs.items()}
+        outs = self._outs(step)
+        self.instructions.append(self._instruction(step, args, kwargs, outs))
+        for symbol, position, dim in step.binds:
+            out = step.outs[position]
+            if dim is not None and out is not None and not isinstance(symbol, str):
+                scalar = self.registers.scalar()
+                self.instructions.append(Size(scalar.index, self._register(out.name), dim))
+                self.registers.known[symbol] = scalar
+        if self.whole.size_asserts or (not isinstance(step.op, Nested) and step.op._schema.name in _CHOOSES_LAYOUT):
+            self._hold(step)
+
+    def _outs(self, step: Extern) -> tuple[Reg | Scalar | None, ...]:
+        """Fresh registers for the results."""
         binds = {position: symbol for symbol, position, dim in step.binds if dim is None}
         outs: list[Reg | Scalar | None] = []
         for position, out in enumerate(step.outs):
@@ -300,16 +332,27 @@ class _Builder:
                 outs.append(scalar)
             else:
                 outs.append(None)
-        name, overload = step.op._schema.name, step.op._schema.overload_name
-        self.instructions.append(Call(name, overload, args, kwargs, tuple(outs), step.keeps is not None))
-        for symbol, position, dim in step.binds:
-            out = step.outs[position]
-            if dim is not None and out is not None and not isinstance(symbol, str):
-                scalar = self.registers.scalar()
-                self.instructions.append(Size(scalar.index, self._register(out.name), dim))
-                self.registers.known[symbol] = scalar
-        if self.size_asserts or name in _CHOOSES_LAYOUT:
-            self._hold(step)
+        return tuple(outs)
+
+    def _instruction(
+        self, step: Extern, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Reg | Scalar | None, ...]
+    ) -> Call | Subprogram:
+        if not isinstance(step.op, Nested):
+            schema = step.op._schema
+            return Call(schema.name, schema.overload_name, args, kwargs, outs, step.keeps is not None)
+        if self._waits(step, step.op):
+            self.whole.waits.append(f"{step.op.kind} {', '.join(step.origins)}")
+        passed, same, slices = args
+        programs = tuple(self.whole.programs[name] for name in step.op.bodies)
+        registers = tuple(reg.index for reg in slices)
+        return Subprogram(step.op.kind, programs, passed, outs, same, registers, kwargs.get("length", 0))
+
+    def _waits(self, step: Extern, op: Nested) -> bool:
+        """Whether what decides how to go on, a condition's result or the predicate, is read from a GPU."""
+        if op.kind not in ("cond", "while"):
+            return False
+        decides = step.args[0][0] if op.kind == "cond" else self.whole.graphs[op.bodies[0]].outputs[0]
+        return isinstance(decides, Ref) and decides.device.type == "cuda"
 
     def _relied_on(self) -> set[str]:
         """Storages whose layout the program relies on: a kernel indexes them, a window lies on them, or they leave."""
@@ -317,7 +360,8 @@ class _Builder:
         for step in self.schedule.steps:
             if isinstance(step, Extern):
                 # A call that is handed the whole tensor asks it for its layout; a result that shares its memory lies in it.
-                every = may_alias(step) or "as_strided" in step.op._schema.name
+                # Bodies are compiled for the layouts of what they are given.
+                every = isinstance(step.op, Nested) or may_alias(step) or "as_strided" in step.op._schema.name
                 names |= {r.buffer for r in refs((step.args, step.kwargs)) if every or not self._is_whole(r)}
             else:
                 names |= step_reads(step) | step_writes(step)
@@ -325,8 +369,11 @@ class _Builder:
 
     def _hold(self, step: Extern) -> None:
         """Hold the results to their predicted layouts. What they bind is read first, so that it fits by itself."""
-        schema = step.op._schema
-        op = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        if isinstance(step.op, Nested):
+            op = f"nested {step.op.kind}"
+        else:
+            schema = step.op._schema
+            op = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         for position, out in enumerate(step.outs):
             if out is None or position == step.keeps or out.name not in self.relied_on:
                 continue

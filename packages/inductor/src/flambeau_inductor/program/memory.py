@@ -15,7 +15,7 @@ from .. import expr as ex
 from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody, Store
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
-from ..ir.loops import Extern, ReadItem, refs, written
+from ..ir.loops import Extern, Nested, ReadItem, refs, written
 from ..ir.scalar import loads
 from ..schedule import Schedule, Step
 from ..schedule.nest import values
@@ -46,7 +46,9 @@ _HIDDEN_VIEWS = frozenset({"aten::unsafe_chunk", "aten::unsafe_split", "aten::un
 
 
 def may_alias(step: Extern) -> bool:
-    """True when a result of the call can be a view of an argument."""
+    """True when a result of the call can be a view of an argument. What bodies give has memory of its own."""
+    if isinstance(step.op, Nested):
+        return False
     schema = getattr(step.op, "_schema", None)
     if schema is None or schema.name in _HIDDEN_VIEWS:
         return True

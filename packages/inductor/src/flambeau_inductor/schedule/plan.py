@@ -36,14 +36,22 @@ class Schedule:
 
 
 def schedule(
-    graph: Graph, *, fuse: bool = True, most_buffers: int = MOST_BUFFERS, most_loops: int = MOST_LOOPS
+    graph: Graph,
+    *,
+    fuse: bool = True,
+    most_buffers: int = MOST_BUFFERS,
+    most_loops: int = MOST_LOOPS,
+    names: set[str] | None = None,
 ) -> Schedule:
-    """Fuse and order ``graph``. ``fuse=False`` keeps one kernel per operation (used to check the fused program)."""
+    """Fuse and order ``graph``. ``fuse=False`` keeps one kernel per operation (used to check the fused program).
+
+    ``names`` are those of kernels that others have, and afterwards these ones' too.
+    """
     operations, buffers = _split_all(graph)
     groups = Fuser(operations, buffers, fuse, most_buffers, most_loops).run()
     needed = _needed_outside(graph, groups, buffers)
     steps: list[Step] = []
-    names: set[str] = set()
+    names = set() if names is None else names
     for group in groups:
         if group.nest is None:
             assert group.operation is not None
