@@ -145,7 +145,7 @@ STAGES = (
     ),
     Stage(
         "runtime", _below(_RUNTIME, "encode.py", "validate.py", "executor_py.py", "scalars.py", "inputs.py", "held.py", "cache/*.py"), 18,
-        (f"{_R}/test_artifact.py", f"{_R}/test_differential.py", f"{_R}/test_executor.py", f"{_R}/test_scalars.py", f"{_R}/test_held.py",
+        (f"{_R}/test_artifact.py", f"{_R}/test_differential.py", f"{_R}/test_executor.py", f"{_R}/test_scalars.py", f"{_R}/test_held.py", f"{_R}/test_subprograms.py",
          f"{_R}/test_store.py", f"{_R}/test_memory.py"),
     ),
     Stage(
@@ -192,6 +192,11 @@ STAGES = (
                           "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/assemble.py"), 16,
         (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),
+    ),
+    Stage(
+        "nested", _below(_INDUCTOR, "fingerprint.py", "lowering/associative.py", "lowering/bodies.py", "lowering/fitting.py", "lowering/nested.py",
+                         "lowering/results.py", "lowering/steps.py"), 12,
+        (f"{_I}/lowering/test_nested.py", f"{_I}/passes"),
     ),
     Stage(
         "reference", _below(_INDUCTOR, "ir/evaluate.py", "ir/layout.py", "ir/loops.py", "ir/graph.py", "expr/symbols.py", "expr/render.py",

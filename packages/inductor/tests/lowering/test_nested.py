@@ -12,6 +12,7 @@ from torch._higher_order_ops.map import map_impl
 from flambeau_inductor.errors import UnsupportedGraphError
 from flambeau_inductor.ir.loops import Extern, Nested, Scan
 from flambeau_inductor.ir.text import graph_text
+from flambeau_inductor.pipeline import compile_graph
 from flambeau_runtime import load
 
 aten, hop = torch.ops.aten, torch.ops.higher_order
@@ -377,3 +378,20 @@ def test_an_operator_without_a_rule_is_refused() -> None:
     node = o.call(hop.strict_mode, o.body(lambda x: (x + 1,), a), (a,), val=(val(a),))
     with pytest.raises(UnsupportedGraphError, match="the higher-order operator strict_mode"):
         lowered(o.finish(o.part(node, 0)))
+
+
+def test_a_predicate_on_a_gpu_is_named_among_what_waits() -> None:
+    o = Outer()
+    with o.mode:
+        fake = torch.empty(4, device="cuda")
+    a = o.graph.placeholder("a")
+    a.meta["val"] = fake
+    predicate = o.op(aten.gt.Scalar, o.op(aten.sum.default, a), 0)
+    bodies = o.body(lambda x: (x + 1,), a), o.body(lambda x: (x - 1,), a)
+    artifact = compile_graph(o.finish(o.part(o.call(hop.cond, predicate, *bodies, (a,), val=(fake,)), 0)), [fake])
+    assert artifact.meta["waits"] == ["cond cond"]
+    (x,) = inputs((6,))
+    assert (
+        "waits"
+        not in check(branching(False, x[None], x), [x[None].abs(), x], [x[None].abs() * x + 1, x[:, None].abs()]).meta
+    )

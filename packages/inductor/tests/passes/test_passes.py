@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from nesting import Outer, check
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from flambeau_inductor.context import CompileContext
@@ -86,3 +87,64 @@ def test_a_pass_that_breaks_the_graph_is_caught():
 
     with pytest.raises(VerifyError, match="careless"):
         run(lambda x: x + 1, X, passes=(Pass("careless", careless),))
+
+
+def called(count, function, *, other=None):
+    """A graph that runs ``function`` as a body ``count`` times."""
+    o = Outer()
+    h = first = o.input(X)
+    body = o.body(function, first)
+    for _ in range(count):
+        node = o.call(torch.ops.higher_order.invoke_subgraph, body, "body", h, val=(first.meta["val"],))
+        h = o.part(node, 0)
+    return o.finish(h)
+
+
+def large(x):
+    return (x.sin().cos().exp().tanh().neg(),)
+
+
+@pytest.mark.parametrize(
+    ("count", "function", "inline"), [(1, large, True), (3, large, False), (3, lambda x: (x.sin() + 1,), True)]
+)
+def test_bodies_used_once_or_small_become_part_of_the_graph(count, function, inline):
+    gm = called(count, function)
+    after = run_passes(gm, PASSES, CompileContext())
+    assert ("invoke_subgraph" not in targets(after)) is inline
+    assert targets(gm).count("invoke_subgraph") == count
+    wanted = X
+    for _ in range(count):
+        (wanted,) = function(wanted)
+    torch.testing.assert_close(after(X)[0], wanted)
+
+
+def test_an_inlined_body_keeps_its_constants():
+    o = Outer()
+    x = o.input(X)
+    body = o.body(lambda x: (x.sin(),), x)
+    body.register_buffer("weight", torch.full((4,), 3.0))
+    (sine,) = body.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
+    with body.graph.inserting_before(sine):
+        weight = body.graph.get_attr("weight")
+        scaled = body.graph.call_function(torch.ops.aten.mul.Tensor, (sine.args[0], weight))
+    weight.meta["val"], scaled.meta["val"] = o.mode.from_tensor(body.weight), sine.meta["val"]
+    sine.args = (scaled,)
+    gm = o.finish(o.part(o.call(torch.ops.higher_order.invoke_subgraph, body, "body", x, val=(x.meta["val"],)), 0))
+    artifact = check(gm, [X], [(X * 3).sin()])
+    assert [spec.name for spec in artifact.constants] == ["body_2.weight"] and "call(" not in artifact.text()
+
+
+def test_a_body_traced_for_other_layouts_stays():
+    o = Outer()
+    x = o.input(X)
+    body = o.body(lambda x: (x.sin(),), o.op(torch.ops.aten.clone.default, o.op(torch.ops.aten.t.default, x)))
+    node = o.call(torch.ops.higher_order.invoke_subgraph, body, "body", x, val=(x.meta["val"],))
+    after = run_passes(o.finish(o.part(node, 0)), PASSES, CompileContext())
+    assert "invoke_subgraph" in targets(after)
+
+
+def test_passes_rewrite_bodies_once_and_leave_the_callers_alone():
+    gm = called(2, lambda x: (large(x.t().t())[0],))
+    after = run_passes(gm, PASSES, CompileContext())
+    body, rewritten = gm.get_submodule("body_2"), after.get_submodule("body_2")
+    assert "aten.t.default" in targets(body) and "aten.t.default" not in targets(rewritten)

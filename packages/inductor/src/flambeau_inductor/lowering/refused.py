@@ -14,7 +14,9 @@ from torch import fx
 
 def widen(gm: fx.GraphModule, library: frozenset[str], origins: Iterable[str]) -> frozenset[str]:
     """``library`` and the calls behind ``origins``; where those are in it already, the calls they take values from; then all."""
-    calls = {node.name: node for node in gm.graph.nodes if node.op == "call_function"}
+    # Those of bodies count as well; where names are the same, all become library calls in the end.
+    graphs = [module.graph for module in gm.modules() if isinstance(module, fx.GraphModule)]
+    calls = {node.name: node for graph in graphs for node in graph.nodes if node.op == "call_function"}
     # A part of a result is named by its getitem, and computed by the call that it is taken from.
     named = {_call(calls[origin]) for origin in origins if origin in calls}
     wider = library | {node.name for node in named}

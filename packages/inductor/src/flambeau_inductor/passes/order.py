@@ -11,11 +11,13 @@ from ..rewrite.embedding_gradients import embedding_gradients
 from ..rewrite.epilogues import activation_epilogues
 from ..rewrite.split_products import split_products
 from ..rewrite.sum_products import sum_products
+from .inline_bodies import inline_bodies
 from .remove_dead import remove_dead
 from .remove_noops import remove_noops
 from .runner import Pass
 
 PASSES = (
+    Pass("inline_bodies", inline_bodies),
     Pass("remove_noops", remove_noops),
     Pass("remove_dead", remove_dead),
     Pass("open_cells", open_cells),

@@ -2,12 +2,13 @@
 
 In: a ``GraphModule`` and an ordered list of passes. Out: a rewritten copy; the caller's graph stays as it was. A pass is a function
 ``(GraphModule, CompileContext) -> bool`` that edits the graph in place, keeps it valid, and says whether it changed anything.
-Passes never print.
+The bodies that a graph calls come before it, each once. Passes never print.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from attrs import field, frozen
 from torch import fx
@@ -28,8 +29,22 @@ class Pass:
 
 def run_passes(gm: fx.GraphModule, passes: Sequence[Pass], context: CompileContext) -> fx.GraphModule:
     """``gm`` after all ``passes``, in order; ``gm`` itself when none changed anything."""
+    return _run(gm, passes, context, {})
+
+
+def _run(
+    gm: fx.GraphModule, passes: Sequence[Pass], context: CompileContext, done: dict[int, fx.GraphModule]
+) -> fx.GraphModule:
+    """``done`` has the bodies that were rewritten, by the identities of what they were."""
     work = _copy(gm)
     changed_any = False
+    for name, body in bodies_of(gm).items():
+        if id(body) not in done:
+            done[id(body)] = _run(body, passes, context, done)
+        if done[id(body)] is not body:
+            parent, _, last = name.rpartition(".")
+            setattr(work.get_submodule(parent), last, done[id(body)])
+            changed_any = True
     for item in passes:
         with context.stage(f"pass {item.name}"):
             try:
@@ -46,6 +61,13 @@ def run_passes(gm: fx.GraphModule, passes: Sequence[Pass], context: CompileConte
     text = Text(lambda: work.graph.python_code("self").src.strip())
     logger.debug(POST_GRAD_GRAPH, artifact="post_grad_graphs", code=text)
     return work if changed_any else gm
+
+
+def bodies_of(gm: fx.GraphModule) -> dict[str, fx.GraphModule]:
+    """The nested graphs that ``gm`` reads, by attribute."""
+    names = dict.fromkeys(str(node.target) for node in gm.graph.find_nodes(op="get_attr"))
+    found = {name: attrgetter(name)(gm) for name in names}
+    return {name: body for name, body in found.items() if isinstance(body, fx.GraphModule)}
 
 
 def _copy(gm: fx.GraphModule) -> fx.GraphModule:
