@@ -196,7 +196,7 @@ STAGES = (
     Stage(
         "nested", _below(_INDUCTOR, "fingerprint.py", "lowering/associative.py", "lowering/bodies.py", "lowering/fitting.py", "lowering/nested.py",
                          "lowering/results.py", "lowering/steps.py"), 12,
-        (f"{_I}/lowering/test_nested.py", f"{_I}/passes"),
+        (f"{_I}/lowering/test_nested.py", f"{_I}/passes", f"{_I}/rewrite/test_flex_attention.py"),
     ),
     Stage(
         "reference", _below(_INDUCTOR, "ir/evaluate.py", "ir/layout.py", "ir/loops.py", "ir/graph.py", "expr/symbols.py", "expr/render.py",

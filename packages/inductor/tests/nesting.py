@@ -18,6 +18,8 @@ from flambeau_inductor.ir.evaluate import run_graph
 from flambeau_inductor.ir.graph import Graph
 from flambeau_inductor.ir.verify import verify
 from flambeau_inductor.lowering.run import lower_graph
+from flambeau_inductor.passes.order import OPENING, PASSES
+from flambeau_inductor.passes.runner import run_passes
 from flambeau_inductor.pipeline import compile_graph
 from flambeau_runtime import Artifact, load
 
@@ -94,20 +96,31 @@ class Outer:
         return fx.GraphModule(self.root, self.graph)
 
 
-def lowered(gm: fx.GraphModule, **options: Any) -> Graph:
-    """The verified loop IR of ``gm``."""
-    graph = lower_graph(gm, [], CompileContext(CompileContext().config.with_options(options)))
+def lowered(gm: fx.GraphModule, *, rewritten: bool = False, **options: Any) -> Graph:
+    """The verified loop IR of ``gm``, as it is or after the passes."""
+    context = CompileContext(CompileContext().config.with_options(options))
+    graph = lower_graph(run_passes(run_passes(gm, OPENING, context), PASSES, context) if rewritten else gm, [], context)
     verify(graph)
     return graph
 
 
-def check(gm: fx.GraphModule, inputs: Sequence[Any], wanted: Sequence[Any], **options: Any) -> Artifact:
-    """The loop IR's interpreter and both executors, before and after bytes, give ``wanted``; the artifact."""
+def check(
+    gm: fx.GraphModule, inputs: Sequence[Any], wanted: Sequence[Any], *, only_rewritten: bool = False, **options: Any
+) -> Artifact:
+    """The loop IR's interpreter, before and after the passes (or after them alone), and both executors, before and after bytes, give ``wanted``.
+
+    Returns the artifact.
+    """
     artifact = compile_graph(gm, inputs, options)
     loaded = Artifact.from_bytes(artifact.to_bytes())
     assert loaded.digest == artifact.digest
     constants = [operator.attrgetter(spec.name)(gm) for spec in artifact.constants if spec.data is None]
-    runs: list[Callable[..., Any]] = [lambda *given: run_graph(lowered(gm, **options), given)]
+    graphs = (
+        [lowered(gm, rewritten=True, **options)]
+        if only_rewritten
+        else [lowered(gm, rewritten=rewritten, **options) for rewritten in (False, True)]
+    )
+    runs: list[Callable[..., Any]] = [lambda *given, graph=graph: run_graph(graph, given) for graph in graphs]
     runs += [
         load(part, constants=constants, executor=executor)
         for part in (artifact, loaded)

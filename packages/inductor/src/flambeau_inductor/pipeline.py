@@ -22,7 +22,7 @@ from .ir.verify import verify
 from .log import LOOPS, Text, logger
 from .lowering.refused import widen
 from .lowering.run import lower_graph
-from .passes.order import PASSES
+from .passes.order import OPENING, PASSES
 from .passes.runner import run_passes
 from .program.assemble import assemble
 from .rewrite.channels_last import make_channels_last
@@ -60,7 +60,7 @@ def compile_graph(
     config = _config(options)
     context = context or CompileContext(config)
     with context.stage("passes"):
-        gm = run_passes(gm, PASSES, context)
+        gm = run_passes(run_passes(gm, OPENING, context), PASSES, context)
     library: frozenset[str] = frozenset()
     while True:
         with context.stage("lowering"):

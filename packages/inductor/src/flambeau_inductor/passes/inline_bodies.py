@@ -15,6 +15,7 @@ from torch import fx
 
 from ..context import CompileContext
 from ..fingerprint import fingerprint
+from ..rewrite.splice import splice
 from .remove_noops import same_layout
 
 #: A body of no more calls than this is put in wherever it is called.
@@ -31,7 +32,7 @@ def inline_bodies(gm: fx.GraphModule, context: CompileContext) -> bool:
         body = _body(gm, node)
         small = sum(inner.op == "call_function" for inner in body.graph.nodes) <= SMALL
         if (small or uses[known[id(body)]] == 1) and _fits(node, body):
-            _put_in(gm, node, body)
+            splice(gm, node, body, node.args[2:], str(_source(node).target))
             changed = True
     return changed
 
@@ -67,22 +68,3 @@ def _same(place: fx.Node, operand: Any) -> bool:
     if isinstance(wanted, torch.SymInt) and isinstance(given, torch.SymInt):
         return bool(wanted.node.expr == given.node.expr)
     return type(wanted) is type(given) and wanted == given
-
-
-def _put_in(gm: fx.GraphModule, node: fx.Node, body: fx.GraphModule) -> None:
-    path = _source(node).target
-    copies: dict[fx.Node, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), node.args[2:], strict=True))
-    with gm.graph.inserting_before(node):
-        for inner in body.graph.nodes:
-            if inner.op in ("placeholder", "output"):
-                continue
-            copy = copies[inner] = gm.graph.node_copy(inner, copies.__getitem__)
-            if inner.op == "get_attr":
-                copy.target = f"{path}.{inner.target}"
-    (results,) = body.graph.output_node().args
-    values = [copies[value] if isinstance(value, fx.Node) else value for value in results]
-    for user in list(node.users):
-        value: Any = values[user.args[1]]
-        user.replace_all_uses_with(value)
-        gm.graph.erase_node(user)
-    gm.graph.erase_node(node)

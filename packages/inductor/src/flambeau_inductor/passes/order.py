@@ -9,12 +9,16 @@ from ..rewrite.cells import open_cells
 from ..rewrite.channels_last import channels_last
 from ..rewrite.embedding_gradients import embedding_gradients
 from ..rewrite.epilogues import activation_epilogues
+from ..rewrite.flex_attention import blocked_attention
 from ..rewrite.split_products import split_products
 from ..rewrite.sum_products import sum_products
 from .inline_bodies import inline_bodies
 from .remove_dead import remove_dead
 from .remove_noops import remove_noops
 from .runner import Pass
+
+#: What makes bodies: comes first, so that the others see these.
+OPENING = (Pass("blocked_attention", blocked_attention),)
 
 PASSES = (
     Pass("inline_bodies", inline_bodies),
