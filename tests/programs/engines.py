@@ -1,0 +1,100 @@
+"""The compilers that run the programs, and a backend that counts the graphs it is given.
+
+In: a compiler's name and a callable. Out: the callable compiled, and what the compiler tells about it. The one file of the tests that
+names torch.compile; it is only ever loaded in a process of its own (`worker.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from attrs import Factory, define
+
+COMPILERS = ("eager", "torch.compile", "flambeau")
+_CALLS = ("call_function", "call_method", "call_module")
+
+
+@define
+class Counted:
+    """A backend that runs each graph as it is.
+
+    Attributes:
+        graphs: how many graphs with an operation it was given.
+    """
+
+    graphs: int = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+        self.graphs += any(node.op in _CALLS for node in graph.graph.nodes)
+        return graph.forward
+
+
+@define
+class Told:
+    """What flambeau tells of the graphs that it compiled: why graphs ended, and why graphs ran in eager."""
+
+    breaks: list[str] = Factory(list)
+    in_eager: list[str] = Factory(list)
+
+
+#: How a program that compiles a part of itself does it; set while a program runs.
+_INNER: list[Callable[..., Any]] = []
+
+
+def inner_compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a program calls for a compiled callable of its own: compiled by the compiler that runs the program, as it is in eager."""
+    return _INNER[-1](function) if _INNER else function
+
+
+@contextlib.contextmanager
+def _inner(compiled: Callable[..., Any]) -> Iterator[None]:
+    _INNER.append(compiled)
+    try:
+        yield
+    finally:
+        _INNER.pop()
+
+
+def counted(compiler: str, backend: Counted, *, fullgraph: bool) -> Callable[..., Any]:
+    """The compile call with a backend that counts."""
+    if compiler == "torch.compile":
+        return lambda function: torch.compile(function, backend=backend, fullgraph=fullgraph)
+    import flambeau
+
+    return lambda function: flambeau.compile(function, backend=backend, fullgraph=fullgraph)
+
+
+def default(compiler: str, told: Told) -> Callable[..., Any]:
+    """The compile call as a user makes it; torch.compile without its code generator, as only capture is measured."""
+    if compiler == "eager":
+        return lambda function: function
+    if compiler == "torch.compile":
+        return lambda function: torch.compile(function, backend="eager")
+    from flambeau.compile import compile_recorded
+    from flambeau.records import Recorder
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        recorder = Recorder()
+        region = compile_recorded(function, recorder)
+        told.breaks, told.in_eager = recorder.breaks, recorder.eager_graphs  # type: ignore[assignment]
+        return region
+
+    return compiled
+
+
+def using(compiled: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
+    """While this holds, programs compile their own parts with `compiled`."""
+    return _inner(compiled)
+
+
+def reset(compiler: str) -> None:
+    """Forget what was compiled in this process."""
+    if compiler == "torch.compile":
+        torch._dynamo.reset()
+    elif compiler == "flambeau":
+        import flambeau
+
+        flambeau.compiler.reset()
