@@ -113,6 +113,22 @@ def conformance(session: nox.Session, torch: str) -> None:
 
 
 @nox.session
+def programs(session: nox.Session) -> None:
+    """The user programs under eager, torch.compile and flambeau, about a quarter of an hour; writes the page and what the tests expect."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS)
+    runs = {"eager": "eager", "torch": "torch.compile", "flambeau": "flambeau"}
+    folder = Path(session.create_tmp())
+    for name, compiler in runs.items():
+        out = folder / f"{name}.json"
+        out.unlink(missing_ok=True)
+        session.run("python", "-m", "tests.programs", "run", "--compiler", compiler, "--out", str(out))
+    files = [part for name in runs for part in (f"--{name}", str(folder / f"{name}.json"))]
+    page = ["--out", "docs/captured-programs.md", "--expected", "tests/programs/expected.json"]
+    session.run("python", "-m", "tests.programs", "table", *files, *page)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Seeded faults, each of which the tests must notice: `-- --slice` for the twenty that CI runs, `-- --shard 0/8` for a part."""
     install(session, "api")

@@ -29,7 +29,9 @@ def _options() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     runs = commands.add_parser("run", help="run programs under one compiler")
     runs.add_argument("--compiler", choices=COMPILERS, required=True)
-    runs.add_argument("--out", type=Path, required=True, help="a file; records of programs that are not run now are kept")
+    runs.add_argument(
+        "--out", type=Path, required=True, help="a file; records of programs that are not run now are kept"
+    )
     runs.add_argument("--section", nargs="+", default=(), help="only sections with this in their name")
     runs.add_argument("--names", nargs="+", default=(), help="only these programs")
     tables = commands.add_parser("table", help="write the page from three runs")

@@ -72,7 +72,7 @@ def default(compiler: str, told: Told) -> Callable[..., Any]:
     if compiler == "eager":
         return lambda function: function
     if compiler == "torch.compile":
-        return lambda function: torch.compile(function, backend="eager")
+        return lambda function: torch.compile(function, backend="aot_eager")
     from flambeau.compile import compile_recorded
     from flambeau.records import Recorder
 

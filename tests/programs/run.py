@@ -34,7 +34,12 @@ def run(compiler: str, programs: Sequence[Program], out: Path) -> dict[str, Any]
     for start in range(0, len(programs), _CHUNK):
         for name, record in _chunk(compiler, [each.name for each in programs[start : start + _CHUNK]]):
             found[name] = record
-        whole = {"compiler": compiler, "torch": torch.__version__, "python": platform.python_version(), "programs": found}
+        whole = {
+            "compiler": compiler,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "programs": found,
+        }
         out.write_text(json.dumps(whole))
         print(f"{compiler}: {min(start + _CHUNK, len(programs))} of {len(programs)}", file=sys.stderr, flush=True)
     return whole

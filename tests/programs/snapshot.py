@@ -59,6 +59,8 @@ def _container(value: Any, depth: int) -> Any:
         return {"kind": kind, "fields": _items(fields, depth)}
     if isinstance(value, torch.dtype | torch.device | bytes | torch.layout | slice):
         return {"kind": kind, "name": str(value)}
+    if type(value).__module__.partition(".")[0] == "torch":
+        return {"kind": kind}  # what torch keeps in its own objects differs from process to process
     return {"kind": kind, "fields": _items(getattr(value, "__dict__", {}), depth)}
 
 
@@ -91,7 +93,11 @@ def _tensor(tensor: Tensor, depth: int) -> dict[str, Any]:
 
 def _without_strides(found: Any) -> Any:
     """Eager promises no strides of gradients, nor flags."""
-    return {key: each for key, each in found.items() if key not in ("stride", "inference")} if isinstance(found, dict) else found
+    return (
+        {key: each for key, each in found.items() if key not in ("stride", "inference")}
+        if isinstance(found, dict)
+        else found
+    )
 
 
 def _values(tensor: Tensor) -> list[Any]:
@@ -140,7 +146,9 @@ def difference(ours: Any, theirs: Any, where: str = "") -> str:
     if isinstance(theirs, list) and isinstance(ours, list):
         if len(ours) != len(theirs):
             return f"{where}: {len(ours)} instead of {len(theirs)}"
-        return next((found for n, pair in enumerate(zip(ours, theirs)) if (found := difference(*pair, f"{where}[{n}]"))), "")
+        return next(
+            (found for n, pair in enumerate(zip(ours, theirs)) if (found := difference(*pair, f"{where}[{n}]"))), ""
+        )
     if type(ours) is type(theirs) and ours == theirs:
         return ""
     return f"{where}: {_short(ours)} instead of {_short(theirs)}"

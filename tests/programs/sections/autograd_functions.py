@@ -99,7 +99,7 @@ def function_once_differentiable() -> Made:
         def backward(ctx: Any, grad: Tensor) -> Tensor:
             return grad * ctx.saved_tensors[0]
 
-    return Abs.apply, [(torch.randn(4, requires_grad=True),)]
+    return lambda x: Abs.apply(x * 2), [(torch.randn(4, requires_grad=True),)]
 
 
 @program(SECTION)
@@ -167,7 +167,10 @@ def function_with_plain_arguments() -> Made:
         def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
             return (grad / ctx.size).expand(*grad.shape[:-1], ctx.size).reshape(ctx.shape), None, None, None
 
-    return lambda x: Pool.apply(x, 2, "mean"), [(torch.randn(3, 4, requires_grad=True),), (torch.randn(3, 6, requires_grad=True),)]
+    return lambda x: Pool.apply(x, 2, "mean"), [
+        (torch.randn(3, 4, requires_grad=True),),
+        (torch.randn(3, 6, requires_grad=True),),
+    ]
 
 
 @program(SECTION)
@@ -186,7 +189,7 @@ def function_asking_needs_input_grad() -> Made:
                 a.mT @ grad if ctx.needs_input_grad[1] else None,
             )
 
-    return Product.apply, [(torch.randn(2, 3, requires_grad=True), torch.randn(3, 2))]
+    return lambda a, b: Product.apply(a, b).tanh(), [(torch.randn(2, 3, requires_grad=True), torch.randn(3, 2))]
 
 
 @program(SECTION)

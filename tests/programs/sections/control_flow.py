@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from functorch.experimental.control_flow import map as map_over
 from torch import Tensor, nn
 from torch._higher_order_ops import while_loop
+from torch._higher_order_ops.map import map as map_over
 
 from ..registry import Made, program
 

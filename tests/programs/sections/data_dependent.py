@@ -81,7 +81,10 @@ def tolist_with_checks() -> Made:
 
 @program(SECTION)
 def nonzero_indices() -> Made:
-    return lambda x: x[x.nonzero(as_tuple=True)] * 2, [(torch.tensor([0.0, 1.0, 2.0]),), (torch.tensor([1.0, 0.0, 0.0]),)]
+    return lambda x: x[x.nonzero(as_tuple=True)] * 2, [
+        (torch.tensor([0.0, 1.0, 2.0]),),
+        (torch.tensor([1.0, 0.0, 0.0]),),
+    ]
 
 
 @program(SECTION)

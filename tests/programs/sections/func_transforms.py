@@ -82,7 +82,9 @@ def vmap_over_a_dict() -> Made:
 @program(SECTION)
 def vmap_made_outside() -> Made:
     batched = vmap(lambda x, w: torch.relu(w @ x), in_dims=(0, None))
-    return lambda x, w: batched(x, w).sum(), [(torch.randn(4, 3, requires_grad=True), torch.randn(2, 3, requires_grad=True))]
+    return lambda x, w: batched(x, w).sum(), [
+        (torch.randn(4, 3, requires_grad=True), torch.randn(2, 3, requires_grad=True))
+    ]
 
 
 @program(SECTION)

@@ -244,7 +244,7 @@ def print_in_a_forward_hook() -> Made:
 
 @program(SECTION)
 def print_under_a_decorator() -> Made:
-    def logged(function):  # type: ignore[no-untyped-def]
+    def logged(function):
         def wrapper(*args: Tensor) -> Tensor:
             print("calling", function.__name__)
             out = function(*args)

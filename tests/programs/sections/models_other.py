@@ -65,7 +65,7 @@ def residual_block() -> Made:
     class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv1, self.conv2 = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1)
+            self.conv1, self.conv2 = (nn.Conv2d(2, 2, 3, padding=1, bias=False) for _ in range(2))
             self.bn1, self.bn2 = nn.BatchNorm2d(2), nn.BatchNorm2d(2)
 
         def forward(self, x: Tensor) -> Tensor:

@@ -220,7 +220,7 @@ def keyword_only_and_defaults() -> Made:
 
 @program(SECTION)
 def mutable_default_argument() -> Made:
-    def f(x: Tensor, seen: list[int] = []) -> Tensor:  # noqa: B006
+    def f(x: Tensor, seen: list[int] = []) -> Tensor:
         seen.append(x.shape[0])
         return x * len(seen)
 
@@ -251,7 +251,12 @@ def match_on_structure() -> Made:
             case _:
                 return x.sin()
 
-    return f, [(torch.ones(3), {"name": "scale", "by": 2}), (torch.ones(3), ("shift", 3)), (torch.ones(3), [1, 2, 3]), (torch.ones(3), None)]
+    return f, [
+        (torch.ones(3), {"name": "scale", "by": 2}),
+        (torch.ones(3), ("shift", 3)),
+        (torch.ones(3), [1, 2, 3]),
+        (torch.ones(3), None),
+    ]
 
 
 @program(SECTION)

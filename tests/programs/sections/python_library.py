@@ -444,7 +444,7 @@ def generator_with_send() -> Made:
 
 @program(SECTION)
 def closures_made_anew() -> Made:
-    def make(scale: float):  # type: ignore[no-untyped-def]
+    def make(scale: float):
         def inner(x: Tensor) -> Tensor:
             return x * scale
 

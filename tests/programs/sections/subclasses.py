@@ -58,7 +58,8 @@ class TwoTensor(Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         sides = [
-            func(*pytree.tree_map_only(TwoTensor, lambda t, s=side: getattr(t, s), args), **(kwargs or {})) for side in "ab"
+            func(*pytree.tree_map_only(TwoTensor, lambda t, s=side: getattr(t, s), args), **(kwargs or {}))
+            for side in "ab"
         ]
         return pytree.tree_map(lambda a, b: TwoTensor(a, b) if isinstance(a, Tensor) else a, *sides)
 

@@ -306,7 +306,7 @@ def step_with_a_closure() -> Made:
             loss.backward()
             return loss
 
-        return optimizer.step(closure)
+        return optimizer.step(closure).detach()
 
     return step, [(torch.randn(3),)], w
 
