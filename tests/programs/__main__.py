@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import table
 from .engines import COMPILERS
+from .observe import VARIANTS
 from .registry import chosen
 from .run import run
 
@@ -19,7 +20,7 @@ def main() -> None:
     """Do what the command line says."""
     options = _options()
     if options.command == "run":
-        run(options.compiler, chosen(options.section, options.names), options.out)
+        run(options.compiler, chosen(options.section, options.names), options.out, options.variant)
     else:
         table.write(options.eager, options.torch, options.flambeau, options.out, options.expected)
 
@@ -31,6 +32,9 @@ def _options() -> argparse.Namespace:
     runs.add_argument("--compiler", choices=COMPILERS, required=True)
     runs.add_argument(
         "--out", type=Path, required=True, help="a file; records of programs that are not run now are kept"
+    )
+    runs.add_argument(
+        "--variant", choices=VARIANTS, default="plain", help="with dynamic=True, or gradients of every argument"
     )
     runs.add_argument("--section", nargs="+", default=(), help="only sections with this in their name")
     runs.add_argument("--names", nargs="+", default=(), help="only these programs")

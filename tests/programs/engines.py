@@ -67,18 +67,18 @@ def counted(compiler: str, backend: Counted, *, fullgraph: bool) -> Callable[...
     return lambda function: flambeau.compile(function, backend=backend, fullgraph=fullgraph)
 
 
-def default(compiler: str, told: Told) -> Callable[..., Any]:
+def default(compiler: str, told: Told, *, dynamic: bool | None = None) -> Callable[..., Any]:
     """The compile call as a user makes it; torch.compile without its code generator, as only capture is measured."""
     if compiler == "eager":
         return lambda function: function
     if compiler == "torch.compile":
-        return lambda function: torch.compile(function, backend="aot_eager")
+        return lambda function: torch.compile(function, backend="aot_eager", dynamic=dynamic)
     from flambeau.compile import compile_recorded
     from flambeau.records import Recorder
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         recorder = Recorder()
-        region = compile_recorded(function, recorder)
+        region = compile_recorded(function, recorder, dynamic=dynamic)
         told.breaks, told.in_eager = recorder.breaks, recorder.eager_graphs  # type: ignore[assignment]
         return region
 

@@ -27,6 +27,8 @@ from .registry import Program
 from .snapshot import difference, snapshot
 
 Record = dict[str, Any]
+#: How a program is run: as it stands; compiled with `dynamic=True`; or with gradients of all arguments that can have one.
+VARIANTS = ("plain", "dynamic", "gradients")
 
 
 def missing(program: Program) -> str:
@@ -36,14 +38,15 @@ def missing(program: Program) -> str:
     return "" if not program.needs or importlib.util.find_spec(program.needs) else program.needs
 
 
-def observe(program: Program, compiler: str, *, fullgraph: bool = True) -> Record:
+def observe(program: Program, compiler: str, *, fullgraph: bool = True, variant: str = "plain") -> Record:
     """Run the program and say what was seen."""
     absent = missing(program)
     if absent:
         return {"status": "not run", "why": f"needs {absent}"}
     reset(compiler)
     told = Told()
-    record: Record = {"status": "ran", "calls": _calls(program, default(compiler, told))}
+    compiled = default(compiler, told, dynamic=True if variant == "dynamic" else None)
+    record: Record = {"status": "ran", "calls": _calls(program, compiled, gradients=variant == "gradients")}
     if compiler == "flambeau":
         record["breaks"] = [f"{each.code}: {each.reason}" for each in told.breaks]  # type: ignore[attr-defined]
         record["in_eager"] = list(told.in_eager)
@@ -86,7 +89,7 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__qualname__}: {' '.join(lines[:3])[:300]}"
 
 
-def _calls(program: Program, compiled: Callable[..., Any]) -> list[Record]:
+def _calls(program: Program, compiled: Callable[..., Any], *, gradients: bool) -> list[Record]:
     with using(compiled), _quiet() as printed:
         _seed()
         made = program.make()
@@ -95,6 +98,8 @@ def _calls(program: Program, compiled: Callable[..., Any]) -> list[Record]:
         target = compiled(function)
         found = []
         for arguments in calls:
+            if gradients:
+                _ask_for_gradients(arguments)
             _seed()
             start = printed.tell()
             one = _one_call(target, arguments)
@@ -107,6 +112,12 @@ def _calls(program: Program, compiled: Callable[..., Any]) -> list[Record]:
             if "message" in one and not program.raises:
                 break
     return found
+
+
+def _ask_for_gradients(arguments: Sequence[Any]) -> None:
+    for leaf in pytree.tree_leaves(arguments):
+        if type(leaf) is Tensor and leaf.is_leaf and leaf.is_floating_point():
+            leaf.requires_grad_()
 
 
 def _one_call(target: Callable[..., Any], arguments: Sequence[Any]) -> Record:

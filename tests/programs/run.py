@@ -28,14 +28,15 @@ _CHUNK = 30
 _SILENCE = 2 * SECONDS
 
 
-def run(compiler: str, programs: Sequence[Program], out: Path) -> dict[str, Any]:
+def run(compiler: str, programs: Sequence[Program], out: Path, variant: str = "plain") -> dict[str, Any]:
     """Run all of them and write the file; what it said of others is kept."""
     found: dict[str, Record] = json.loads(out.read_text())["programs"] if out.exists() else {}
     for start in range(0, len(programs), _CHUNK):
-        for name, record in _chunk(compiler, [each.name for each in programs[start : start + _CHUNK]]):
+        for name, record in _chunk(compiler, variant, [each.name for each in programs[start : start + _CHUNK]]):
             found[name] = record
         whole = {
             "compiler": compiler,
+            "variant": variant,
             "torch": torch.__version__,
             "python": platform.python_version(),
             "programs": found,
@@ -45,12 +46,12 @@ def run(compiler: str, programs: Sequence[Program], out: Path) -> dict[str, Any]
     return whole
 
 
-def _chunk(compiler: str, names: list[str]) -> Iterator[tuple[str, Record]]:
+def _chunk(compiler: str, variant: str, names: list[str]) -> Iterator[tuple[str, Record]]:
     while names:
         with tempfile.TemporaryDirectory() as folder:
             lines = Path(folder) / "lines"
             lines.touch()
-            code = _wait(_started(compiler, names, lines), lines)
+            code = _wait(_started(compiler, variant, names, lines), lines)
             begun = ""
             for line in lines.read_text().splitlines():
                 record = json.loads(line)
@@ -65,9 +66,9 @@ def _chunk(compiler: str, names: list[str]) -> Iterator[tuple[str, Record]]:
             yield crashed, {"status": "crashed", "why": f"the process ended with {code}"}
 
 
-def _started(compiler: str, names: Sequence[str], lines: Path) -> subprocess.Popen[bytes]:
+def _started(compiler: str, variant: str, names: Sequence[str], lines: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "FLAMBEAU_SUPPRESS_ERRORS": "0"}
-    command = [sys.executable, "-m", "tests.programs.worker", compiler, json.dumps(list(names)), str(lines)]
+    command = [sys.executable, "-m", "tests.programs.worker", compiler, variant, json.dumps(list(names)), str(lines)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -28,7 +28,7 @@ with open(path, "a") as lines:
 
 
 def test_a_crash_is_recorded_and_the_rest_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def started(compiler: str, names: Sequence[str], lines: Path) -> subprocess.Popen[bytes]:
+    def started(compiler: str, variant: str, names: Sequence[str], lines: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-c", _WORKER, json.dumps(list(names)), str(lines)])
 
     monkeypatch.setattr(run, "_started", started)
@@ -45,7 +45,9 @@ def test_a_crash_is_recorded_and_the_rest_is_run(monkeypatch: pytest.MonkeyPatch
 
 
 def test_records_of_other_programs_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(run, "_chunk", lambda compiler, names: iter([(name, {"status": "ran"}) for name in names]))
+    monkeypatch.setattr(
+        run, "_chunk", lambda compiler, variant, names: iter([(name, {"status": "ran"}) for name in names])
+    )
     out = tmp_path / "out.json"
     for name in ("one", "two"):
         run.run("eager", [Program(name, "tests", list)], out)

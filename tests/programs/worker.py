@@ -1,6 +1,6 @@
 """A process that runs programs under one compiler, one after the other.
 
-In: a compiler and names. Out: lines of JSON on the file that is asked for: `{"begins": name}`, then `{"name": name, **record}`; what has
+In: a compiler, a variant and names. Out: lines of JSON on the file that is asked for: `{"begins": name}`, then `{"name": name, **record}`; what has
 only begun when the process ends has ended it. `run.py` starts it.
 """
 
@@ -27,7 +27,7 @@ def _ring(number: int, frame: FrameType | None) -> None:
     raise TimedOut
 
 
-def main(compiler: str, names: list[str], out: Path) -> None:
+def main(compiler: str, variant: str, names: list[str], out: Path) -> None:
     """Run the programs and write a record of each as soon as it is there."""
     signal.signal(signal.SIGALRM, _ring)
     with out.open("a") as lines:
@@ -35,16 +35,16 @@ def main(compiler: str, names: list[str], out: Path) -> None:
             lines.write(json.dumps({"begins": program.name}) + "\n")
             lines.flush()
             start = time.monotonic()
-            record = _limited(program, compiler)
+            record = _limited(program, compiler, variant)
             record["seconds"] = round(time.monotonic() - start, 2)
             lines.write(json.dumps({"name": program.name, **record}) + "\n")
             lines.flush()
 
 
-def _limited(program: Program, compiler: str) -> Record:
+def _limited(program: Program, compiler: str, variant: str) -> Record:
     signal.alarm(SECONDS)
     try:
-        return observe(program, compiler)
+        return observe(program, compiler, variant=variant)
     except TimedOut:
         return {"status": "timed out"}
     except Exception as error:
@@ -54,4 +54,4 @@ def _limited(program: Program, compiler: str) -> Record:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), Path(sys.argv[4]))

@@ -164,6 +164,35 @@ def operator_defined_in_a_library() -> Made:
 
 
 @program(SECTION)
+def operator_without_a_gradient_rule() -> Made:
+    space, _, base = _name("scale").partition("::")
+    library = torch.library.Library(space, "FRAGMENT")
+    library.define(f"{base}(Tensor x) -> Tensor")
+    torch.library.impl(f"{space}::{base}", "CPU", lambda x: x * 3, lib=library)
+    torch.library.register_fake(f"{space}::{base}", lambda x: torch.empty_like(x), lib=library)
+
+    def f(x: Tensor) -> Tensor:
+        return getattr(getattr(torch.ops, library.ns), base)(x).sin()
+
+    return f, [(torch.randn(4, requires_grad=True),)]
+
+
+@program(SECTION)
+def operator_composed_of_others() -> Made:
+    space, _, base = _name("composed").partition("::")
+    library = torch.library.Library(space, "FRAGMENT")
+    library.define(f"{base}(Tensor x, float scale) -> Tensor")
+    torch.library.impl(
+        f"{space}::{base}", "CompositeImplicitAutograd", lambda x, scale: x * scale + x.sin(), lib=library
+    )
+
+    def f(x: Tensor) -> Tensor:
+        return getattr(getattr(torch.ops, library.ns), base)(x, 2.0).exp()
+
+    return f, [(torch.randn(4, requires_grad=True),)]
+
+
+@program(SECTION)
 def operator_under_vmap() -> Made:
     @torch.library.custom_op(_name("negate"), mutates_args=())
     def negate(x: Tensor) -> Tensor:
