@@ -35,10 +35,10 @@ HANDLERS = {
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.decide": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.specialise": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
-    f"{_CAPTURE}/interp/folding.py:Folding.fold": (
+    f"{_CAPTURE}/interp/folding.py:Folder.fold": (
         "packages/capture/tests/lookaside/test_generated.py::test_methods_do_what_python_does"
     ),
-    f"{_CAPTURE}/interp/folding.py:Folding.real_error": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
+    f"{_CAPTURE}/interp/folding.py:Folder.real_error": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
     f"{_CAPTURE}/interp/cached.py:_Call._found": f"{_FAULTS}test_a_cached_function_that_raises_when_asked_for_real",
     f"{_CAPTURE}/interp/exceptions.py:Exceptions.make_exception": (
         "packages/capture/tests/interp/test_exceptions.py::test_fields_of_native_exceptions"

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from flambeau_autograd.functional import special
-from flambeau_capture import reasons
+from flambeau_capture import reasons, replacements
 from flambeau_capture.interp import registry as instructions
-from flambeau_capture import replacements
 from flambeau_inductor.codegen.cpp import ops as cpp_ops
 from flambeau_inductor.codegen.triton import helpers
 from flambeau_inductor.codegen.triton import ops as triton_ops

@@ -87,7 +87,7 @@ STAGES = (
         (f"{_C}/values", f"{_C}/interp", f"{_C}/lookaside", "tests/sweeps/test_found_containers.py", *_PROGRAMS),
     ),
     Stage(
-        "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",
+        "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",
                              "lookaside/autograd.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
                              "graph/repeats.py"), 18,
         (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),

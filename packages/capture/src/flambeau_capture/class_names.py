@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .library import functools
+
 _FIELDS: Any = type.__dict__
 
 HEAP_TYPE = 1 << 9
@@ -47,3 +49,16 @@ def name_of(obj: Any) -> str:
 def module_name(obj: Any) -> Any:
     """`obj.__module__` of a function, class or anything else, None when there is none: no metaclass is asked."""
     return class_module(obj) or None if isinstance(obj, type) else getattr(obj, "__module__", None)
+
+
+def objects_have(cls: type, name: str) -> bool:
+    """Whether the class gives `name` to its objects; `hasattr` of a class finds what its metaclass gives to the class, too."""
+    return any(name in base.__dict__ for base in cls.__mro__)
+
+
+def type_name(cls: type) -> str:
+    """How CPython's messages name a class: those written in C carry their module, also when they look like Python's."""
+    of_python = cls.__flags__ & HEAP_TYPE and cls is not functools.partial
+    if of_python or class_module(cls) == "builtins":
+        return class_name(cls)
+    return full_name(cls)

@@ -23,7 +23,7 @@ ELSEWHERE = {
     "builtins.input": "reads",
     "builtins.mappingproxy": "of another name in Python: tests/interp/rules/namespaces.py",
     "builtins.print": "writes",
-    "flambeau_capture.lookaside.autograd.function_apply": "our own",
+    "flambeau_capture.interp.attributes.function_apply": "our own",
     "flambeau_capture.marks.graph_break": "our own",
     "flambeau_capture.marks.is_capturing": "our own",
 }

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import HEAP_TYPE, class_name, class_qualname, module_name, name_of
+from ..class_names import HEAP_TYPE, class_name, class_qualname, module_name, name_of, type_name
 from ..library import functools, inspect
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, InstanceDict, Item, Pinned, Source
-from ..values.base import MISSING, Value, type_name
+from ..values.base import MISSING, Value
 from ..values.bound import BoundBuiltin
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue

@@ -10,11 +10,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..captured import CallFunction
+from ..class_names import type_name
 from ..constant_objects import is_constant_object
 from ..library import functools, gc
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import CallResult, Pinned
-from ..values.base import MISSING, Value, type_name
+from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
 from ..values.members import may_be_hashed
 from ..values.sequences import TupleValue

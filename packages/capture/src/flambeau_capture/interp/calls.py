@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import replacements
-from ..class_names import HEAP_TYPE, class_module, class_name, class_qualname, full_name
+from ..class_names import HEAP_TYPE, class_module, class_name, class_qualname, full_name, type_name
 from ..library import collections, contextlib, functools, inspect, weakref
 from ..native import _C
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, Item, Pinned
 from ..torch_policy import Decision
 from ..values.autocast import AutocastValue
-from ..values.base import MISSING, Value, type_name
+from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, ClosureValue, FunctionValue, MethodValue, bind_arguments

@@ -14,11 +14,11 @@ import warnings
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..class_names import class_name, name_of
+from ..class_names import class_name, name_of, type_name
 from ..constant_objects import is_constant_object, is_nan
 from ..library import collections, functools, inspect, math, operator
 from ..signals import GraphBreak, TracedRaise
-from ..values.base import Value, type_name
+from ..values.base import Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.members import mro_lookup

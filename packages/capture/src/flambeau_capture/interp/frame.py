@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.normalise import decode_normalised
+from ..class_names import objects_have
 from ..signals import GraphBreak, TracedRaise
-from ..values.base import NULL, Value, objects_have
+from ..values.base import NULL, Value
 from ..values.constants import ConstantValue
 from .registry import HANDLERS, Outcome
 

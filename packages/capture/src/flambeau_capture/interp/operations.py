@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import objects_have
 from ..constant_objects import MADE_ANEW, ONE_OF_EACH, is_nan
 from ..library import collections, operator
 from ..signals import GraphBreak, TracedRaise
-from ..values.base import MISSING, Value, objects_have
+from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import type_name
 from ..graph.builder import SCALES_SIZES
 from ..library import functools, operator
 from ..refusal import CannotCapture
 from ..signals import GraphBreak
 from ..sources.source import TensorOffset
-from ..values.base import Value, type_name
+from ..values.base import Value
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue, plain
 from ..values.mappings import DictValue, DictView

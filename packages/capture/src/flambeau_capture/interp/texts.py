@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import type_name
 from ..signals import GraphBreak
-from ..values.base import Value, type_name
+from ..values.base import Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.objects import ExceptionValue, ObjectValue, new_exception

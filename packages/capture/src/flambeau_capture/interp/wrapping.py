@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_module, class_name, class_qualname
+from ..class_names import class_module, class_name, class_qualname, type_name
 from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_constant_object
 from ..graph import shapes
 from ..guards.spec import TensorMatch, own_length
@@ -21,7 +21,7 @@ from ..signals import GraphBreak
 from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.autocast import wrap_autocast
-from ..values.base import MISSING, Value, type_name
+from ..values.base import MISSING, Value
 from ..values.bound import BoundBuiltin, LoadedMethod
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
 from ..values.constants import ConstantValue

@@ -3,6 +3,7 @@
 from . import (
     autograd,
     builtins,
+    containers,
     context_managers,
     control_flow,
     devices,
@@ -20,6 +21,7 @@ from . import (
 __all__ = [
     "autograd",
     "builtins",
+    "containers",
     "context_managers",
     "control_flow",
     "devices",

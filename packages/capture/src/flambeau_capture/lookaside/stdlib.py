@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import type_name
 from ..constant_objects import UNHASHABLE
 from ..library import collections, copy, dataclasses, functools, inspect, itertools, math
 from ..replacements import replaces, replaces_wrapper
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Pinned
-from ..values.base import Value, type_name
+from ..values.base import Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
@@ -30,7 +31,8 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from ..values.trust import is_trusted_namespace
-from .builtins import callable_value, fill_dict
+from .builtins import callable_value
+from .containers import fill_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from ..class_names import HEAP_TYPE, class_module, class_name, full_name
-from ..library import functools
+from ..class_names import class_name
 from ..signals import GraphBreak
 
 if TYPE_CHECKING:
@@ -163,19 +162,6 @@ class NullValue(Value):
 
 
 NULL = NullValue()
-
-
-def objects_have(cls: type, name: str) -> bool:
-    """Whether the class gives `name` to its objects; `hasattr` of a class finds what its metaclass gives to the class, too."""
-    return any(name in base.__dict__ for base in cls.__mro__)
-
-
-def type_name(cls: type) -> str:
-    """How CPython's messages name a class: those written in C carry their module, also when they look like Python's."""
-    of_python = cls.__flags__ & HEAP_TYPE and cls is not functools.partial
-    if of_python or class_module(cls) == "builtins":
-        return class_name(cls)
-    return full_name(cls)
 
 
 # What a value may ask of the tracer.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import objects_have
 from ..library import operator
 from ..signals import TracedRaise
-from .base import Value, objects_have
+from .base import Value
 from .constants import ConstantValue
 from .iterators import IteratorValue
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_name
+from ..class_names import class_name, objects_have
 from ..constant_objects import MADE_ANEW, ONE_OF_EACH, PLAIN_TYPES
 from ..library import math
 from ..signals import GraphBreak
 from ..sources.source import Item
-from .base import Value, objects_have
+from .base import Value
 from .bound import BoundBuiltin
 from .iterators import SequenceIterator
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import objects_have
 from ..library import collections, gc
 from ..signals import GraphBreak
-from .base import MISSING, Value, objects_have
+from .base import MISSING, Value
 from .constants import NONE, TRUE, ConstantValue
 from .keys import assume_object, is_compared_by_identity, real_key
 

@@ -11,11 +11,11 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..class_names import HEAP_TYPE, class_module, class_name, full_name
+from ..class_names import HEAP_TYPE, class_module, class_name, full_name, objects_have, type_name
 from ..library import collections, inspect, weakref
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, CallResult
-from .base import MISSING, Value, objects_have, type_name
+from .base import MISSING, Value
 from .by_index import IndexIterator
 from .constants import ConstantValue
 from .iterators import SequenceIterator

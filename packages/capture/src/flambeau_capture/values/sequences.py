@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_name
+from ..class_names import class_name, objects_have
 from ..library import collections
 from ..signals import GraphBreak, TracedRaise
-from .base import Value, objects_have
+from .base import Value
 from .constants import FALSE, LAST, ONE, ZERO, ConstantValue
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..class_names import objects_have
 from ..constant_objects import is_constant_object
 from ..library import itertools
 from ..signals import GraphBreak
-from .base import Value, objects_have
+from .base import Value
 from .builtins import BuiltinValue, ClassValue
 from .constants import ConstantValue
 from .keys import assume_members, assume_object, is_compared_by_identity

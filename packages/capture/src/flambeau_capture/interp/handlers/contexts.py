@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...values.base import objects_have, type_name
+from ...class_names import objects_have, type_name
 from ...values.objects import ObjectValue, TracebackValue
 from ..registry import handles
 
