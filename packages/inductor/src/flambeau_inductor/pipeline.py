@@ -23,7 +23,7 @@ from .log import LOOPS, Text, logger
 from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.order import OPENING, PASSES
-from .passes.runner import run_passes
+from .passes.runner import log_graphs, run_passes
 from .program.assemble import assemble
 from .rewrite.channels_last import make_channels_last
 
@@ -61,6 +61,7 @@ def compile_graph(
     context = context or CompileContext(config)
     with context.stage("passes"):
         gm = run_passes(run_passes(gm, OPENING, context), PASSES, context)
+        log_graphs(gm)
     library: frozenset[str] = frozenset()
     while True:
         with context.stage("lowering"):

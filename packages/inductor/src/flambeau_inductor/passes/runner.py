@@ -57,10 +57,16 @@ def _run(
             _check(work, item.name)
             context.dump(f"pass_{item.name}", str(work.graph))
         logger.debug(PASS_DONE, name=item.name, changed=changed)
-    # The graph's own text: passes edit the graph, and the module's code is that of before.
-    text = Text(lambda: work.graph.python_code("self").src.strip())
-    logger.debug(POST_GRAD_GRAPH, artifact="post_grad_graphs", code=text)
     return work if changed_any else gm
+
+
+def log_graphs(gm: fx.GraphModule) -> None:
+    """Log what the passes made of a graph, and of the bodies that it calls."""
+    # The graph's own text: passes edit the graph, and the module's code is that of before.
+    text = Text(lambda: gm.graph.python_code("self").src.strip())
+    logger.debug(POST_GRAD_GRAPH, artifact="post_grad_graphs", code=text)
+    for body in bodies_of(gm).values():
+        log_graphs(body)
 
 
 def bodies_of(gm: fx.GraphModule) -> dict[str, fx.GraphModule]:
