@@ -63,8 +63,8 @@ def R(*shape):
     return torch.randn(*shape).requires_grad_()
 
 
-def prepared(gm, inputs, dynamic=False):
-    return prepare(gm, fakes(inputs, dynamic))
+def prepared(gm, inputs, dynamic=False, config=None):
+    return prepare(gm, fakes(inputs, dynamic), config=config)
 
 
 def check(gm, formula, inputs, dynamic=False):

@@ -179,6 +179,6 @@ def test_no_leaf_is_viewed_to_find_its_place_in_the_history(monkeypatch):
     view_as = torch.Tensor.view_as
     monkeypatch.setattr(torch.Tensor, "view_as", lambda own, other: viewed.append(own) or view_as(own, other))
     values = [torch.randn(4, requires_grad=True) for _ in range(3)]
-    joint = build_joint(lift_function(program, values), fakes(values), core_table())
+    joint = build_joint(lift_function(program, values), fakes(values), core_table(), Config())
     assert len(joint.reached_by) == len(joint.grads) == 3
     assert not viewed

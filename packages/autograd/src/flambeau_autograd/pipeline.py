@@ -64,7 +64,7 @@ def prepare(
     config = config or Config.from_environment()
     start = time.perf_counter()
     try:
-        joint = build_joint(gm, inputs, merged(decompositions))
+        joint = build_joint(gm, inputs, merged(decompositions), config)
     except AutogradError:
         raise
     except Exception as error:
@@ -139,14 +139,15 @@ def retrace(
 ) -> Trace:
     """As `prepare` with the same arguments; what is asked for is how the values that eager would save follow from those that are saved."""
     packed: list[Node | None] = []
+    config = config or Config.from_environment()
     with _ours("tracing again"):
-        joint = build_joint(gm, inputs, merged(decompositions), packed)
+        joint = build_joint(gm, inputs, merged(decompositions), config, packed)
         first, defined = definitions(joint)
         read = frozenset(first[node] for node in read_by_gradients(joint))
         fixed = frozenset(first[operand] for node in first for operand in must_be_known(node))
         sizing = frozenset(first[operand] for node in first for operand in decide_sizes(node))
     places = tuple(item.node for item in joint.inputs)
-    halves = _cut(joint, partitioner, config or Config.from_environment(), rewrite)
+    halves = _cut(joint, partitioner, config, rewrite)
     return Trace(
         first=first,
         definitions=defined,

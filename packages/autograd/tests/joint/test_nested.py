@@ -11,6 +11,7 @@ from lifting import compile_graph
 from nested_graphs import DYNAMIC, R, check, lifted, of, operators, prepared, sign
 
 from flambeau_autograd import UnsupportedDoubleBackward, UnsupportedGraph
+from flambeau_autograd.config import Config
 
 
 @DYNAMIC
@@ -127,6 +128,19 @@ def test_repeated_layers(dynamic):
     for half in (result.forward, result.backward):
         calls = operators(half, "invoke_subgraph")
         assert len(calls) == 3 and len({call.args[:2] for call in calls}) == 1
+
+
+def test_options_of_the_call_reach_bodies():
+    """A body is cut as the graph around it is: with no budget it saves nothing but operands."""
+    layer = lifted(2, lambda hop, x, w: (((x @ w).exp() @ w).exp(),))
+    gm = lifted(2, lambda hop, x, w: (hop("invoke_subgraph", layer, "layer", x, w)[0],))
+    given = {}
+    for budget in (1.0, 0.0):
+        (call,) = operators(
+            prepared(gm, [R(8, 4), R(4, 4)], config=Config(memory_budget=budget)).forward, "invoke_subgraph"
+        )
+        given[budget] = len(call.meta["val"])
+    assert given[0.0] < given[1.0]
 
 
 def test_another_kind_of_operands_has_another_body():

@@ -17,6 +17,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.fx import GraphModule, Node
 
 from ..analysis.signature import Analysis, analyse
+from ..config import Config
 from ..errors import UnsupportedGraph
 from ..functional.recorder import Recorder
 from .inputs import TracedInput, find_fake_mode, trace_inputs
@@ -51,7 +52,11 @@ class Forward:
 
 
 def trace_forward(
-    recorder: Recorder, gm: GraphModule, inputs: list[Any], packed: list[Node | None] | None = None
+    recorder: Recorder,
+    gm: GraphModule,
+    inputs: list[Any],
+    config: Config,
+    packed: list[Node | None] | None = None,
 ) -> Forward:
     """Run the graph under `recorder`, outside of torch functions and of hooks on saved tensors."""
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
@@ -60,7 +65,7 @@ def trace_forward(
     traced = trace_inputs(recorder, inputs, names)
     recorder.differentiates = any(t.is_tensor and t.leaf.requires_grad for t in traced)
     with recorder.fake_mode, recorder:
-        replay = Replay(recorder)
+        replay = Replay(recorder, config)
         with nullcontext() if packed is None else packed_values(recorder, packed):
             outputs = replay.run(gm, [t.seen for t in traced])
     recorder.stack, recorder.checkpoint = (), None
@@ -73,12 +78,13 @@ def build_joint(
     gm: GraphModule,
     inputs: list[Any],
     table: dict[OpOverload, Callable[..., Any]],
+    config: Config,
     packed: list[Node | None] | None = None,
 ) -> Joint:
     """Trace once. `packed` gets what eager's nodes save (see `packed_values`). Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
     recorder = Recorder(find_fake_mode(inputs), table)
     with torch._C.DisableTorchFunction(), without_saved_hooks():
-        forward = trace_forward(recorder, gm, inputs, packed)
+        forward = trace_forward(recorder, gm, inputs, config, packed)
         analysis, traced = forward.analysis, forward.inputs
         joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
         joint.results = [

@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..config import Config
 from ..errors import UnsupportedGraph
 from ..functional.layout import hint
 from ..functional.ops import is_view
@@ -85,7 +86,8 @@ def gradient_layouts(
     """By the place of the input. `lying`: one for each of the signature's `differentiable`. Raises `UnsupportedGraph` as `build_joint` does."""
     with _disable_current_modes(), torch._C.DisableTorchFunction(), without_saved_hooks():
         recorder = Recorder(find_fake_mode(inputs), table)
-        forward = trace_forward(recorder, gm, inputs)
+        # How bodies are cut shows in no layout.
+        forward = trace_forward(recorder, gm, inputs, Config())
         if len(forward.differentiable) != len(lying):
             raise UnsupportedGraph("another trace has other results")
         return _differentiated(recorder, forward, lying)

@@ -13,6 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from ..config import Config
 from ..errors import UnsupportedGraph, UnsupportedMutation
 from ..functional.opaque import tensors_in
 from ..functional.recorder import Recorder
@@ -45,8 +46,10 @@ _ITEM: Final[frozenset[Any]] = frozenset((operator.getitem, torch.Tensor.__getit
 class Replay:
     """Replays graphs into `recorder`; nested graphs (checkpoint bodies) are inlined."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, config: Config) -> None:
         self.recorder = recorder
+        #: How bodies of operators are cut into halves.
+        self.config = config
         #: Of the nodes of list ops in autograd's graph.
         self.saved_by_lists: dict[Any, list[torch.Tensor]] = {}
         #: Nodes of `autograd.Function`s whose backward is given None for a gradient that is absent.
@@ -162,7 +165,7 @@ class Replay:
 
     def on(self, recorder: Recorder) -> Replay:
         """Another, for the body of an operator, which has a graph of its own."""
-        return Replay(recorder)
+        return Replay(recorder, self.config)
 
 
 def _is_symbolic(args: Any) -> bool:

@@ -51,7 +51,8 @@ def _rewrite(gm: fx.GraphModule, node: fx.Node, rule: Callable[..., Any]) -> Non
         args = pytree.tree_unflatten(
             [known.get(leaf, leaf) if isinstance(leaf, fx.Node) else leaf for leaf in leaves], spec
         )
-        return pytree.tree_map(_lying_as, rule(*args), vals)
+        # Who records the gradients of query, key and value alone leaves out the last result, those of tensors that the score reads.
+        return pytree.tree_map(_lying_as, rule(*args)[: len(vals)], vals)
 
     mode = fake_mode_of(gm.graph)
     assert mode is not None
@@ -74,7 +75,7 @@ def _numbers_as_tensors(module: Any) -> None:
 
 
 def _is_body(leaf: Any) -> bool:
-    return isinstance(leaf, fx.Node) and leaf.op == "get_attr" and "val" not in leaf.meta
+    return isinstance(leaf, fx.Node) and leaf.op == "get_attr" and not isinstance(leaf.meta.get("val"), torch.Tensor)
 
 
 def _lying_as(result: Any, val: Any) -> Any:

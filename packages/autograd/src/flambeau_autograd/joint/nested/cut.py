@@ -15,7 +15,6 @@ from attrs import frozen
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ...config import Config
 from ...errors import UnsupportedGraph
 from ...partition.min_cut import min_cut
 from ...partition.split import Halves, split
@@ -71,7 +70,7 @@ class Cut:
 def cut(trace: Trace) -> Cut:
     """The forward gives besides its results what the backward takes, as the partition chooses."""
     joint = trace.joint
-    saved = min_cut(joint, Config.from_environment()) if joint.grads else set()
+    saved = min_cut(joint, trace.config) if joint.grads else set()
     return _graphs(trace, split(joint, saved))
 
 

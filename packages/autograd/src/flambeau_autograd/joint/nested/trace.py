@@ -40,6 +40,7 @@ class Replays(Protocol):
     """What runs a torch-level graph under a recorder (`joint/replay.py`)."""
 
     recorder: Recorder
+    config: Config
     told_absent: set[Any]
     index_by_tensors: bool
 
@@ -58,6 +59,7 @@ class Trace:
     """
 
     joint: Joint
+    config: Config
     results: tuple[torch.Tensor | None, ...]
     symbols: tuple[torch.SymInt, ...]
     differentiable: tuple[int, ...]
@@ -144,8 +146,10 @@ class _BodyTrace:
         joint.watched = [WatchedSpec("input", i, every, False) for i in range(len(self.inputs))]
         joint.watched += [WatchedSpec("output", i, every, False) for i in range(len(results))]
         detach_values(joint.graph)
-        run_passes(joint, Config.from_environment())
-        return Trace(joint, tuple(map(_plain, results)), tuple(self.symbols), tuple(joint.differentiable))
+        run_passes(joint, self.replay.config)
+        return Trace(
+            joint, self.replay.config, tuple(map(_plain, results)), tuple(self.symbols), tuple(joint.differentiable)
+        )
 
     def _input(self, place: int, operand: Any) -> TracedInput:
         node = self.recorder.graph.placeholder(f"operand_{place}")
