@@ -58,7 +58,7 @@ HANDLERS = {
     ),
     f"{_CAPTURE}/guards/explain.py:explain": f"{_FAULTS}test_a_guard_is_explained_where_looking_closer_fails",
     f"{_CAPTURE}/guard_filter.py:filter_guards": (
-        "packages/capture/tests/guards/test_filter.py::test_bad_filters_are_errors_before_anything_is_compiled"
+        "packages/capture/tests/test_guard_filter.py::test_bad_filters_are_errors_before_anything_is_compiled"
     ),
     f"{_INDUCTOR}/lowering/run.py:_Lowering._lower": (
         "packages/inductor/tests/lowering/test_refused.py::test_a_rule_that_raises_is_a_fault"

@@ -159,7 +159,8 @@ STAGES = (
     ),
     Stage(
         "checks", _below(_CAPTURE, "guards/check.py", "guard_filter.py", "guards/memory.py", "guards/spec.py", "hook_py.py", "sources/*.py", "cache.py"), 12,
-        (f"{_C}/guards", f"{_C}/sources", f"{_C}/native", f"{_C}/interp/test_changes.py", "tests/behaviour/test_state_that_changes.py"),
+        (f"{_C}/guards", f"{_C}/sources", f"{_C}/native", f"{_C}/test_guard_filter.py", f"{_C}/interp/test_changes.py",
+         "tests/behaviour/test_state_that_changes.py"),
     ),
     Stage(
         "opcodes", _below(_CAPTURE, "bytecode/decode.py", "bytecode/encode.py", "bytecode/binding.py", "bytecode/stack_depth.py",
@@ -170,7 +171,7 @@ STAGES = (
         "surroundings", _below(_CAPTURE, "lookaside/control_flow.py", "lookaside/devices.py", "marks.py", "lookaside/normalisation.py",
                                "lookaside/optimizers.py", "replacements.py", "signatures.py", "lookaside/sizes.py",
                                "lookaside/supers.py", "torch_policy.py", "lookaside/torch_state.py"), 16,
-        (f"{_C}/lookaside", f"{_C}/interp", "tests/behaviour/test_grad_modes.py", "tests/behaviour/test_optimizers.py",
+        (f"{_C}/lookaside", f"{_C}/interp", f"{_C}/test_replacements.py", "tests/behaviour/test_grad_modes.py", "tests/behaviour/test_optimizers.py",
          "tests/behaviour/test_active_modes.py", *_PROGRAMS),
     ),
     Stage(

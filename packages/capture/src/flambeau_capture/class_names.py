@@ -1,6 +1,6 @@
-"""Names of classes, as Python keeps them.
+"""Names of classes, as Python keeps them and as its messages say them; and whether a class gives its objects a name.
 
-In: a class. Out: its name, its qualified name, its module. `cls.__module__` may be missing, and a metaclass may put a property of its own before
+In: a class. Out: its name, its qualified name, its module, `type_name`, `objects_have`. `cls.__module__` may be missing, and a metaclass may put a property of its own before
 any of the three: reading them so would raise while tracing, or run code of the program.
 """
 

@@ -23,7 +23,7 @@ from .log import LOOPS, Text, logger
 from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.order import OPENING, PASSES
-from .passes.runner import log_graphs, run_passes
+from .passes.runner import bodies_of, log_graphs, run_passes
 from .program.assemble import assemble
 from .rewrite.channels_last import make_channels_last
 
@@ -60,7 +60,9 @@ def compile_graph(
     config = _config(options)
     context = context or CompileContext(config)
     with context.stage("passes"):
-        gm = run_passes(run_passes(gm, OPENING, context), PASSES, context)
+        if bodies_of(gm):
+            gm = run_passes(gm, OPENING, context)
+        gm = run_passes(gm, PASSES, context)
         log_graphs(gm)
     library: frozenset[str] = frozenset()
     while True:

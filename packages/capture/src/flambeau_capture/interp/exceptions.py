@@ -37,7 +37,7 @@ class Exceptions(Part):
         self.handled_outside = sys.exc_info()[1] is not None
 
     def raised(self, error: BaseException, value: Value | None = None) -> TracedRaise:
-        """The traced counterpart of raising `error`; `raise t.raised(...)`."""
+        """The traced counterpart of raising `error`; `raise t.exceptions.raised(...)`."""
         arguments = [
             ConstantValue(str(a)) if isinstance(a, torch.Tensor) else self.t.wrapper.from_python(a) for a in error.args
         ]

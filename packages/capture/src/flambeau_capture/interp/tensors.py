@@ -99,7 +99,7 @@ def _class_as_written(cls: type) -> Any:
 
 
 class Recorder(Part):
-    """Operations on tensors and symbols that become nodes of the graph, and facts about tensors."""
+    """Operations on tensors and symbols that become nodes of the graph."""
 
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""

@@ -2,7 +2,7 @@
 
 In: nothing (this is the bottom of the layer). Out: the base class every value derives from, and the few values that carry no
 Python object at all. A value knows its Python type, where it came from (`source`, `None` for what the trace made itself) and how
-to make the real object again.
+to make the real object again. What it may ask of the tracer meanwhile are the protocols at the end: `Tracer`, and one for each of its parts.
 
 Rebuilding has two steps, so that aliases and cycles survive: `rebuild(e)` leaves the object on the stack, `fill(e)` (called by
 `e.value` right after the object was stored in its temporary, only when the value was rebuilt rather than loaded) adds contents
@@ -449,7 +449,7 @@ class Raises(Protocol):
         """Note it for a `raise` of an exception, which may have been raised before: as CPython, with no way back in what it comes after."""
 
     def raised(self, error: BaseException, value: Value | None = None) -> TracedRaise:
-        """The traced counterpart of raising `error`; `raise t.raised(...)`."""
+        """The traced counterpart of raising `error`; `raise t.exceptions.raised(...)`."""
 
     def set_context(self, error: Value) -> None:
         """Note where `error`, made by the trace, was raised first, and which exception was being handled then."""

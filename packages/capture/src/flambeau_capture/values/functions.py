@@ -1,7 +1,7 @@
 """Python functions, closures, bound methods, partials and cells.
 
 In: a real function or the parts of one made while tracing. Out: calling binds arguments and inlines the body, unless the lookaside
-table or the policy says otherwise (`Tracer.call_function`).
+table or the policy says otherwise (`Caller.call_function`).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _PURE_MODULES = frozenset((
     "inspect", "copyreg", "enum", "dataclasses", "fractions", "numbers", "abc", "collections", "_collections",
     "string", "textwrap", "_codecs", "types",
 ))  # fmt: skip
-"""Modules of the standard library whose native functions compute from their arguments alone (exceptions: `registry.impure`)."""
+"""Modules of the standard library whose native functions compute from their arguments alone (exceptions: `replacements.impure`)."""
 
 
 def holds_still(obj: Any) -> bool:

@@ -8,8 +8,7 @@ import sys
 import pytest
 import torch
 
-from flambeau_capture import allow_in_graph, disable, graph_break, is_capturing
-from flambeau_capture import replacements as registry
+from flambeau_capture import allow_in_graph, disable, graph_break, is_capturing, replacements
 from flambeau_capture.replacements import Decision, torch_decision
 from flambeau_capture.signatures import signature_of
 from flambeau_capture.values.trust import is_pure_native
@@ -18,14 +17,14 @@ from flambeau_capture.values.trust import is_pure_native
 def test_a_target_has_one_replacement():
     """A second one is refused."""
     with pytest.raises(ValueError, match="two replacements"):
-        registry.replaces(len)(lambda t, args, kwargs: None)
+        replacements.replaces(len)(lambda t, args, kwargs: None)
     with pytest.raises(ValueError, match="two replacements"):
-        registry.replaces_wrapper(next(iter(registry._WRAPPERS)))(lambda t, function, args, kwargs: None)
+        replacements.replaces_wrapper(next(iter(replacements._WRAPPERS)))(lambda t, function, args, kwargs: None)
 
 
 def test_every_replaced_function_tells_its_signature():
     """Or it is written down; torch checks calls of its own itself."""
-    targets = [target for target in registry.replaced() if not registry.is_torchs(target)]
+    targets = [target for target in replacements.replaced() if not replacements.is_torchs(target)]
     assert len(targets) > 150
     assert not [target for target in targets if signature_of(target) is None]
 
@@ -38,8 +37,8 @@ def test_importing_reads_no_signature():
 
 def test_native_class_methods_are_found_however_they_are_read():
     """They are a new object each time."""
-    assert registry.find(dict.fromkeys) is registry.find(dict.fromkeys) is not None
-    assert registry.find(int.from_bytes) is None
+    assert replacements.find(dict.fromkeys) is replacements.find(dict.fromkeys) is not None
+    assert replacements.find(int.from_bytes) is None
 
 
 def test_what_is_impure_is_called_by_the_program_alone(broken, monkeypatch):
@@ -53,7 +52,7 @@ def test_what_is_impure_is_called_by_the_program_alone(broken, monkeypatch):
 
 def test_a_row_of_what_is_impure_stands_for_something():
     """Native functions of other modules are left to the program anyway."""
-    assert all(map(is_pure_native, registry._IMPURE.values()))
+    assert all(map(is_pure_native, replacements._IMPURE.values()))
 
 
 @pytest.mark.parametrize(
