@@ -71,7 +71,7 @@ _KEPT_AUTOGRAD = ("torch.autograd.grad_mode", "torch.autograd.function")
 
 
 def _is_control_flow(function: Any) -> bool:
-    if not isinstance(function, types.FunctionType):
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__marked_compile_region_fn__"):
         return False
     return "/torch/_higher_order_ops/" in function.__code__.co_filename or function.__name__ == "flex_attention"
 

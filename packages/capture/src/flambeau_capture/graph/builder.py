@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 from ..errors import InternalError
 from ..patches import patches, unpatched
 from ..signals import GraphBreak
+from .bodies import BodyGraph
 from .fake_mode import new_fake_mode
 from .quiet import Heard, hearing
 from .refusals import is_total, refused, writes_shared_elements
@@ -83,7 +84,11 @@ class GraphBuilder:
         self.unpatched = unpatched(self.patches)
         if config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops:
             self.need_shape_env()
-        self.graph = torch.fx.Graph()
+        #: The frame's graph, and the one that grows now: a body's while one is traced.
+        self.root = self.graph = torch.fx.Graph()
+        self.bodies: list[BodyGraph] = []
+        self.modules: dict[str, torch.fx.GraphModule] = {}
+        self._nested = False
         self.inputs: list[Source] = []
         self.input_nodes: list[torch.fx.Node] = []
         self.input_values: list[Any] = []
@@ -132,11 +137,9 @@ class GraphBuilder:
         hint = f"{hint}_{len(self.inputs)}" if hint in self._names else hint
         self._names.add(hint)
         with (
-            self.graph.inserting_after(self._last_input)
-            if self._last_input
-            else self.graph.inserting_before(self._first())
+            self.root.inserting_after(self._last_input) if self._last_input else self.root.inserting_before(self._first())
         ):
-            node = self.graph.placeholder(hint)
+            node = self.root.placeholder(hint)
         self._last_input = node
         node.meta["val"] = value
         node.meta["stack"] = self._position()
@@ -151,7 +154,52 @@ class GraphBuilder:
         return node
 
     def _first(self) -> torch.fx.Node:
-        return next(iter(self.graph.nodes), self.graph._root)
+        return next(iter(self.root.nodes), self.root._root)
+
+    # bodies
+
+    @contextmanager
+    def body(self) -> Iterator[BodyGraph]:
+        """What is recorded within goes to a graph of its own, which takes what it reads of the graphs around it as inputs. Its region tells what
+        it wrote to and whether it drew."""
+        around, region = self.graph, self.region
+        self.region = Region(None if region is None else region.number, region)
+        body = BodyGraph(around, self.region)
+        self._nested = True
+        self.bodies.append(body)
+        self.graph = body.graph
+        try:
+            yield body
+        finally:
+            self.bodies.pop()
+            self.graph, self.region = around, region
+
+    def attach(self, module: torch.fx.GraphModule) -> torch.fx.Node:
+        """The node that names a body in the graph that calls it."""
+        modules = self.bodies[-1].modules if self.bodies else self.modules
+        name = f"body_{len(modules)}"
+        modules[name] = module
+        node = self.graph.create_node("get_attr", name, (), {})
+        node.meta["stack"] = self._position()
+        return node
+
+    def here(self, node: torch.fx.Node, level: int | None = None) -> torch.fx.Node:
+        """What stands for a node in the graph that grows now, or in that of the body `level` (0: the frame's)."""
+        graphs = (self.root, *(body.graph for body in self.bodies))
+        try:
+            place = graphs.index(node.graph)
+        except ValueError:
+            raise GraphBreak("control-flow-operator", "what a body computed is used outside of it") from None
+        for body in self.bodies[place:level]:
+            node = body.lift(node)
+        return node
+
+    def _level(self, args: tuple[Any, ...]) -> int:
+        """The innermost of the bodies whose nodes are among the arguments."""
+        graphs = (self.root, *(body.graph for body in self.bodies))
+        found: list[int] = []
+        torch.fx.map_arg(args, lambda node: found.append(graphs.index(node.graph) if node.graph in graphs else 0))
+        return max(found, default=len(self.bodies))
 
     # operations
 
@@ -166,10 +214,20 @@ class GraphBuilder:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
         with self.unpatched:
             result = self._tried(kind, target, fakes)
-        node = self.graph.create_node(kind, _as_printed(target, args), tuple(args), kwargs)
-        self._describe(node, result)
+        return self._recorded(kind, target, args, kwargs, result), result
+
+    def call_bodies(self, target: Any, args: Sequence[Any], value: Any) -> torch.fx.Node:
+        """Record an operator that calls bodies (nodes of `attach`), whose result on fakes is known of them."""
+        return self._recorded("call_function", target, args, {}, value)
+
+    def _recorded(
+        self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], value: Any
+    ) -> torch.fx.Node:
+        given, named = torch.fx.map_arg((tuple(args), kwargs), self.here) if self._nested else (tuple(args), kwargs)
+        node = self.graph.create_node(kind, _as_printed(target, args), given, named)
+        self._describe(node, value)
         self.operations += 1
-        return node, result
+        return node
 
     def _tried(self, kind: str, target: Any, fakes: tuple[Sequence[Any], dict[str, Any]]) -> Any:
         """The operation on fakes; what eager refuses though fakes do not ends the graph."""
@@ -198,7 +256,7 @@ class GraphBuilder:
     def _describe(self, node: torch.fx.Node, value: Any) -> None:
         node.meta["val"] = value
         node.meta["stack"] = self._position()
-        if self.region is not None:
+        if self.region is not None and self.region.number is not None:
             node.meta["checkpoint"] = self.region.number
 
     @contextmanager
@@ -274,14 +332,22 @@ class GraphBuilder:
         return result
 
     def derive(self, target: Any, args: tuple[Any, ...], value: Any, kind: str = "call_function") -> torch.fx.Node:
-        """A node whose value is known already: an item of a tuple result, a size, integer arithmetic."""
-        node = self.graph.create_node(kind, _as_printed(target, args), args, {})
+        """A node whose value is known already: an item of a tuple result, a size, integer arithmetic. It stands where its arguments do: what a body is
+        the first to ask of a tensor from outside can be asked again after it."""
+        graph = self.graph
+        if self._nested:
+            level = self._level(args)
+            graph = self.bodies[level - 1].graph if level else self.root
+            args = torch.fx.map_arg(args, lambda node: self.here(node, level))
+        node = graph.create_node(kind, _as_printed(target, args), args, {})
         self._describe(node, value)
         return node
 
     def has_history(self, region: int | None = None) -> bool:
         """Whether some result (of one checkpointed region) has a gradient, so that something may be saved for it."""
-        nodes = (node for node in self.graph.nodes if region is None or node.meta.get("checkpoint") == region)
+        graphs = (self.root, *(body.graph for body in self.bodies))
+        every = (node for graph in graphs for node in graph.nodes)
+        nodes = (node for node in every if region is None or node.meta.get("checkpoint") == region)
         values = (node.meta.get("val") for node in nodes if node.op != "placeholder")
         parts = (part for value in values for part in (value if isinstance(value, (list, tuple)) else (value,)))
         return any(isinstance(part, torch.Tensor) and part.requires_grad for part in parts)
@@ -292,7 +358,7 @@ class GraphBuilder:
         self.constants[name] = tensor
         with self.unpatched:
             fake = self.fake_mode.from_tensor(tensor, static_shapes=True)
-        node = self.graph.create_node("get_attr", name, (), {})
+        node = self.root.create_node("get_attr", name, (), {})
         node.meta["val"] = fake
         node.meta["stack"] = self._position()
         return node, fake
@@ -342,13 +408,15 @@ class GraphBuilder:
 
     def finish(self, outputs: Sequence[torch.fx.Node]) -> torch.fx.GraphModule:
         """Close the graph: outputs, unused reads away, a module around it."""
-        node = self.graph.output(tuple(outputs))
+        node = self.graph.output(tuple(map(self.here, outputs)))
         node.meta["val"] = tuple(n.meta["val"] for n in outputs)
         node.meta["stack"] = ()
         for n in reversed(list(self.graph.nodes)):
             if not n.users and (n.op == "get_attr" or _is_pure_read(n)):
                 self.graph.erase_node(n)
         root = torch.nn.Module()
+        for name, module in self.modules.items():
+            root.add_module(name, module)
         for name, tensor in self.constants.items():
             root.register_buffer(name, tensor) if isinstance(tensor, torch.Tensor) else setattr(root, name, tensor)
         used = [i for i, n in enumerate(self.input_nodes) if n.users]
@@ -362,10 +430,10 @@ class GraphBuilder:
         for i, node in enumerate(self.input_nodes):
             self.input_values[i] = node.meta["val"] = _as_given(self.input_values[i], self.input_reals[i])
         # Its code is made when somebody asks for it: writing and compiling it is a tenth of a small trace.
-        module = _LazyGraphModule(root, self.graph, "CapturedGraph")
+        captured = _LazyGraphModule(root, self.graph, "CapturedGraph")
         if self.warns:
-            module.meta["warns"] = True
-        return module
+            captured.meta["warns"] = True
+        return captured
 
 
 def _as_printed(target: Any, args: Sequence[Any]) -> Any:

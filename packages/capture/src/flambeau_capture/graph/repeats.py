@@ -1,4 +1,4 @@
-"""`Region`: what would be seen if operations ran a second time, as a checkpointed region does for the backward.
+"""`Region`: what would be seen if operations ran a second time, or not at all, as those of a checkpointed region or of a body do.
 
 In: each operator that ran on fakes meanwhile. Out: whether one drew random numbers, whether one wrote to a tensor that was there before.
 """
@@ -18,9 +18,9 @@ _TRAINING = ("training", "train")
 
 
 class Region:
-    """The operators of one region, and of the regions inside of it."""
+    """The operators of one region, and of the regions inside of it; one with a number is computed again for the backward."""
 
-    def __init__(self, number: int, outer: Region | None) -> None:
+    def __init__(self, number: int | None, outer: Region | None) -> None:
         self.number = number
         self.outer = outer
         self.draws = False

@@ -1,8 +1,8 @@
-"""torch's control-flow operators that can be written out.
+"""torch's control-flow operators.
 
-In: calls met while tracing. Out: `associative_scan` becomes the slices and combinations it stands for (their number grows with the
-logarithm of the length); `cond` on a predicate that is no tensor becomes the branch it takes. All others break the graph, with the reason
-`control-flow-operator`.
+In: calls met while tracing. Out: `cond`, `while_loop`, `scan` and `map` are one node each, over bodies; `cond` on a predicate that is no
+tensor becomes the branch it takes; `associative_scan` becomes the slices and combinations it stands for (their number grows with the
+logarithm of the length); a nested compile region is traced in place. What eager would refuse breaks the graph, with the reason `control-flow-operator`.
 """
 
 from __future__ import annotations
@@ -10,38 +10,186 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._higher_order_ops import associative_scan as scans
+from torch._higher_order_ops.associative_scan import associative_scan as torch_associative_scan
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan as torch_scan
+from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 from torch.utils import _pytree as pytree
 
 from ..replacements import replaces
-from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.tensor import TensorValue
+from ..values.trees import Structure, flattened
+from .bodies import alike, bound, broken, call_operator, finished, trace_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import torch.fx
+
+    from ..graph.bodies import BodyGraph
     from ..values.base import Tracer
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
 
+_HOP = torch.ops.higher_order
+
 
 @replaces(torch.cond)
 def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """`torch.cond`: a predicate that is no tensor is decided now."""
-    names = ("pred", "true_fn", "false_fn", "operands")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    if isinstance(given["pred"], TensorValue):
-        raise GraphBreak("control-flow-operator", "torch.cond on a tensor")
-    chosen = given["true_fn"] if given["pred"].truth(t) else given["false_fn"]
-    return t.caller.call(chosen, list(t.operators.iterate_all(given["operands"])) if "operands" in given else [], {})
+    """`torch.cond(pred, true_fn, false_fn, operands)`: a predicate that is no tensor is decided now."""
+    given = {**dict(zip(("pred", "true_fn", "false_fn", "operands"), args, strict=False)), **kwargs}
+    predicate, branches = given["pred"].realise(t), (given["true_fn"], given["false_fn"])
+    operands = list(t.operators.iterate_all(given["operands"])) if "operands" in given else []
+    if not isinstance(predicate, TensorValue):
+        return t.caller.call(branches[0] if predicate.truth(t) else branches[1], operands, {})
+    if predicate.fake.dtype is not torch.bool or not t.graph.decide(predicate.fake.numel() == 1):
+        raise broken("the predicate of torch.cond is no single truth value")
+    bodies = [trace_body(t, branch, lambda graph: operands) for branch in branches]
+    if bodies[0].structure != bodies[1].structure or not all(
+        alike(t, one, other) and one.requires_grad == other.requires_grad
+        for one, other in zip(bodies[0].fakes, bodies[1].fakes, strict=True)
+    ):
+        raise broken("the branches of torch.cond return tensors of different kinds")
+    names, lifted = finished(t, *bodies)
+    made = call_operator(t, _HOP.cond, (t.recorder.node_of(predicate), *names, tuple(lifted)), bodies[0].fakes)
+    return bodies[0].structure.filled(made)
 
 
-_ASSOCIATIVE: Any = getattr(scans, "associative_scan", scans)
+@replaces(torch_while_loop)
+def while_loop(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`while_loop(cond_fn, body_fn, carried_inputs)`."""
+    given = {**dict(zip(("cond_fn", "body_fn", "carried_inputs"), args, strict=False)), **kwargs}
+    carried, structure = flattened(t, given["carried_inputs"])
+    tensors = _contiguous(t, carried)
+
+    def arguments(graph: BodyGraph) -> list[Value]:
+        fresh = [bound(t, graph, fake, fake.shape, fake.stride()) for fake in tensors]
+        return list(t.operators.iterate_all(structure.filled(fresh)))
+
+    asked, stepped = (trace_body(t, given[name], arguments) for name in ("cond_fn", "body_fn"))
+    if [(fake.dtype, fake.ndim) for fake in asked.fakes] != [(torch.bool, 0)] or asked.structure != Structure():
+        raise broken("cond_fn of while_loop returns no truth value")
+    if stepped.structure.parts != structure.parts or not _go_on(t, tensors, stepped.fakes):
+        raise broken("body_fn of while_loop returns tensors of another kind than it is given")
+    names, lifted = finished(t, asked, stepped, asks=asked)
+    made = call_operator(t, _HOP.while_loop, (*names, _nodes(t, carried), tuple(lifted)), stepped.fakes)
+    return stepped.structure.filled(made)
 
 
-@replaces(_ASSOCIATIVE)
+def _contiguous(t: Tracer, values: Sequence[Value]) -> list[torch.Tensor]:
+    """The fakes of what is handed from step to step."""
+    fakes = [value.fake for value in values if isinstance(value, TensorValue)]
+    if len(fakes) < len(values) or not fakes:
+        raise broken("what is handed from step to step is no tensor")
+    if not all(fake.is_contiguous() for fake in fakes):
+        raise broken("what is handed from step to step is not contiguous")
+    return fakes
+
+
+def _go_on(t: Tracer, given: Sequence[torch.Tensor], returned: Sequence[torch.Tensor]) -> bool:
+    """Whether what a step returns can be given to the next."""
+    return len(given) == len(returned) and all(alike(t, one, other) for one, other in zip(given, returned, strict=True))
+
+
+def _nodes(t: Tracer, values: Sequence[Value]) -> tuple[torch.fx.Node, ...]:
+    return tuple(t.recorder.node_of(value) for value in values if isinstance(value, TensorValue))
+
+
+@replaces(torch_scan)
+def scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`scan(combine_fn, init, xs, *, dim, reverse)`: what is scanned is laid out for the operator, which walks the first dimension."""
+    return t.caller.call(t.wrapper.wrap_pinned(_scan_any_dimension), args, kwargs)
+
+
+def _scan_any_dimension(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
+    leaves, spec = pytree.tree_flatten(xs)
+    if not leaves:
+        return init, []
+    dim = dim % leaves[0].ndim
+    if dim:
+        leaves = [torch.movedim(leaf, dim, 0) for leaf in leaves]
+    if reverse:
+        leaves = [torch.flip(leaf, [0]) for leaf in leaves]
+    carry, out = _scan_first_dimension(combine_fn, init, pytree.tree_unflatten(leaves, spec))
+    if reverse:
+        out = pytree.tree_map(lambda leaf: leaf.flip([0]), out)
+    if dim:
+        out = pytree.tree_map(lambda leaf: torch.movedim(leaf, 0, dim) if dim < leaf.ndim else leaf, out)
+    return carry, out
+
+
+def _scan_first_dimension(combine_fn: Any, init: Any, xs: Any) -> Any:
+    """Stands for the operator in `_scan_any_dimension`."""
+    raise NotImplementedError
+
+
+@replaces(_scan_first_dimension)
+def scan_first_dimension(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`scan` along the first dimension: `combine_fn(carry, x)` returns the next carry, and a part of what is stacked."""
+    combine, (carried, structure), (scanned, rows) = args[0], flattened(t, args[1]), flattened(t, args[2])
+    init, xs = _contiguous(t, carried), _with_one_length(t, scanned)
+
+    def arguments(graph: BodyGraph) -> list[Value]:
+        carry = [bound(t, graph, fake, fake.shape, fake.stride()) for fake in init]
+        row = [bound(t, graph, fake, fake.shape[1:], fake.stride()[1:]) for fake in xs]
+        return [structure.filled(carry), rows.filled(row)]
+
+    body = trace_body(t, combine, arguments)
+    count, parts = len(init), body.structure.parts
+    if body.structure.cls not in (tuple, list) or len(parts) != 2 or parts[0] != structure:
+        raise broken("combine_fn of scan does not return a carry and a part of the result")
+    if not _go_on(t, init, body.fakes[:count]):
+        raise broken("combine_fn of scan returns a carry of another kind than it is given")
+    names, lifted = finished(t, body)
+    results = [*body.fakes[:count], *_stacked(t, body.fakes[count:], xs[0].shape[0])]
+    operands = (list(_nodes(t, carried)), list(_nodes(t, scanned)), tuple(lifted))
+    return Structure(tuple, parts).filled(call_operator(t, _HOP.scan, (*names, *operands), results))
+
+
+def _with_one_length(t: Tracer, values: Sequence[Value]) -> list[torch.Tensor]:
+    """The fakes of what is walked through."""
+    fakes = [value.fake for value in values if isinstance(value, TensorValue)]
+    if len(fakes) < len(values) or not fakes or not all(fake.ndim for fake in fakes):
+        raise broken("what is walked through is no tensor with a dimension")
+    lengths = [fake.shape[0] for fake in fakes]
+    if not t.graph.decide(lengths[0] > 0) or not all(t.graph.decide(length == lengths[0]) for length in lengths):
+        raise broken("what is walked through is empty or of several lengths")
+    return fakes
+
+
+def _stacked(t: Tracer, fakes: Sequence[torch.Tensor], length: Any) -> list[torch.Tensor]:
+    with t.graph.unpatched, t.graph.fake_mode:
+        return [torch.empty((length, *fake.shape), dtype=fake.dtype, device=fake.device) for fake in fakes]
+
+
+@replaces(torch_map)
+def map_over(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`map(f, xs, *args)`: the results of `f(x, *args)` for the rows of `xs`, stacked."""
+    function, given, *others = args
+    scanned, rows = flattened(t, given)
+    xs = _with_one_length(t, scanned)
+
+    def arguments(graph: BodyGraph) -> list[Value]:
+        row = [bound(t, graph, fake, fake.shape[1:], fake.stride()[1:]) for fake in xs]
+        return [rows.filled(row), *others]
+
+    body = trace_body(t, function, arguments)
+    names, lifted = finished(t, body)
+    results = _stacked(t, body.fakes, xs[0].shape[0])
+    made = call_operator(t, _HOP.map_impl, (*names, list(_nodes(t, scanned)), list(lifted)), results)
+    return body.structure.filled(made)
+
+
+@replaces(invoke_subgraph_placeholder)
+def nested_region(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """A call of a function marked with `torch.compiler.nested_compile_region`: part of the graph, as the plain call that it is in eager."""
+    return t.caller.call(args[0], args[1:], kwargs)
+
+
+@replaces(torch_associative_scan)
 def associative_scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`associative_scan(combine_fn, xs, dim)`."""
     return t.caller.call(t.wrapper.wrap_pinned(_scan), args, kwargs)

@@ -1,0 +1,63 @@
+"""`BodyGraph`: a graph within a graph, that of a function which an operator calls (a branch, a step of a loop).
+
+In: nodes of the graph around it that operations of the body read; values that the operator hands to it. Out: a `GraphModule` whose inputs
+are what it is handed, then what it reads of the graph around it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch.fx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .repeats import Region
+
+
+class BodyGraph:
+    """One body while it grows."""
+
+    def __init__(self, around: torch.fx.Graph, region: Region) -> None:
+        self.graph = torch.fx.Graph()
+        self.region = region
+        #: Nodes of the graph around it, and the inputs that stand for them, in the order in which they were read.
+        self.lifted: dict[torch.fx.Node, torch.fx.Node] = {}
+        self.modules: dict[str, torch.fx.GraphModule] = {}
+        self._around = around
+        self._last: torch.fx.Node = self.graph._root
+
+    def bind(self, value: Any) -> torch.fx.Node:
+        """An input for what the operator hands to the body; before any operation."""
+        return self._placeholder(value)
+
+    def lift(self, node: torch.fx.Node) -> torch.fx.Node:
+        """The input that stands for a node of the graph around this one."""
+        assert node.graph is self._around
+        if node not in self.lifted:
+            self.lifted[node] = self._placeholder(node.meta["val"])
+        return self.lifted[node]
+
+    def arrange(self, operands: Iterable[torch.fx.Node]) -> None:
+        """Inputs for exactly these nodes around it, in this order: bodies of one operator take the same operands."""
+        for node in operands:
+            placeholder = self.lift(node)
+            if placeholder is not self._last:
+                self._last.append(placeholder)
+                self._last = placeholder
+
+    def finish(self, outputs: torch.fx.Node | tuple[torch.fx.Node, ...]) -> torch.fx.GraphModule:
+        """Close the graph, with a module around it and the bodies that it calls."""
+        output = self.graph.output(outputs)
+        output.meta["val"] = torch.fx.map_arg(outputs, lambda node: node.meta["val"])
+        root = torch.nn.Module()
+        for name, module in self.modules.items():
+            root.add_module(name, module)
+        return torch.fx.GraphModule(root, self.graph, "Body")
+
+    def _placeholder(self, value: Any) -> torch.fx.Node:
+        with self.graph.inserting_after(self._last):
+            self._last = self.graph.placeholder(f"operand_{len(self.graph.find_nodes(op='placeholder'))}")
+        self._last.meta["val"] = value
+        return self._last

@@ -1,0 +1,144 @@
+"""Functions that an operator calls (the branches of a `cond`, the step of a `scan`) traced into graphs of their own.
+
+In: a function as a value, and what it is called with. Out: a `Body`: its graph, what it reads of the graph around it, its results as a tree
+of tensors; and `call_operator`, which records the operator over bodies.
+
+A body is called any number of times, or never: it must not change what is outside of it. Its results must be new tensors, as torch wants them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from attrs import frozen
+
+from ..class_names import class_name
+from ..signals import GraphBreak, TracedRaise
+from ..values.tensor import TensorValue
+from ..values.trees import Structure, flattened
+from .context_managers import autocast_effects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch.fx
+
+    from ..graph.bodies import BodyGraph
+    from ..values.base import Tracer, Value
+
+_SET_GRAD: Any = torch._C._set_grad_enabled
+
+
+@frozen(eq=False)
+class Body:
+    """A function traced on values of the frame."""
+
+    graph: BodyGraph
+    results: list[TensorValue]
+    structure: Structure
+
+    @property
+    def fakes(self) -> list[torch.Tensor]:
+        """The results' metadata."""
+        return [result.fake for result in self.results]
+
+
+def broken(message: str) -> GraphBreak:
+    """The break of an operator that cannot be part of the graph."""
+    return GraphBreak("control-flow-operator", message)
+
+
+def trace_body(t: Tracer, function: Value, arguments: Callable[[BodyGraph], Sequence[Value]]) -> Body:
+    """Call `function` with what `arguments` makes, in a graph of its own."""
+    before, generators, grad = t.heap.size(), len(t.generators), torch.is_grad_enabled()
+    entered = len(autocast_effects(t))
+    with t.heap.watching((function,)), t.graph.body() as graph:
+        given = arguments(graph)
+        known = {_memory(node.meta["val"]) for node in graph.graph.nodes}
+        try:
+            result = t.caller.call(function, given, {})
+        except TracedRaise as error:
+            raise broken(f"a body raises {class_name(error.value.python_type())}") from None
+        leaves, structure = flattened(t, result)
+    modes = torch.is_grad_enabled() == grad and len(autocast_effects(t)) == entered
+    if graph.region.writes or t.heap.size() != before or len(t.generators) > generators or not modes:
+        raise broken("a body changes what is outside of it")
+    if not t.initial_grad and any(node.target is _SET_GRAD and node.args[0] for node in graph.graph.nodes):
+        raise broken("a body enables gradients, which are disabled where the frame begins")
+    results = [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
+    if len(results) < len(leaves):
+        raise broken("a body returns what is no tensor")
+    known |= {_memory(node.meta["val"]) for node in graph.lifted}
+    for value in results:
+        memory = _memory(value.fake)
+        if t.recorder.node_of(value).graph is not graph.graph or memory in known:
+            raise broken("a body returns what it was given, or twice the same memory")
+        known.add(memory)
+    return Body(graph, results, structure)
+
+
+def _memory(value: Any) -> int | None:
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def bound(t: Tracer, graph: BodyGraph, like: torch.Tensor, shape: Sequence[Any], stride: Sequence[Any]) -> TensorValue:
+    """A tensor that the operator hands to a body: of the dtype and device of `like`."""
+    fake = _empty(t, like, shape, stride)
+    if like.requires_grad:
+        with t.graph.unpatched, torch.enable_grad():
+            fake = fake.requires_grad_().clone()  # of a leaf, other operations are refused
+    value = TensorValue(fake, graph.bind(fake))
+    t.wrapper.fake_owner[id(fake)] = value
+    return value
+
+
+def finished(t: Tracer, *bodies: Body, asks: Body | None = None) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
+    """The nodes that name the bodies of one operator, and the operands that all of them take, after those that they are handed. Bodies give
+    tuples, but for `asks`, which gives its one result."""
+    operands = list(dict.fromkeys(node for body in bodies for node in body.graph.lifted))
+    names = []
+    for body in bodies:
+        body.graph.arrange(operands)
+        outputs = tuple(t.recorder.node_of(result) for result in body.results)
+        names.append(t.graph.attach(body.graph.finish(outputs[0] if body is asks else outputs)))
+    return names, operands
+
+
+def call_operator(t: Tracer, operator: Any, args: Sequence[Any], results: Sequence[torch.Tensor]) -> list[Value]:
+    """Record `operator(*args)`, whose results are new tensors like `results`: they require grad where an operand does."""
+    read: list[torch.fx.Node] = []
+    torch.fx.map_arg(tuple(args), read.append)
+    tensors = [node.meta["val"] for node in read if isinstance(node.meta.get("val"), torch.Tensor)]
+    with t.graph.unpatched:
+        made = _Computed.apply(lambda: tuple(_empty(t, like, like.shape, like.stride()) for like in results), *tensors)
+    node = t.graph.call_bodies(operator, args, made)
+    return list(t.operators.iterate_all(t.recorder.wrap_result(made, node)))
+
+
+class _Computed(torch.autograd.Function):
+    """What gives fakes of results the history that the operator's autograd rule gives the results."""
+
+    @staticmethod
+    def forward(ctx: Any, make: Callable[[], tuple[torch.Tensor, ...]], *operands: torch.Tensor) -> Any:
+        """The results, new."""
+        return make()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Fakes are not differentiated."""
+        raise NotImplementedError
+
+
+def _empty(t: Tracer, like: torch.Tensor, shape: Sequence[Any], stride: Sequence[Any]) -> torch.Tensor:
+    with t.graph.unpatched, t.graph.fake_mode, torch.no_grad():
+        return torch.empty_strided(tuple(shape), tuple(stride), dtype=like.dtype, device=like.device)
+
+
+def alike(t: Tracer, one: torch.Tensor, other: torch.Tensor, *, strides: bool = True) -> bool:
+    """Whether two tensors have one dtype, device and shape, and lie the same way."""
+    if (one.dtype, one.device, one.ndim) != (other.dtype, other.device, other.ndim):
+        return False
+    pairs = list(zip(one.shape, other.shape, strict=True))
+    pairs += zip(one.stride(), other.stride(), strict=True) if strides else ()
+    return all(t.graph.decide(a == b) for a, b in pairs)
