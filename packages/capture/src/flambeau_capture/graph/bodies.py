@@ -25,6 +25,8 @@ class BodyGraph:
         #: Nodes of the graph around it, and the inputs that stand for them, in the order in which they were read.
         self.lifted: dict[torch.fx.Node, torch.fx.Node] = {}
         self.modules: dict[str, torch.fx.GraphModule] = {}
+        #: Whether a tensor without dimensions as an index picks what it says, and is no number that Python would have to know.
+        self.indexes_by_tensors = False
         self._around = around
         self._last: torch.fx.Node = self.graph._root
 

@@ -194,6 +194,10 @@ class GraphBuilder:
             node = body.lift(node)
         return node
 
+    def is_here(self, node: torch.fx.Node) -> bool:
+        """Whether a node is of the graph that grows now."""
+        return node.graph is self.graph
+
     def _level(self, args: tuple[Any, ...]) -> int:
         """The innermost of the bodies whose nodes are among the arguments."""
         graphs = (self.root, *(body.graph for body in self.bodies))

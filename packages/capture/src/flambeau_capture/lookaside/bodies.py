@@ -49,8 +49,10 @@ def broken(message: str) -> GraphBreak:
     return GraphBreak("control-flow-operator", message)
 
 
-def trace_body(t: Tracer, function: Value, arguments: Callable[[BodyGraph], Sequence[Value]]) -> Body:
-    """Call `function` with what `arguments` makes, in a graph of its own."""
+def trace_body(
+    t: Tracer, function: Value, arguments: Callable[[BodyGraph], Sequence[Value]], *, copied: bool = False
+) -> Body:
+    """Call `function` with what `arguments` makes, in a graph of its own. `copied`: the operator copies results, which may be what is given."""
     before, generators, grad = t.heap.size(), len(t.generators), torch.is_grad_enabled()
     entered = len(autocast_effects(t))
     with t.heap.watching((function,)), t.graph.body() as graph:
@@ -72,7 +74,7 @@ def trace_body(t: Tracer, function: Value, arguments: Callable[[BodyGraph], Sequ
     known |= {_memory(node.meta["val"]) for node in graph.lifted}
     for value in results:
         memory = _memory(value.fake)
-        if t.recorder.node_of(value).graph is not graph.graph or memory in known:
+        if t.recorder.node_of(value).graph is not graph.graph or (memory in known and not copied):
             raise broken("a body returns what it was given, or twice the same memory")
         known.add(memory)
     return Body(graph, results, structure)
@@ -112,6 +114,8 @@ def call_operator(t: Tracer, operator: Any, args: Sequence[Any], results: Sequen
     tensors = [node.meta["val"] for node in read if isinstance(node.meta.get("val"), torch.Tensor)]
     with t.graph.unpatched:
         made = _Computed.apply(lambda: tuple(_empty(t, like, like.shape, like.stride()) for like in results), *tensors)
+    if any(like.requires_grad != fake.requires_grad for like, fake in zip(results, made, strict=True)):
+        raise broken("a body returns what has no gradient, where the operator's result has one")
     node = t.graph.call_bodies(operator, args, made)
     return list(t.operators.iterate_all(t.recorder.wrap_result(made, node)))
 

@@ -48,13 +48,12 @@ def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if predicate.fake.dtype is not torch.bool or not t.graph.decide(predicate.fake.numel() == 1):
         raise broken("the predicate of torch.cond is no single truth value")
     bodies = [trace_body(t, branch, lambda graph: operands) for branch in branches]
-    if bodies[0].structure != bodies[1].structure or not all(
-        alike(t, one, other) and one.requires_grad == other.requires_grad
-        for one, other in zip(bodies[0].fakes, bodies[1].fakes, strict=True)
-    ):
+    pairs = list(zip(bodies[0].fakes, bodies[1].fakes, strict=False))
+    if bodies[0].structure != bodies[1].structure or not all(alike(t, one, other) for one, other in pairs):
         raise broken("the branches of torch.cond return tensors of different kinds")
     names, lifted = finished(t, *bodies)
-    made = call_operator(t, _HOP.cond, (t.recorder.node_of(predicate), *names, tuple(lifted)), bodies[0].fakes)
+    results = [one if one.requires_grad else other for one, other in pairs]
+    made = call_operator(t, _HOP.cond, (t.recorder.node_of(predicate), *names, tuple(lifted)), results)
     return bodies[0].structure.filled(made)
 
 
@@ -161,8 +160,10 @@ def _with_one_length(t: Tracer, values: Sequence[Value]) -> list[torch.Tensor]:
 
 
 def _stacked(t: Tracer, fakes: Sequence[torch.Tensor], length: Any) -> list[torch.Tensor]:
-    with t.graph.unpatched, t.graph.fake_mode:
-        return [torch.empty((length, *fake.shape), dtype=fake.dtype, device=fake.device) for fake in fakes]
+    """Fakes of the rows that a body gives, with or without a gradient as they are."""
+    with t.graph.unpatched, t.graph.fake_mode, torch.no_grad():
+        rows = [torch.empty((length, *fake.shape), dtype=fake.dtype, device=fake.device) for fake in fakes]
+    return [row.requires_grad_(fake.requires_grad) for row, fake in zip(rows, fakes, strict=True)]
 
 
 @replaces(torch_map)

@@ -16,6 +16,7 @@ from ..signals import GraphBreak
 from ..sources.source import Attribute, InstanceDict, Item, TensorSize
 from .base import MISSING, Value
 from .constants import ConstantValue
+from .sequences import ListValue, TupleValue
 from .symbolic import SymbolicValue, formula_of_input
 from .written_out import WRITTEN_OUT
 
@@ -296,6 +297,10 @@ class TensorValue(Value):
         return self.fake._is_view() and bool(self._told("is_leaf"))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
+        if t.graph.bodies and t.graph.bodies[-1].indexes_by_tensors:
+            places = key.items if isinstance(key, TupleValue) else [key]
+            if all(isinstance(place, TensorValue) and not place.fake.ndim for place in places):
+                return t.recorder.record("call_function", torch.ops.aten.index.Tensor, [self, ListValue(places)], {})
         return t.recorder.record("call_function", getitem, [self, key], {})
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
