@@ -89,8 +89,9 @@ STAGES = (
     Stage(
         "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",
                              "lookaside/autograd.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
-                             "graph/repeats.py"), 18,
-        (f"{_C}/lookaside", f"{_C}/interp/test_differential.py", *_PROGRAMS),
+                             "graph/repeats.py",
+                             "graph/bodies.py", "lookaside/bodies.py", "lookaside/flex_attention.py", "values/trees.py"), 18,
+        (f"{_C}/lookaside", f"{_C}/graph/test_bodies.py", f"{_C}/values/test_trees.py", f"{_C}/interp/test_differential.py", *_PROGRAMS),
     ),
     Stage(
         "tracing", _below(_CAPTURE, "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/names.py", "rewrite/rounds.py",

@@ -82,6 +82,26 @@ def test_a_submodule_has_no_key() -> None:
         graph_key(made, Options(), resolve_stages(Options()))
 
 
+def with_body(function: Any, dtype: torch.dtype = torch.float32) -> dict[str, str]:
+    made = graph(lambda x: x + 1)
+    body = fx.symbolic_trace(function)
+    body.graph.find_nodes(op="placeholder")[0].meta["val"] = torch.empty(3, dtype=dtype)
+    made.add_module("body", body)
+    call = next(node for node in made.graph.nodes if node.op == "call_function")
+    with made.graph.inserting_before(call):
+        named = made.graph.get_attr("body")
+    call.target, call.args = torch.ops.higher_order.map_impl, (named, [call.args[0]], [])
+    return graph_key(made, Options(), resolve_stages(Options()))
+
+
+def test_bodies_are_part_of_the_key() -> None:
+    """Their operations, and what they are given."""
+    base = with_body(lambda x: (x * 2,))
+    assert with_body(lambda other: (other * 2,)) == base
+    assert with_body(lambda x: (x * 3,)) != base
+    assert with_body(lambda x: (x * 2,), torch.float64) != base
+
+
 def test_inputs_and_state_count() -> None:
     """dtype, requires_grad, grad mode and autocast change what is compiled."""
 

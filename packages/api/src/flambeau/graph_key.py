@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from attrs import Factory, frozen
 from torch import Tensor, fx
+from torch._ops import HigherOrderOperator
 
 from .options import Options
 from .stages import Stages
@@ -60,9 +61,9 @@ def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str,
     """Name of a part -> its text.
 
     Raises:
-        Uncacheable: for a target that cannot be named (a local function, a submodule) or a large constant.
+        Uncacheable: for a target that cannot be named (a local function, a submodule that is called) or a large constant.
     """
-    graph = _graph_text(gm)
+    graph = _graph_text(gm, _Seen())
     return {
         "graph": graph,
         "gpu": _gpu() if "cuda" in graph else "",
@@ -73,8 +74,8 @@ def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str,
     }
 
 
-def _graph_text(gm: fx.GraphModule) -> str:
-    seen = _Seen()
+def _graph_text(gm: fx.GraphModule, seen: _Seen) -> str:
+    """A line for each node; that of a body has the lines of its graph."""
     lines = []
     for node in gm.graph.nodes:
         seen.nodes[node] = len(seen.nodes)
@@ -115,6 +116,8 @@ def _target(gm: fx.GraphModule, node: fx.Node, seen: _Seen) -> str:
 
 
 def _constant(value: Any, seen: _Seen) -> str:
+    if isinstance(value, fx.GraphModule):
+        return f"{{\n{_graph_text(value, seen)}\n}}"
     if isinstance(value, torch.Tensor) and type(value) in (Tensor, torch.nn.Parameter):
         if value.numel() * value.element_size() > _MAX_CONSTANT_BYTES or value.layout is not torch.strided:
             raise Uncacheable("a large constant tensor")
@@ -127,6 +130,8 @@ def _constant(value: Any, seen: _Seen) -> str:
 def _function(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return f"{target.namespace}::{target._schema}"
+    if isinstance(target, HigherOrderOperator):
+        return f"higher_order::{target.name()}"
     name, module = getattr(target, "__qualname__", None), getattr(target, "__module__", None)
     module = module or getattr(getattr(target, "__objclass__", None), "__module__", None)
     if name is None:

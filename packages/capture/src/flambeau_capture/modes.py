@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
 from .captured import CallFunction, Effect
 from .graph.quiet import no_warnings
@@ -25,8 +26,6 @@ from .saved_tensor_hooks import hooks_set_aside
 from .values.constants import ConstantValue
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from .interp.tracer import Tracer
 
 _SET_GRAD: Any = torch._C._set_grad_enabled
@@ -81,8 +80,14 @@ def needs_gradients(tracer: Tracer) -> bool:
 
 
 def changes_modes(graph: fx.GraphModule) -> bool:
-    """Whether it sets modes while it runs, which is left to a backend that runs it as it is."""
-    return any(node.target is _SET_GRAD or node.target is _ENTER for node in graph.graph.nodes)
+    """Whether it or a body that it calls sets modes while it runs, which is left to a backend that runs it as it is."""
+    return any(
+        node.target is _SET_GRAD or node.target is _ENTER for part in _with_bodies(graph) for node in part.graph.nodes
+    )
+
+
+def _with_bodies(graph: fx.GraphModule) -> Iterator[fx.GraphModule]:
+    return (part for part in graph.modules() if isinstance(part, fx.GraphModule))
 
 
 def left_as_before(compiled: Callable[..., Any]) -> Callable[..., Any]:

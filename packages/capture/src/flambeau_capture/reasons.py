@@ -56,7 +56,7 @@ for _code, _explanation, _hint in (
     ("unsupported-tensor", "a tensor of a kind that is not traced (sparse, nested, quantised or a subclass)", "convert it to a dense tensor first"),
     ("autograd-call", "autograd is run inside the compiled function", "call backward outside the compiled function"),
     ("autograd-function", "an autograd.Function cannot be part of the graph", "give it tensors and constants as arguments, and no effects"),
-    ("control-flow-operator", "a control-flow or other higher-order operator of torch is called", "use Python's control flow on values that are not tensors, or torch.where"),
+    ("control-flow-operator", "a control-flow or other higher-order operator of torch is called in a way that is no part of a graph", "let its functions return new tensors alike, and change nothing outside of them"),
     ("tensor-hook", "a hook is registered on a tensor", "register hooks outside the compiled function"),
     ("numpy", "a NumPy function or array is used", "use torch operations"),
     ("external-mutation", "a change to an object that cannot be replayed", "make the change outside the compiled function"),

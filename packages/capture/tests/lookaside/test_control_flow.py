@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import collections
+
 import pytest
 import torch
-from both_ways import eager
+from both_ways import assert_equal, eager, strides
+from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.associative_scan import associative_scan
+from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops.scan import scan
+from torch.utils._pytree import tree_leaves
 
-from flambeau_capture import make_region
+from flambeau_capture import GraphBreakError, make_region
 
 
 def test_cond_on_a_number_takes_a_branch(check):
@@ -15,17 +21,255 @@ def test_cond_on_a_number_takes_a_branch(check):
     check(lambda x: torch.cond(x.shape[0] > 2, lambda v: v + 1, lambda v: v.nope(), (x,)))
 
 
-def test_cond_on_a_tensor_breaks():
-    """With a reason of its own."""
+def matrix():
+    return torch.linspace(-2, 3, 12).reshape(3, 4)
+
+
+def negative_or_positive(function):
+    """Calls of both kinds, and with other values: one compile serves them."""
     records = []
+    region = make_region(function, eager, fullgraph=True, observer=records.append)
+    for scale in (1.0, -1.0, 2.0):
+        x = matrix() * 0 + scale
+        ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+        found, expected = region(ours), function(theirs)
+        assert_equal(found, expected)
+        found.sum().backward()
+        expected.sum().backward()
+        assert_equal(ours.grad, theirs.grad)
+    assert len(records) == 1
+
+
+def test_cond_is_one_graph_with_both_branches():
+    """Closures over tensors, over numbers and over sizes; a cond within a cond; branches under no_grad."""
+    w = torch.linspace(1, 2, 4)
+
+    def inner(v):
+        return torch.cond(v.max() > 1.5, lambda u: u * w, lambda u: u * u.shape[0], (v,))
+
+    def without(v):
+        with torch.no_grad():
+            total = v.sum()
+        return v * total
+
+    negative_or_positive(lambda x: torch.cond(x.sum() > 0, lambda v: v.sin() * w, lambda v: v - 3, (x,)))
+    negative_or_positive(lambda x: torch.cond(x.sum() > 0, inner, without, (x,)) * x.shape[0])
+    negative_or_positive(lambda x: torch.cond(x.sum() > 0, lambda: x * 2, lambda: x.exp()))
+    negative_or_positive(lambda x: torch.cond((x.sum() > 0)[None], torch.sin, torch.cos, [x]))
+
+
+def test_cond_returns_trees():
+    """Of the classes that its branches return."""
+    Pair = collections.namedtuple("Pair", "one other")
+
+    def function(x):
+        named = torch.cond(x.sum() > 0, lambda v: Pair(v + 1, [v * 2]), lambda v: Pair(v - 1, [v * 3]), (x,))
+        mapped = torch.cond(x.sum() > 0, lambda v: {"a": v + 1}, lambda v: {"a": v - 1}, (x,))
+        return named, mapped
+
+    region = make_region(function, eager, fullgraph=True)
+    (one, (other,)), mapped = region(matrix())
+    assert type(region(matrix())[0]) is Pair
+    assert_equal((one, other, mapped), (matrix() + 1, matrix() * 2, {"a": matrix() + 1}))
+
+
+def changes_a_list(x):
+    seen = []
+
+    def branch(v):
+        seen.append(1)
+        return v + 1
+
+    return torch.cond(x.sum() > 0, branch, lambda v: v - 1, (x,)), len(seen)
+
+
+def changes_a_tensor(x):
+    return torch.cond(x.sum() > 0, lambda v: v.add_(1) * 2, lambda v: v - 1, (x,))
+
+
+def leaves_the_grad_mode(x):
+    def branch(v):
+        torch.set_grad_enabled(False)
+        return v + 1
+
+    return torch.cond(x.sum() > 0, branch, lambda v: v - 1, (x,))
+
+
+def raises(x):
+    def branch(v):
+        raise ValueError(v.shape)
+
+    return torch.cond(x.sum() > 0, branch, lambda v: v - 1, (x,))
+
+
+REFUSED = [
+    changes_a_list,
+    changes_a_tensor,
+    leaves_the_grad_mode,
+    raises,
+    lambda x: torch.cond(x.sum() > 0, lambda v: v, lambda v: v - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda: x, lambda: x - 1),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v.t(), lambda v: v - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v.t() + 1, lambda v: v[:, :3] - 1, (x[:, :3],)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v[:1] + 1, lambda v: v - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v.double(), lambda v: v - 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: (v + 1,), lambda v: [v - 1], (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: None, lambda v: None, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: 1, lambda v: 1, (x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v + 1 if v[0, 0] > 0 else v, lambda v: v - 1, (x,)),
+    lambda x: torch.cond(x.sum(), lambda v: v + 1, lambda v: v - 1, (x,)),
+    lambda x: torch.cond(x > 0, lambda v: v + 1, lambda v: v - 1, (x,)),
+    lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (torch.cat([v, v]),), (x,)),
+    lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (v.t() + 50,), (x[:, :3],)),
+    lambda x: while_loop(lambda v: v < 100, lambda v: (v + 50,), (x,)),
+    lambda x: while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v), (torch.tensor(0), x)),
+    lambda x: while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v + 1), (0, x)),
+    lambda x: while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v + 1), (torch.tensor(0), x.t())),
+    lambda x: scan(lambda c, row: (c + row, c), torch.zeros(4), x),
+    lambda x: scan(lambda c, row: (c + row,), torch.zeros(4), x),
+    lambda x: scan(lambda c, row: ((c + row).double(), row * 2), torch.zeros(4), x),
+    lambda x: scan(lambda c, row: (c + row, row * 2), torch.zeros(4), x[:0]),
+    lambda x: map_over(lambda row: row, x),
+    lambda x: map_over(lambda row: row * 2, x[:0]),
+]
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_what_operators_do_not_take_breaks_before_them(function):
+    """What torch refuses, and what a body of a graph may not do."""
+    region = make_region(lambda x: function(x + 1), eager, fullgraph=True)
+    with pytest.raises(GraphBreakError):
+        region(matrix())
+
+
+def test_what_a_body_computes_is_not_known_outside():
+    """A tensor that a branch leaves in a variable."""
+
+    def function(x):
+        kept = x
+
+        def branch(v):
+            nonlocal kept
+            kept = v * 2
+            return v + 1
+
+        return torch.cond(x.sum() > 0, branch, lambda v: v - 1, (x,)) + kept
+
+    with pytest.raises(GraphBreakError):
+        make_region(function, eager, fullgraph=True)(matrix())
+
+
+def test_results_without_gradients_beside_operands_with_some_break():
+    """The operator marks all of its results as differentiable."""
+
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda v: v.detach() + 1, lambda v: v.detach() - 1, (x,))
+
+    make_region(function, eager, fullgraph=True)(matrix())
+    with pytest.raises(GraphBreakError):
+        make_region(function, eager, fullgraph=True)(matrix().requires_grad_())
+
+
+def test_a_size_that_a_body_asks_first_is_known_after_it():
+    """It is a node of the graph around the body."""
+
+    def function(x):
+        made = torch.cond(x.sum() > 0, lambda: torch.ones(2) * x.shape[0], lambda: torch.zeros(2) + x.shape[1])
+        return made * x.shape[0] + x.shape[1]
+
+    region = make_region(function, eager, fullgraph=True, dynamic=True)
+    for shape in ((2, 3), (4, 5), (3, 3)):
+        assert_equal(region(torch.ones(shape)), function(torch.ones(shape)))
+
+
+def test_floats_that_change_are_compiled_each():
+    """An operator hands tensors and integers to bodies."""
     region = make_region(
-        lambda x: torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,)),
-        eager,
-        fullgraph=True,
-        observer=records.append,
+        lambda x, k: torch.cond(x.sum() > 0, lambda v: v * k, lambda v: v + k, (x,)), eager, fullgraph=True
     )
-    with pytest.raises(Exception, match="control-flow-operator"):
-        region(torch.ones(2))
+    for k in (0.5, 0.25, 1.5):
+        assert_equal(region(matrix() + 3, k), (matrix() + 3) * k)
+
+
+def test_while_loops():
+    """Over trees, with a condition over what is closed over, and one within another."""
+    limit = torch.tensor(4)
+
+    def function(x):
+        state = {"i": torch.tensor(0), "x": x}
+        done = while_loop(lambda s: s["i"] < limit, lambda s: ({"i": s["i"] + 1, "x": s["x"] * 2},), (state,))
+
+        def outer(i, v):
+            return i + 1, while_loop(lambda j, u: j < 2, lambda j, u: (j + 1, u + i), (torch.tensor(0), v))[1]
+
+        return done[0]["x"], while_loop(lambda i, v: i < 3, outer, (torch.tensor(0), x))
+
+    records = []
+    region = make_region(function, eager, fullgraph=True, observer=records.append)
+    for x in (matrix(), matrix() + 1):
+        assert_equal(region(x), (x * 16, (torch.tensor(3), x + 6)))
+    assert len(records) == 1
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans(dim, reverse):
+    """Any dimension, both ways, with gradients."""
+    w = torch.linspace(0, 1, 3)
+
+    def step(carry, row):
+        after = {"total": carry["total"] * w + row["x"]}
+        return after, [after["total"] * 2, row["x"].sum()]
+
+    def function(x):
+        return scan(step, {"total": torch.zeros(3)}, {"x": x}, dim=dim, reverse=reverse)
+
+    def plainly(x):
+        rows = list(x.movedim(dim, 0))
+        total, found = torch.zeros(3), []
+        for row in reversed(rows) if reverse else rows:
+            total = total * w + row
+            found.append((total * 2, row.sum()))
+        pairs = zip(*(reversed(found) if reverse else found))
+        scaled, sums = (torch.stack(part) for part in pairs)
+        return {"total": total}, [scaled.movedim(0, dim), sums]
+
+    region = make_region(function, eager, fullgraph=True)
+    ours, theirs = (torch.arange(9.0).reshape(3, 3).requires_grad_() for _ in range(2))
+    found, expected = region(ours), plainly(theirs)
+    for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        torch.testing.assert_close(one, other)
+    (found[1][0].sum() + found[0]["total"].sum()).backward()
+    (expected[1][0].sum() + expected[0]["total"].sum()).backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_maps():
+    """Over trees of one length; further arguments are handed on as they are."""
+
+    def function(x, w):
+        return map_over(lambda part, m, k: [(m @ part["x"]).tanh() * k, part["x"].sum()], {"x": x}, w, 3)
+
+    region = make_region(function, eager, fullgraph=True)
+    x, w = matrix(), torch.ones(2, 4)
+    assert_equal(region(x, w), [torch.stack([(w @ row).tanh() * 3 for row in x]), x.sum(1)])
+
+
+def test_nested_regions_are_traced_in_place():
+    """They are plain calls, which may write to what they are given."""
+
+    @torch.compiler.nested_compile_region
+    def layer(x, w):
+        x.add_(1)
+        return (x @ w).relu()
+
+    def function(x, w):
+        x = x.clone()
+        return layer(x, w), layer(x, w), x
+
+    region = make_region(function, eager, fullgraph=True)
+    w = torch.ones(4, 4)
+    assert_equal(region(matrix(), w), function(matrix(), w))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 13])
@@ -45,6 +289,7 @@ def test_associative_scan(size, reverse):
     total, states = region(x, decay, value)
     expected = x.flip(1).cumsum(1).flip(1) if reverse else x.cumsum(1)
     torch.testing.assert_close(total, expected)
+    assert strides(total) == strides(torch.empty(size, 2, 3).movedim(0, 1))
     state = torch.zeros(3)
     for i in range(size):
         state = decay[i] * state + value[i]

@@ -137,7 +137,9 @@ class GraphBuilder:
         hint = f"{hint}_{len(self.inputs)}" if hint in self._names else hint
         self._names.add(hint)
         with (
-            self.root.inserting_after(self._last_input) if self._last_input else self.root.inserting_before(self._first())
+            self.root.inserting_after(self._last_input)
+            if self._last_input
+            else self.root.inserting_before(self._first())
         ):
             node = self.root.placeholder(hint)
         self._last_input = node

@@ -249,7 +249,11 @@ class Recorder(Part):
         if isinstance(value, TensorValue):
             return self.node_of(value), value.fake
         if isinstance(value, SymbolicValue):
-            if self.t.graph.bodies and not isinstance(value.symbol, torch.SymInt) and not self.t.graph.is_here(value.node):
+            if (
+                self.t.graph.bodies
+                and not isinstance(value.symbol, torch.SymInt)
+                and not self.t.graph.is_here(value.node)
+            ):
                 number = value.concrete(self.t)  # operators hand tensors and integers to bodies
                 return number, number
             return value.node, value.symbol

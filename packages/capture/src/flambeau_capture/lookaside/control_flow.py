@@ -199,43 +199,44 @@ def associative_scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def _scan(combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise") -> Any:
     leaves, spec = pytree.tree_flatten(xs)
     count, dim = len(leaves), dim % leaves[0].ndim
+    leaves = [torch.movedim(leaf, dim, 0) for leaf in leaves]
     if reverse:
-        leaves = [torch.flip(leaf, [dim]) for leaf in leaves]
+        leaves = [torch.flip(leaf, [0]) for leaf in leaves]
 
     def combine(*flat: Any) -> Any:
         left, right = pytree.tree_unflatten(flat[:count], spec), pytree.tree_unflatten(flat[count:], spec)
         return pytree.tree_leaves(combine_fn(left, right))
 
-    done = _prefixes(combine, leaves, dim)
+    done = _prefixes(combine, leaves)
     if reverse:
-        done = [torch.flip(leaf, [dim]) for leaf in done]
-    return pytree.tree_unflatten(done, spec)
+        done = [torch.flip(leaf, [0]) for leaf in done]
+    return pytree.tree_unflatten([torch.movedim(leaf, 0, dim) for leaf in done], spec)
 
 
-def _prefixes(combine: Any, leaves: list[Any], dim: int) -> list[Any]:
+def _prefixes(combine: Any, leaves: list[Any]) -> list[Any]:
     """Combine neighbours, scan the half as many results, and put the elements between them in."""
-    size = leaves[0].shape[dim]
+    size = leaves[0].shape[0]
     if size < 2:
         return leaves
-    even = [leaf.narrow(dim, 0, size - size % 2).unflatten(dim, (size // 2, 2)) for leaf in leaves]
-    pairs = combine(*[e.select(dim + 1, 0) for e in even], *[e.select(dim + 1, 1) for e in even])
-    odd = _prefixes(combine, pairs, dim)
+    even = [leaf.narrow(0, 0, size - size % 2).unflatten(0, (size // 2, 2)) for leaf in leaves]
+    pairs = combine(*[e.select(1, 0) for e in even], *[e.select(1, 1) for e in even])
+    odd = _prefixes(combine, pairs)
     if size == 2:
-        return [torch.cat([leaf.narrow(dim, 0, 1), o], dim) for leaf, o in zip(leaves, odd, strict=True)]
+        return [torch.cat([leaf.narrow(0, 0, 1), o]) for leaf, o in zip(leaves, odd, strict=True)]
     rest = (size - 1) // 2
-    before = [o.narrow(dim, 0, rest) for o in odd]
-    between = combine(*before, *[_every_other(leaf, dim, rest) for leaf in leaves])
-    return [_merged(leaf, o, b, dim, size) for leaf, o, b in zip(leaves, odd, between, strict=True)]
+    before = [o.narrow(0, 0, rest) for o in odd]
+    between = combine(*before, *[_every_other(leaf, rest) for leaf in leaves])
+    return [_merged(leaf, o, b, size) for leaf, o, b in zip(leaves, odd, between, strict=True)]
 
 
-def _every_other(leaf: Any, dim: int, count: int) -> Any:
-    """The elements 2, 4, 6…, `count` of them."""
-    return leaf.index_select(dim, torch.arange(2, 2 + 2 * count, 2, device=leaf.device))
+def _every_other(leaf: Any, count: int) -> Any:
+    """The rows 2, 4, 6…, `count` of them."""
+    return leaf.index_select(0, torch.arange(2, 2 + 2 * count, 2, device=leaf.device))
 
 
-def _merged(leaf: Any, odd: Any, between: Any, dim: int, size: int) -> Any:
-    """Element 0, then odd and even places in turn."""
-    first = torch.cat([leaf.narrow(dim, 0, 1), between], dim)
-    pairs = min(first.shape[dim], odd.shape[dim])
-    woven = torch.stack([first.narrow(dim, 0, pairs), odd.narrow(dim, 0, pairs)], dim + 1).flatten(dim, dim + 1)
-    return torch.cat([woven, first.narrow(dim, pairs, size - 2 * pairs)], dim)
+def _merged(leaf: Any, odd: Any, between: Any, size: int) -> Any:
+    """Row 0, then odd and even places in turn."""
+    first = torch.cat([leaf.narrow(0, 0, 1), between])
+    pairs = min(first.shape[0], odd.shape[0])
+    woven = torch.stack([first.narrow(0, 0, pairs), odd.narrow(0, 0, pairs)], 1).flatten(0, 1)
+    return torch.cat([woven, first.narrow(0, pairs, size - 2 * pairs)])

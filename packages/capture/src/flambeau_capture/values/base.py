@@ -252,6 +252,9 @@ class Records(Protocol):
     def node_of(self, value: Any) -> torch.fx.Node:
         """The node of a tensor, lifted to an input on first use."""
 
+    def wrap_result(self, result: Any, node: torch.fx.Node) -> Value:
+        """A value for what an operation returned."""
+
     def number(self, symbol: Any, node: Any) -> Value:
         """A value for a number that may be symbolic; `node` makes the node that computes it."""
 

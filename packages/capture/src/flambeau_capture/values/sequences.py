@@ -201,6 +201,7 @@ _IN_CLASSES = frozenset(("__init_subclass__", "__class_getitem__", "__classcell_
 
 
 def _is_of_namedtuple(member: Any) -> bool:
+    member = member.__func__ if isinstance(member, staticmethod) else member  # `__new__`
     if isinstance(member, types.FunctionType):
         return member.__module__ == "collections" or "_tuple_new" in member.__globals__
     return not callable(member) and not hasattr(type(member), "__get__")
