@@ -88,7 +88,7 @@ STAGES = (
     ),
     Stage(
         "lookasides", _below(_CAPTURE, "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",
-                             "lookaside/autograd.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
+                             "lookaside/autograd.py", "lookaside/checkpoints.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
                              "graph/repeats.py",
                              "graph/bodies.py", "lookaside/bodies.py", "lookaside/flex_attention.py", "values/trees.py"), 18,
         (f"{_C}/lookaside", f"{_C}/graph/test_bodies.py", f"{_C}/values/test_trees.py", f"{_C}/interp/test_differential.py", *_PROGRAMS),
@@ -113,7 +113,7 @@ STAGES = (
         (_A, *_DERIVED, "tests/conformance/test_layouts.py"),
     ),
     Stage(
-        "partition", _below(_AUTOGRAD, "partition/split.py", "partition/min_cut.py", "partition/flow.py", "passes/*.py",
+        "partition", _below(_AUTOGRAD, "partition/split.py", "partition/min_cut.py", "partition/policy.py", "partition/flow.py", "passes/*.py",
                             "analysis/signature.py"), 20,
         (_A, *_DERIVED, "tests/training/test_saved_memory.py"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 from lifting import check_function, compile_graph, fakes, lift_function
@@ -151,6 +152,25 @@ def test_checkpoint_regions_are_recomputed():
     assert prepared.signature.extras < other.signature.extras
     assert count(prepared.backward) > count(other.backward)
     compare(gm, lambda x, w: _six(x, w), [R(4, 4), R(4, 4)])
+
+
+def _saves_products(context, operator, *args, **kwargs):
+    assert not context.is_recompute
+    return operator is torch.ops.aten.mm.default and args[0].shape == (3, 4)
+
+
+@pytest.mark.parametrize("policy", [None, (torch.ops.aten.mm.default,), _saves_products])
+def test_policies_of_checkpoint_regions(policy):
+    """What the policy names may be saved; all else of the region is computed again."""
+    gm = _checkpointed()
+    for node in gm.graph.nodes:
+        if policy is not None and node.meta.get("checkpoint") is not None:
+            node.meta["policy"] = policy
+    inputs = [R(3, 4), R(4, 4)]
+    compare(gm, _six, inputs)
+    nodes = prepare(gm, fakes(inputs)).backward.graph.nodes
+    products = sum(node.target is torch.ops.aten.mm.default for node in nodes)
+    assert products == 12 if policy else products > 12
 
 
 def _six(x, w):

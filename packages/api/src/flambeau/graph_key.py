@@ -86,9 +86,18 @@ def _graph_text(gm: fx.GraphModule, seen: _Seen) -> str:
         elif _counts_devices(node):
             parts.append(f"among {list(seen.devices)}, current {_current_device()}")
         if node.meta.get("checkpoint") is not None:
-            parts.append(f"recomputed with region {node.meta['checkpoint']}")
+            parts.append(
+                f"recomputed with region {node.meta['checkpoint']}, but for {_policy(node.meta.get('policy'))}"
+            )
         lines.append(" ".join(parts))
     return "\n".join(lines)
+
+
+def _policy(policy: Any) -> str:
+    """What of a region may be saved: operators."""
+    if policy is not None and not isinstance(policy, tuple):
+        raise Uncacheable("a function that decides what a checkpoint saves")
+    return " ".join(map(_function, policy or ()))
 
 
 def _counts_devices(node: fx.Node) -> bool:

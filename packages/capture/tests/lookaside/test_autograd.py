@@ -1,13 +1,10 @@
-"""`autograd.Function` and checkpoint: part of the graph, differentiated as the user wrote it."""
+"""`autograd.Function`: part of the graph, differentiated as the user wrote it."""
 
 from __future__ import annotations
-
-import types
 
 import pytest
 import torch
 from both_ways import eager
-from torch.utils.checkpoint import checkpoint
 
 from flambeau_capture import make_region
 
@@ -28,6 +25,35 @@ class Odd(torch.autograd.Function):
     def backward(ctx, grad):
         (x,) = ctx.saved_tensors
         return grad * x * SCALE * ctx.power, None
+
+
+class Takes(torch.autograd.Function):
+    """Is given containers, and tells their classes."""
+
+    @staticmethod
+    def forward(ctx, x, parts, options):
+        ctx.options = options
+        assert type(parts) is list
+        assert type(options) is dict
+        return x * options["scale"] + parts[0] * len(parts)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.options["scale"] * 3, None, None
+
+
+class Doubles(torch.autograd.Function):
+    """Writes to its argument, with a wrong gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 5
 
 
 class Captures(torch.autograd.Function):
@@ -72,120 +98,51 @@ def test_what_cannot_be_in_the_graph_breaks(broken):
     assert broken(lambda x: Captures.apply(x) + 1, torch.ones(3)) == {"autograd-function"}
 
 
-def test_checkpoint_marks_its_nodes(check):
-    """Regions inside of a region are part of it; functions after it are not marked."""
-
-    def block(x):
-        return checkpoint(torch.sin, x.exp(), use_reentrant=False) + 1
-
-    def run(x):
-        y = checkpoint(block, x, use_reentrant=False)
-        return checkpoint(block, y, use_reentrant=False) * 2
-
-    (record,) = check(run)
-    regions = [node.meta.get("checkpoint") for node in record.graph.graph.nodes if node.op.startswith("call")]
-    assert regions == [1, 1, 1, 2, 2, 2, None]
-
-
-def test_a_checkpoint_of_a_function_by_name_breaks(broken):
-    assert broken(lambda x: checkpoint(function=lambda: x.sin(), use_reentrant=False) + 1, torch.ones(3)) == {
-        "unsupported-call"
-    }
-
-
-def test_a_checkpoint_with_contexts_of_its_own_breaks(broken):
-    """Nobody enters them in the graph."""
-    entered = []
-
-    class Counted:
-        def __enter__(self):
-            entered.append(1)
-
-        def __exit__(self, *error):
-            pass
-
-    def run(x):
-        return checkpoint(torch.sin, x, use_reentrant=False, context_fn=lambda: (Counted(), Counted())) + 1
-
-    assert broken(run, torch.ones(3, requires_grad=True)) == {"unsupported-call"}
-    assert entered
-
-
-SEEN: list[int] = []
-BUFFER = torch.zeros(3)
-NORM = torch.nn.BatchNorm1d(3, affine=False)
-
-
-def _appends(x):
-    SEEN.append(1)
-    return x.sin()
-
-
-def _writes(x):
-    BUFFER.add_(1)
-    return x.sin()
-
-
-def _writes_its_own(x):
-    y = x.sin()
-    y.add_(1).mul_(2)
-    return y.exp()
-
-
-def _draws(x):
-    return x.sin() + torch.rand_like(x) * 0
-
-
-def _attends(x):
-    rows = x[None, None]
-    return torch.nn.functional.scaled_dot_product_attention(rows, rows, rows).exp()
-
-
-def _normalises(x):
-    return NORM(x).sin()
+def _outcome(function, *args):
+    """The result, whether it is a leaf, and the gradients."""
+    given = [arg.clone().requires_grad_() for arg in args]
+    result = function(*given)
+    result.sum().backward()
+    return [result.detach(), *(x.grad for x in given)]
 
 
 @pytest.mark.parametrize(
-    ("function", "own", "breaks"),
+    "function",
     [
-        (_appends, {}, True),
-        (_writes, {}, True),
-        (_writes_its_own, {}, False),
-        (_draws, {}, False),
-        (_draws, {"preserve_rng_state": False}, True),
-        (_attends, {"preserve_rng_state": False}, False),
-        (_normalises, {}, True),
-        (lambda x: checkpoint(_appends, x, use_reentrant=False).cos(), {}, True),
-        (torch.sin, {"use_reentrant": True}, True),
-        (torch.sin, {"debug": True}, False),
-        (torch.sin, {"determinism_check": "none", "early_stop": False}, False),
+        lambda x, y: Takes.apply(x, [y.detach(), 1], {"scale": 2.0}).sin(),
+        lambda x, y: Doubles.apply(x * y).sin(),
+        lambda x, y: (lambda z: (Doubles.apply(z), z.exp())[1])(x * y),
+        lambda x, y: (lambda z: (Doubles.apply(z[:2]), z.exp())[1])(x * y),
     ],
 )
-def test_a_checkpoint_whose_second_run_is_seen_breaks(broken, function, own, breaks):
-    """It draws other numbers, or changes again what is outside of it; not where nothing needs a gradient."""
-
-    def run(x):
-        return checkpoint(function, x * 2, **{"use_reentrant": False, **own}) + 1
-
-    assert broken(run, torch.ones(3, 3, requires_grad=True)) == ({"unsupported-call"} if breaks else set())
-    if own.get("use_reentrant") is None:
-        assert not broken(run, torch.ones(3, 3))
+def test_containers_as_arguments_and_arguments_that_are_written(function):
+    """One node, twice, with the gradients that the program wrote."""
+    region = make_region(function, eager, fullgraph=True)
+    for x in (torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, 0.25, 4.0])):
+        for found, expected in zip(_outcome(region, x, x + 1), _outcome(function, x, x + 1), strict=True):
+            assert expected is None if found is None else torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("change", ["attribute", "item"])
-def test_a_checkpoint_that_changes_what_the_traced_function_made_breaks(broken, change):
-    """Its second run, in the backward, changes it again."""
+KEPT = {"scale": 2.0}
 
-    def run(x):
-        made = types.SimpleNamespace(count=0, items=[])
 
-        def function(x):
-            if change == "attribute":
-                made.count += 1
-            else:
-                made.items.append(1)
-            return x.sin()
+def _changes_it_later(x):
+    options = {"scale": 2.0}
+    y = Takes.apply(x, [x.detach()], options)
+    options["scale"] = 7.0
+    return y
 
-        return checkpoint(function, x * 2, use_reentrant=False) + 1, made
 
-    assert broken(run, torch.ones(3, requires_grad=True)) == {"unsupported-call"}
+@pytest.mark.parametrize("function", [_changes_it_later, lambda x: Takes.apply(x, [x.detach()], KEPT)])
+def test_containers_that_may_change_before_the_backward(function):
+    """The program's own backward sees what is in them then."""
+
+    def gradient(call):
+        x = torch.ones(3, requires_grad=True)
+        y = call(x)
+        KEPT["scale"] = 11.0
+        y.sum().backward()
+        KEPT["scale"] = 2.0
+        return x.grad
+
+    assert torch.equal(gradient(make_region(function, eager)), gradient(function))

@@ -87,6 +87,7 @@ def build_joint(
         forward = trace_forward(recorder, gm, inputs, config, packed)
         analysis, traced = forward.analysis, forward.inputs
         joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
+        joint.policies = {n.meta["checkpoint"]: n.meta["policy"] for n in gm.graph.nodes if "policy" in n.meta}
         joint.results = [
             recorder.laid_out(r) if isinstance(r, torch.Tensor) else recorder.operands(r) for r in analysis.results
         ]

@@ -21,7 +21,8 @@ from .inputs import TracedInput
 class Joint:
     """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`;
     `eagers`: nodes whose values eager's nodes save or hold; `held`: what contexts hold, in order (None: no node of the graph's); `told`: those of
-    `eagers` which must follow from what is saved, whether the backward reads them or not; `functions`: whether the program's own are differentiated."""
+    `eagers` which must follow from what is saved, whether the backward reads them or not; `functions`: whether the program's own are differentiated;
+    `policies`: for checkpointed regions, which of their operations may be saved all the same (see `partition/policy.py`)."""
 
     graph: Graph
     constants: dict[str, torch.Tensor | GraphModule]
@@ -43,6 +44,7 @@ class Joint:
     functions: bool = False
     told: set[Node] = field(factory=set)
     frees: list[tuple[int, ...]] = field(factory=list)
+    policies: dict[int, Any] = field(factory=dict)
 
 
 def detach_values(graph: Graph) -> None:

@@ -18,6 +18,7 @@ from ..passes.facts import alias_root, is_late, is_pinned, is_tensor, runs_once
 from .costs import is_free, is_fusible, saved_bytes
 from .exposed import exposed
 from .flow import min_cut_side
+from .policy import may_be_saved
 from .split import dependents
 
 _INFINITE = 1 << 60
@@ -59,6 +60,8 @@ def _problem(joint: Joint) -> Problem:
             useful_set.update(node.all_input_nodes)
     useful = [n for n in joint.graph.nodes if n in useful_set]
     regions = {n: n.meta["checkpoint"] for n in useful if n.meta.get("checkpoint") is not None}
+    policies = joint.policies
+    regions = {n: r for n, r in regions.items() if r not in policies or not may_be_saved(n, policies[r])}
     return Problem(joint, late, wanted, useful, regions)
 
 

@@ -22,12 +22,14 @@ from ..captured import (
     SetCell,
     SetGlobal,
 )
+from ..refusal import CannotCapture
 from ..signals import GraphBreak
 from ..sources.source import Pinned
 from ..values.base import MISSING, Value
 from ..values.builtins import BuiltinValue, ClassValue
 from ..values.constants import ConstantValue
-from ..values.mappings import shown_by
+from ..values.mappings import DictValue, shown_by
+from ..values.sequences import ListValue
 from ..values.tensor import TensorValue
 from ..values.walk import reachable
 
@@ -62,6 +64,8 @@ class Heap:
         # By identity: objects of the trace's own, changes of which count too for now (see `watching`).
         self._watched: dict[int, Value] = {}
         self._writes = 0
+        # By identity: containers that an operation of the graph holds on to.
+        self._held: dict[int, Value] = {}
         # Real dicts that were written to as such, and (at some number of writes) those that attributes and globals were stored in.
         self._written: set[int] = set()
         self._stored_in: set[int] = set()
@@ -69,6 +73,10 @@ class Heap:
 
     def changed(self, container: Value) -> None:
         """A container is about to change."""
+        if id(container) in self._held:
+            raise CannotCapture(
+                GraphBreak("unsupported-store", "a container changes that an autograd.Function was given")
+            )
         if container.source is not None:
             self._writes += 1
             self.containers[id(container)] = container
@@ -77,6 +85,14 @@ class Heap:
                 self._written.add(id(shows))
         elif self._watched:
             self._note(container)
+
+    def keep_as_is(self, values: Iterable[Value]) -> None:
+        """What these lead to is held by an operation of the graph, which sees no change of the frame's: frames with one run in eager."""
+        self._held |= {
+            identity: value
+            for identity, value in reachable(values).items()
+            if isinstance(value, (ListValue, DictValue))
+        }
 
     def refuse_stored(self, namespace: Any) -> None:
         """Break where a dict is read that attributes or globals were stored in: it is not known what it holds now."""

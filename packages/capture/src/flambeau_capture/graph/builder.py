@@ -165,7 +165,7 @@ class GraphBuilder:
         """What is recorded within goes to a graph of its own, which takes what it reads of the graphs around it as inputs. Its region tells what
         it wrote to and whether it drew."""
         around, region = self.graph, self.region
-        self.region = Region(None if region is None else region.number, region)
+        self.region = Region(region.number if region else None, region, region.policy if region else None)
         body = BodyGraph(around, self.region)
         self._nested = True
         self.bodies.append(body)
@@ -264,18 +264,26 @@ class GraphBuilder:
         node.meta["stack"] = self._position()
         if self.region is not None and self.region.number is not None:
             node.meta["checkpoint"] = self.region.number
+            if self.region.policy is not None:
+                node.meta["policy"] = self.region.policy
 
     @contextmanager
-    def checkpointed(self) -> Iterator[Region]:
+    def checkpointed(self, policy: Any = None, *, reentrant: bool = False) -> Iterator[Region]:
         """Nodes made inside belong to one more region of activation checkpointing; a region inside of another is part of that."""
         outer = self.region
         if outer is None:
             self._checkpoints += 1
-        self.region = Region(self._checkpoints, outer)
+        self.region = Region(self._checkpoints, outer, policy if outer is None else outer.policy)
+        self.region.reentrant = reentrant or (outer is not None and outer.reentrant)
         try:
             yield self.region
         finally:
             self.region = outer
+
+    def refuse_question(self, what: str) -> None:
+        """Break where the program asks about gradients in a reentrant checkpoint, which runs once without and once with them."""
+        if self.region is not None and self.region.reentrant:
+            raise GraphBreak("unsupported-call", f"{what} in a reentrant checkpoint")
 
     def mark(self) -> Mark:
         """A place to `rewind` to."""

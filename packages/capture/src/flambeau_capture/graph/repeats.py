@@ -20,9 +20,13 @@ _TRAINING = ("training", "train")
 class Region:
     """The operators of one region, and of the regions inside of it; one with a number is computed again for the backward."""
 
-    def __init__(self, number: int | None, outer: Region | None) -> None:
+    def __init__(self, number: int | None, outer: Region | None, policy: Any = None) -> None:
         self.number = number
+        #: Which operations the program would save: operators, or a function as `torch.utils.checkpoint` takes it.
+        self.policy = policy
         self.outer = outer
+        #: Whether the operations run at first without gradients, and then with them.
+        self.reentrant = False
         self.draws = False
         self.writes = False
         self._made: dict[int, Any] = {}

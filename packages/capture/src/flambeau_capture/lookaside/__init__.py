@@ -3,6 +3,7 @@
 from . import (
     autograd,
     builtins,
+    checkpoints,
     containers,
     context_managers,
     control_flow,
@@ -22,6 +23,7 @@ from . import (
 __all__ = [
     "autograd",
     "builtins",
+    "checkpoints",
     "containers",
     "context_managers",
     "control_flow",

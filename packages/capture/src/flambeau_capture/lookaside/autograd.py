@@ -1,8 +1,7 @@
-"""`torch.autograd.Function` and activation checkpointing.
+"""`torch.autograd.Function`.
 
 In: calls met while tracing. Out: an `autograd.Function` is one node that calls the user's own `forward`, and through autograd the user's
-own `backward`, whenever the graph is run or differentiated; a checkpointed function is traced in place, its nodes marked with
-`meta["checkpoint"]`, the number of the region.
+own `backward`, whenever the graph is run or differentiated.
 
 Running the user's class from the graph is right as long as it does what it did now. So `forward` and `backward` are first traced like any
 other function: that guards everything they read, and breaks the graph where they have effects or cannot be traced. What that trace
@@ -15,18 +14,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import checkpoint as checkpoints
 
 from ..class_names import class_name
 from ..interp.attributes import function_apply
-from ..library import inspect
 from ..replacements import replaces
 from ..signals import GraphBreak, TracedRaise
-from ..values.base import MISSING, Value
+from ..values.base import Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
-from ..values.iterators import IteratorValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from ..values.walk import reachable
@@ -59,6 +55,9 @@ class Context:
         """As of a real context."""
         self.materialize_grads = value
 
+    def mark_dirty(self, *tensors: Any) -> None:
+        """As of a real context; the node's own run sees it."""
+
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """As of a real context; the node's own run sees it."""
 
@@ -73,14 +72,14 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(cls, ClassValue) or kwargs:
         raise GraphBreak("autograd-function", "it is called with keyword arguments")
     for value in inputs:
-        if not (isinstance(value, (TensorValue, SymbolicValue, FunctionValue)) or value.is_constant()):
-            raise GraphBreak("autograd-function", f"{value.describe()} is an argument of {cls.describe()}")
+        _refuse_argument(t, cls, value)
         t.recorder.argument(value)
     before = t.heap.size()
     mark = t.graph.mark()
     outer, t.wrapper.rehearsing = t.wrapper.rehearsing, True
     try:
-        told_absent = _rehearse(t, cls, inputs)
+        with t.heap.watching(inputs):
+            told_absent = _rehearse(t, cls, inputs)
     except TracedRaise:
         raise GraphBreak("autograd-function", f"{cls.describe()} raises an exception") from None
     finally:
@@ -90,7 +89,31 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("autograd-function", f"{cls.describe()} uses a tensor that is not among its arguments")
     if t.heap.size() != before:
         raise GraphBreak("autograd-function", f"{cls.describe()} changes objects outside of itself")
+    t.heap.keep_as_is(inputs)
     return t.recorder.record("call_function", _callable_of(cls.object, told_absent), inputs, {})
+
+
+def _refuse_argument(t: Tracer, cls: ClassValue, value: Value) -> None:
+    """Tensors, numbers and constants, and containers of these that the frame makes: what it is given others may change before the backward."""
+    if isinstance(value, (TensorValue, SymbolicValue, FunctionValue)) or value.is_constant():
+        return
+    if value.source is None and value.python_type() in (list, tuple, dict):
+        is_dict = value.python_type() is dict
+        parts = [part for _, part in t.operators.mapping_items(value)] if is_dict else t.operators.iterate_all(value)
+        for part in parts:
+            _refuse_argument(t, cls, part.realise(t))
+        return
+    raise GraphBreak("autograd-function", f"{value.describe()} is an argument of {cls.describe()}")
+
+
+def _as_made(argument: Any) -> Any:
+    """The argument with the program's own kinds of containers: those of a graph's nodes refuse changes, and to be differentiated."""
+    if isinstance(argument, list | tuple):
+        items = map(_as_made, argument)
+        return list(items) if isinstance(argument, list) else tuple(items)
+    if isinstance(argument, dict):
+        return {key: _as_made(item) for key, item in argument.items()}
+    return argument
 
 
 def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> bool:
@@ -141,66 +164,11 @@ def _callable_of(cls: Any, told_absent: bool) -> Any:
     FX takes what is of torch's by its name. Its attribute of the same name is read by what differentiates the graph."""
 
     def call(*args: Any) -> Any:
-        return cls.apply(*args)
+        return cls.apply(*map(_as_made, args))
 
     call.__name__ = f"{class_name(cls)}_apply"
     call.told_absent = told_absent  # type: ignore[attr-defined]
     return call
-
-
-# activation checkpointing
-
-_SIGNATURE = inspect.signature(checkpoints.checkpoint)
-_OWN_ARGUMENTS = {name for name, what in _SIGNATURE.parameters.items() if what.kind is what.KEYWORD_ONLY}
-_OWN_ARGUMENTS |= {"preserve_rng_state"}  # older torch takes it out of the function's own
-_MODELLED = ("use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop")
-
-
-@replaces(checkpoints.checkpoint)
-def checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """`checkpoint(function, *args)`: traced in place; the regions tell the partitioner what to compute again in the backward."""
-    if not args or "function" in kwargs:
-        raise GraphBreak("unsupported-call", "checkpoint() without a function by position")
-    own = {name: value for name, value in kwargs.items() if name in _OWN_ARGUMENTS}
-    others = {name: value for name, value in kwargs.items() if name not in own}
-    return _region(t, args[0], args[1:], others, own)
-
-
-def decorated(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """A call of what `checkpoint(**kwargs)` gave for a function."""
-    function, positional, named = args
-    others = {t.wrapper.to_python(key): value for key, value in t.operators.mapping_items(named)}
-    return _region(t, function, list(t.operators.iterate_all(positional)), others, kwargs)
-
-
-# Where torch has the form of a decorator.
-if hasattr(checkpoints, "_checkpoint_impl"):
-    replaces(checkpoints._checkpoint_impl)(decorated)
-
-
-def _region(t: Tracer, function: Value, args: Args, kwargs: Kwargs, own: Kwargs) -> Value:
-    """torch runs the function a second time for the backward: what such a run would show besides its gradients breaks."""
-    for name, value in own.items():
-        known = value.constant() if value.is_constant() else value.real()
-        if known is MISSING or (name not in _MODELLED and known is not _SIGNATURE.parameters[name].default):
-            raise GraphBreak("unsupported-call", f"checkpoint() with {name}")
-    # That variant has no history of its own: it refuses `torch.autograd.grad`, and parameters alone get no gradient.
-    if "use_reentrant" not in own or own["use_reentrant"].constant() is not False:
-        raise GraphBreak("unsupported-call", "checkpoint() without use_reentrant=False")
-    before = t.heap.size()
-    given = (function, *args, *kwargs.values())
-    if any(isinstance(value, IteratorValue) and value.source is None for value in reachable(given).values()):
-        raise GraphBreak("unsupported-call", "checkpoint() of a function that is given an iterator")
-    with t.heap.watching(given), t.graph.checkpointed() as region:
-        result = t.caller.call(function, args, kwargs)
-    if t.graph.has_history(region.number):
-        if region.draws and "preserve_rng_state" in own and not own["preserve_rng_state"].constant():
-            raise GraphBreak(
-                "unsupported-call", "checkpoint(preserve_rng_state=False) of a function that draws random numbers"
-            )
-        if region.writes or t.heap.size() != before:
-            raise GraphBreak("unsupported-call", "checkpoint() of a function that changes what is outside of it")
-    return result
 
 
 @replaces(torch.autograd.grad)

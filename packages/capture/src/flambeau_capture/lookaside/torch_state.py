@@ -109,7 +109,7 @@ def _answer(*paths: str, watched: bool) -> None:
 
 
 _answer(
-    "torch.is_grad_enabled", "torch.is_inference_mode_enabled", "torch.get_default_dtype", "torch.are_deterministic_algorithms_enabled",
+    "torch.is_inference_mode_enabled", "torch.get_default_dtype", "torch.are_deterministic_algorithms_enabled",
     "torch.is_autocast_enabled", "torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype", "torch.is_autocast_cpu_enabled",
     "torch.is_autocast_cache_enabled", "torch.is_deterministic_algorithms_warn_only_enabled", "torch.get_deterministic_debug_mode",
     "torch._C._is_torch_function_enabled", "torch._C._len_torch_function_stack", "torch.get_rng_state_size",
@@ -126,6 +126,13 @@ _answer(
     "torch.backends.cuda.cudnn_sdp_enabled",
     watched=True,
 )  # fmt: skip
+
+
+@replaces(torch.is_grad_enabled)
+def is_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """What `GlobalState` guards."""
+    t.graph.refuse_question("torch.is_grad_enabled()")
+    return t.folder.fold(torch.is_grad_enabled, args, kwargs)
 
 
 @replaces(*_named("torch._C._set_grad_enabled"))

@@ -112,6 +112,8 @@ class TensorValue(Value):
         if name == "shape":
             return self.shape(t)
         if name in _FACTS and hasattr(torch.Tensor, name):
+            if name in ("requires_grad", "is_leaf"):
+                t.graph.refuse_question(name)
             if name == "nbytes" and any(isinstance(s, torch.SymInt) for s in self.fake.shape):
                 raise GraphBreak("unsupported-attribute", "nbytes of a tensor with symbolic sizes")
             if name in _OF_THE_REAL_ONE and self.tensor is not MISSING:
@@ -126,6 +128,7 @@ class TensorValue(Value):
         if name == "grad":
             return self.gradient(t)
         if name == "grad_fn":
+            t.graph.refuse_question(name)
             if self.tensor is not MISSING:
                 self._real_fact(t, "is_leaf")
             if self._told(name) is None and (
