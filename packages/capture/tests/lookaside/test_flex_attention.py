@@ -96,19 +96,22 @@ def test_what_eager_refuses_breaks(function):
     assert found[0] == expected[0] == "raised"
 
 
+def within(width):
+    def mask(b, h, q, kv):
+        return (q - kv).abs() <= width
+
+    return mask
+
+
 def test_masks_that_each_call_brings():
     """What a mask closes over and its blocks are read of the call's own."""
-    masks = [
-        create_block_mask(lambda b, h, q, kv, width=width: (q - kv).abs() <= width, None, None, 16, 16, device="cpu")
-        for width in (2, 5)
-    ]
-
-    def function(q, k, v, mask):
-        return flex_attention(q, k, v, block_mask=mask)
-
-    region = make_region(function, eager, fullgraph=True)
-    for mask in (*masks, MASK, masks[0]):
-        torch.testing.assert_close(region(*qkv(), mask), function(*qkv(), mask))
+    region = make_region(lambda q, k, v, mask: flex_attention(q, k, v, block_mask=mask), eager, fullgraph=True)
+    places = torch.arange(16)
+    for width in (2, 5, 2, 9):
+        blocks = create_block_mask(within(width), None, None, 16, 16, device="cpu")
+        dense = (places[:, None] - places).abs() <= width
+        expected = torch.nn.functional.scaled_dot_product_attention(*qkv(), attn_mask=dense)
+        torch.testing.assert_close(region(*qkv(), blocks), expected)
 
 
 def test_numbers_in_scores_change():

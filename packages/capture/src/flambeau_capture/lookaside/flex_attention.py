@@ -7,13 +7,13 @@ version, break the graph: eager tells what is wrong.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._higher_order_ops.flex_attention import _permute_strides
 from torch.nn.attention import flex_attention as flex
 
+from ..library import math
 from ..replacements import replaces
 from ..values.base import Value
 from ..values.tensor import TensorValue
