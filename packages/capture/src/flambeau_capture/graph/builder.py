@@ -429,8 +429,8 @@ class GraphBuilder:
             if not n.users and (n.op == "get_attr" or _is_pure_read(n)):
                 self.graph.erase_node(n)
         root = torch.nn.Module()
-        for name, module in self.modules.items():
-            root.add_module(name, module)
+        for name, body in self.modules.items():
+            root.add_module(name, body)
         for name, tensor in self.constants.items():
             root.register_buffer(name, tensor) if isinstance(tensor, torch.Tensor) else setattr(root, name, tensor)
         used = [i for i, n in enumerate(self.input_nodes) if n.users]
@@ -444,10 +444,10 @@ class GraphBuilder:
         for i, node in enumerate(self.input_nodes):
             self.input_values[i] = node.meta["val"] = _as_given(self.input_values[i], self.input_reals[i])
         # Its code is made when somebody asks for it: writing and compiling it is a tenth of a small trace.
-        captured = _LazyGraphModule(root, self.graph, "CapturedGraph")
+        module = _LazyGraphModule(root, self.graph, "CapturedGraph")
         if self.warns:
-            captured.meta["warns"] = True
-        return captured
+            module.meta["warns"] = True
+        return module
 
 
 def _as_printed(target: Any, args: Sequence[Any]) -> Any:
