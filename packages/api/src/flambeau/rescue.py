@@ -51,7 +51,7 @@ def rescue(
     written = sorted({mutation.index for mutation in signature.mutations})
     generator = torch.default_generator
     anew = gm.meta.get("starts_anew", False)
-    run = left_as_before(partial(run_in_eager, gm))
+    run = left_as_before(partial(run_in_eager, gm), gm)
 
     def answer(error: Exception, *inputs: Any) -> Any:
         eagers: Exception | None = None

@@ -49,7 +49,15 @@ def is_constant_object(obj: Any) -> bool:
         return all(is_constant_object(item) and _is_hashed(item) for item in obj)
     if kind is slice:
         return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
-    return False
+    return _is_native_enum(kind)
+
+
+def _is_native_enum(kind: type) -> bool:
+    """Whether a class is an enum of C++ that pybind11 made: its members compare and hash by the number that they stand for."""
+    return type(kind) is _BOUND_CLASS and "__members__" in vars(kind)
+
+
+_BOUND_CLASS: type = type(torch._C._SDPBackend)
 
 
 def _is_hashed(part: Any) -> bool:

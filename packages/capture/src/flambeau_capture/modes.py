@@ -1,4 +1,4 @@
-"""Torch's modes that a traced program changes: the grad mode, autocast, the default device; and what a graph is called in.
+"""Torch's modes that a traced program changes: the grad mode, autocast, the default device, settings; and what a graph is called in.
 
 In: a trace that begins, or that ended. Out: the modes as they were before it; effects that set for real, after the graph, what the program
 left changed; and the grad mode, and whether silently, that its graph has to be called in.
@@ -21,8 +21,11 @@ from .captured import CallFunction, Effect
 from .graph.quiet import no_warnings
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
+from .lookaside.settings import changed_settings, setting_effects, settings_kept
 from .native import _C
+from .refusal import CannotCapture
 from .saved_tensor_hooks import hooks_set_aside
+from .signals import GraphBreak
 from .values.constants import ConstantValue
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ def restored_modes(tracer: Tracer) -> Iterator[None]:
     tracer.initial_grad = torch.is_grad_enabled()
     tracer.devices.outer = outer_device()
     try:
-        with hooks_set_aside():
+        with hooks_set_aside(), settings_kept(tracer.graph):
             yield
     finally:
         for mode in reversed(tracer.graph.open_modes):
@@ -59,7 +62,7 @@ def node_hooks_set_aside() -> Iterator[None]:
 
 def mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
     """What has to be done for real after the graph, for the modes to be as the program left them."""
-    entered = (*autocast_effects(tracer), *device_effects(tracer))
+    entered = (*autocast_effects(tracer), *device_effects(tracer), *setting_effects(tracer))
     enabled = torch.is_grad_enabled()
     if enabled == tracer.initial_grad:
         return entered
@@ -79,22 +82,20 @@ def needs_gradients(tracer: Tracer) -> bool:
     return True
 
 
-def changes_modes(graph: fx.GraphModule) -> bool:
-    """Whether it or a body that it calls sets modes while it runs, which is left to a backend that runs it as it is."""
-    return any(
-        node.target is _SET_GRAD or node.target is _ENTER for part in _with_bodies(graph) for node in part.graph.nodes
-    )
-
-
-def _with_bodies(graph: fx.GraphModule) -> Iterator[fx.GraphModule]:
-    return (part for part in graph.modules() if isinstance(part, fx.GraphModule))
-
-
-def left_as_before(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """The same callable of a graph that sets modes; where it raises in between, they are as they were."""
+def left_as_before(compiled: Callable[..., Any], graph: fx.GraphModule) -> Callable[..., Any]:
+    """The same callable of a graph; where it raises in between, the modes that it sets are as they were, and in place of a branch of the program, what it drew."""
+    settings = changed_settings(graph.graph)
+    parts = (part for part in graph.modules() if isinstance(part, fx.GraphModule))  # bodies of operators too
+    modes = any(node.target is _SET_GRAD or node.target is _ENTER for part in parts for node in part.graph.nodes)
+    assumes = graph.meta.get("assumes", False)
+    if not (settings or modes or assumes):
+        return compiled
+    generator = torch.default_generator
 
     def call(*args: Any) -> Any:
         enabled, depth, state = torch.is_grad_enabled(), _depth(), _autocast_state()
+        before = [setting.read() for setting in settings]
+        numbers = generator.get_state() if assumes else None
         try:
             return compiled(*args)
         except BaseException:
@@ -105,9 +106,24 @@ def left_as_before(compiled: Callable[..., Any]) -> Callable[..., Any]:
             for device, (switch, dtype) in state.items():
                 torch.set_autocast_enabled(device, switch)
                 torch.set_autocast_dtype(device, dtype)
+            if graph.meta.get(
+                "starts_anew"
+            ):  # else the error passes, and the settings are as the program had them then
+                for setting, value in zip(settings, before, strict=True):
+                    setting.write(value)
+                if numbers is not None:
+                    generator.set_state(numbers)
             raise
 
     return _called_as(compiled, call)
+
+
+def refuse_unchecked(graph: fx.GraphModule | None) -> None:
+    """Leave the frame to plain Python where the graph raises in place of a branch of the program, and has written to inputs by then."""
+    if graph is not None and graph.meta.get("assumes") and not graph.meta.get("starts_anew"):
+        raise CannotCapture(
+            GraphBreak("data-dependent-branch", "a branch that raises, in a graph that writes to its inputs")
+        )
 
 
 def _depth() -> int:

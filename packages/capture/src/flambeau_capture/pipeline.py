@@ -42,11 +42,11 @@ from .interp.outputs import needed_outputs
 from .interp.tracer import Tracer
 from .library import inspect, threading, time
 from .modes import (
-    changes_modes,
     left_as_before,
     mode_effects,
     needs_gradients,
     node_hooks_set_aside,
+    refuse_unchecked,
     restored_modes,
     silent,
     with_gradients,
@@ -142,6 +142,7 @@ def capture_frame(
         result = evolve(result, caught=result.graph.meta.get("starts_anew", False))
     # Only now: a backend may assume more about sizes than tracing did.
     try:
+        refuse_unchecked(result.graph)
         _refuse_open_sizes(info, traced.tracer)
     except CannotCapture as error:
         return _left_out(info, error, config, started, observer)
@@ -408,8 +409,8 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
     rescue = graph.meta.get("rescue")
     if graph.meta.get("warns"):
         compiled, rescue = silent(compiled), rescue and silent(rescue)
-    if rescue is None and changes_modes(graph):
-        compiled = left_as_before(compiled)
+    if rescue is None:
+        compiled = left_as_before(compiled, graph)
     if traced.result.wants_grad:
         compiled = with_gradients(compiled)
         rescue = with_gradients(rescue) if rescue is not None else None

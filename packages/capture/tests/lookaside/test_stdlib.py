@@ -7,6 +7,7 @@ import copy
 import functools
 import itertools
 import math
+import types
 import warnings
 
 import pytest
@@ -157,3 +158,31 @@ def test_a_deep_copy_of_a_dict_that_changes():
     region = make_region(function, eager)
     for table in ({"a": [1]}, {"a": [1], "b": 2}, {"b": 2}, {}):
         assert region(torch.ones(1), table) == function(torch.ones(1), table)
+
+
+def test_a_counter_counts(check):
+    """Made, updated, added to and asked, in one graph; one from outside keeps what was counted."""
+    kept = collections.Counter("xy")
+
+    def program(x):
+        counts = collections.Counter("abca")
+        counts.update({"a": 3})
+        counts.subtract("b")
+        counts["q"] += 1
+        more = collections.Counter(a=1) + collections.Counter("ab")
+        return dict(counts), counts.most_common(1), more, counts["none"], counts.total(), x * counts["a"]
+
+    def counted(x):
+        kept.update([x.shape[0], "x"])
+        return x * kept["x"]
+
+    check(program)
+    region = make_region(counted, eager, fullgraph=True)
+    assert [region(torch.ones(1)).item() for _ in range(3)] == [2, 3, 4]
+    assert kept == {"x": 4, "y": 1, 1: 3}
+
+
+def test_a_method_is_made_by_hand(check):
+    """`types.MethodType` of functions, bound to anything but None."""
+    check(lambda x: types.MethodType(torch.add, x)(1))
+    check(lambda x: types.MethodType(lambda self, y: self * y, 3)(x))

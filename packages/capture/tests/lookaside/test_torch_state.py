@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from both_ways import eager
+from both_ways import assert_equal, eager
 
 from flambeau_capture import make_region
 
@@ -118,16 +118,11 @@ def test_what_changes_the_state_breaks(broken):
         torch.manual_seed(3)
         return x + torch.rand(4)
 
-    def default(x):
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        y = torch.ones(2)
-        torch.set_default_dtype(before)
-        return y, x + 1
+    def threads(x):
+        torch.set_num_threads(torch.get_num_threads())
+        return x + 1
 
-    assert broken(seed) == broken(default) == {"unsupported-call"}
-    assert torch.get_default_dtype() is torch.float32
-    assert torch.ones(1).dtype is torch.float32
+    assert broken(seed) == broken(threads) == {"unsupported-call"}
 
 
 @pytest.mark.parametrize(
@@ -190,3 +185,91 @@ def _restore(settings):
 def test_quantised_tensors_break_the_graph(quantised, broken):
     """On fakes they are plain numbers, which dequantising gives back as they are."""
     assert broken(lambda x: quantised(x).dequantize() * x) == {"unsupported-call", "unsupported-tensor"}
+
+
+class _Noted(torch.autocast):
+    """One of the program's own."""
+
+    def __init__(self, notes):
+        super().__init__("cpu", dtype=torch.bfloat16)
+        self.notes = notes
+
+    def __enter__(self):
+        self.notes.append("in")
+        return super().__enter__()
+
+    def __exit__(self, *raised):
+        super().__exit__(*raised)
+        self.notes.append("out")
+        self.fast_dtype = torch.float16
+
+
+def _derived_inside(x, context, notes):
+    with _Noted(notes):
+        y = x @ x.T
+    return y, x @ x.T
+
+
+def _derived_outside(x, context, notes):
+    with context:
+        y = x @ x.T
+    return y, context.fast_dtype
+
+
+def _derived_decorates(x, context, notes):
+    return context(lambda v: v @ v.T)(x), x @ x.T
+
+
+@pytest.mark.parametrize("program", [_derived_inside, _derived_outside, _derived_decorates], ids=lambda p: p.__name__)
+def test_a_class_derived_from_autocast_does_what_it_does_besides(program):
+    """Its methods are traced, and the mode is that of its attributes when it is entered."""
+    x = torch.linspace(-2, 3, 12).reshape(3, 4)
+    sides = []
+    for make in (lambda function: make_region(function, eager, fullgraph=True), lambda function: function):
+        notes = []
+        context, function = _Noted(notes), make(program)
+        found = [function(x, context, notes) for _ in range(2)]
+        sides.append((found, notes, context.fast_dtype, torch.is_autocast_enabled("cpu")))
+    assert_equal(*sides)
+
+
+def test_a_break_inside_of_a_derived_autocast_enters_it_once():
+    """What its class does besides is done by the trace."""
+
+    def program(x, notes):
+        with _Noted(notes):
+            print(end="")
+            return x @ x.T
+
+    x, sides = torch.ones(2, 2), []
+    for function in (make_region(program, eager), program):
+        notes = []
+        sides.append((function(x, notes), notes, torch.is_autocast_enabled("cpu")))
+    assert_equal(*sides)
+
+
+def test_members_of_enums_of_c_are_constants(check):
+    """Hashed, compared, converted; another one is another call."""
+    kind = torch.nn.attention.SDPBackend
+
+    def program(x, member):
+        table = dict.fromkeys([member, kind.MATH, kind.MATH])
+        return (
+            x * len(table) + int(member),
+            member in [kind.MATH],
+            member == kind.MATH,
+            member.name,
+            kind.MATH is member,
+        )
+
+    for member in (kind.MATH, kind.FLASH_ATTENTION):
+        check(program, torch.ones(2), member)
+    region = make_region(program, eager)
+    for member in (kind.MATH, kind.FLASH_ATTENTION, kind.MATH):
+        assert_equal(region(torch.ones(2), member), program(torch.ones(2), member))
+
+
+def test_annotate_gives_its_value(check):
+    """`torch.jit.annotate` says a type, and does nothing."""
+    check(lambda x: torch.jit.annotate(list[int], [x + 1]))
+    check(lambda x: torch.jit.annotate(the_value=x, the_type=int) + 1)

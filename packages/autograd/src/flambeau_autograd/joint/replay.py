@@ -1,7 +1,7 @@
 """Runs a torch-level graph on fake tensors, node by node, under a recorder.
 
-In: the captured GraphModule and its inputs. Out: its outputs. Grad-mode switches and autocast regions in the graph take
-effect while replaying and are undone at the end; user positions and checkpoint regions are handed to the recorder.
+In: the captured GraphModule and its inputs. Out: its outputs. Grad-mode switches, autocast regions and settings in
+the graph take effect while replaying and are undone at the end; user positions and checkpoint regions are handed to the recorder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..functional.values import Cell
 from .checks import record_checks
 from .lists import saved_by_list_op
 from .nested.table import OPERATORS
+from .settings import settings_kept
 
 _PRODUCTS: Final = (torch.nn.functional.linear, torch.matmul, operator.matmul, "matmul", "__matmul__")
 #: Functions whose C++ reads the sizes of its operands as plain numbers (products only before torch 2.13), so that symbolic ones become
@@ -59,11 +60,12 @@ class Replay:
         self._regions = 0
 
     def run(self, gm: GraphModule, inputs: list[Any]) -> Any:
-        """The graph's outputs on `inputs`. Ambient grad mode and autocast are restored, whatever the graph did."""
+        """The graph's outputs on `inputs`. Ambient grad mode, autocast and settings are restored, whatever the graph did."""
         grad_mode = torch.is_grad_enabled()
         autocast_depth: list[Any] = []
         try:
-            return self._walk(gm, inputs, autocast_depth)
+            with settings_kept(gm.graph):
+                return self._walk(gm, inputs, autocast_depth)
         finally:
             torch.set_grad_enabled(grad_mode)
             for context in reversed(autocast_depth):

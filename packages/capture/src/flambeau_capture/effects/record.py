@@ -161,7 +161,7 @@ class Heap:
         self.cells[id(cell)] = (cell, value)
 
     def call_later(self, function: Value, args: Sequence[Value]) -> Value:
-        """Have a call with constant arguments done after the graph; what it gives now is None."""
+        """Have a call done after the graph, of constants or of an object that it changes; what it gives now is None."""
         self.calls.append(CallFunction(function, tuple(args)))
         return ConstantValue(None)
 
@@ -173,6 +173,7 @@ class Heap:
         """Every container and object that existed before and changed."""
         yield from self.containers.values()
         yield from {id(target): target for target, _, _ in self.attributes.values()}.values()
+        yield from {id(arg): arg for call in self.calls for arg in call.args if arg.source is not None}.values()
 
     def effects(self) -> tuple[Effect, ...]:
         """The records for the rewriter."""

@@ -99,6 +99,10 @@ class GraphBuilder:
         self.guard_positions: list[tuple[str, int, str] | None] = []
         self.constants: dict[str, Any] = {}
         self.open_modes: list[Any] = []
+        #: Whether a node raises in place of a branch of the program.
+        self.assumes = False
+        #: Settings of torch that the program changed, each with what it was before.
+        self.settings: dict[Any, Any] = {}
         self.operations = 0
         #: What the last operation warned of, and which of its kernels would have.
         self.heard: list[Heard] = []
@@ -447,6 +451,8 @@ class GraphBuilder:
         module = _LazyGraphModule(root, self.graph, "CapturedGraph")
         if self.warns:
             module.meta["warns"] = True
+        if self.assumes:
+            module.meta["assumes"] = True
         return module
 
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 _FIELD: Any = type(vars(namedtuple("_Named", "field"))["field"])
 """What the class of a named tuple has under the name of a field."""
-_FIELDS_OF_CLASSES = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__dict__")
+_FIELDS_OF_CLASSES = (
+    "__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__dict__", "__abstractmethods__",
+)  # fmt: skip
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 

@@ -20,7 +20,7 @@ from ..native import _C
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Attribute, Item, Pinned
 from ..torch_policy import Decision
-from ..values.autocast import AutocastValue
+from ..values.autocast import AutocastValue, DerivedAutocastValue
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
@@ -530,7 +530,7 @@ class Caller(Part):
         if issubclass(cls, BaseException):
             return self.t.exceptions.make_exception(cls, args)
         if issubclass(cls, weakref.ref):
-            raise self.t.lifetimes.weakly_held(args)
+            return self.t.lifetimes.reference(cls, args)
         if issubclass(cls, dict):
             import collections
 
@@ -565,7 +565,7 @@ class Caller(Part):
             self.t.guards.answer(inspect.isabstract, (cls,), {}, inspect.isabstract(cls))
             if inspect.isabstract(cls):
                 return self.t.folder.fold(object.__new__, [value], {})
-        return ObjectValue(cls)
+        return DerivedAutocastValue(cls) if issubclass(cls, torch.autocast) else ObjectValue(cls)
 
     # classes that are asked about
 

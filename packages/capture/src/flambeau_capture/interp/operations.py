@@ -23,6 +23,7 @@ from ..values.functions import CellValue, MethodValue
 from ..values.keys import assume_members
 from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue, OpaqueValue
+from ..values.references import ReferenceValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.sets import SetValue, set_of
 from ..values.symbolic import SymbolicValue
@@ -573,4 +574,4 @@ def _family(value: Value) -> type:
 def _compares_natively(value: Value) -> bool:
     """Whether `==` is the class's own, written in C, so that it is more than identity."""
     kind: Any = value.python_type()
-    return isinstance(value, (ObjectValue, OpaqueValue, CellValue)) and kind.__eq__ is not object.__eq__
+    return isinstance(value, (ObjectValue, OpaqueValue, CellValue, ReferenceValue)) and kind.__eq__ is not object.__eq__

@@ -16,7 +16,7 @@ from ..class_names import class_module, class_name, class_qualname, type_name
 from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_constant_object
 from ..graph import shapes
 from ..guards.spec import TensorMatch, own_length
-from ..library import collections, functools, threading, weakref
+from ..library import collections, functools, itertools, threading, weakref
 from ..signals import GraphBreak
 from ..sources.arguments import is_item, is_open
 from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
@@ -25,16 +25,19 @@ from ..values.base import MISSING, Value
 from ..values.bound import BoundBuiltin, LoadedMethod
 from ..values.builtins import BuiltinValue, ClassValue, PythonModuleValue, RealValue
 from ..values.constants import ConstantValue
+from ..values.counters import CounterValue
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.keys import as_hashed
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, ProxyValue
 from ..values.members import NATIVE_METHODS, has_quiet_class, may_be_hashed, mro_lookup, own_content, own_dict
 from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
+from ..values.references import ReferenceValue
 from ..values.sequences import ListValue, SliceValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue, formula_of_input
 from ..values.tensor import TensorValue
+from ..values.thread_locals import ThreadLocalValue
 from .enum_members import hold_methods
 from .part import Part
 
@@ -232,11 +235,14 @@ class Wrapper(Part):
                 key: (ConstantValue(key), LazyValue(value, Item(source, key))) for key, value in shown.items()
             }
             return ProxyValue(items, source, obj)
-        if kind is torch.autocast:
+        if issubclass(kind, torch.autocast):
             self.t.guards.type_is(source, kind)
             return wrap_autocast(self.t, obj, source)
+        if kind is itertools.count or kind is threading.local:
+            self.t.guards.type_is(source, kind)
+            return CounterValue(obj, source) if kind is itertools.count else ThreadLocalValue(obj, source)
         if issubclass(kind, threading.local):
-            raise GraphBreak("unsupported-argument", "attributes of a thread-local object")
+            raise GraphBreak("unsupported-argument", "a class derived from threading.local")
         storage: Value | None = None
         if issubclass(kind, dict):
             storage = self._wrap_dict(obj, source)
@@ -497,6 +503,9 @@ class Wrapper(Part):
             if value.object is not MISSING and _hashes_by_identity(value.object):
                 return value.object
             raise GraphBreak("unsupported-operation", f"hashing {value.describe()}")
+        if isinstance(value, ReferenceValue):
+            self.hashable(value.referent)  # whose hash it has
+            return value.key
         if isinstance(value, (MethodValue, BoundBuiltin, LoadedMethod)):
             # Equal to another that binds the same, whichever object each of them is.
             raise GraphBreak("unsupported-operation", f"hashing the bound method {value.describe()}")

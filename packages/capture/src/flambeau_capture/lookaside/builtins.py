@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_qualname
+from ..interp.assumed_branches import truth_of_argument
 from ..library import collections, functools
 from ..replacements import impure, replaces
 from ..signals import GraphBreak, TracedRaise
@@ -23,7 +24,7 @@ from ..values.iterators import BackwardIterator, ComputedIterator
 from ..values.mappings import DictView
 from ..values.members import is_native_access
 from ..values.objects import ObjectValue
-from ..values.sequences import ListValue
+from ..values.sequences import ListValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 
@@ -301,6 +302,9 @@ def make_reversed(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return BackwardIterator(value.items, value)
     if cls in _REVERSED:
         return _reversed_of(t, value, cls)
+    plain = isinstance(value, TupleValue | ConstantValue) and issubclass(cls, tuple)
+    if plain and t.members.class_lookup(cls, "__reversed__") is MISSING:
+        return _reversed_of(t, value, tuple)
     if isinstance(value, ObjectValue) and value.storage is None and value.special(t, "__getitem__") is not None:
         return ReversedIterator(value, t.folder.integer(value.length(t)) - 1)
     raise GraphBreak("unsupported-call", f"reversed() of {value.describe()}")
@@ -344,12 +348,12 @@ def _is_none(value: Value) -> bool:
 
 @replaces(builtins.any)
 def any_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(any(item.truth(t) for item in t.operators.iterate_all(args[0])))
+    return ConstantValue(any(truth_of_argument(t, item) for item in t.operators.iterate_all(args[0])))
 
 
 @replaces(builtins.all)
 def all_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(all(item.truth(t) for item in t.operators.iterate_all(args[0])))
+    return ConstantValue(all(truth_of_argument(t, item) for item in t.operators.iterate_all(args[0])))
 
 
 @replaces(builtins.sum)
@@ -429,15 +433,6 @@ def minimum(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return _extremum(t, args, kwargs, "<", torch.sym_min)
 
 
-@replaces(builtins.abs)
-def absolute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        return t.recorder.record("call_function", abs, args, {})
-    if isinstance(args[0], SymbolicValue):
-        return t.arithmetic.symbolic(abs, args)
-    return t.folder.fold(abs, args, {})
-
-
 @replaces(builtins.pow)
 def power(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 2 or _is_none(args[2]):
@@ -445,52 +440,9 @@ def power(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return t.folder.fold(pow, args, {})
 
 
-@replaces(builtins.divmod)
-def divide(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if t.wrapper.is_foldable(args[0]) and t.wrapper.is_foldable(args[1]):
-        return t.folder.fold(divmod, args, {})
-    if any(isinstance(arg, ObjectValue) for arg in args):
-        raise GraphBreak("unsupported-call", "divmod() of objects")
-    if any(isinstance(arg, TensorValue) for arg in args):
-        raise GraphBreak("operator-error", "tensors have no __divmod__")
-    try:
-        return t.wrapper.sequence(
-            [t.operators.binary("//", args[0], args[1]), t.operators.binary("%", args[0], args[1])], tuple
-        )
-    except TracedRaise:
-        return t.arithmetic.computed(divmod, args, {})  # in the words of divmod
-
-
 @replaces(builtins.bool)
 def to_bool(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    return ConstantValue(args[0].truth(t)) if args else ConstantValue(False)
-
-
-@replaces(builtins.int)
-def to_int(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if args and isinstance(args[0], SymbolicValue):
-        return args[0] if args[0].python_type() is int else t.arithmetic.symbolic(torch.sym_int, args)
-    if args and isinstance(args[0], TensorValue):
-        raise GraphBreak("data-dependent-value", "int() of a tensor")
-    return t.folder.fold(int, args, kwargs)
-
-
-@replaces(builtins.float)
-def to_float(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if args and isinstance(args[0], SymbolicValue):
-        return args[0] if args[0].python_type() is float else t.arithmetic.symbolic(torch.sym_float, args)
-    if args and isinstance(args[0], TensorValue):
-        raise GraphBreak("data-dependent-value", "float() of a tensor")
-    return t.folder.fold(float, args, kwargs)
-
-
-@replaces(builtins.round)
-def rounded(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if isinstance(args[0], TensorValue):
-        raise GraphBreak("operator-error", "tensors have no __round__")
-    if any(isinstance(a, SymbolicValue) for a in args):
-        return t.arithmetic.computed(round, args, kwargs)
-    return t.folder.fold(round, [t.wrapper.from_python(t.folder.concrete(a)) for a in args], kwargs)
+    return ConstantValue(truth_of_argument(t, args[0])) if args else ConstantValue(False)
 
 
 @replaces(builtins.str)
@@ -511,13 +463,6 @@ def formatted(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if issubclass(spec.python_type(), str)
         else t.folder.real_error(format, args, kwargs)
     )
-
-
-@replaces(builtins.hash)
-def hash_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if args[0].is_constant():
-        return t.folder.fold(hash, args, {})
-    raise GraphBreak("unsupported-call", "hash() of an object")
 
 
 @replaces(builtins.id)

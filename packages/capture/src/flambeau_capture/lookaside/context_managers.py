@@ -151,11 +151,11 @@ def autocast_effects(t: Tracer) -> tuple[CallFunction, ...]:
 
 
 def _enter_autocast(context: Any) -> None:
-    context.__enter__()
+    torch.autocast.__enter__(context)  # what a class derived from it does besides, the trace has seen
 
 
 def _leave_autocast(context: Any) -> None:
-    context.__exit__(None, None, None)
+    torch.autocast.__exit__(context, None, None, None)
 
 
 @replaces(torch.autocast.__enter__)

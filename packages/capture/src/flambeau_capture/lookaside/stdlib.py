@@ -33,6 +33,7 @@ from ..values.tensor import TensorValue
 from ..values.trust import is_trusted_namespace
 from .builtins import callable_value
 from .containers import fill_dict
+from .conversions import float_of_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,6 +167,15 @@ def named_tuple(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     raise GraphBreak("unsupported-call", "namedtuple() makes a class, another one at each call")
 
 
+@replaces(types.MethodType)
+def make_method(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """A function bound to an object by hand."""
+    function, owner = args
+    if not callable_value(t, function) or owner.python_type() is types.NoneType:
+        raise GraphBreak("unsupported-call", "types.MethodType of what it does not take")
+    return MethodValue(function, owner)
+
+
 @replaces(types.SimpleNamespace)
 def simple_namespace(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     made = ObjectValue(types.SimpleNamespace)
@@ -188,6 +198,21 @@ def default_dict(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return fill_dict(t, DictValue({}, collections.defaultdict, default=default), args[1:], kwargs)
 
 
+_COUNT_ELEMENTS: Any = getattr(collections, "_count_elements")  # noqa: B009 - no stub has it
+
+
+@replaces(_COUNT_ELEMENTS)
+def count_elements(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """What fills a `collections.Counter`."""
+    return t.caller.call(t.wrapper.wrap_pinned(_counted), args, kwargs)
+
+
+def _counted(counts: Any, elements: Any) -> None:
+    get = counts.get
+    for element in elements:
+        counts[element] = get(element, 0) + 1
+
+
 @replaces(collections.deque)
 def deque(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     limit = t.folder.concrete(args[1]) if len(args) > 1 else None
@@ -205,12 +230,25 @@ _SYMBOLIC_MATH = {
     math.floor: math.floor,
     math.trunc: math.trunc,
 }
+_ASKS = {
+    **dict.fromkeys((
+        math.sqrt, math.exp, math.log, math.log2, math.log10, math.log1p, math.expm1, math.sin, math.cos, math.tan, math.sinh, math.cosh, math.tanh,
+        math.asin, math.acos, math.atan, math.fabs, math.degrees, math.radians, math.isnan, math.isinf, math.isfinite, math.erf,
+    ), ""),
+    math.floor: "__floor__", math.ceil: "__ceil__",
+}  # fmt: skip
+"""Functions of one float, and the special method of an object that they ask before they take it for one."""
 
 
 def _math(function: Any) -> None:
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if any(isinstance(a, TensorValue) for a in args):
             raise GraphBreak("data-dependent-value", f"math.{function.__name__} of a tensor")
+        if len(args) == 1 and not kwargs and isinstance(args[0], ObjectValue) and function in _ASKS:
+            asked = args[0].special(t, _ASKS[function]) if _ASKS[function] else None
+            if asked is not None:
+                return t.caller.call(asked, [], {})
+            args = [float_of_object(t, args[0], function)]
         if any(isinstance(a, SymbolicValue) for a in args):
             symbolic = _SYMBOLIC_MATH.get(function)
             if symbolic is not None:

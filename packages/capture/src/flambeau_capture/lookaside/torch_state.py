@@ -121,9 +121,6 @@ _answer(
 )  # fmt: skip
 _answer(
     "torch.cuda.current_device", "torch.get_num_threads", "torch.get_num_interop_threads", "torch.distributed.is_initialized",
-    "torch.get_float32_matmul_precision", "torch._C._get_cudnn_enabled", "torch._C._get_mkldnn_enabled",
-    "torch.backends.cuda.flash_sdp_enabled", "torch.backends.cuda.mem_efficient_sdp_enabled", "torch.backends.cuda.math_sdp_enabled",
-    "torch.backends.cuda.cudnn_sdp_enabled",
     watched=True,
 )  # fmt: skip
 
@@ -198,6 +195,15 @@ def _checked(error_type: Any, cond: Any, message: Any) -> None:
         raise error_type(_CHECK_FAILED if message is None else str(message()))
 
 
+@replaces(*_named("torch.jit.annotate"))
+def annotate(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`torch.jit.annotate(type, value)`: the value; Python's own signature check is torch's."""
+    given = [*args, *(kwargs[name] for name in ("the_type", "the_value")[len(args) :] if name in kwargs)]
+    if len(given) != 2 or len(args) + len(kwargs) != 2:
+        raise GraphBreak("unsupported-call", "torch.jit.annotate with arguments that it does not take")
+    return given[1]
+
+
 @replaces(*_named("torch.is_tensor"))
 def is_tensor(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
@@ -215,16 +221,3 @@ def symbolic_conversion(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if t.wrapper.is_foldable(args[0]):
         return t.folder.fold(int, args, {})
     return t.arithmetic.symbolic(torch.sym_int, args)
-
-
-@replaces(
-    *_named(
-        "torch.use_deterministic_algorithms",
-        "torch.set_default_dtype",
-        "torch.set_default_device",
-        "torch.set_num_threads",
-        "torch.set_float32_matmul_precision",
-    )
-)
-def sets_state(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("unsupported-call", "a global setting of torch is changed")

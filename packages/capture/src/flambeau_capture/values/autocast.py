@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..sources.source import Source
     from .base import Tracer
 
+_SETTINGS = ("device", "fast_dtype", "_enabled", "_cache_enabled")
+"""What a `torch.autocast` holds, in the order in which torch's function for entering takes it."""
+
 
 class AutocastValue(ObjectValue):
     """A `torch.autocast`: entered and left for real while tracing, and as graph nodes.
@@ -62,8 +65,8 @@ class AutocastValue(ObjectValue):
 
         if name in ("__enter__", "__exit__"):
             return BoundBuiltin(self, name)
-        if name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
-            return ConstantValue(self.settings[("device", "fast_dtype", "_enabled", "_cache_enabled").index(name)])
+        if name in _SETTINGS:
+            return ConstantValue(self.settings[_SETTINGS.index(name)])
         if name in ("prev", "prev_fastdtype", "prev_cache_enabled"):
             raise GraphBreak("unsupported-attribute", f"{name!r} of an autocast")
         return super().get_attribute(t, name)
@@ -95,6 +98,28 @@ class AutocastValue(ObjectValue):
             raise GraphBreak("unsupported-call", "an autocast is left that was not entered")
 
 
+class DerivedAutocastValue(AutocastValue):
+    """An object of a class derived from `torch.autocast`: its methods are traced, and reach the entering and leaving of that through `super()`.
+
+    What it is entered with are its attributes then, whatever its class makes of the arguments.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, cls: type, object: Any = MISSING, source: Source | None = None) -> None:
+        super().__init__((), object, source)
+        self.cls = cls
+
+    rebuild = ObjectValue.rebuild
+    fill = ObjectValue.fill
+    get_attribute = ObjectValue.get_attribute
+    set_attribute = ObjectValue.set_attribute
+
+    def enter(self, t: Tracer) -> None:
+        self.settings = tuple(t.folder.concrete(t.attributes.get_attribute(self, name)) for name in _SETTINGS)
+        super().enter(t)
+
+
 @frozen(eq=False)
 class Mode:
     """A state of autocast in force while tracing; `how` says what the program did to get there."""
@@ -122,11 +147,12 @@ def _close(t: Tracer, mode: Mode) -> None:
 
 def wrap_autocast(t: Tracer, obj: torch.autocast, source: Source) -> AutocastValue:
     """An autocast from outside, its settings guarded; those of the state around it too, where it has been entered."""
-    names = ("device", "fast_dtype", "_enabled", "_cache_enabled")
+    if type(obj) is not torch.autocast:
+        return DerivedAutocastValue(type(obj), obj, source)
     before = ("prev_fastdtype", "prev", "prev_cache_enabled")
-    if not vars(obj).keys() >= {*names, *(before if "prev" in vars(obj) else ())}:
+    if not vars(obj).keys() >= {*_SETTINGS, *(before if "prev" in vars(obj) else ())}:
         raise GraphBreak("unsupported-argument", "an autocast that is being made or entered")
-    found = _read(t, obj, source, names)
+    found = _read(t, obj, source, _SETTINGS)
     outer = (obj.device, *_read(t, obj, source, before)) if "prev" in vars(obj) else None
     if outer is None:
         t.guards.absent(InstanceDict(source), "prev")

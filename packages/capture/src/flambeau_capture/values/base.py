@@ -464,6 +464,9 @@ class Lives(Protocol):
     def lets_go_of(self, found: Any) -> bool:
         """Whether the frame deletes or overwrites a variable that holds this object, which may then be gone."""
 
+    def reference(self, cls: type, args: Sequence[Value]) -> Value:
+        """`weakref.ref(obj, callback)`, of an object that somebody else than a variable of the frame holds."""
+
     def weakly_held(self, args: Sequence[Value]) -> GraphBreak:
         """The break where a weak reference is made. Plain Python's variable holds the object on, where a cut frame keeps only what it still reads; and what"""
 

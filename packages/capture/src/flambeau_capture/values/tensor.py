@@ -237,8 +237,8 @@ class TensorValue(Value):
         if name == "__setitem__" and len(args) == 2 and not kwargs:
             self.set_item(t, args[0], args[1])
             return ConstantValue(None)
-        if name in ("new", "new_tensor") and name == "new":
-            raise GraphBreak("unsupported-call", "Tensor.new")
+        if name == "new":
+            return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.new), [self, *args], kwargs)
         if kwargs:
             found = _with_tensor_for_scalar(t, name, [self, *args], kwargs)
             if found is not None:

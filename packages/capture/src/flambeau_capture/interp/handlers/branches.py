@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..assumed_branches import truth_of_jump
 from ..registry import Outcome, handles
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ def jump(f: Frame, i: Instruction) -> None:
 
 @handles("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 def pop_jump_if(f: Frame, i: Instruction) -> None:
-    value = f.stack[-1]
-    truth = value.truth(f.tracer)
+    truth = truth_of_jump(f, f.index, f.stack[-1])
     f.stack.pop()
     if truth == (i.name == "POP_JUMP_IF_TRUE"):
         f.jump(i)

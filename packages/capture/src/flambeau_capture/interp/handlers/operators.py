@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...values.constants import ConstantValue
+from ..assumed_branches import truth_of_jump
 from ..registry import handles
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def unary_not(f: Frame, i: Instruction) -> None:
 
 @handles("TO_BOOL")
 def to_bool(f: Frame, i: Instruction) -> None:
-    f.push(ConstantValue(f.pop().truth(f.tracer)))
+    f.push(ConstantValue(truth_of_jump(f, f.index + 1, f.pop())))
 
 
 @handles("BINARY_OP")
