@@ -131,3 +131,23 @@ def test_an_attribute_that_changes() -> None:
 def test_a_negative_base_to_the_power_of_a_number() -> None:
     """Printed code binds the minus of a constant less tightly than the power."""
     assert compilations(lambda x, n: x * (-2) ** n, [(torch.randn(3), n) for n in (2, 3, 4, 5)]) <= 2
+
+
+def test_the_root_of_a_size() -> None:
+    """It is computed from the size in each call, and scales the gradient too."""
+
+    def attention(x: Tensor) -> Tensor:
+        return x * (1 / math.sqrt(x.shape[-1])) + math.sqrt(x.shape[0] * x.shape[1])
+
+    sizes = ((2, 4), (3, 5), (4, 6), (7, 9))
+    assert compilations_with_gradients(attention, [(torch.randn(size),) for size in sizes]) <= 2
+
+
+def test_a_convolution_with_as_many_groups_as_channels() -> None:
+    """The number of groups is a size, by which the layout of the convolution is chosen."""
+
+    def blurred(x: Tensor, k: Tensor) -> Tensor:
+        return F.conv2d(x, k.expand(x.shape[1], 1, 3, 3), padding="same", groups=x.shape[1])
+
+    images = [torch.rand(2, channels, 5, 6) for channels in (3, 4, 7)]
+    assert compilations(blurred, [(image, torch.rand(3, 3)) for image in images]) <= 2

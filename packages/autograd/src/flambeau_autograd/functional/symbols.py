@@ -56,6 +56,7 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     "Min": _reduce(torch.sym_min),
     "ToFloat": _binary(torch.sym_float),
     "TruncToInt": _binary(torch.sym_int),
+    "OpaqueUnaryFn_sqrt": _binary(torch._sym_sqrt),
     "StrictLessThan": _binary(operator.lt),
     "LessThan": _binary(operator.le),
     "StrictGreaterThan": _binary(operator.gt),

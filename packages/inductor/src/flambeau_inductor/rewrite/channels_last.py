@@ -78,8 +78,10 @@ def _operands(node: fx.Node) -> tuple[int, ...]:
     return (0, 1) if node.target is aten.convolution.default else (0, 1, 2)
 
 
-def _groups(node: fx.Node) -> Any:
-    return node.args[8 if node.target is aten.convolution.default else 9]
+def _groups(node: fx.Node) -> int:
+    """The number of groups, of one that is a size that in the example."""
+    groups: Any = node.args[8 if node.target is aten.convolution.default else 9]
+    return int(hint_of(groups.meta["val"] if isinstance(groups, fx.Node) else groups))
 
 
 def _eligible(node: fx.Node) -> bool:
