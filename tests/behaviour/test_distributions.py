@@ -68,7 +68,6 @@ MADE: dict[str, Make] = {
 }
 #: Where a loop of torch's own is left to Python.
 BROKEN = {
-    "MixtureSameFamily": pytest.mark.falls_back("next() of an object"),
     "Wishart": pytest.mark.falls_back("depends on data"),
 }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import fx
 
 from .captured import CallFunction, Effect
 from .graph.quiet import no_warnings
+from .inference import in_inference, inference_left
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
 from .lookaside.settings import changed_settings, setting_effects, settings_kept
@@ -41,7 +43,7 @@ def restored_modes(tracer: Tracer) -> Iterator[None]:
     tracer.initial_grad = torch.is_grad_enabled()
     tracer.devices.outer = outer_device()
     try:
-        with hooks_set_aside(), settings_kept(tracer.graph):
+        with hooks_set_aside(), settings_kept(tracer.graph), inference_left(tracer.graph):
             yield
     finally:
         for mode in reversed(tracer.graph.open_modes):
@@ -134,6 +136,22 @@ def _depth() -> int:
 def _autocast_state() -> dict[str, tuple[bool, torch.dtype]]:
     devices = ("cpu", "cuda")
     return {device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices}
+
+
+def as_called(
+    compiled: Callable[..., Any], graph: fx.GraphModule, wants_grad: bool
+) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+    """A compiled graph, and what is asked where it raises, in the modes in which it is called."""
+    rescue = graph.meta.get("rescue")
+    wrappers: list[Callable[..., Any]] = [silent] if graph.meta.get("warns") else []
+    if rescue is None:
+        wrappers.append(partial(left_as_before, graph=graph))
+    wrappers.append(partial(in_inference, graph=graph))
+    if wants_grad:
+        wrappers.append(with_gradients)
+    for wrap in wrappers:
+        compiled, rescue = wrap(compiled), rescue and wrap(rescue)
+    return compiled, rescue
 
 
 def with_gradients(compiled: Callable[..., Any]) -> Callable[..., Any]:

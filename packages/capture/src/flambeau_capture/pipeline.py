@@ -38,18 +38,17 @@ from .guards.check import holds
 from .guards.explain import explain
 from .guards.spec import GuardSpec, IdentityIs
 from .guards.state import beyond_graphs, current_state
+from .inference import called_as, settle_inference
 from .interp.outputs import needed_outputs
 from .interp.tracer import Tracer
 from .library import inspect, threading, time
 from .modes import (
-    left_as_before,
+    as_called,
     mode_effects,
     needs_gradients,
     node_hooks_set_aside,
     refuse_unchecked,
     restored_modes,
-    silent,
-    with_gradients,
 )
 from .patches import unpatched
 from .policy import Decision, decide
@@ -301,6 +300,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     outputs = needed_outputs(_live_values(tracer.info.code, exit, effects))
     graph = None
     nodes = [tracer.recorder.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
+    settle_inference(tracer.graph, nodes)
     wants_grad = needs_gradients(tracer)
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
@@ -391,7 +391,7 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             graph.recompile()
         _LazyGraphModule.force_recompile(graph)
     try:
-        with torch.set_grad_enabled(torch.is_grad_enabled() or traced.result.wants_grad):
+        with called_as(graph, traced.result.wants_grad):
             compiled = backend(graph, list(inputs))
     except FlambeauCaptureError:
         raise
@@ -406,14 +406,7 @@ def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
             f"the backend returned {type(compiled).__name__}, which cannot be called",
             hint="a backend returns a callable that takes the graph's inputs",
         )
-    rescue = graph.meta.get("rescue")
-    if graph.meta.get("warns"):
-        compiled, rescue = silent(compiled), rescue and silent(rescue)
-    if rescue is None:
-        compiled = left_as_before(compiled, graph)
-    if traced.result.wants_grad:
-        compiled = with_gradients(compiled)
-        rescue = with_gradients(rescue) if rescue is not None else None
+    compiled, rescue = as_called(compiled, graph, traced.result.wants_grad)
     disabled = hook.call_disabled(compiled, recursive=True, rescue=rescue)
     if getattr(compiled, "_boxed_call", False) and not _takes_them_one_by_one(compiled):
         disabled._boxed_call = True

@@ -101,6 +101,9 @@ class GraphBuilder:
         self.open_modes: list[Any] = []
         #: Whether a node raises in place of a branch of the program.
         self.assumes = False
+        #: Guards of inference mode that the program has entered, the innermost last; and whether all of the graph is in that mode.
+        self.open_inference: list[Any] = []
+        self.in_inference = False
         #: Settings of torch that the program changed, each with what it was before.
         self.settings: dict[Any, Any] = {}
         self.operations = 0
@@ -453,6 +456,8 @@ class GraphBuilder:
             module.meta["warns"] = True
         if self.assumes:
             module.meta["assumes"] = True
+        if self.in_inference:
+            module.meta["in_inference"] = True
         return module
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import types
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -367,7 +368,8 @@ class Wrapper(Part):
         if is_open(source) and obj.ndim:
             changed |= {0}
         dynamic, unbacked = shapes.dynamic_dims_for(obj, False if static else self.t.config.dynamic, changed)
-        with self.t.graph.unpatched:
+        outside = torch._C._InferenceMode(False) if self.t.graph.open_inference else nullcontext()  # it existed before
+        with self.t.graph.unpatched, outside:
             fake = shapes.fake_of(self.t.graph, obj, source, dynamic, unbacked)
         free = dynamic | unbacked
         free_strides = range(obj.ndim) if free else ()

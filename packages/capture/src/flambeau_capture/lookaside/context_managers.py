@@ -20,6 +20,7 @@ from ..values.autocast import AutocastValue
 from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
+from ..values.inference import InferenceModeValue
 from ..values.objects import ObjectValue
 
 if TYPE_CHECKING:
@@ -190,4 +191,8 @@ def make_autocast(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(torch._C._InferenceMode)
 def inference_mode(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    raise GraphBreak("unsupported-call", "inference_mode inside the function")
+    """What a `torch.inference_mode` makes when it is entered."""
+    enabled = t.folder.concrete(args[0]) if len(args) == 1 and not kwargs else None
+    if type(enabled) is not bool:
+        raise GraphBreak("unsupported-call", "a guard of inference mode with other arguments than one truth value")
+    return InferenceModeValue(enabled)
