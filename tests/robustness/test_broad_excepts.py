@@ -35,6 +35,12 @@ HANDLERS = {
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.decide": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.specialise": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
+    f"{_CAPTURE}/lookaside/arrays/calls.py:fold": (
+        "packages/capture/tests/lookaside/arrays/test_constants.py::test_what_numpy_refuses_the_program_may_catch"
+    ),
+    f"{_CAPTURE}/lookaside/arrays/operands.py:ask": (
+        "packages/capture/tests/lookaside/arrays/test_reductions.py::test_an_axis_that_is_not_there"
+    ),
     f"{_CAPTURE}/interp/folding.py:Folder.fold": (
         "packages/capture/tests/lookaside/test_generated.py::test_methods_do_what_python_does"
     ),

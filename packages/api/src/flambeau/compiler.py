@@ -16,6 +16,7 @@ from flambeau_capture import (
     mark_static,
     mark_unbacked,
     maybe_mark_dynamic,
+    wrap_numpy,
 )
 from flambeau_capture import reset as _reset_capture
 
@@ -45,6 +46,7 @@ __all__ = [
     "register_backend",
     "reset",
     "set_logs",
+    "wrap_numpy",
 ]
 
 

@@ -27,7 +27,7 @@ from .graph.names import hold_replaced
 from .graph.quiet import no_warnings
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled
-from .marks import allow_in_graph, disable, graph_break, is_capturing
+from .marks import allow_in_graph, disable, graph_break, is_capturing, wrap_numpy
 from .modes import left_as_before
 from .patches import unpatched
 from .pipeline import capture_frame, make_region
@@ -70,6 +70,7 @@ __all__ = [
     "reset",
     "unpatched",
     "with_marked_hooks",
+    "wrap_numpy",
 ]
 
 __version__ = "0.1.0"

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .class_names import HEAP_TYPE
+from .numpy_classes import SCALARS, is_numpy_constant
 
 PLAIN_TYPES: frozenset[type] = frozenset(
     (int, float, bool, complex, str, bytes, type(None), type(...), type(NotImplemented))
@@ -23,7 +24,7 @@ TORCH_TYPES: frozenset[type] = frozenset(
 """Immutable torch objects."""
 
 MADE_ANEW: frozenset[type] = frozenset((
-    int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo
+    int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device, torch.finfo, torch.iinfo, *SCALARS
 ))  # fmt: skip
 """Those of which equal ones may be several objects."""
 ONE_OF_EACH = range(-5, 257)
@@ -35,13 +36,15 @@ UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 
 def is_nan(obj: Any) -> bool:
     """Whether it is a number that equals no other, itself included: which one it is, containers that compare by identity first tell."""
-    return type(obj) in (float, complex) and obj != obj
+    return type(obj) in (float, complex, *SCALARS) and bool(obj != obj)
 
 
 def is_constant_object(obj: Any) -> bool:
     """Whether `obj` is immutable through and through and compares by value."""
     kind = type(obj)
     if kind in PLAIN_TYPES or kind in TORCH_TYPES or issubclass(kind, enum.Enum):
+        return True
+    if is_numpy_constant(obj):
         return True
     if kind is range:
         return True
@@ -61,9 +64,10 @@ _BOUND_CLASS: type = type(torch._C._SDPBackend)
 
 
 def _is_hashed(part: Any) -> bool:
-    """Whether what holds this constant can be hashed and compared, and no code of the program's runs for that: the class of a member may have some."""
+    """Whether what holds this constant can be hashed and compared, and no code of the program's runs for that: the class of a member may have some.
+    (NumPy's scalars are compared one by one: a guard on what holds them would take equal numbers of other classes for them.)"""
     kind = type(part)
     if not issubclass(kind, enum.Enum):
-        return kind not in UNHASHABLE
+        return kind not in UNHASHABLE and kind not in SCALARS
     owners = [next(base for base in kind.__mro__ if name in vars(base)) for name in ("__hash__", "__eq__")]
     return all(owner is enum.Enum or not owner.__flags__ & HEAP_TYPE for owner in owners)

@@ -1,6 +1,6 @@
 """What users say about functions: `disable`, `allow_in_graph`, `graph_break`, and the question `is_capturing`.
 
-In: functions. Out: the same functions, marked; capture reads the marks when it meets a call.
+In: functions. Out: the same functions, marked; capture reads the marks when it meets a call. `wrap_numpy` makes of a function of arrays one of tensors.
 """
 
 from __future__ import annotations
@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils._pytree import tree_map_only
+
 from . import hook, replacements
 from .library import functools
+from .numpy_classes import ARRAY
 from .replacements import replaces
 from .signals import GraphBreak
 from .values.base import Value
@@ -43,6 +47,19 @@ def graph_break(message: str = "") -> None:
 def is_capturing() -> bool:
     """Whether the code that asks is being captured."""
     return False
+
+
+def wrap_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors that calls `function` with arrays in their memory, and makes tensors of the arrays that it returns."""
+    if ARRAY is None:
+        return function
+
+    @functools.wraps(function)
+    def wrap(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.numpy(), (args, kwargs))
+        return tree_map_only(ARRAY, lambda array: torch.as_tensor(array), function(*args, **kwargs))
+
+    return wrap
 
 
 @replaces(graph_break)

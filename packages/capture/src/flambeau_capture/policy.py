@@ -33,6 +33,7 @@ class Owner(Enum):
     TORCH_WRAPPER = "torch wrapper"
     TORCH = "torch"
     STANDARD_LIBRARY = "standard library"
+    NUMPY = "NumPy"
     FLAMBEAU = "flambeau"
     GENERATED = "generated"
 
@@ -64,6 +65,7 @@ _DECISIONS: Final = {
     Owner.TORCH_WRAPPER: Decision.SKIP,
     Owner.TORCH: Decision.OPAQUE,
     Owner.STANDARD_LIBRARY: Decision.SKIP,
+    Owner.NUMPY: Decision.SKIP,
     Owner.FLAMBEAU: Decision.OPAQUE,
     Owner.GENERATED: Decision.TRACE,
 }
@@ -86,8 +88,14 @@ _HOOKS: Final = frozenset(
 """Methods that Python calls behind an expression, once for every name or object: each would need an entry. Functions they call are captured."""
 
 
+_TAKES_TENSORS: Final = "wrap_numpy.<locals>.wrap"
+"""A function of arrays made one of tensors, by torch or by us: what it calls is the user's."""
+
+
 def decide(code: CodeType) -> Decision:
     """What to do with a frame of this code as a root."""
+    if code.co_qualname == _TAKES_TENSORS and owner_of(code.co_filename) in (Owner.TORCH, Owner.FLAMBEAU):
+        return Decision.TRACE
     if code.co_name in _PARTS or code.co_name in _HOOKS:
         return Decision.SKIP
     if "/torch/optim/" in code.co_filename and not code.co_name.startswith(_OPTIMIZER_ROOTS):
@@ -110,6 +118,8 @@ def owner_of(filename: str) -> Owner:
         if inside.startswith(_PASSED_THROUGH_IN_TORCH):
             return Owner.TORCH_WRAPPER
         return Owner.TORCH_MODULE if inside.startswith(_TRACED_IN_TORCH) else Owner.TORCH
+    if (numpy_root := _package_root("numpy")) and filename.startswith(numpy_root):
+        return Owner.NUMPY
     if filename.startswith(_flambeau_roots()):
         return Owner.FLAMBEAU
     if "site-packages" not in filename and filename.startswith(_standard_library()):

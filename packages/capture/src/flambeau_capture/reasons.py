@@ -58,7 +58,7 @@ for _code, _explanation, _hint in (
     ("autograd-function", "an autograd.Function cannot be part of the graph", "give it tensors and constants as arguments, and no effects"),
     ("control-flow-operator", "a control-flow or other higher-order operator of torch is called in a way that is no part of a graph", "let its functions return new tensors alike, and change nothing outside of them"),
     ("tensor-hook", "a hook is registered on a tensor", "register hooks outside the compiled function"),
-    ("numpy", "a NumPy function or array is used", "use torch operations"),
+    ("numpy", "something of NumPy is used that torch has no equal for", "use torch operations, or do it outside the compiled function"),
     ("external-mutation", "a change to an object that cannot be replayed", "make the change outside the compiled function"),
     ("user-requested", "graph_break() was called", "remove the call"),
     ("disabled-function", "a function marked with disable is called", "remove the mark"),

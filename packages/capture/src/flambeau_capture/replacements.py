@@ -32,20 +32,24 @@ BREAK_MARK = "_flambeau_graph_break"
 
 _BY_ID: dict[int, tuple[Any, Replacement]] = {}
 _BY_CLASS: dict[tuple[type, str], Replacement] = {}
+_AS_GIVEN: set[int] = set()
 _WRAPPERS: dict[types.CodeType, WrapperReplacement] = {}
 _ALLOWED: dict[int, Any] = {}
 _DISABLED: dict[int, Any] = {}
 _IMPURE: dict[int, Any] = {}
 
 
-def replaces(*targets: Any) -> Callable[[Replacement], Replacement]:
-    """Register a replacement; a target has one. It sees arguments as `signatures.fit` leaves them: positional where both is possible."""
+def replaces(*targets: Any, as_given: bool = False) -> Callable[[Replacement], Replacement]:
+    """Register a replacement; a target has one. It sees arguments as `signatures.fit` leaves them: positional where both is possible.
+    With `as_given`, as the program gave them: the replacement itself sees to the signature."""
 
     def register(replacement: Replacement) -> Replacement:
         for target in targets:
             if id(target) in _BY_ID:
                 raise ValueError(f"two replacements for {target!r}")
-            fitted = _fitted(target, replacement)
+            if as_given:
+                _AS_GIVEN.add(id(target))
+            fitted = replacement if as_given else _fitted(target, replacement)
             _BY_ID[id(target)] = (target, fitted)
             if (key := _class_method(target)) is not None:
                 _BY_CLASS[key] = fitted
@@ -83,8 +87,8 @@ def is_torchs(target: Any) -> bool:
 
 
 def replaced() -> list[Any]:
-    """Everything that has a replacement; a test goes through all of it."""
-    return [target for target, _ in _BY_ID.values()]
+    """Everything that is called by its signature and has a replacement; a test goes through all of it."""
+    return [target for target, _ in _BY_ID.values() if id(target) not in _AS_GIVEN]
 
 
 def find(function: Any) -> Replacement | None:

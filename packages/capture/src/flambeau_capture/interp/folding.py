@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..class_names import class_name, name_of, type_name
 from ..constant_objects import is_constant_object, is_nan
 from ..library import collections, functools, inspect, math, operator
+from ..numpy_classes import SCALARS, floating_errors_raise
 from ..signals import GraphBreak, TracedRaise
 from ..values.base import Value
 from ..values.builtins import ClassValue
@@ -89,12 +90,14 @@ class Folder(Part):
         before = [repr(made) for made in fresh]
         told: list[Any] | None = None
         try:
-            if bool in kinds:
-                # Python warns at every call of what inverts a truth value (3.12 and later).
-                with warnings.catch_warnings(record=True, action="always") as told:
+            if bool in kinds or not kinds.isdisjoint(SCALARS):
+                # Python warns at every call of what inverts a truth value (3.12 and later), and NumPy of numbers out of range.
+                with warnings.catch_warnings(record=True, action="always") as told, floating_errors_raise():
                     result = function(*real, **keyword)
             else:
                 result = function(*real, **keyword)
+        except FloatingPointError:
+            raise GraphBreak("unsupported-call", f"{name_of(function)} warns or raises, as NumPy is told to") from None
         except GraphBreak:
             raise
         except Exception as error:
@@ -274,7 +277,7 @@ def _is_container(obj: Any) -> bool:
 
 def _may_be_shared(result: Any) -> bool:
     """Whether all calls may share what a pure function made."""
-    return type(result) in _SHARED or isinstance(result, tuple)
+    return type(result) in _SHARED or isinstance(result, tuple) or issubclass(type(result), types.GenericAlias)
 
 
 def _holds(result: Any, made: Any) -> bool:

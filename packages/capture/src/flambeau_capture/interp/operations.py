@@ -15,6 +15,7 @@ import torch
 from ..class_names import objects_have
 from ..constant_objects import MADE_ANEW, ONE_OF_EACH, is_nan
 from ..library import collections, operator
+from ..numpy_classes import SCALARS
 from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
@@ -22,6 +23,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import CellValue, MethodValue
 from ..values.keys import assume_members
 from ..values.mappings import DictValue, DictView
+from ..values.ndarrays import operated
 from ..values.objects import ObjectValue, OpaqueValue
 from ..values.references import ReferenceValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
@@ -143,7 +145,7 @@ class Operators(Part):
                 # What they are is guarded; which of them are one object is another matter.
                 (self.t.guards.alias if a is b else self.t.guards.distinct)(left.source, right.source)
                 return a is b
-            if type(a) is not type(b) or isinstance(a, _TOLD_APART) or a != b:
+            if type(a) is not type(b) or isinstance(a, _TOLD_APART) or type(a) in SCALARS or a != b:
                 return a is b
             return type(a) not in (int, float, complex) or self._one_number(left, right)
         real = left.real()
@@ -184,6 +186,8 @@ class Operators(Part):
         """`-value`, `+value`, `~value`."""
         if isinstance(value, TensorValue):
             return self.t.recorder.record("call_function", UNARY[symbol], [value], {})
+        if (found := operated(self.t, symbol, [value])) is not None:
+            return found
         if isinstance(value, SymbolicValue):
             if symbol == "~" and value.python_type() is int:
                 return self.binary("-", self.t.arithmetic.symbolic(negative, [value]), ConstantValue(1))
@@ -203,6 +207,8 @@ class Operators(Part):
             if found is not None:
                 return found
         self._refuse_class(symbol, left, right)
+        if (found := operated(self.t, symbol, [left, right])) is not None:
+            return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not inplace or not isinstance(left, TensorValue) or plain == "@":
                 function = BINARY[plain]  # no tensor has a `@=` of its own
@@ -398,12 +404,14 @@ class Operators(Part):
             if found is not None:
                 return found
         self._refuse_class(symbol, left, right)
+        if (found := operated(self.t, symbol, [left, right])) is not None:
+            return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             other = self._storage(right if isinstance(left, TensorValue) else left)
             if (
                 symbol in ("==", "!=")
                 and not isinstance(other, _SYMBOLIC)
-                and not (other.is_constant() and isinstance(other.constant(), (int, float, complex)))
+                and not (other.is_constant() and isinstance(other.constant(), (*_NUMBERS, *SCALARS)))
             ):
                 if _compares_natively(other):
                     raise GraphBreak(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import types
-from operator import getitem
+from operator import getitem, setitem
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +28,7 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .messages import tell_of_operation
+from .numpy_numbers import as_numbers, refuse_other_numbers, with_index_arrays
 from .part import Part
 
 if TYPE_CHECKING:
@@ -104,10 +105,15 @@ class Recorder(Part):
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""
         kwargs = self.t.devices.with_device(target, kwargs)
+        if target in (getitem, setitem):
+            args = with_index_arrays(self.t, args)
         if target in SCALES_SIZES:
             args, kwargs = self._with_plain_factors(target, args, kwargs)
         nodes, fakes = self.arguments(args)
         keyword = {name: self.argument(value) for name, value in kwargs.items()}
+        refuse_other_numbers(self.t, kind, target, fakes, {name: fake for name, (_, fake) in keyword.items()})
+        fakes = as_numbers(fakes)
+        keyword = {name: (node, as_numbers(fake)) for name, (node, fake) in keyword.items()}
         if _tensors_in(out := keyword.get("out", (None, None))[1]):
             self._check_out(kind, target, out, fakes, {k: fake for k, (_, fake) in keyword.items() if k != "out"})
         self._note_member(kind, target, args)
@@ -261,7 +267,7 @@ class Recorder(Part):
             constant = plain(value.constant())
             if isinstance(constant, enum.Enum):
                 raise GraphBreak("unsupported-call", f"an operation takes {value.describe()}")
-            return constant, constant
+            return as_numbers(constant), constant
         if isinstance(value, DictView) or (isinstance(value, ListValue) and value.cls is not list):
             # torch takes lists and tuples alone; what of it is Python may take others, in plain Python.
             raise GraphBreak(

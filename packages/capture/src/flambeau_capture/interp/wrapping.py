@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import types
+import typing
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_constant_object
 from ..graph import shapes
 from ..guards.spec import TensorMatch, own_length
 from ..library import collections, functools, itertools, threading, weakref
+from ..numpy_classes import SCALARS, is_numpy_constant
 from ..signals import GraphBreak
 from ..sources.arguments import is_item, is_open
-from ..sources.source import Attribute, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
+from ..sources.source import Attribute, CallResult, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.autocast import wrap_autocast
 from ..values.base import MISSING, Value
 from ..values.bound import BoundBuiltin, LoadedMethod
@@ -40,6 +42,7 @@ from ..values.symbolic import SymbolicValue, formula_of_input
 from ..values.tensor import TensorValue
 from ..values.thread_locals import ThreadLocalValue
 from .enum_members import hold_methods
+from .numpy_objects import wrap_numpy
 from .part import Part
 
 if TYPE_CHECKING:
@@ -123,7 +126,10 @@ class Wrapper(Part):
             symbolic = self._wrap_number(obj, source)
             if symbolic is not None:
                 return symbolic
-        if isinstance(obj, enum.Enum):
+        if kind in SCALARS:
+            self.t.guards.type_is(source, kind)
+            self.t.guards.constant(CallResult(Attribute(source, "item")), obj.item())
+        elif isinstance(obj, enum.Enum) or is_numpy_constant(obj):
             self.t.guards.identity(source, obj)
         elif kind in UNHASHABLE:
             self.t.guards.type_is(source, kind)
@@ -190,7 +196,7 @@ class Wrapper(Part):
         if issubclass(kind, types.ModuleType):
             self.t.guards.identity(source, obj)
             return PythonModuleValue(obj, source)
-        if kind is types.UnionType:
+        if kind in (types.UnionType, typing.TypeVar):
             self.t.guards.identity(source, obj)
             return ConstantValue(obj, source)
         if kind is functools.partial:
@@ -222,8 +228,7 @@ class Wrapper(Part):
             self.t.guards.length(given, len(obj.args))
             return ExceptionValue(kind, [LazyValue(a, Item(given, i)) for i, a in enumerate(obj.args)], obj, source)
         if class_module(kind) == "numpy":
-            self.t.guards.type_is(source, kind)
-            return OpaqueValue(obj, source, "numpy")
+            return wrap_numpy(self.t, obj, source)
         if kind is types.MappingProxyType:
             self.t.guards.type_is(source, kind)
             try:

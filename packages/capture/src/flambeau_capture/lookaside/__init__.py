@@ -1,6 +1,7 @@
 """What to do instead of calling a function whose body is not to be traced: importing this package fills the table in `registry`."""
 
 from . import (
+    arrays,
     autograd,
     builtins,
     checkpoints,
@@ -26,6 +27,7 @@ from . import (
 )
 
 __all__ = [
+    "arrays",
     "autograd",
     "builtins",
     "checkpoints",

@@ -13,10 +13,12 @@ import torch
 
 from ..class_names import class_name, objects_have, type_name
 from ..library import operator
+from ..numpy_classes import numpy
 from ..replacements import replaces
 from ..signals import GraphBreak, TracedRaise
 from ..values.base import Value
 from ..values.constants import ConstantValue
+from ..values.ndarrays import ArrayValue, call_numpy
 from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
@@ -53,6 +55,8 @@ def _refuse(t: Tracer, words: str, value: Value) -> TracedRaise:
 def absolute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], TensorValue):
         return t.recorder.record("call_function", abs, args, {})
+    if isinstance(args[0], ArrayValue):
+        return call_numpy(t, numpy.absolute, args, {})
     if isinstance(args[0], SymbolicValue):
         return t.arithmetic.symbolic(abs, args)
     found = _asked(t, args[0], "__abs__")

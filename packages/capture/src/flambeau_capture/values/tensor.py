@@ -195,6 +195,9 @@ class TensorValue(Value):
             self._refuse_detached()
         if name in ("register_hook", "retain_grad"):
             self.refuse_history(name)
+        if name == "numpy":
+            t.members.refuse_patched(self, name)
+            return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.numpy), [self, *args], kwargs)
         if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
         if name in _ANSWERED:
