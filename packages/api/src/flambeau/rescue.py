@@ -33,6 +33,9 @@ _mispredicted: set[str] = set()
 _NOT_REPEATED = (MemoryError, torch.OutOfMemoryError, RecursionError)
 """Nothing of the program's: trying again in eager would need at least as much."""
 
+_ASSUMED = ("the program was compiled for sizes with", "the program was captured for numbers with")
+"""How a program says that numbers which it read out of tensors are not as was assumed: plain Python runs the frame then, or eager the graph."""
+
 
 class StartAnew(Exception):
     """Says to the frame that its graph has done nothing."""
@@ -56,7 +59,8 @@ def rescue(
     def answer(error: Exception, *inputs: Any) -> Any:
         eagers: Exception | None = None
         try:
-            if isinstance(error, _NOT_REPEATED) or raised_in_hook(error):
+            assumed = str(error).startswith(_ASSUMED)
+            if isinstance(error, _NOT_REPEATED) or raised_in_hook(error) or (assumed and anew):
                 raise error
             given = [_copy(value) if place in written else value for place, value in enumerate(inputs)]
             drawn = generator.get_state() if signature.draws else None
@@ -70,6 +74,8 @@ def rescue(
                 raise _in_words_of_the_program(eagers, error)
             if isinstance(error, PredictionError) and _is_of_others(error) and not written and not stages.is_strict:
                 _note_misprediction(error)
+                return results
+            if assumed and not written:
                 return results
             warned = stages.suppress_errors and not stages.is_strict and (anew or not written)
             if warned:
@@ -101,13 +107,18 @@ def as_if_not_called(
     """
     if signature.draws:
         compiled = from_the_same_numbers(compiled)
-    if not gm.meta.get("may_start_anew") or not signature.raises:
+    if not gm.meta.get("may_start_anew") or not (signature.raises or gm.meta.get("is_open")):
         return compiled
     written = sorted({mutation.index for mutation in signature.mutations})
     given = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    gm.meta["starts_anew"] = all(_can_be_restored(given[place]) for place in written)
+    gm.meta["starts_anew"] = all(_can_be_restored(gm, given[place]) for place in written)
     if in_order or not written or not gm.meta["starts_anew"]:
         return compiled
+    return _restoring(compiled, written)
+
+
+def _restoring(compiled: Callable[..., Any], written: list[int]) -> Callable[..., Any]:
+    """`compiled`, which leaves the inputs at these places as they were where it raises."""
 
     def call(*inputs: Any) -> Any:
         memory = [_memory(inputs[place]) for place in written]
@@ -125,6 +136,15 @@ def as_if_not_called(
 def as_captured(gm: fx.GraphModule) -> Callable[..., Any]:
     """The graph run by torch's own ops; where plain Python runs its frame again, numbers are drawn once, and hooks on saved tensors called once."""
     run = _forward(gm)
+    given = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
+    written = [place for place, value in enumerate(given) if isinstance(value, Tensor) and _is_written(value)]
+    if (
+        gm.meta.get("is_open")
+        and gm.meta.get("may_start_anew")
+        and not any(given[place].requires_grad for place in written)
+    ):
+        gm.meta["starts_anew"] = True
+        run = _restoring(run, written)
     return from_the_same_numbers(with_marked_hooks(run)) if gm.meta.get("starts_anew") else run
 
 
@@ -148,13 +168,17 @@ def in_eager(gm: fx.GraphModule) -> Callable[..., Any]:
     return as_captured(gm)
 
 
+def _is_written(fake: Tensor) -> bool:
+    return not fake.is_inference() and fake._version > 0
+
+
 def _start_anew(*inputs: Any) -> Any:
     raise StartAnew("plain Python runs this frame")
 
 
-def _can_be_restored(value: Any) -> bool:
-    """Of a GPU's memory it is not known when it is written."""
-    return value.device.type == "cpu" and value.layout is torch.strided
+def _can_be_restored(gm: fx.GraphModule, value: Any) -> bool:
+    """Of a GPU's memory it is not known when it is written, unless what raises is the program itself, for numbers that it has waited for."""
+    return value.layout is torch.strided and (value.device.type == "cpu" or bool(gm.meta.get("is_open")))
 
 
 def _memory(tensor: Tensor) -> Tensor:

@@ -74,8 +74,8 @@ class Config:
     unroll_limit: int = _option(100_000, "instructions traced in one frame before a graph break", accepts=_POSITIVE)
     specialize_int: bool = _option(False, "never make Python ints symbolic")
     specialize_float: bool = _option(False, "never make Python floats symbolic")
-    capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph as an unbacked symbol")
-    capture_dynamic_output_shape_ops: bool = _option(False, "keep ops such as nonzero in the graph")
+    capture_scalar_outputs: bool = _option(True, "keep Tensor.item() in the graph as an unbacked symbol")
+    capture_dynamic_output_shape_ops: bool = _option(True, "keep ops such as nonzero in the graph")
     guard_module_hooks: bool = _option(True, "guard the hook tables of modules")
     # ruff takes the call for a default; it is a field, as above, where the types tell ruff that it does no harm.
     guard_filter_fn: Callable[[Any], Any] | None = _option(  # noqa: RUF009

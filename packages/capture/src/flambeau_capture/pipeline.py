@@ -315,9 +315,10 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
         *history_guards(tracer, broken),
     )
     written = any(fake._version for _, fake, _ in tracer.wrapper.tensor_inputs if not fake.is_inference())
-    caught = (tracer.frames.caught or bool(effects)) and not written
+    repeated = tracer.frames.caught or tracer.graph.is_open
+    caught = (repeated or bool(effects)) and not written
     if graph is not None:
-        graph.meta.update(starts_anew=caught, may_start_anew=tracer.frames.caught and written)
+        graph.meta.update(starts_anew=caught, may_start_anew=repeated and written, is_open=tracer.graph.is_open)
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),

@@ -244,16 +244,14 @@ class Recorder(TorchDispatchMode):
             node.meta["refused"] = True
         if isinstance(out, torch.Tensor):
             self.fresh(out, node)
-            if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
-                self.symbols.bind_tensor(out, node)
+            self.symbols.bind_result(out, node)
         elif isinstance(out, (list, tuple)):
             if any(isinstance(item, (list, tuple)) for item in out):
                 raise UnsupportedGraph(f"{func} returns lists of tensors")
             for i, item in enumerate(out):
                 if isinstance(item, torch.Tensor):
                     self.fresh(item, self.add_node(getitem, (node, i), {}, item))
-                    if torch.Tag.dynamic_output_shape in getattr(func, "tags", ()):
-                        self.symbols.bind_tensor(item, item._flambeau.node)
+                    self.symbols.bind_result(item, item._flambeau.node)
         elif isinstance(out, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             self.symbols.bind(out, node)
         return out
@@ -326,6 +324,7 @@ class Recorder(TorchDispatchMode):
                 return out
             step = Step(func, args[1:], kwargs, None, source, out)
             out._flambeau = Value(self, value.cell, (*value.chain, step), node, value.cell.version)
+            self.symbols.bind_result(out, node)
             return out
         for i, item in enumerate(out):
             step = Step(func, args[1:], kwargs, i, source, out)

@@ -37,7 +37,13 @@ def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _piecewise(scope: SymbolNodes, args: tuple[Any, ...]) -> Any:
-    raise UnsupportedGraph(f"a size is the conditional expression {args}")
+    *cases, (last, condition) = args
+    if condition != sympy.true:
+        raise UnsupportedGraph(f"a size is the conditional expression {args}")
+    result = scope.of_expression(last)
+    for value, condition in reversed(cases):
+        result = scope.call(torch.sym_ite, (scope.of_expression(condition), scope.of_expression(value), result))
+    return result
 
 
 _BUILDERS: dict[str, Callable[..., Any]] = {
@@ -61,6 +67,8 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     "LessThan": _binary(operator.le),
     "StrictGreaterThan": _binary(operator.gt),
     "GreaterThan": _binary(operator.ge),
+    "And": _reduce(operator.and_),
+    "Or": _reduce(operator.or_),
     "Equality": _binary(operator.eq),
     "Unequality": _binary(operator.ne),
     "Not": _binary(torch.sym_not),
@@ -91,6 +99,13 @@ class SymbolNodes:
                 if isinstance(size, torch.SymInt):
                     self._shape_env = size.node.shape_env
                     self._sources.setdefault(size.node.expr, (node, dim, is_stride))
+
+    def bind_result(self, tensor: torch.Tensor, node: Node) -> None:
+        """`node` gives the tensor: the sizes that nothing else tells come from it, as of an operator whose result's shape depends on values."""
+        for dim, size in enumerate(tensor.shape):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and not size.node.has_hint():
+                if size.node.expr not in self._nodes:
+                    self._sources.setdefault(size.node.expr, (node, dim, False))
 
     def of(self, value: Any) -> Any:
         """A number, or the node that computes `value`."""

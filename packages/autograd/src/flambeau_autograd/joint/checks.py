@@ -30,6 +30,12 @@ def _one_hot(tensor: Any, num_classes: Any = -1) -> None:
         _require(tensor < num_classes, "Class values must be smaller than num_classes.")
 
 
+def _condition(condition: Any, message: Any = None) -> None:
+    """`torch._check` of numbers: what captured the graph says it in other words, where it fails."""
+    if isinstance(condition, torch.SymBool):
+        torch.ops.aten._assert_scalar.default(condition, f"the program was captured for numbers with {condition}")
+
+
 def _quantile(name: str) -> Callable[..., None]:
     def check(input: Any, q: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(q, Tensor) and q.device.type == "cpu":
@@ -85,6 +91,7 @@ def _differ(size: Any, other: Any) -> bool:
 
 #: What a graph calls, as a function or by the name of a method -> its checks, called with the same arguments.
 CHECKS: dict[Any, Callable[..., None]] = {
+    torch._check: _condition,
     torch.nn.functional.one_hot: _one_hot,
     **dict.fromkeys((torch.index_add, "index_add", "index_add_"), _index_add),
     **dict.fromkeys((torch.slice_scatter, "slice_scatter", torch.select_scatter, "select_scatter"), _replaced_part),

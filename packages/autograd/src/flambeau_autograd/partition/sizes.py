@@ -36,11 +36,23 @@ def _teller(joint: Joint, symbol: Any, late: set[Node]) -> Node | None:
         for dim, size in enumerate(item.seen.shape if item.is_tensor else ()):
             if isinstance(size, torch.SymInt) and size.node.expr == symbol:
                 last = next(node for node in reversed(joint.graph.nodes) if node.op == "placeholder")
-                with joint.graph.inserting_after(last):
-                    made = joint.graph.call_function(torch.ops.aten.sym_size.int, (item.node, dim))
-                made.meta.update(val=size, stack=())
-                return made
+                return _size_of(joint, item.node, dim, size, after=last)
+    for node in joint.graph.nodes:
+        value = node.meta.get("val")
+        if node in late or node.op == "placeholder" or not isinstance(value, torch.Tensor):
+            continue
+        for dim, size in enumerate(value.shape):
+            # The size of a result that depends on values.
+            if isinstance(size, torch.SymInt) and size.node.expr == symbol:
+                return _size_of(joint, node, dim, size, after=node)
     return None
+
+
+def _size_of(joint: Joint, tensor: Node, dim: int, size: torch.SymInt, *, after: Node) -> Node:
+    with joint.graph.inserting_after(after):
+        made = joint.graph.call_function(torch.ops.aten.sym_size.int, (tensor, dim))
+    made.meta.update(val=size, stack=())
+    return made
 
 
 def _expressions(value: Any) -> Iterator[Any]:

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
 
 from ..functional.ops import is_foreign, is_impure, is_random, is_view, raises, short_name, writes
 
 #: Ops that take strides and an offset in the storage of their argument.
 _AS_STRIDED = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _STRIDES = frozenset({"sym_stride", "sym_storage_offset"})
 _SIZES = _STRIDES | {"sym_size", "sym_numel"}
 
@@ -61,6 +63,21 @@ def is_pinned(node: Node) -> bool:
     if bodies(node):
         return "checks" in node.meta or any(map(is_pinned, _inner(node)))
     return node.op == "call_function" and (draws(node) or is_impure(node.target) or "checks" in node.meta)
+
+
+def defines_symbols(node: Node) -> bool:
+    """True where sizes or numbers come of the values of the operands: what is computed with those is told by their symbols."""
+    made = _open_symbols(node)
+    return bool(made) and not made <= {symbol for operand in node.all_input_nodes for symbol in _open_symbols(operand)}
+
+
+def _open_symbols(node: Node) -> set[Any]:
+    found = (number for value in tree_leaves(node.meta.get("val")) for number in _numbers(value))
+    return {symbol for number in found if not number.node.has_hint() for symbol in number.node.expr.free_symbols}
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    yield from (n for n in (value.shape if isinstance(value, torch.Tensor) else (value,)) if isinstance(n, _SYMBOLS))
 
 
 def may_raise(node: Node) -> bool:

@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 from ..errors import InternalError
 from ..patches import patches, unpatched
 from ..signals import GraphBreak
+from .assumptions import Assumptions, is_checkable
 from .bodies import BodyGraph
 from .fake_mode import new_fake_mode
 from .quiet import Heard, hearing
@@ -61,6 +62,7 @@ SCALES_SIZES: Final[dict[Any, tuple[int, str]]] = {
     **{op: (len(op._schema.arguments) - 1, "scale_factors") for op in (getattr(torch.ops.aten, name).vec for name in _RESIZING)},
 }  # fmt: skip
 """Functions that compute sizes with factors, and where those stand among the arguments."""
+_WANTS_PLAIN = "expected to contain only concrete integers"
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
 
 
@@ -82,18 +84,19 @@ class GraphBuilder:
         self.fake_mode = new_fake_mode()
         self.patches = patches()
         self.unpatched = unpatched(self.patches)
-        if config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops:
-            self.need_shape_env()
         #: The frame's graph, and the one that grows now: a body's while one is traced.
         self.root = self.graph = torch.fx.Graph()
         self.bodies: list[BodyGraph] = []
         self.modules: dict[str, torch.fx.GraphModule] = {}
         self._nested = False
+        self.assumptions = Assumptions(self.root, self.derive)
         self.inputs: list[Source] = []
         self.input_nodes: list[torch.fx.Node] = []
         self.input_values: list[Any] = []
         self.input_reals: list[Any] = []
         self.symbol_sources: dict[str, Source] = {}
+        #: How many sizes of inputs have no example.
+        self.open_inputs = 0
         #: Names of symbols for integers of the caller's that are unusually large.
         self.large_symbols: set[str] = set()
         self.guard_positions: list[tuple[str, int, str] | None] = []
@@ -227,7 +230,10 @@ class GraphBuilder:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
         with self.unpatched:
             result = self._tried(kind, target, fakes)
-        return self._recorded(kind, target, args, kwargs, result), result
+            self._check_assumptions()
+        node = self._recorded(kind, target, args, kwargs, result)
+        self._check_assumptions(last=True)
+        return node, result
 
     def call_bodies(self, target: Any, args: Sequence[Any], value: Any) -> torch.fx.Node:
         """Record an operator that calls bodies (nodes of `attach`), whose result on fakes is known of them."""
@@ -241,6 +247,28 @@ class GraphBuilder:
         self._describe(node, value)
         self.operations += 1
         return node
+
+    def _check_assumptions(self, *, last: bool = False) -> None:
+        if self.shape_env is not None:
+            with self.unpatched:
+                self.assumptions.write(self.shape_env, self.symbol_sources, last=last)
+
+    def check(self, node: torch.fx.Node, condition: torch.SymBool) -> None:
+        """Assume a condition that no example decides: where it fails, plain Python runs the frame."""
+        if not is_checkable(condition.node.expr):
+            raise GraphBreak(
+                "data-dependent-branch", "a condition on what is computed of a float that comes from a tensor"
+            )
+        self.run("call_function", torch._check, (condition,), {})
+        self.assumptions.settle(self.shape_env)
+        self.derive(torch._check, (node,), None)
+        self.operations += 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some number of the graph comes out of a tensor: then it may raise for what was assumed of it."""
+        env = self.shape_env
+        return env is not None and env.unbacked_symint_counter + env.unbacked_symfloat_counter > self.open_inputs
 
     def _tried(self, kind: str, target: Any, fakes: tuple[Sequence[Any], dict[str, Any]]) -> Any:
         """The operation on fakes; what eager refuses though fakes do not ends the graph."""
@@ -313,6 +341,19 @@ class GraphBuilder:
     ) -> Any:
         """The operation on fakes alone; failures become graph breaks. `heard` is then what it warned of (`each_time`: see `hearing`)."""
         try:
+            return self._run(kind, target, args, kwargs, each_time=each_time)
+        except GraphBreak as error:
+            depends = isinstance(error.__cause__, (DataDependentOutputException, DynamicOutputShapeException))
+            if not depends or self.shape_env is not None or not self._keeps_numbers():
+                raise
+        self.need_shape_env()  # made for the first number or size that depends on values
+        return self._run(kind, target, args, kwargs, each_time=each_time)
+
+    def _keeps_numbers(self) -> bool:
+        return self.config.capture_scalar_outputs or self.config.capture_dynamic_output_shape_ops
+
+    def _run(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], *, each_time: bool) -> Any:
+        try:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
             keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
@@ -334,7 +375,7 @@ class GraphBuilder:
         except GraphBreak:
             raise
         except Exception as error:
-            if _is_data_dependent(error):
+            if _is_data_dependent(error) or (self.is_open and _WANTS_PLAIN in str(error)):
                 raise GraphBreak(
                     "data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}"
                 ) from error

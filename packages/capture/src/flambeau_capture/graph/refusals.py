@@ -63,6 +63,9 @@ _TOTAL = frozenset(
 #: The same of two operands, or of one and a number.
 _TOTAL_OF_TWO = frozenset(("add", "div", "maximum", "minimum", "mul", "sub", "truediv"))
 
+#: Calls that take masks for positions, and the types of masks.
+_INDEXED = frozenset(("getitem", "setitem", "index_put", "index_put_", "__getitem__", "__setitem__"))
+_OF_MASKS = frozenset((torch.bool, torch.uint8))
 _answers: dict[Any, bool] = {}
 
 
@@ -94,6 +97,8 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
         return len(kinds) > 1
     if not is_asked(kind, target):
         return False
+    if name in _INDEXED and not kinds.isdisjoint(_OF_MASKS):
+        return _is_refused_by_mask(args)
     leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
     described = tuple(map(_describe, leaves))
     if None in described:
@@ -106,6 +111,13 @@ def refused(kind: str, target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     if answer is None:
         answer = _answers[key] = _ask(kind, target, spec, described)
     return answer
+
+
+def _is_refused_by_mask(args: Sequence[Any]) -> bool:
+    """Whether what is put where a mask holds is of another type, which eager converts if it is one element. With made-up operands a mask would
+    take another number of them."""
+    value = args[2] if len(args) > 2 else None
+    return isinstance(value, torch.Tensor) and value.dtype is not args[0].dtype and value.numel() != 1
 
 
 def name_of(kind: str, target: Any) -> str:

@@ -271,6 +271,7 @@ def fake_of(
     for dim in sorted(unbacked):
         sizes[dim] = symint = builder.need_shape_env().create_unbacked_symint(symbol_source(TensorSize(source, dim)))
         builder.symbol_sources[str(symint.node.expr)] = TensorSize(source, dim)
+        builder.open_inputs += 1
     if dynamic_dims or unbacked:
         strides = _symbolic_strides(builder, tensor, sizes, source)
     _constrain(builder, tensor, sizes, source)

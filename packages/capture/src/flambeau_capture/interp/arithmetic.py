@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.open_numbers import bounds_for, is_open
 from ..graph.shapes import is_large, is_large_sum, is_long, least, limit_of
 from ..library import math, operator
+from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.symbolic import Formula, SymbolicValue
@@ -38,10 +40,13 @@ _DECIDED_BY_PYTHON = frozenset((
 """Of floats these depend on the last bit."""
 _GROWING = (operator.mul, operator.pow, operator.lshift)
 """What may leave 64 bits at once."""
+_OF_TRUTHS = (torch.sym_not, operator.and_, operator.or_)
+_SUMS = (operator.add, operator.sub, operator.mul, operator.pow)
 _SHIFTS = (shift_left, operator.rshift)
 _LARGEST_SHIFT = 62
 _SAFE_EXPONENT = 16
 """A float holds the power of an integer of 63 bits with such an exponent: 2 ** (63 * 16) < 2 ** 1024."""
+_CANCELLING = (operator.add, operator.sub, operator.mul, operator.truediv)
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
 
@@ -66,12 +71,13 @@ class Arithmetic(Part):
             known = formulas.computed(self.t, in_python, values)
             if known is not None:
                 return known
-        if self._is_partial(function, fakes):
+        if self._is_partial(function, fakes) or self._takes_open_truth(function, fakes):
             return self.computed(in_python, given, {})
         if is_long(*fakes) and all(fake.node.has_hint() for fake in fakes if isinstance(fake, _SYMBOLS)):
             return self.t.folder.fold(
                 in_python, [self.t.wrapper.from_python(self.t.folder.concrete(value)) for value in given], {}
             )
+        self._assume_defined(function, values)
         try:
             with self.t.graph.unpatched:
                 result = function(*fakes)
@@ -81,7 +87,9 @@ class Arithmetic(Part):
             return self.computed(in_python, given, {})
         finally:
             self.t.graph.note_guards()
-        if isinstance(result, torch.SymInt) and self._is_large(function, pairs, result):
+        if isinstance(result, torch.SymInt) and (
+            self._is_large(function, pairs, result) or (function in _SUMS and self._may_overflow(result))
+        ):
             return self.t.folder.fold(
                 in_python, [self.t.wrapper.from_python(self.t.folder.concrete(value)) for value in given], {}
             )
@@ -96,10 +104,40 @@ class Arithmetic(Part):
             )
             if isinstance(made, SymbolicValue):
                 made.formula = formulas.combined(in_python, values)
-                if made.python_type() is float:
+                if made.python_type() is float or (floats and made.is_open()):
                     made.came_from(in_python, values)
             return made
         return self.t.wrapper.from_python(result)
+
+    def _assume_defined(self, function: Callable[..., Any], values: Sequence[Value]) -> None:
+        """Assume of numbers that come out of tensors that Python does not raise, and that what is computed twice of one float is a number."""
+        last = values[-1]
+        if function in _DIVISIONS and isinstance(last, SymbolicValue) and last.is_open():
+            differs = self.symbolic(operator.ne, [last, ConstantValue(0)])
+            if isinstance(differs, SymbolicValue):
+                self.t.graph.check(differs.node, differs.symbol)
+        symbols = [value.symbol for value in values if isinstance(value, SymbolicValue)]
+        if len(symbols) == 2 and function in _CANCELLING:
+            shared = symbols[0].node.expr.free_symbols & symbols[1].node.expr.free_symbols
+            if any(symbol.is_integer is not True and not symbols[0].node.has_hint() for symbol in shared):
+                raise GraphBreak("data-dependent-value", "a float that comes from a tensor is computed with twice")
+
+    def _may_overflow(self, result: torch.SymInt) -> bool:
+        """Whether an integer computed of numbers that come out of tensors may leave 64 bits though it is assumed of these that they are no larger
+        than it takes."""
+        found = bounds_for(self.t.graph, result)
+        if found is None:
+            return True
+        for number, limit in found:
+            for function, bound in ((operator.le, limit), (operator.ge, -limit)):
+                holds = function(number[1], bound)
+                node = self.t.graph.derive(function, (number[0], bound), holds)
+                self.t.graph.check(node, holds)
+        return False
+
+    def _takes_open_truth(self, function: Callable[..., Any], operands: Sequence[Any]) -> bool:
+        """Whether a truth value that no example decides would count as a number, which it is to Python alone."""
+        return function not in _OF_TRUTHS and any(isinstance(part, torch.SymBool) for part in operands)
 
     def _is_partial(self, function: Callable[..., Any], operands: Sequence[Any]) -> bool:
         """Whether Python raises for some operands, or torch has no arithmetic for them. Where a guard keeps these out there is one, and no other answer."""
@@ -110,6 +148,8 @@ class Arithmetic(Part):
         last = operands[-1]
         if function in _DIVISIONS and isinstance(last, _SYMBOLS) and last.node.has_hint():
             return self.t.graph.decide(last == 0)
+        if function in (power, *_SHIFTS) and is_open(last):
+            return True
         if function is power:
             return self._is_partial_power(*operands)
         if function is _SQUARE_ROOT:
@@ -122,8 +162,12 @@ class Arithmetic(Part):
 
     def _is_partial_power(self, base: Any, exponent: Any) -> bool:
         """A float's power overflows, and that of what is not positive may be complex, or a division by zero."""
-        if any(isinstance(part, _SYMBOLS) and not part.node.has_hint() for part in (base, exponent)):
-            return False  # of a tensor's data: there is no number that could be asked
+        if is_open(base):
+            return (
+                not isinstance(base, torch.SymInt)
+                or not isinstance(exponent, int)
+                or not 0 <= exponent <= _SAFE_EXPONENT
+            )
         floats = any(isinstance(part, (float, torch.SymFloat)) for part in (base, exponent))
         if not floats and self.t.graph.decide(exponent >= 0):
             return False

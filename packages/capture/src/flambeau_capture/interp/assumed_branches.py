@@ -47,6 +47,12 @@ def truth_of_argument(t: Tracer, value: Value) -> bool:
     return truth_of_jump(frame, frame.index + 1, value)
 
 
+def is_assumed(t: Tracer, value: TensorValue) -> bool:
+    """Whether `truth_of_argument` knows a tensor's truth by what the next instruction does with it."""
+    frame = t.frames.frame
+    return _is_decided_on_the_host(value) and _assumed(frame, frame.index + 1) is not None
+
+
 def _is_decided_on_the_host(value: TensorValue) -> bool:
     """Whether it is one element, which an assert may look at: on a GPU an assert that fails ends all that the process does there."""
     return value.fake.device.type == "cpu" and all(type(size) is int and size == 1 for size in value.fake.shape)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_qualname
-from ..interp.assumed_branches import truth_of_argument
+from ..interp.assumed_branches import is_assumed, truth_of_argument
 from ..library import collections, functools
 from ..numpy_classes import numpy
 from ..replacements import impure, replaces
@@ -29,6 +29,7 @@ from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from .numbers import bool_of, float_of, int_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -444,6 +445,10 @@ def power(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(builtins.bool)
 def to_bool(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and isinstance(args[0], TensorValue) and not is_assumed(t, args[0]):
+        return bool_of(t, args[0])
+    if len(args) == 1 and isinstance(args[0], SymbolicValue) and args[0].python_type() is bool:
+        return args[0]
     return ConstantValue(truth_of_argument(t, args[0])) if args else ConstantValue(False)
 
 

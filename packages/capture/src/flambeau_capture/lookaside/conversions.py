@@ -22,6 +22,7 @@ from ..values.ndarrays import ArrayValue, call_numpy
 from ..values.objects import ObjectValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from .numbers import float_of, int_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,8 +118,8 @@ def rounded(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def to_int(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if args and isinstance(args[0], SymbolicValue):
         return args[0] if args[0].python_type() is int else t.arithmetic.symbolic(torch.sym_int, args)
-    if args and isinstance(args[0], TensorValue):
-        raise GraphBreak("data-dependent-value", "int() of a tensor")
+    if len(args) == 1 and isinstance(args[0], TensorValue):
+        return int_of(t, args[0])
     if len(args) == 1 and isinstance(args[0], ObjectValue):
         for name in ("__int__", "__index__"):
             found = _asked(t, args[0], name)
@@ -134,8 +135,8 @@ def to_int(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def to_float(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if args and isinstance(args[0], SymbolicValue):
         return args[0] if args[0].python_type() is float else t.arithmetic.symbolic(torch.sym_float, args)
-    if args and isinstance(args[0], TensorValue):
-        raise GraphBreak("data-dependent-value", "float() of a tensor")
+    if len(args) == 1 and isinstance(args[0], TensorValue):
+        return float_of(t, args[0])
     if args and isinstance(args[0], ObjectValue):
         return float_of_object(t, args[0])
     return t.folder.fold(float, args, kwargs)

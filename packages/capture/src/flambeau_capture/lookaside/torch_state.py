@@ -16,6 +16,7 @@ from ..signals import GraphBreak
 from ..values.base import MISSING, Value
 from ..values.constants import ConstantValue
 from ..values.sequences import SequenceValue
+from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 
 if TYPE_CHECKING:
@@ -174,6 +175,10 @@ def _asserted(condition: Any, message: Any) -> None:
 @replaces(*_named("torch._check_with"))
 def torch_check(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """What every function of the family `torch._check` comes to: a branch, so that what it asks is a guard."""
+    condition = args[1].realise(t) if len(args) > 1 else None
+    if isinstance(condition, SymbolicValue) and condition.is_open():
+        t.graph.check(condition.node, condition.symbol)  # plain Python says what is wrong, where it fails
+        return ConstantValue(None)
     return t.caller.call(t.wrapper.wrap_pinned(_checked), args, kwargs)
 
 

@@ -85,7 +85,17 @@ class SymbolicValue(Value):
         return f"symbolic {self.python_type().__name__}"
 
     def truth(self, t: Tracer) -> bool:
+        if self._is_asked_of_caller():
+            return bool(self.concrete(t))
         return t.graph.decide(self.symbol)
+
+    def is_open(self) -> bool:
+        """Whether no example decides anything of this number."""
+        return not self.symbol.node.has_hint()
+
+    def _is_asked_of_caller(self) -> bool:
+        """Whether a guard can ask for the number though it is open."""
+        return self.formula is not None and self.is_open()
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
         kind = self.python_type()  # of a truth value both are a number
@@ -105,7 +115,7 @@ class SymbolicValue(Value):
 
     def concrete(self, t: Tracer) -> Any:
         """The number itself; specialises it."""
-        if self.formula is not None and self.python_type() is float:
+        if self.formula is not None and (self.python_type() is float or self._is_asked_of_caller()):
             # A guard on Python's own number: the arithmetic of sizes would round in other places.
             t.arithmetic.watch(self.formula)
             return self.formula.value

@@ -16,6 +16,8 @@ from ..signals import GraphBreak
 from ..sources.source import Attribute, InstanceDict, Item, TensorSize
 from .base import MISSING, Value
 from .constants import ConstantValue
+from .open_index import window
+from .read_out import item, to_list
 from .sequences import ListValue, TupleValue
 from .symbolic import SymbolicValue, formula_of_input
 from .written_out import WRITTEN_OUT
@@ -65,6 +67,7 @@ _NEVER = {
     "__str__": "data-dependent-value", "__repr__": "data-dependent-value", "__format__": "data-dependent-value", "__hash__": "unsupported-call",
     "__getstate__": "unsupported-call", "__setstate__": "unsupported-call", "__reduce__": "unsupported-call", "_reduce_ex_internal": "unsupported-call", "__sizeof__": "unsupported-call", "__dir__": "unsupported-call",
 }  # fmt: skip
+_READ_OUT = {"item": item, "tolist": to_list}
 
 
 def is_answered(function: Any) -> bool:
@@ -198,7 +201,9 @@ class TensorValue(Value):
         if name == "numpy":
             t.members.refuse_patched(self, name)
             return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.numpy), [self, *args], kwargs)
-        if name in _NEVER and not (name == "item" and t.config.capture_scalar_outputs):
+        if name in _READ_OUT and t.config.capture_scalar_outputs and not args and not kwargs:
+            return _READ_OUT[name](t, self)
+        if name in _NEVER:
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
         if name in _ANSWERED:
             # By asking the tensor, whose class may have another by now: torch's own was called by itself.
@@ -303,14 +308,16 @@ class TensorValue(Value):
         return self.fake._is_view() and bool(self._told("is_leaf"))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        if t.graph.bodies and t.graph.bodies[-1].indexes_by_tensors:
-            places = key.items if isinstance(key, TupleValue) else [key]
-            if all(isinstance(place, TensorValue) and not place.fake.ndim for place in places):
-                return t.recorder.record("call_function", torch.ops.aten.index.Tensor, [self, ListValue(places)], {})
-        return t.recorder.record("call_function", getitem, [self, key], {})
+        if name == "numpy":
+            t.members.refuse_patched(self, name)
+            return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.numpy), [self, *args], kwargs)
+        found: Value | None = window(t, self, key)
+        return t.recorder.record("call_function", getitem, [self, key], {}) if found is None else found
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        t.recorder.record("call_function", setitem, [self, key, value], {})
+        found = window(t, self, key)
+        target, key = (self, key) if found is None else (found, ConstantValue(...))
+        t.recorder.record("call_function", setitem, [target, key, value], {})
 
     def length(self, t: Tracer) -> Value:
         t.members.refuse_patched(self, "__len__")

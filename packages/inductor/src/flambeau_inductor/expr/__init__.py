@@ -1,7 +1,7 @@
 """Integer index algebra: hash-consed terms, ranges, simplification, rendering. Start reading at ``node.py``."""
 
 from .division import divide_exactly, floor_div, maximum, minimum, mod
-from .node import MINUS_ONE, ONE, UNBOUNDED, ZERO, Expr, Int, Symbol, as_expr, free_symbols, linear, walk
+from .node import MINUS_ONE, ONE, UNBOUNDED, ZERO, Expr, Int, Symbol, as_expr, free_symbols, intern_node, linear, walk
 from .ranges import Range, known_eq, known_le, known_lt, known_ne, known_nonnegative, range_of
 from .render import render
 from .rewrite import coefficient, evaluate, hint, substitute
@@ -29,6 +29,7 @@ __all__ = [
     "floor_div",
     "free_symbols",
     "hint",
+    "intern_node",
     "known_eq",
     "known_le",
     "known_lt",

@@ -112,6 +112,10 @@ class SymbolTable:
             return ONE if self._guarded_as_one(value) else self.from_sympy(node.expr)
         return self.from_sympy(value)
 
+    def define(self, symbol: torch.SymInt, value: Expr) -> None:
+        """From here on a symbol is what it is computed of; it must not have been met."""
+        self._symbols[symbol.node.expr] = value
+
     @property
     def symbols(self) -> tuple[Expr, ...]:
         """The symbols that were met."""
@@ -142,10 +146,21 @@ class SymbolTable:
         name = type(e).__name__
         if name in _ROUNDINGS and (fraction := self._fraction(e.args[0])) is not None:
             return _ROUNDINGS[name](*fraction)
+        if name == "Piecewise":
+            return self._piecewise(e.args)
         build = _BY_NAME.get(name)
         if build is None:
             raise UnsupportedExpression(f"{type(e).__name__} in {e}")
         return build(*(self.from_sympy(argument) for argument in e.args))
+
+    def _piecewise(self, cases: Any) -> Expr:
+        *others, (last, condition) = cases
+        if condition != sympy.true:
+            raise UnsupportedExpression(f"conditions that leave a number open: {cases}")
+        result = self.from_sympy(last)
+        for value, condition in reversed(others):
+            result = truth.select(self.from_sympy(condition), self.from_sympy(value), result)
+        return result
 
     def _fraction(self, e: Any) -> tuple[Expr, Expr] | None:
         """Numerator and denominator of a float that is exact: an integer times floats with few binary places (`1.5 * size`)."""

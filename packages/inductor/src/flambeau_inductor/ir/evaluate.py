@@ -127,7 +127,8 @@ class _Machine:
             if operation.symbol is not None:
                 self.symbols[operation.symbol.name] = int(value)
         elif isinstance(operation, Assert):
-            if not self.integer(operation.condition):
+            condition = operation.condition
+            if not (self.integer(condition) if isinstance(condition, Expr) else _Grid(self, ()).scalar(condition)):
                 raise RuntimeError(operation.message)
         else:
             self._loop(operation)

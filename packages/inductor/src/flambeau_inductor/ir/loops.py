@@ -157,9 +157,9 @@ class ReadItem:
 
 @frozen
 class Assert:
-    """Raise RuntimeError(``message``) at run time unless ``condition`` (0 or 1) holds."""
+    """Raise RuntimeError(``message``) at run time unless ``condition`` (0 or 1, or a truth value of floats) holds."""
 
-    condition: Expr
+    condition: Expr | Scalar
     message: str
     origins: tuple[str, ...] = ()
 

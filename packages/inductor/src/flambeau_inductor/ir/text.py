@@ -62,7 +62,9 @@ def operation_text(operation: Operation) -> str:
     if isinstance(operation, ReadItem):
         return f"{operation.name} = item {_argument(operation.source)}"
     assert isinstance(operation, Assert)
-    return f"assert {render(operation.condition)}: {operation.message}"
+    condition = operation.condition
+    shown = render(condition) if isinstance(condition, Expr) else str(condition)
+    return f"assert {shown}: {operation.message}"
 
 
 def graph_text(graph: Graph) -> str:

@@ -35,6 +35,12 @@ class Builder:
         #: What the rule that runs says of positions; see ``positions.py``.
         self.positions: list[Positions] = []
         self.known_symbols: set[str] = set()
+        #: Of the symbols that have values those that come from outside.
+        self.outside: frozenset[str] = frozenset()
+        #: The symbols of integers that the program reads out of tensors.
+        self.read: set[str] = set()
+        #: The floats that the program reads out of tensors, by their symbols.
+        self.floats: dict[str, Scalar] = {}
         self._count = 0
 
     # Sizes.
@@ -443,6 +449,10 @@ class Builder:
             return all(a is b or n is ONE for a, b, n in zip(dense, strides, sizes, strict=True))
 
         return strides if agrees(contiguous_strides(sizes)) or agrees(strides_in_order(sizes, order)) else None
+
+    def is_given(self, e: Expr) -> bool:
+        """Whether an expression is one of numbers that are known before the program runs: the caller's guards hold for them."""
+        return all(symbol.name not in self.known_symbols or symbol.name in self.outside for symbol in free_symbols(e))
 
     def note_symbols(self, *found: Expr) -> None:
         """These symbols have values from here on."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 from ..errors import UnsupportedGraphError
 from ..expr import hint
@@ -71,11 +72,11 @@ def _copy_of_alias(g: Builder, op: Any, args: list[Any], kwargs: dict[str, Any],
 
 def _dense(val: torch.Tensor) -> bool:
     """True when the strides are a permutation of row-major ones (symbolic sizes count as they stand)."""
-    expected = 1
+    expected: Any = 1
     for size, stride in sorted(zip(val.shape, val.stride(), strict=True), key=lambda pair: int(pair[1])):
-        if size == 1:
+        if guard_or_false(size == 1):
             continue
-        if stride != expected:
+        if not guard_or_false(stride == expected):
             return False
         expected = expected * size
     return True

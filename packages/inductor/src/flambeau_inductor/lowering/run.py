@@ -297,7 +297,7 @@ class _Lowering:
                     if not _has_sizes(result, val):
                         reason = "its kernel would have other sizes than eager's result"
                     elif self._is_window(result, mark) if view else self._allowed(result, mark):
-                        self.checks.settle(mark, self.assumptions.given)
+                        self.checks.settle(mark, self.builder.outside)
                         return self._own(target, args, result)
                     else:
                         reason = reason or "kernels are switched off"

@@ -41,6 +41,8 @@ def evaluate_call(g: Builder, node: fx.Node, target: Any, args: list[Any], kwarg
     val = node.meta.get("val")
     if name in ("aten::_local_scalar_dense", "aten::item"):
         return _item(g, node, args[0], val)
+    if isinstance(val, torch.SymBool) and any(isinstance(arg, Scalar) for arg in args):
+        return _comparison(target, [g.constant(arg, torch.float64) for arg in args])
     if isinstance(val, torch.SymInt | torch.SymBool):
         try:
             return g.symbols(val)
@@ -53,10 +55,8 @@ def evaluate_call(g: Builder, node: fx.Node, target: Any, args: list[Any], kwarg
 
 def _assert(g: Builder, args: list[Any]) -> None:
     condition, message = args[0], str(args[1]) if len(args) > 1 else "assertion failed"
-    if isinstance(condition, Expr) and not condition.is_int:
+    if isinstance(condition, Scalar) or (isinstance(condition, Expr) and not condition.is_int):
         g.operations.append(Assert(condition, message, g.origins))
-    elif isinstance(condition, Scalar):
-        raise UnsupportedGraphError("an assertion on a symbolic float")
 
 
 def _item(g: Builder, node: fx.Node, source: TensorValue, val: Any) -> Any:
@@ -67,6 +67,7 @@ def _item(g: Builder, node: fx.Node, source: TensorValue, val: Any) -> Any:
             return e
         if e.is_symbol:
             g.known_symbols.add(e.name)
+            g.read.add(e.name)
             g.operations.append(ReadItem(e.name, e, ref, source.dtype, g.origins))
             return e
         if e.op == "eq" and e.args[0].is_symbol:
@@ -78,14 +79,27 @@ def _item(g: Builder, node: fx.Node, source: TensorValue, val: Any) -> Any:
         raise UnsupportedGraphError(f".item() that gives {e}")
     if isinstance(val, torch.SymFloat):
         g.operations.append(ReadItem(node.name, None, ref, source.dtype, g.origins))
-        return sc.parameter(node.name, torch.float64)
+        found = sc.parameter(node.name, torch.float64)
+        g.symbols.shape_env = val.node.shape_env
+        symbol = str(val.node._expr)
+        g.known_symbols.add(symbol)
+        g.floats[symbol] = found
+        return found
     return val
 
 
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _FLOAT_OPS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "neg": "neg", "pow": "pow", "sym_float": "", "sym_max": "maximum",
     "sym_min": "minimum", "sqrt": "sqrt", "_sym_sqrt": "sqrt", "int_truediv": "truediv", "float_pow": "pow",
 }  # fmt: skip
+
+
+def _comparison(target: Any, operands: list[Scalar]) -> Scalar:
+    name = getattr(target, "__name__", str(target))
+    if name not in _COMPARISONS:
+        raise UnsupportedGraphError(f"the truth value {name} of symbolic floats")
+    return sc.op(name, *operands)
 
 
 def _float(g: Builder, target: Any, args: list[Any]) -> Scalar:

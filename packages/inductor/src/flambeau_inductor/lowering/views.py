@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
+from .. import expr as ex
 from ..expr import ONE, ZERO, Expr, known_eq, known_le, maximum, minimum
 from ..ir import scalar as sc
 from ..ir.layout import Ref, Sizes, contiguous_strides, product
+from ..ir.loops import Assert
 from ..ir.scalar import Scalar
 from .builder import Builder
 from .registry import Decline, lowers
@@ -213,7 +217,7 @@ def _bounded(g: Builder, value: Any, size: Expr, default: Expr) -> Expr:
     if e.hi < 0:
         e = e + size
     elif e.lo < 0:
-        raise Decline("slice bound of unknown sign")
+        e = ex.select(ex.lt(e, ZERO), e + size, e)
     return minimum(maximum(e, ZERO), size)
 
 
@@ -223,6 +227,11 @@ def slice_(g: Builder, a: TensorValue, dim: int = 0, start: Any = None, end: Any
     size = a.sizes[d]
     first = _bounded(g, start, size, ZERO)
     by = g.expr(step)
+    length = g.out.shape[d]
+    if isinstance(length, torch.SymInt) and length.node.expr.is_Symbol and str(length.node.expr) not in g.known_symbols:
+        # Fakes do not know on which side of zero a bound is; the program does.
+        last = _bounded(g, end, size, size)
+        g.symbols.define(length, maximum(last - first + by - 1, ZERO) // by)
     sizes = g.out_sizes
     if first is ZERO and by is ONE and known_eq(sizes[d], size):
         return a
@@ -247,6 +256,8 @@ def select(g: Builder, a: TensorValue, dim: int, index: Any) -> TensorValue:
         raise Decline("index of unknown sign")
     sizes = (*a.sizes[:d], *a.sizes[d + 1 :])
     chosen = at
+    if not g.is_given(at) and not ex.known_lt(at, a.sizes[d]):
+        g.operations.append(Assert(ex.lt(at, a.sizes[d]), "a position lies beyond a tensor", g.origins))
 
     def index_map(i: Index) -> Index:
         return (*i[:d], chosen, *i[d:])

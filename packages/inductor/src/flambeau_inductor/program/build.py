@@ -448,7 +448,9 @@ class _Builder:
             self.registers.known[step.symbol] = out
 
     def _check(self, step: Assert) -> None:
-        self.instructions.append(Check(self.registers.operand(step.condition), step.message))
+        condition = step.condition
+        holds = self.registers.operand(condition) if isinstance(condition, Expr) else self.registers.number(condition)
+        self.instructions.append(Check(holds, step.message))
 
     # ---- what leaves -----------------------------------------------------------------------------------------------------------------
     def _output(self, output: Any) -> OutputSpec:

@@ -19,6 +19,8 @@ _OPCODES = {"floordiv": "floordiv", "mod": "mod", "min": "min", "max": "max", "e
 _FLOAT_OPCODES = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "neg": "neg", "abs": "abs", "pow": "pow", "sqrt": "sqrt",
                   "exp": "exp", "log": "log", "minimum": "min", "maximum": "max"}  # fmt: skip
 
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
 
 class Registers:
     """Counts both register files; ``instructions`` grows as operands are asked for."""
@@ -55,6 +57,8 @@ class Registers:
                 return self.compute("float", self.number(operands[0]))
             if name in _FLOAT_OPCODES and value.dtype is torch.float64:
                 return self.compute(_FLOAT_OPCODES[name], *(self.number(part) for part in operands))
+            if name in _COMPARISONS:
+                return self.compute(name, *(self.number(part) for part in operands))
         raise UnsupportedGraphError(f"the number {value} outside tensors")
 
     def compute(self, opcode: str, *args: Operand) -> Scalar:
