@@ -28,7 +28,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
-from flambeau_capture import no_warnings, unpatched
+from flambeau_capture import NumbersRefused, no_warnings, unpatched
 from flambeau_runtime.artifact import Call, Launch
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.build.toolchain import Toolchain
@@ -127,6 +127,7 @@ def failed(gm: fx.GraphModule, error: Exception, recorder: Recorder, settings: S
     """A graph whose compilation failed for a reason that is ours: eager runs it after one warning, or it is an error."""
     if settings.capture.fullgraph or not settings.capture.suppress_errors:
         raise InternalError(f"compiling a graph failed: {type(error).__name__}: {error}") from error
+    _leave_numbers_out(gm, error)
     recorder.ran_in_eager(f"{type(error).__name__}: {error}")
     warnings.warn(
         f"flambeau could not compile a graph and runs it in eager: {type(error).__name__}: {error}\n  {REPORT}",
@@ -145,10 +146,18 @@ def refused(gm: fx.GraphModule, error: Exception, recorder: Recorder, *, is_stri
             hint=getattr(error, "hint", "")
             or "drop fullgraph=True to run it in eager; backend='eager' captures without compiling",
         ) from error
+    _leave_numbers_out(gm, error)
     recorder.ran_in_eager(str(error))
     logger.info("graph_runs_in_eager", artifact="fallbacks", reason=str(error))
     logger.info("graph_without_kernels", artifact="perf_hints", reason=str(error))
     return in_eager(gm)
+
+
+def _leave_numbers_out(gm: fx.GraphModule, error: Exception) -> None:
+    """Have the frame captured anew where the graph holds numbers of tensors, which may be what no program is made for: it ends before them then."""
+    if gm.meta.get("is_open"):
+        logger.info("numbers_left_out", artifact="fallbacks", reason=str(error))
+        raise NumbersRefused(str(error)) from error
 
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:

@@ -32,6 +32,7 @@ from .modes import left_as_before
 from .patches import unpatched
 from .pipeline import capture_frame, make_region
 from .record import BreakRecord, CompileRecord
+from .refusal import NumbersRefused
 from .saved_tensor_hooks import raised_in_hook, with_marked_hooks
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "FrameInfo",
     "GraphBreakError",
     "InternalError",
+    "NumbersRefused",
     "OptionError",
     "RecompileLimitError",
     "Region",

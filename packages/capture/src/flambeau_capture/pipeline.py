@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from attrs import evolve, frozen
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from . import hook, log
 from .aliasing import history_guards, object_guards, refuse_resized, refuse_writes, tensor_guards
+from .backend_call import call_backend
 from .captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAttribute
 from .class_names import class_name
 from .collector import few_collections
 from .config import Config
 from .cut import computes, handles_groups, loops_around, place_to_cut, stores_data_later
 from .effects.describe import effects_text
-from .errors import BackendError, FlambeauCaptureError, InternalError
+from .errors import FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
 from .graph.describe import symbols_text
 from .graph.dynamics import Dynamics
-from .graph.names import hold_replaced
 from .graph.quiet import quiet_fakes
 from .graph.shapes import check_marks, open_conditions, shape_guards
 from .graph.trials import BEYOND_MEMORY
@@ -38,12 +37,11 @@ from .guards.check import holds
 from .guards.explain import explain
 from .guards.spec import GuardSpec, IdentityIs
 from .guards.state import beyond_graphs, current_state
-from .inference import called_as, settle_inference
+from .inference import settle_inference
 from .interp.outputs import needed_outputs
 from .interp.tracer import Tracer
 from .library import inspect, threading, time
 from .modes import (
-    as_called,
     mode_effects,
     needs_gradients,
     node_hooks_set_aside,
@@ -54,7 +52,7 @@ from .patches import unpatched
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
-from .refusal import CannotCapture, refuse_fullgraph
+from .refusal import CannotCapture, NumbersRefused, refuse_fullgraph
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
@@ -137,7 +135,11 @@ def capture_frame(
         return RunCode(info.code, traced.guards, tuple(traced.tracer.wrapper.keep_alive))
     compiled = None
     if result.graph is not None:
-        compiled = _call_backend(backend, traced)
+        try:
+            compiled = call_backend(backend, traced.tracer.graph, result)
+        except NumbersRefused:
+            settings = evolve(config, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False)
+            return capture_frame(info, backend=backend, config=settings, dynamics=dynamics, observer=observer)
         result = evolve(result, caught=result.graph.meta.get("starts_anew", False))
     # Only now: a backend may assume more about sizes than tracing did.
     try:
@@ -378,49 +380,6 @@ def _tracing() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(limit)
-
-
-# the backend
-
-
-def _call_backend(backend: Backend, traced: Traced) -> Callable[..., Any]:
-    builder, graph = traced.tracer.graph, traced.result.graph
-    assert graph is not None
-    inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
-    if getattr(backend, "wants_code", True):
-        if hold_replaced(graph.graph):
-            graph.recompile()
-        _LazyGraphModule.force_recompile(graph)
-    try:
-        with called_as(graph, traced.result.wants_grad):
-            compiled = backend(graph, list(inputs))
-    except FlambeauCaptureError:
-        raise
-    except Exception as error:
-        name = getattr(backend, "__name__", None) or type(backend).__name__
-        raise BackendError(
-            f"backend {name!r} raised {type(error).__name__}: {error}",
-            hint="backend='eager' shows whether the graph itself is right",
-        ) from error
-    if not callable(compiled):
-        raise BackendError(
-            f"the backend returned {type(compiled).__name__}, which cannot be called",
-            hint="a backend returns a callable that takes the graph's inputs",
-        )
-    compiled, rescue = as_called(compiled, graph, traced.result.wants_grad)
-    disabled = hook.call_disabled(compiled, recursive=True, rescue=rescue)
-    if getattr(compiled, "_boxed_call", False) and not _takes_them_one_by_one(compiled):
-        disabled._boxed_call = True
-    return disabled
-
-
-def _takes_them_one_by_one(compiled: Callable[..., Any]) -> bool:
-    """Whether a function that is marked as boxed takes `*args` all the same, as wrappers do that copy the marks of what they wrap."""
-    try:
-        parameters = inspect.signature(compiled, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
 
 def _direct_outputs(result: FrameResult) -> tuple[Any] | None:

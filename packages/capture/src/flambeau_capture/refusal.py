@@ -21,6 +21,10 @@ class CannotCapture(Exception):
         self.recursive = recursive
 
 
+class NumbersRefused(Exception):
+    """A backend cannot compile a graph for the numbers and sizes in it that depend on values (`meta["is_open"]`)."""
+
+
 def refuse_fullgraph(broken: GraphBreak, config: Config) -> None:
     """Raise the break as `GraphBreakError`, with the user's line, where the configuration asks for one graph."""
     if not config.fullgraph:

@@ -30,6 +30,7 @@ from ..signals import GraphBreak
 from .assumptions import Assumptions, is_checkable
 from .bodies import BodyGraph
 from .fake_mode import new_fake_mode
+from .foreign import is_differentiated_through
 from .quiet import Heard, hearing
 from .refusals import is_total, refused, writes_shared_elements
 from .repeats import Region
@@ -276,6 +277,10 @@ class GraphBuilder:
             fakes[0][0] is known for known in self.input_values
         ):
             raise GraphBreak("operator-error", f"{_name(target)} writes to elements that share memory")
+        if is_differentiated_through(target, *fakes):
+            raise GraphBreak(
+                "unsupported-call", f"{target} has no rule for its gradient, which eager takes of its kernel"
+            )
         trial = None
         if not is_total(kind, target, *fakes):
             if refused(kind, target, *fakes):

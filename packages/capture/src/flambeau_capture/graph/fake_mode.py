@@ -29,8 +29,8 @@ import torch.nested._internal.nested_tensor
 from torch._decomp import decompositions
 from torch._ops import OpOverload
 from torch._prims_common import suggest_memory_format
-from torch._subclasses.fake_impls import register_op_impl
-from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
+from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorConverter, FakeTensorMode
 from torch.torch_version import TorchVersion
 
 from ..library import contextlib, dis, functools
@@ -169,6 +169,44 @@ def _upsample_backward(
         return grad.new_empty(input_size).to(memory_format=suggest_memory_format(grad))
 
 
+def _pack_padded_sequence(
+    mode: FakeTensorMode, func: OpOverload, values: torch.Tensor, lengths: torch.Tensor, batch_first: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Torch's own gives the packed values the sizes of the padded ones, and their counts the type of the values."""
+    shapes = mode.shape_env
+    if shapes is None or not shapes.allow_dynamic_output_shape_ops:
+        raise DynamicOutputShapeException(func)
+    packed, steps = (shapes.create_unbacked_symint() for _ in range(2))
+    for size in (packed, steps):
+        torch._check(size >= 0)
+    with mode:
+        return values.new_empty((packed, *values.shape[2:])), lengths.new_empty((steps,))
+
+
+def _unique_slices(func: OpOverload) -> Any:
+    """Torch's own, for an op that gives the different slices of a tensor: kernels stack them, and move that dimension to its place."""
+    own = op_implementations_dict[func]
+
+    @functools.wraps(own)
+    def unique(mode: FakeTensorMode, func: OpOverload, values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        found, *more = own(mode, func, values, *args, **kwargs)
+        dim = kwargs.get("dim", args[_DIM_OF_UNIQUE[func]] if len(args) > _DIM_OF_UNIQUE[func] else None)
+        if dim is not None and found.ndim:
+            with mode:
+                sizes = list(found.shape)
+                found = values.new_empty([sizes.pop(dim % found.ndim), *sizes]).movedim(0, dim)
+        return (found, *more)
+
+    return unique
+
+
+_DIM_OF_UNIQUE: dict[Any, int] = {
+    torch.ops.aten.unique_dim.default: 0,
+    torch.ops.aten.unique_consecutive.default: 2,
+}
+"""Where among the arguments after the first the dimension stands."""
+
+
 def _of_its_dtype(formula: Any) -> Any:
     """Torch's formula for dropout that keeps mean and variance gives the default dtype."""
 
@@ -185,6 +223,9 @@ def _correct_fakes() -> None:
     register_op_impl(torch.ops.aten.softshrink_backward.default)(_shrink_backward)
     register_op_impl(torch.ops.aten.hardshrink_backward.default)(_shrink_backward)
     register_op_impl(torch.ops.aten._upsample_bicubic2d_aa_backward.default)(_upsample_backward)
+    for op in _DIM_OF_UNIQUE:
+        op_implementations_dict[op] = _unique_slices(op)
+    op_implementations_dict[torch.ops.aten._pack_padded_sequence.default] = _pack_padded_sequence
     table, dropout = torch._decomp.decomposition_table, torch.ops.aten.alpha_dropout.default
     table[dropout] = _of_its_dtype(table[dropout])
     if TorchVersion(torch.__version__) < "2.12":

@@ -1,0 +1,63 @@
+"""The call of a backend with a graph that was traced.
+
+In: a backend, the builder of the graph, what the trace gave. Out: the compiled callable, under which no frames are captured; or `BackendError`. A backend
+that refuses the numbers which the graph reads out of tensors raises `NumbersRefused`: the frame is then captured without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from . import hook
+from .captured import FrameResult
+from .errors import BackendError, FlambeauCaptureError
+from .graph.builder import GraphBuilder
+from .graph.names import hold_replaced
+from .inference import called_as
+from .library import inspect
+from .modes import as_called
+from .refusal import NumbersRefused
+
+
+def call_backend(backend: Callable[..., Any], builder: GraphBuilder, result: FrameResult) -> Callable[..., Any]:
+    """The compiled graph."""
+    graph = result.graph
+    assert graph is not None
+    inputs = builder.input_reals if getattr(backend, "wants_real_inputs", True) else builder.input_values
+    if getattr(backend, "wants_code", True):
+        if hold_replaced(graph.graph):
+            graph.recompile()
+        _LazyGraphModule.force_recompile(graph)
+    try:
+        with called_as(graph, result.wants_grad):
+            compiled = backend(graph, list(inputs))
+    except (FlambeauCaptureError, NumbersRefused):
+        raise
+    except Exception as error:
+        name = getattr(backend, "__name__", None) or type(backend).__name__
+        raise BackendError(
+            f"backend {name!r} raised {type(error).__name__}: {error}",
+            hint="backend='eager' shows whether the graph itself is right",
+        ) from error
+    if not callable(compiled):
+        raise BackendError(
+            f"the backend returned {type(compiled).__name__}, which cannot be called",
+            hint="a backend returns a callable that takes the graph's inputs",
+        )
+    compiled, rescue = as_called(compiled, graph, result.wants_grad)
+    disabled = hook.call_disabled(compiled, recursive=True, rescue=rescue)
+    if getattr(compiled, "_boxed_call", False) and not _takes_them_one_by_one(compiled):
+        disabled._boxed_call = True
+    return disabled
+
+
+def _takes_them_one_by_one(compiled: Callable[..., Any]) -> bool:
+    """Whether a function that is marked as boxed takes `*args` all the same, as wrappers do that copy the marks of what they wrap."""
+    try:
+        parameters = inspect.signature(compiled, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
