@@ -53,6 +53,7 @@ from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
 from .refusal import CannotCapture, NumbersRefused, refuse_fullgraph
+from .results import result_nodes
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
@@ -301,7 +302,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     effects = _without_lost_tensors(tracer.info.code, exit, effects)
     outputs = needed_outputs(_live_values(tracer.info.code, exit, effects))
     graph = None
-    nodes = [tracer.recorder.node_of(value) if isinstance(value, TensorValue) else value.node for value in outputs]  # type: ignore[attr-defined]
+    nodes, effects = result_nodes(tracer, outputs, effects)
     settle_inference(tracer.graph, nodes)
     wants_grad = needs_gradients(tracer)
     if tracer.graph.operations or outputs:

@@ -54,7 +54,7 @@ for _code, _explanation, _hint in (
     ("input-output", "the program prints, logs, reads input or warns", "harmless: the call runs between two graphs; remove it for one graph"),
     ("generator-function", "the frame is a generator or coroutine", "the function runs in eager; functions that it calls are compiled"),
     ("unsupported-tensor", "a tensor of a kind that is not traced (sparse, nested, quantised or a subclass)", "convert it to a dense tensor first"),
-    ("autograd-call", "autograd is run inside the compiled function", "call backward outside the compiled function"),
+    ("autograd-call", "autograd is asked for what leads beyond the graph", "let the compiled function hold the forward that is differentiated, from leaves on"),
     ("autograd-function", "an autograd.Function cannot be part of the graph", "give it tensors and constants as arguments, and no effects"),
     ("control-flow-operator", "a control-flow or other higher-order operator of torch is called in a way that is no part of a graph", "let its functions return new tensors alike, and change nothing outside of them"),
     ("tensor-hook", "a hook is registered on a tensor", "register hooks outside the compiled function"),

@@ -116,6 +116,9 @@ class GraphBuilder:
         self.kernels = Kernels()
         #: Whether an operation warns at each call, and the frame does so in its place.
         self.warns = False
+        #: Whether the graph holds a backward, and whether it makes leaves that require grad.
+        self.has_engine = False
+        self.has_leaves = False
         self.region: Region | None = None
         self._checkpoints = 0
         self._names: set[str] = set()

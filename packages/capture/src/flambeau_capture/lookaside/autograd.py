@@ -169,13 +169,3 @@ def _callable_of(cls: Any, told_absent: bool) -> Any:
     call.__name__ = f"{class_name(cls)}_apply"
     call.told_absent = told_absent  # type: ignore[attr-defined]
     return call
-
-
-@replaces(torch.autograd.grad)
-def gradients(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """No graph holds a backward: the engine runs between two graphs, over what the first computed."""
-    wanted = args[1] if len(args) > 1 else kwargs.get("inputs")
-    for part in reachable([wanted]).values():
-        if isinstance(part, TensorValue):
-            part.refuse_history("torch.autograd.grad")
-    raise GraphBreak("autograd-call", "torch.autograd.grad")

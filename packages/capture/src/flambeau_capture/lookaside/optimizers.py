@@ -14,7 +14,7 @@ import torch
 from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _use_grad_for_differentiable
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..class_names import class_module
+from ..class_names import class_module, module_name
 from ..library import contextlib, inspect
 from ..replacements import replaces, replaces_wrapper
 from ..signals import GraphBreak
@@ -88,6 +88,19 @@ def maybe_fallback(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Va
     real = function.real()
     cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
     return t.caller.call(t.wrapper.wrap_pinned(cells["func"].cell_contents), args, kwargs)
+
+
+_EXCLUDED: Any = torch._disable_dynamo(_step)
+"""The wrapper that keeps methods of optimizers from torch's own compiler, before one of them was called: `replacements` knows it from then on."""
+
+
+@replaces_wrapper(_EXCLUDED.__code__)
+def not_for_the_peer(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
+    """A method of an optimizer itself; what else torch keeps from its compiler is as it stands."""
+    real = function.real()
+    if str(module_name(real)).startswith("torch.optim."):
+        return t.caller.call(t.wrapper.wrap_pinned(real.__wrapped__), args, kwargs)
+    return t.caller.inline_function(function, real, args, kwargs)
 
 
 def _under_its_grad_mode(step: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -261,6 +261,9 @@ class Records(Protocol):
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""
 
+    def wrap_result(self, result: Any, node: torch.fx.Node) -> Value:
+        """A value for what an operation returned."""
+
 
 class Folds(Protocol):
     """What is computed for real."""

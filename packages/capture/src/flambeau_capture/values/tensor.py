@@ -59,7 +59,7 @@ _VIEWS_BY_ATTRIBUTE = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 _NEVER = {
     "item": "data-dependent-value", "_nnz": "data-dependent-value", "coalesce": "data-dependent-value",
     "const_data_ptr": "data-dependent-value", "tolist": "data-dependent-value", "numpy": "numpy", "__array__": "numpy", "data_ptr": "data-dependent-value",
-    "backward": "autograd-call", "register_hook": "tensor-hook", "register_post_accumulate_grad_hook": "tensor-hook",
+    "register_hook": "tensor-hook", "register_post_accumulate_grad_hook": "tensor-hook",
     "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "storage_type": "unsupported-call", "set_": "unsupported-call",
     "__reduce_ex__": "unsupported-call", "__deepcopy__": "unsupported-call", "share_memory_": "unsupported-call", "dlpack": "unsupported-call",
     "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call", "is_set_to": "unsupported-call", "detach_": "autograd-call",
@@ -157,8 +157,14 @@ class TensorValue(Value):
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad":
-            raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} is set")
-        if name in ("data", "grad") or hasattr(torch.Tensor, name):
+            if not self._may_become_leaf() or value.realise(t).constant() is not True:
+                raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} is set")
+            self._require_grad(t, True)
+            return
+        if name == "grad":
+            self._set_gradient(t, value.realise(t))
+            return
+        if name == "data" or hasattr(torch.Tensor, name):
             reason = GraphBreak("unsupported-store", f"storing {name!r} of a tensor")
             if name == "data" and (self.fake.requires_grad if self.tensor is MISSING else self._may_be_saved(t)):
                 # What eager saved of it for the backward changes as well, what the graph saves does not: eager computes it all.
@@ -198,6 +204,8 @@ class TensorValue(Value):
             self._refuse_detached()
         if name in ("register_hook", "retain_grad"):
             self.refuse_history(name)
+        if name == "backward":
+            return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.backward), [self, *args], kwargs)
         if name == "numpy":
             t.members.refuse_patched(self, name)
             return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.numpy), [self, *args], kwargs)
@@ -298,8 +306,22 @@ class TensorValue(Value):
         """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change. But a view that was taken
         without grad of what requires some says so, and gathers none before it is told to."""
         unheld = self.fake.requires_grad and self._is_leaf_and_view(t)
+        if wanted is True and self._may_become_leaf():
+            t.recorder.record("call_method", "requires_grad_", [self], {})
+            t.graph.has_leaves = True
+            return
         if bool(wanted) != self.fake.requires_grad or unheld:
             raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} becomes {wanted}")
+
+    def _may_become_leaf(self) -> bool:
+        """Whether the graph makes it, without a history and of a type that can have one: it is a leaf of the graph's own from then on."""
+        fake = self.fake
+        return (
+            self.tensor is MISSING
+            and not fake.requires_grad
+            and not fake.is_inference()
+            and (fake.dtype.is_floating_point or fake.dtype.is_complex)
+        )
 
     def _is_leaf_and_view(self, t: Tracer) -> bool:
         if isinstance(self.tensor, torch.Tensor):
@@ -388,6 +410,28 @@ class TensorValue(Value):
         if self.tensor.requires_grad and not self.tensor.is_leaf and not self.tensor.retains_grad:
             raise GraphBreak("input-output", "the grad of a tensor that does not keep it, which warns")
         return t.wrapper.wrap(self.tensor.grad, Attribute(self.source, "grad"))
+
+    def keep_gradient(self, t: Tracer, gradient: Value) -> None:
+        """Have it hold this gradient from here on: a tensor as it has to be, or None."""
+        t.heap.store_attribute(self, "grad", gradient)
+        self.attrs["grad"] = gradient
+
+    def _set_gradient(self, t: Tracer, gradient: Value) -> None:
+        """`tensor.grad = gradient`, where eager takes it."""
+        if isinstance(gradient, TensorValue):
+            mine, other = self.fake, gradient.fake
+            fits = gradient is not self and (mine.dtype, mine.device, mine.ndim) == (
+                other.dtype,
+                other.device,
+                other.ndim,
+            )
+            if not fits or not all(t.graph.decide(a == b) for a, b in zip(mine.shape, other.shape, strict=True)):
+                raise GraphBreak("unsupported-store", f"storing {gradient.describe()} as the grad of {self.describe()}")
+        elif not gradient.is_constant() or gradient.constant() is not None:
+            raise GraphBreak("unsupported-store", f"storing {gradient.describe()} as the grad of a tensor")
+        if not self.fake.is_leaf:
+            raise GraphBreak("unsupported-store", "storing the grad of a tensor that is no leaf")
+        self.keep_gradient(t, gradient)
 
 
 def _type_name(dtype: torch.dtype) -> str:
