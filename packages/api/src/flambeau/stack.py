@@ -241,13 +241,16 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
                 prepared = autograd.prepare(gm, inputs, config=stages.autograd)
             for half in filter(None, (prepared.forward, prepared.backward)):
                 _LazyGraphModule.force_recompile(half)
+            forward: CompiledFn = prepared.forward.forward
+            if prepared.backward is None:
+                forward = autograd.with_workspaces(prepared.forward.graph, forward)
             backward = None if prepared.backward is None else prepared.backward.forward
             last = writes_last(prepared.forward.graph)
             again = partial(_retraced, gm, config=stages.autograd)
             return _join(
                 gm,
                 prepared.signature,
-                prepared.forward.forward,
+                forward,
                 backward,
                 stages,
                 again,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .records import Prepared, Signature
     from .wrappers.assemble import assemble
     from .wrappers.recovery import Trace
+    from .wrappers.workspaces import with_workspaces
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ __all__ = [
     "min_cut",
     "prepare",
     "retrace",
+    "with_workspaces",
 ]
 
 #: Name -> module and the name there.
@@ -67,6 +69,7 @@ _LOADED_LATER = {
     "min_cut": (".partition.min_cut", "min_cut"),
     "prepare": (".pipeline", "prepare"),
     "retrace": (".pipeline", "retrace"),
+    "with_workspaces": (".wrappers.workspaces", "with_workspaces"),
 }
 
 

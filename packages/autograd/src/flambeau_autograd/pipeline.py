@@ -36,6 +36,7 @@ from .passes.told import read_by_gradients, to_be_told
 from .records import Layout, Lying, Prepared, Signature
 from .wrappers.assemble import assemble
 from .wrappers.recovery import Trace
+from .wrappers.workspaces import with_workspaces
 
 Partitioner = Callable[[Joint, Config], set[Node]]
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
@@ -201,6 +202,7 @@ def compile_joint(
         _LazyGraphModule.force_recompile(half)
     if prepared.backward is None:
         forward = (inference_compiler or forward_compiler)(prepared.forward, prepared.forward_inputs)
+        forward = with_workspaces(prepared.forward.graph, forward)
         isolate = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
         return assemble(prepared.signature, forward, None, replay=gm, config=config, isolate=isolate)
     forward = forward_compiler(prepared.forward, prepared.forward_inputs)

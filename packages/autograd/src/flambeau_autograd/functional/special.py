@@ -161,6 +161,15 @@ def cudnn_batch_norm_backward(recorder: Any, func: Any, args: tuple[Any, ...], k
     )  # fmt: skip
 
 
+@register(aten.mkldnn_rnn_layer_backward.default)
+def recurrent_layer_backward(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The gradients of both biases are equal: two tensors as the kernel gives them, where fakes are one."""
+    out = list(recorder.without_special(func, *args, **kwargs))
+    if isinstance(out[3], torch.Tensor):
+        out[4] = recorder.call(aten.clone.default, out[3])
+    return tuple(out)
+
+
 @register(aten.mul.Tensor)
 def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """In a backward, a mask times a gradient over the mask's sum is how torch shares a gradient out on fakes; a CPU kernel fills zeros with it,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from ..graph.histories import fills_its_memory, is_unwatched, leaves_of, obeys_layout
 from ..library import collections, inspect
@@ -172,6 +173,8 @@ def _differentiated(
         found = t.graph.run("call_function", _GRAD, fakes, named)
     if t.graph.heard or t.graph.kernels:
         raise GraphBreak("input-output", "a backward that warns")
+    if any(isinstance(leaf, torch.Tensor) and leaf.layout is not torch.strided for leaf in tree_leaves(found)):
+        raise GraphBreak("unsupported-tensor", "a gradient that is not strided")
     if _is_none(tangents):
         nodes.pop()
     node = t.graph.derive(_GRAD, tuple(nodes), found)
