@@ -25,7 +25,6 @@ from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from ..values.walk import reachable
 from .torch_state import set_grad_mode
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import torch
 from ..class_names import class_qualname
 from ..interp.assumed_branches import is_assumed, truth_of_argument
 from ..library import collections, functools
-from ..numpy_classes import numpy
 from ..replacements import impure, replaces
 from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
@@ -24,12 +23,11 @@ from ..values.constants import ConstantValue
 from ..values.iterators import BackwardIterator, ComputedIterator
 from ..values.mappings import DictView
 from ..values.members import is_native_access
-from ..values.ndarrays import ArrayValue, call_numpy
 from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .numbers import bool_of, float_of, int_of
+from .numbers import bool_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,6 @@ from .base import MISSING, Value
 from .constants import ConstantValue
 from .open_index import window
 from .read_out import item, to_list
-from .sequences import ListValue, TupleValue
 from .symbolic import SymbolicValue, formula_of_input
 from .written_out import WRITTEN_OUT
 
