@@ -63,6 +63,8 @@ def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str,
     Raises:
         Uncacheable: for a target that cannot be named (a local function, a submodule that is called) or a large constant.
     """
+    if gm.meta.get("wrappers"):
+        raise Uncacheable("the graph has wrapper tensors, whose classes are the program's code")
     graph = _graph_text(gm, _Seen())
     return {
         "graph": graph,

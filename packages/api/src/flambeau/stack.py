@@ -114,7 +114,11 @@ def compile_stack(
     recorder, settings = recorder or Recorder(), settings or current()
     with unpatched():
         try:
-            return _compile(gm, inputs, options, resolve_stages(options, settings), recorder)
+            stages = resolve_stages(options, settings)
+            flat = autograd.flatten(gm, inputs)
+            if flat is None:
+                return _compile(gm, inputs, options, stages, recorder)
+            return flat.compiled_with(partial(_compile, options=options, stages=stages, recorder=recorder))
         except (autograd.UnsupportedGraph, NotLowered) as error:
             return refused(gm, error, recorder, is_strict=settings.capture.fullgraph)
         except UserError:
@@ -237,33 +241,30 @@ def compile_aot_eager(gm: fx.GraphModule, inputs: list[Any], *, settings: Settin
     with unpatched():
         try:
             stages = resolve_stages(Options(), settings)
-            with no_warnings():
-                prepared = autograd.prepare(gm, inputs, config=stages.autograd)
-            for half in filter(None, (prepared.forward, prepared.backward)):
-                _LazyGraphModule.force_recompile(half)
-            forward: CompiledFn = prepared.forward.forward
-            if prepared.backward is None:
-                forward = autograd.with_workspaces(prepared.forward.graph, forward)
-            backward = None if prepared.backward is None else prepared.backward.forward
-            last = writes_last(prepared.forward.graph)
-            again = partial(_retraced, gm, config=stages.autograd)
-            return _join(
-                gm,
-                prepared.signature,
-                forward,
-                backward,
-                stages,
-                again,
-                _laid(gm),
-                isolate=True,
-                in_order=last,
-            )
+            flat = autograd.flatten(gm, inputs)
+            if flat is None:
+                return _uncompiled(gm, inputs, stages)
+            return flat.compiled_with(partial(_uncompiled, stages=stages))
         except autograd.UnsupportedGraph as error:
             return refused(gm, error, Recorder(), is_strict=settings.capture.fullgraph)
         except UserError:
             raise
         except Exception as error:
             return failed(gm, error, Recorder(), settings)
+
+
+def _uncompiled(gm: fx.GraphModule, inputs: list[Any], stages: Stages) -> CompiledFn:
+    with no_warnings():
+        prepared = autograd.prepare(gm, inputs, config=stages.autograd)
+    for half in filter(None, (prepared.forward, prepared.backward)):
+        _LazyGraphModule.force_recompile(half)
+    backward = None if prepared.backward is None else prepared.backward.forward
+    last = writes_last(prepared.forward.graph)
+    again = partial(_retraced, gm, config=stages.autograd)
+    forward, laid = prepared.forward.forward, _laid(gm)
+    if prepared.backward is None:
+        forward = autograd.with_workspaces(prepared.forward.graph, forward)
+    return _join(gm, prepared.signature, forward, backward, stages, again, laid, isolate=True, in_order=last)
 
 
 def _join(

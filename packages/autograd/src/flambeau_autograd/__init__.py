@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .pipeline import compile_joint, layouts, prepare, retrace
     from .records import Prepared, Signature
     from .wrappers.assemble import assemble
+    from .wrappers.border import Flattened, flatten
     from .wrappers.recovery import Trace
     from .wrappers.workspaces import with_workspaces
 
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AutogradError",
     "Config",
+    "Flattened",
     "OptionError",
     "Prepared",
     "Signature",
@@ -45,6 +47,7 @@ __all__ = [
     "core_table",
     "corrected",
     "default_partition",
+    "flatten",
     "layouts",
     "merged",
     "min_cut",
@@ -55,6 +58,7 @@ __all__ = [
 
 #: Name -> module and the name there.
 _LOADED_LATER = {
+    "Flattened": (".wrappers.border", "Flattened"),
     "Prepared": (".records", "Prepared"),
     "Signature": (".records", "Signature"),
     "Trace": (".wrappers.recovery", "Trace"),
@@ -64,6 +68,7 @@ _LOADED_LATER = {
     "core_table": (".decompose.registry", "core_table"),
     "corrected": (".functional.predictions", "corrected"),
     "default_partition": (".partition.simple", "default"),
+    "flatten": (".wrappers.border", "flatten"),
     "layouts": (".pipeline", "layouts"),
     "merged": (".decompose.registry", "merged"),
     "min_cut": (".partition.min_cut", "min_cut"),

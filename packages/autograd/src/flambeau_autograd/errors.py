@@ -6,6 +6,8 @@ In: what went wrong, in words. Out: an exception with a stable code and a hint.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class AutogradError(Exception):
     """Root of the package's errors: `code`, `message`, `hint`."""
@@ -22,6 +24,15 @@ class UnsupportedGraph(AutogradError):
     """The graph holds something this package does not model; the caller runs it in eager."""
 
     code = "A001"
+
+
+class WrappedGradient(UnsupportedGraph):
+    """The gradient of input `index`, which is a plain tensor, is the wrapper tensor `gradient`."""
+
+    def __init__(self, index: int, gradient: Any) -> None:
+        super().__init__(f"the gradient of input {index} is a {type(gradient).__name__}")
+        self.index = index
+        self.gradient = gradient
 
 
 class UnsupportedMutation(UnsupportedGraph):

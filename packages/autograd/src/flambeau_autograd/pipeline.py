@@ -35,6 +35,7 @@ from .passes.runner import run_passes
 from .passes.told import read_by_gradients, to_be_told
 from .records import Layout, Lying, Prepared, Signature
 from .wrappers.assemble import assemble
+from .wrappers.border import Flattened, flatten
 from .wrappers.recovery import Trace
 from .wrappers.workspaces import with_workspaces
 
@@ -42,7 +43,7 @@ Partitioner = Callable[[Joint, Config], set[Node]]
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 Rewrite = Callable[[Graph, list[Node]], Mapping[Node, Node]]
 
-__all__ = ["assemble", "compile_joint", "layouts", "prepare", "retrace"]
+__all__ = ["Flattened", "assemble", "compile_joint", "flatten", "layouts", "prepare", "retrace"]
 
 
 def prepare(
@@ -71,6 +72,8 @@ def prepare(
     except Exception as error:
         raise _judged(error, gm, inputs) from error
     traced = time.perf_counter()
+    if gm.meta.get("wrappers"):
+        gm.meta["eager_saves"] = _saved_by_eager(joint)
     _refuse_late_draws(joint)
     follows, hands_on, bent = may_follow(joint), may_hand_on(joint), not_linear(joint)
     halves = _cut(joint, partitioner, config, rewrite)
@@ -113,6 +116,15 @@ def prepare(
         )
     forward_inputs = [t.node.meta["val"] for t in joint.inputs]
     return Prepared(signature, halves.forward, halves.backward, forward_inputs, halves.backward_inputs, gm)
+
+
+def _saved_by_eager(joint: Joint) -> tuple[frozenset[int], frozenset[int]]:
+    """Inputs and outputs of the graph that eager's nodes save."""
+    saved = {(spec.kind, spec.index) for spec in joint.watched}
+    outputs = {
+        at for at, out in enumerate(joint.analysis.outputs) if out.kind == "graph" and ("output", out.index) in saved
+    }
+    return frozenset(index for kind, index in saved if kind != "output"), frozenset(outputs)
 
 
 def _cut(joint: Joint, partitioner: Partitioner, config: Config, rewrite: Rewrite | None) -> Halves:
@@ -196,6 +208,22 @@ def compile_joint(
 ) -> Callable[..., Any]:
     """`prepare`, compile both halves, `assemble`. The backward is compiled when it first runs."""
     config = config or Config.from_environment()
+    flattened = flatten(gm, inputs)
+    if flattened is not None:
+
+        def compiled(graph: GraphModule, fakes: list[Any]) -> Callable[..., Any]:
+            return compile_joint(
+                graph,
+                fakes,
+                forward_compiler=forward_compiler,
+                backward_compiler=backward_compiler,
+                partitioner=partitioner,
+                decompositions=decompositions,
+                config=config,
+                inference_compiler=inference_compiler,
+            )
+
+        return flattened.compiled_with(compiled)
     trace = partial(prepare, gm, inputs, partitioner=partitioner, decompositions=decompositions, config=config)
     prepared = trace()
     for half in filter(None, (prepared.forward, prepared.backward)):

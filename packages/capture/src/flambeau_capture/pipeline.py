@@ -308,6 +308,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     if tracer.graph.operations or outputs:
         graph = tracer.graph.finish(nodes)
     check_marks(tracer.wrapper.tensor_inputs)
+    tracer.wrapper.wrapper_tensors.note_writes()
     refuse_writes(tracer)
     refuse_resized(tracer)
     guards = (

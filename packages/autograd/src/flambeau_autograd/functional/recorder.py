@@ -384,7 +384,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(out, torch.Tensor):
             if self.value_of(out).cell in cells:
                 return self.record(aten.clone.default, (out,), {})
-            return self._on_its_own(out) if out._is_view() else out
+            return self.on_its_own(out) if out._is_view() else out
         if isinstance(out, (list, tuple)):
             return (
                 [self._separate(o, cells) for o in out]
@@ -393,7 +393,7 @@ class Recorder(TorchDispatchMode):
             )
         return out
 
-    def _on_its_own(self, view: torch.Tensor) -> torch.Tensor:
+    def on_its_own(self, view: torch.Tensor) -> torch.Tensor:
         """The same value in a fake that autograd does not take for a view."""
         with self.fake_mode, torch.no_grad():
             fresh = torch.empty_strided(view.size(), view.stride(), dtype=view.dtype, device=view.device)

@@ -18,8 +18,10 @@ from torch.fx import GraphModule, Node
 
 from ..analysis.signature import Analysis, analyse
 from ..config import Config
-from ..errors import UnsupportedGraph
+from ..errors import UnsupportedGraph, WrappedGradient
 from ..functional.recorder import Recorder
+from ..functional.wrapped import recorder_of
+from ..wrappers.forms import is_wrapper
 from .inputs import TracedInput, find_fake_mode, trace_inputs
 from .kept import kept_by_eager
 from .packed import held_values, packed_values, without_saved_hooks
@@ -82,8 +84,8 @@ def build_joint(
     packed: list[Node | None] | None = None,
 ) -> Joint:
     """Trace once. `packed` gets what eager's nodes save (see `packed_values`). Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
-    recorder = Recorder(find_fake_mode(inputs), table)
-    with torch._C.DisableTorchFunction(), without_saved_hooks():
+    recorder, functions = recorder_of(gm, find_fake_mode(inputs), table)
+    with functions, without_saved_hooks():
         forward = trace_forward(recorder, gm, inputs, config, packed)
         analysis, traced = forward.analysis, forward.inputs
         joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
@@ -150,6 +152,8 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
             joint.reached_by.append(reach.outputs_of(item.leaf))
             joint.led_by.append(leading)
             joint.grad_inputs.append(item.index)
+            if is_wrapper(grad):
+                raise WrappedGradient(item.index, grad)
             joint.grads.append(None if grad is None else recorder.node_of(grad))
     if not joint.grads:
         # The results have a history all the same, that of an operator whose other operands needed one.

@@ -21,6 +21,7 @@ from ..errors import UnsupportedGraph
 from ..functional.layout import hint
 from ..functional.ops import is_view
 from ..functional.recorder import Recorder
+from ..functional.wrapped import recorder_of
 from ..passes.facts import short_name_of
 from ..records import Layout, Lying
 from .build import Forward, trace_forward
@@ -84,8 +85,8 @@ def gradient_layouts(
     gm: GraphModule, inputs: list[Any], table: dict[OpOverload, Callable[..., Any]], lying: Sequence[Lying]
 ) -> dict[int, Layout]:
     """By the place of the input. `lying`: one for each of the signature's `differentiable`. Raises `UnsupportedGraph` as `build_joint` does."""
-    with _disable_current_modes(), torch._C.DisableTorchFunction(), without_saved_hooks():
-        recorder = Recorder(find_fake_mode(inputs), table)
+    recorder, functions = recorder_of(gm, find_fake_mode(inputs), table)
+    with _disable_current_modes(), functions, without_saved_hooks():
         # How bodies are cut shows in no layout.
         forward = trace_forward(recorder, gm, inputs, Config())
         if len(forward.differentiable) != len(lying):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from ..wrappers.forms import plain_parts
 from ..wrappers.native import write_behind
 from .lists import is_list_node
 
@@ -77,7 +78,7 @@ class Reach:
                 yield tensor, places
             kind: Any = type(node)
             for name in _saved_names(kind):
-                yield from ((tensor, places) for tensor in _unpacked(node, name))
+                yield from ((part, places) for tensor in _unpacked(node, name) for part in _plain(tensor))
 
     def ends_beside(self, leaves: Sequence[torch.Tensor]) -> bool:
         """Whether a node leads to none of the leaves: eager's engine runs it too, and may find what was written, or no derivative.
@@ -119,6 +120,11 @@ def _unpacked(node: Any, name: str) -> Iterator[Any]:
         if name != "saved_tensors":
             yield None
         yield from (item for item in value if isinstance(item, torch.Tensor))
+
+
+def _plain(tensor: Any) -> Iterator[Any]:
+    """A tensor that is saved, or what it holds."""
+    return iter((tensor,)) if tensor is None else plain_parts(tensor)
 
 
 def _readers_first(ends: Sequence[Any]) -> list[Any]:

@@ -23,12 +23,13 @@ from ..errors import UnsupportedGraph
 from ..functional.layout import hint, is_dense
 from ..functional.recorder import Recorder
 from ..functional.values import Cell
+from ..wrappers.forms import is_wrapper, plain_parts
 
 aten = torch.ops.aten
 
 
 def _tensors(grads: Iterable[Any]) -> list[torch.Tensor]:
-    return [grad for grad in grads if isinstance(grad, torch.Tensor)]
+    return [part for grad in grads if isinstance(grad, torch.Tensor) for part in plain_parts(grad)]
 
 
 class Sums:
@@ -76,7 +77,7 @@ class Sums:
 
     def _in_memory(self, grad: Any, child: Any) -> Any:
         """Zeros for an input as they will be; what eager computes of zeros without memory are zeros, also with infinity and nan."""
-        if child is None or not isinstance(grad, torch.Tensor) or not grad._is_zerotensor():
+        if child is None or not isinstance(grad, torch.Tensor) or is_wrapper(grad) or not grad._is_zerotensor():
             return grad
         if child.next_functions:
             raise UnsupportedGraph("something is computed of a gradient that is zeros without memory, as that of sgn")
@@ -87,7 +88,7 @@ class Sums:
 
     def is_of_engine(self, second: Any) -> bool:
         """Whether the engine is adding this gradient to another that came before."""
-        return any(second is grad for grad in self._arriving)
+        return any(second is grad for grad in _tensors(self._arriving))
 
     def add(self, func: OpOverload, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """The sum, recorded."""

@@ -31,6 +31,7 @@ from .assumptions import Assumptions, is_checkable
 from .bodies import BodyGraph
 from .fake_mode import new_fake_mode
 from .foreign import is_differentiated_through
+from .inner_tensors import is_fake, is_wrapper
 from .quiet import Heard, hearing
 from .refusals import is_total, refused, writes_shared_elements
 from .repeats import Region
@@ -285,7 +286,9 @@ class GraphBuilder:
                 "unsupported-call", f"{target} has no rule for its gradient, which eager takes of its kernel"
             )
         trial = None
-        if not is_total(kind, target, *fakes):
+        # What a wrapper's operation calls in the end its class alone knows.
+        asked = not any(map(is_wrapper, tree_leaves(fakes)))
+        if asked and not is_total(kind, target, *fakes):
             if refused(kind, target, *fakes):
                 raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
             trial = trial_of(kind, target, *fakes)
@@ -397,7 +400,7 @@ class GraphBuilder:
         finally:
             self.fake_mode.region = self.fake_mode.kernels = None
             self.note_guards()
-        if any(isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor) for leaf in tree_leaves(result)):
+        if any(isinstance(leaf, torch.Tensor) and not is_fake(leaf) for leaf in tree_leaves(result)):
             raise GraphBreak("unsupported-call", f"{_name(target)} makes a tensor that torch's dispatcher does not see")
         return result
 

@@ -266,6 +266,8 @@ class CorrectedFakeMode(FakeTensorMode):
         """The results of an op on fakes."""
         kwargs = kwargs or {}
         out = self._dispatch(func, types, args, kwargs)
+        if out is NotImplemented:
+            return out  # a wrapper's class is asked, and comes back with what it holds
         for correct in _corrections:
             self.has_failed = True
             out = correct(func, args, kwargs, out)

@@ -15,6 +15,7 @@ import torch
 
 from .. import replacements
 from ..class_names import HEAP_TYPE, class_module, class_name, class_qualname, full_name, type_name
+from ..graph.inner_tensors import is_wrapper_class
 from ..library import collections, contextlib, functools, inspect, weakref
 from ..native import _C
 from ..signals import GraphBreak, TracedRaise
@@ -471,6 +472,8 @@ class Caller(Part):
         calls_python = isinstance(meta_call, types.FunctionType) and not natively
         if calls_python and class_module(cls).partition(".")[0] != "torch":
             return self.call(self.t.wrapper.wrap_pinned(meta_call), [value, *args], kwargs)
+        if is_wrapper_class(cls) and not calls_python:
+            return self.t.wrapper.wrapper_tensors.construct(value, args, kwargs)
         if issubclass(cls, torch.Tensor) or (calls_python and not issubclass(cls, torch.nn.Module)):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         if is_plain_named(cls) and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType):

@@ -17,6 +17,7 @@ import torch
 from ..class_names import class_module, class_name, class_qualname, type_name
 from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_constant_object
 from ..graph import shapes
+from ..graph.inner_tensors import is_wrapper_class
 from ..guards.spec import TensorMatch, own_length
 from ..library import collections, functools, itertools, threading, weakref
 from ..numpy_classes import SCALARS, is_numpy_constant
@@ -44,6 +45,7 @@ from ..values.thread_locals import ThreadLocalValue
 from .enum_members import hold_methods
 from .numpy_objects import wrap_numpy
 from .part import Part
+from .wrapper_tensors import WrapperTensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +85,7 @@ class Wrapper(Part):
         self.numbers: dict[int, SymbolicValue] = {}
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[tuple[torch.Tensor, torch.Tensor, Source]] = []
+        self.wrapper_tensors = WrapperTensors(t)
         self.real_cells: dict[int, CellValue] = {}
         #: Whether what is traced will be run for real when the graph is.
         self.rehearsing = False
@@ -357,6 +360,8 @@ class Wrapper(Part):
         kind = type(obj)
         if isinstance(obj, torch.nn.parameter.UninitializedTensorMixin):
             raise GraphBreak("unsupported-tensor", "a parameter or buffer of a lazy module that has not run yet")
+        if is_wrapper_class(kind):
+            return self.wrapper_tensors.wrap(obj, source)
         if not (kind in (torch.Tensor, torch.nn.Parameter) or _is_kind_of_parameter(kind) or _is_buffer(kind)):
             # Its attributes may be the program's own code (`__torch_function__`), which sees the program's calls alone.
             raise GraphBreak("unsupported-tensor", f"a {class_name(kind)}")

@@ -202,6 +202,7 @@ class Wraps(Protocol):
     rehearsing: bool
     tensor_inputs: list[Any]
     wrapped: dict[int, Value]
+    wrapper_tensors: Any
 
     def cell_of(self, cell: Any, source: Source) -> Any:
         """The value of a closure cell, one for each real cell."""
@@ -260,9 +261,6 @@ class Records(Protocol):
 
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""
-
-    def wrap_result(self, result: Any, node: torch.fx.Node) -> Value:
-        """A value for what an operation returned."""
 
 
 class Folds(Protocol):

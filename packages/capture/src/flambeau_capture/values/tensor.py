@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.inner_tensors import is_wrapper
 from ..refusal import CannotCapture
 from ..signals import GraphBreak
 from ..sources.source import Attribute, InstanceDict, Item, TensorSize
 from .base import MISSING, Value
 from .constants import ConstantValue
+from .inner import inner_attribute
 from .open_index import window
 from .read_out import item, to_list
+from .sequences import ListValue, TupleValue
 from .symbolic import SymbolicValue, formula_of_input
 from .written_out import WRITTEN_OUT
 
@@ -87,7 +90,8 @@ class TensorValue(Value):
         self.fake = fake
         self.node = node
         self.tensor = tensor
-        self.tensor_type: type = type(tensor) if tensor is not MISSING else torch.Tensor
+        own = type(fake) if is_wrapper(fake) else torch.Tensor
+        self.tensor_type: type = type(tensor) if tensor is not MISSING else own
         self.static = False
         self.attrs: dict[str, Value | None] = {}
 
@@ -147,6 +151,8 @@ class TensorValue(Value):
         if self.tensor is not MISSING and name in getattr(self.tensor, "__dict__", {}):
             assert self.source is not None
             return t.wrapper.wrap(self.tensor.__dict__[name], Item(InstanceDict(self.source), name))
+        if (inner := inner_attribute(t, self, name)) is not None:
+            return inner
         static = getattr(self.tensor_type, name, MISSING)
         if static is MISSING:
             return t.attributes.missing_attribute(self, name, check=self.source)
@@ -160,6 +166,8 @@ class TensorValue(Value):
                 raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} is set")
             self._require_grad(t, True)
             return
+        if is_wrapper(self.fake):
+            raise GraphBreak("unsupported-store", f"storing {name!r} of a wrapper tensor")
         if name == "grad":
             self._set_gradient(t, value.realise(t))
             return
@@ -193,7 +201,9 @@ class TensorValue(Value):
         return self.node is not None and bool(self.node.users) and t.graph.has_history()
 
     def delete_attribute(self, t: Tracer, name: str) -> None:
-        if self.attrs.get(name) is None and (name in self.attrs or name not in getattr(self.tensor, "__dict__", {})):
+        if is_wrapper(self.fake) or (
+            self.attrs.get(name) is None and (name in self.attrs or name not in getattr(self.tensor, "__dict__", {}))
+        ):
             raise GraphBreak("unsupported-store", f"deleting {name!r} of a tensor")
         t.heap.store_attribute(self, name, None)
         self.attrs[name] = None
@@ -329,9 +339,10 @@ class TensorValue(Value):
         return self.fake._is_view() and bool(self._told("is_leaf"))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        if name == "numpy":
-            t.members.refuse_patched(self, name)
-            return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.numpy), [self, *args], kwargs)
+        if t.graph.bodies and t.graph.bodies[-1].indexes_by_tensors:
+            places = key.items if isinstance(key, TupleValue) else [key]
+            if all(isinstance(place, TensorValue) and not place.fake.ndim for place in places):
+                return t.recorder.record("call_function", torch.ops.aten.index.Tensor, [self, ListValue(places)], {})
         found: Value | None = window(t, self, key)
         return t.recorder.record("call_function", getitem, [self, key], {}) if found is None else found
 

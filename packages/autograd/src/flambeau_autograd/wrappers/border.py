@@ -1,0 +1,381 @@
+"""A graph with wrapper tensors as one of plain tensors, and the way between the two.
+
+In: a captured graph, some of whose inputs or results are wrappers. Out: `flatten`, a graph of plain tensors that assembles wrappers where it begins and
+takes them apart where it ends (`Flattened`): what traces, cuts, compiles and joins it knows plain tensors alone. `Flattened.around` gives what was
+made of it the calling convention of the captured graph: at each call wrappers are taken apart, and those that leave are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import getitem
+from typing import Any
+
+import torch
+from attrs import evolve, frozen
+from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.node import map_arg
+
+from ..errors import InternalError, UnsupportedGraph, WrappedGradient
+from .forms import (
+    Carried,
+    Carrying,
+    Form,
+    Layout,
+    assembled,
+    carriers,
+    form_of,
+    has_gradient,
+    is_wrapper,
+    taken_apart,
+)
+
+
+@frozen(eq=False)
+class Assemble:
+    """In a graph: a wrapper of its arguments."""
+
+    form: Form
+
+    @property
+    def __name__(self) -> str:
+        return f"assemble_{self.form.cls.__name__}"
+
+    def __call__(self, *parts: torch.Tensor) -> Any:
+        return assembled(self.form, parts)
+
+
+@frozen(eq=False)
+class TakeApart:
+    """In a graph: the plain tensors of its argument."""
+
+    form: Form
+
+    @property
+    def __name__(self) -> str:
+        return f"take_apart_{self.form.cls.__name__}"
+
+    def __call__(self, wrapper: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(taken_apart(self.form, wrapper))
+
+
+@frozen(eq=False)
+class Carry:
+    """In a graph: its first argument, whose gradient is a wrapper; that one's parts are the gradients of the others."""
+
+    form: Form
+
+    @property
+    def __name__(self) -> str:
+        return f"carry_{self.form.cls.__name__}"
+
+    def __call__(self, tensor: torch.Tensor, *parts: torch.Tensor) -> Any:
+        return Carrying.apply(self.form, tensor, *parts)
+
+
+@frozen(eq=False)
+class Gradient:
+    """The gradient of a plain input that is a wrapper all the same."""
+
+    form: Form
+    layouts: tuple[Layout, ...]
+
+    def of(self, tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+        """The inputs of the plain graph in place of the tensor."""
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return Carried.apply(self.form, self.layouts, tensor)
+        return tensor.detach(), *carriers(tensor, self.layouts)
+
+
+@frozen(eq=False)
+class Given:
+    """An input: its form, None for what is no wrapper; its gradient, where that is one; which of its parts are inputs of their own; whether the
+    graph writes it, and whether a later write is an error."""
+
+    form: Form | None = None
+    gradient: Gradient | None = None
+    kept: tuple[int, ...] = ()
+    written: bool = False
+    watch: bool = False
+
+
+@frozen(eq=False)
+class Result:
+    """A result. kind: "plain" (the next result of the plain graph), "wrapper" (of its next results), "input" (`index`), "same" (as result `index`)."""
+
+    kind: str
+    index: int = -1
+    form: Form | None = None
+    count: int = 1
+    watch: bool = False
+
+
+@frozen(eq=False)
+class Flattened:
+    """A graph of plain tensors in place of one with wrappers. `inputs`: fakes, as for the graph; `source`: what it was made of."""
+
+    graph: GraphModule
+    inputs: list[Any]
+    given: tuple[Given, ...]
+    results: tuple[Result, ...]
+    source: tuple[GraphModule, list[Any], dict[int, Gradient]]
+
+    def compiled_with(self, compiler: Callable[[GraphModule, list[Any]], Callable[..., Any]]) -> Callable[..., Any]:
+        """The captured graph compiled: what `compiler` makes of the plain graph, which it may be given anew (`carrying`)."""
+        flattened = self
+        while True:
+            try:
+                compiled = compiler(flattened.graph, flattened.inputs)
+                break
+            except WrappedGradient as error:
+                flattened = flattened.carrying(error)
+        rescue = flattened.graph.meta.get("rescue")
+        gm = self.source[0]
+        gm.meta.update((name, value) for name, value in flattened.graph.meta.items() if name != "wrappers")
+        if rescue is not None:
+            gm.meta["rescue"] = flattened.answering(rescue)
+        return flattened.around(compiled)
+
+    def carrying(self, error: WrappedGradient) -> Flattened:
+        """The same with one more plain input whose gradient is a wrapper, as tracing found."""
+        gm, inputs, known = self.source
+        place = self._place_of(error.index)
+        form = form_of(error.gradient)
+        layouts = tuple((part.dtype, part.shape) for part in form.take_apart(error.gradient))
+        fixed = all(dtype.is_floating_point or dtype.is_complex for dtype, _ in layouts)
+        if place in known or not fixed or not all(isinstance(size, int) for _, shape in layouts for size in shape):
+            raise error
+        return _flatten(gm, inputs, {**known, place: Gradient(form, layouts)})
+
+    def _watched(self) -> tuple[tuple[Given, ...], tuple[Result, ...]]:
+        """Inputs and results, with those marked that eager saves for the backward, as a trace has found (`meta["eager_saves"]`)."""
+        inputs, outputs = self.graph.meta.get("eager_saves", ((), ()))
+        given, results = [], []
+        at = 0
+        for item in self.given:
+            count = (
+                len(item.kept) if item.form is not None else 1 + (len(item.gradient.layouts) if item.gradient else 0)
+            )
+            given.append(evolve(item, watch=any(place in inputs for place in range(at, at + count))))
+            at += count
+        at = 0
+        for result in self.results:
+            count = result.count if result.kind in ("plain", "wrapper") else 0
+            results.append(evolve(result, watch=any(place in outputs for place in range(at, at + count))))
+            at += count
+        return tuple(given), tuple(results)
+
+    def _place_of(self, index: int) -> int:
+        """The place among the inputs of the one that is input `index` of the plain graph."""
+        for place, item in enumerate(self.given):
+            index -= 1 if item.form is None else len(item.kept)
+            index -= 0 if item.gradient is None else len(item.gradient.layouts)
+            if index < 0:
+                return place
+        raise InternalError("an input that the graph does not have")
+
+    def around(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """What was made of the plain graph, called as the captured one is."""
+        given, results = self._watched()
+
+        def call(*args: Any) -> tuple[Any, ...]:
+            found = _call(compiled, _plain(given, args))
+            for item, arg in zip(given, args):
+                if item.written:
+                    torch.autograd.graph.increment_version(arg)
+            return _made(results, args, found)
+
+        return call
+
+    def answering(self, rescue: Callable[..., Any]) -> Callable[..., Any]:
+        """The same of what answers an error (`error, *inputs`)."""
+        given, results = self.given, self.results
+
+        def answer(error: Exception, *args: Any) -> tuple[Any, ...]:
+            return _made(results, args, rescue(error, *_plain(given, args)))
+
+        return answer
+
+
+def _call(compiled: Callable[..., Any], args: list[Any]) -> Sequence[Any]:
+    return compiled(args) if getattr(compiled, "_boxed_call", False) else compiled(*args)
+
+
+def _plain(given: tuple[Given, ...], args: tuple[Any, ...]) -> list[Any]:
+    plain: list[Any] = []
+    for item, arg in zip(given, args):
+        if item.gradient is not None:
+            plain += item.gradient.of(arg)
+            continue
+        if item.form is None:
+            plain.append(arg)
+            continue
+        parts = taken_apart(item.form, arg, watch=item.watch)
+        # Writes are counted for the wrapper, as its dispatch hides them from the tensors inside.
+        plain += [parts[place].data if item.written else parts[place] for place in item.kept]
+    return plain
+
+
+def _made(results: tuple[Result, ...], args: tuple[Any, ...], found: Sequence[Any]) -> tuple[Any, ...]:
+    made: list[Any] = []
+    at = 0
+    for result in results:
+        if result.kind == "wrapper":
+            assert result.form is not None
+            made.append(assembled(result.form, found[at : at + result.count], watch=result.watch))
+        elif result.kind == "plain":
+            made.append(found[at])
+        else:
+            made.append((args if result.kind == "input" else made)[result.index])
+            continue
+        at += result.count
+    return tuple(made)
+
+
+def has_wrappers(gm: GraphModule) -> bool:
+    """Whether a captured graph makes, takes or gives a wrapper."""
+    return any(
+        is_wrapper(part) for node in gm.graph.nodes if node.op != "output" for part in _parts(node.meta.get("val"))
+    )
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def flatten(gm: GraphModule, inputs: list[Any]) -> Flattened | None:
+    """The graph of plain tensors, None where no wrapper is in the graph. Raises `UnsupportedGraph` for what cannot be told apart from plain memory."""
+    if not has_wrappers(gm):
+        return None
+    return _flatten(gm, inputs, {})
+
+
+def _flatten(gm: GraphModule, inputs: list[Any], gradients: dict[int, Gradient]) -> Flattened:
+    if any(node.op == "get_attr" and isinstance(node.meta.get("val"), GraphModule) for node in gm.graph.nodes):
+        raise UnsupportedGraph("an operator over bodies in a graph of wrapper tensors")
+    graph = Graph()
+    env: dict[Node, Node] = {}
+    plain, given = _inputs(gm, inputs, graph, env, gradients)
+    results: list[Result] = []
+    outputs: list[Any] = []
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            leaving = node.args[0]
+            for place, out in enumerate(leaving):
+                results.append(_result(graph, env, placeholders, leaving, place, outputs, out))
+        elif node.op != "placeholder":
+            args, kwargs = map_arg(node.args, env.__getitem__), map_arg(node.kwargs, env.__getitem__)
+            env[node] = graph.create_node(node.op, node.target, args, kwargs, node.name)
+            env[node].meta = dict(node.meta)
+    graph.output(tuple(outputs))
+    flat = _LazyGraphModule(gm, graph)
+    flat.meta.update(gm.meta, wrappers=True)
+    return Flattened(flat, plain, given, tuple(results), (gm, inputs, gradients))
+
+
+def _inputs(
+    gm: GraphModule, inputs: list[Any], graph: Graph, env: dict[Node, Node], gradients: dict[int, Gradient]
+) -> tuple[list[Any], tuple[Given, ...]]:
+    plain: list[Any] = []
+    given: list[Given] = []
+    later: list[tuple[Node, Assemble | Carry, list[Node]]] = []
+    known: dict[int, Node] = {}
+    for index, (node, value) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), inputs)):
+        if (gradient := gradients.get(index)) is not None:
+            fakes = _carried(gradient, value)
+            nodes = [graph.placeholder(f"{node.name}_{place}" if place else node.name) for place in range(len(fakes))]
+            for made, fake in zip(nodes, fakes):
+                made.meta = {**node.meta, "val": fake}
+            plain += fakes
+            given.append(Given(gradient=gradient))
+            later.append((node, Carry(gradient.form), nodes))
+            continue
+        if not is_wrapper(value):
+            env[node] = graph.placeholder(node.name)
+            env[node].meta = dict(node.meta)
+            plain.append(value)
+            given.append(Given())
+            continue
+        form, kept = form_of(value), []
+        nodes = []
+        for place, part in enumerate(form.take_apart(value)):
+            if part.requires_grad:
+                raise UnsupportedGraph(f"a {form.cls.__name__} around a tensor that requires grad")
+            wants = value.requires_grad and has_gradient(part)
+            if wants or id(part) not in known:
+                made = graph.placeholder(f"{node.name}_{place}")
+                made.meta = {**node.meta, "val": _leaf(part, value) if wants else part}
+                kept.append(place)
+                plain.append(made.meta["val"])
+                known.setdefault(id(part), made)
+            else:
+                made = known[id(part)]
+            nodes.append(made)
+        written = not value.is_inference() and value._version > 0
+        given.append(Given(form, None, tuple(kept), written))
+        later.append((node, Assemble(form), nodes))
+    for node, call, nodes in later:
+        env[node] = graph.call_function(call, tuple(nodes))
+        env[node].meta = dict(node.meta)
+    return plain, tuple(given)
+
+
+def _carried(gradient: Gradient, value: Any) -> list[torch.Tensor]:
+    """Fakes of an input that is handed on without its history, and of the carriers of its gradient."""
+    tensor = value.detach()
+    if isinstance(value, torch.nn.Parameter):
+        tensor._is_param = True
+    with value.fake_mode:
+        return [tensor, *(carrier.requires_grad_() for carrier in carriers(tensor, gradient.layouts))]
+
+
+def _leaf(part: torch.Tensor, wrapper: torch.Tensor) -> torch.Tensor:
+    leaf = part.detach().requires_grad_()
+    if isinstance(wrapper, torch.nn.Parameter):
+        leaf._is_param = True
+    return leaf
+
+
+def _result(
+    graph: Graph,
+    env: dict[Node, Node],
+    placeholders: Sequence[Node],
+    leaving: Sequence[Any],
+    place: int,
+    outputs: list[Any],
+    out: Any,
+) -> Result:
+    value = out.meta["val"] if isinstance(out, Node) else None
+    if not is_wrapper(value):
+        outputs.append(env[out] if isinstance(out, Node) else out)
+        return Result("plain")
+    for index, node in enumerate(placeholders):
+        if node is out or node.meta.get("val") is value:
+            return Result("input", index)
+    first = next(at for at, other in enumerate(leaving) if isinstance(other, Node) and other.meta["val"] is value)
+    if first < place:
+        return Result("same", first)
+    _refuse_view(value, placeholders, leaving)
+    form = form_of(value)
+    apart = graph.call_function(TakeApart(form), (env[out],))
+    parts = form.take_apart(value)
+    apart.meta["val"] = tuple(parts)
+    for at, part in enumerate(parts):
+        item = graph.call_function(getitem, (apart, at))
+        item.meta["val"] = part
+        outputs.append(item)
+    return Result("wrapper", form=form, count=len(parts))
+
+
+def _refuse_view(value: torch.Tensor, placeholders: Sequence[Node], leaving: Sequence[Any]) -> None:
+    """Raise `UnsupportedGraph` for a wrapper that is a view of another that the caller sees: what is made for the caller is none."""
+    if not value._is_view():
+        return
+    base = value._base
+    seen = [*placeholders, *(out for out in leaving if isinstance(out, Node))]
+    for node in seen:
+        other = node.meta.get("val")
+        if is_wrapper(other) and other is not value and (other is base or other._base is base):
+            raise UnsupportedGraph(f"a result is a {type(value).__name__} that is a view of another")

@@ -1,0 +1,320 @@
+"""How a wrapper tensor (a subclass with `__tensor_flatten__`) is made of plain tensors.
+
+In: a wrapper, real or fake. Out: its `Form`, by which wrappers of its kind are taken apart and put together; `TakenApart` and `Assembled` do so as
+autograd sees it: the gradient of a wrapper is a wrapper of the same form, and the parts have gradients that are plain tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ..errors import UnsupportedGraph
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+#: Dtype and shape of a tensor.
+Layout = tuple[torch.dtype, torch.Size]
+
+
+def is_wrapper_class(cls: type) -> bool:
+    """Whether tensors of this class hold others and say which."""
+    return cls not in _PLAIN and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is a tensor that holds others."""
+    return isinstance(value, torch.Tensor) and is_wrapper_class(type(value))
+
+
+def plain_parts(value: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensor itself, or the plain tensors that it holds."""
+    if not is_wrapper(value):
+        yield value
+        return
+    for name in value.__tensor_flatten__()[0]:
+        part = getattr(value, name)
+        if isinstance(part, torch.Tensor):
+            yield from plain_parts(part)
+
+
+@frozen(eq=False)
+class Part:
+    """Something inside of a wrapper: a plain tensor, a wrapper with a `form`, or, where `fixed` is set, another object that is always the same."""
+
+    name: str
+    form: Form | None = None
+    fixed: Any = None
+
+    def is_tensor(self) -> bool:
+        """Whether it is a plain tensor."""
+        return self.form is None and self.fixed is None
+
+
+@frozen(eq=False)
+class Form:
+    """A class of wrappers, what its objects tell of themselves besides their tensors, and where their sizes and strides come from.
+
+    `like`: the name of a part that has the same sizes and strides, or "" where they are `sizes` and `strides`; `ragged`: the dimension of a jagged
+    tensor whose size only the tensor itself knows, or -1.
+    """
+
+    cls: Any
+    context: Any
+    parts: tuple[Part, ...]
+    like: str
+    sizes: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    ragged: int = -1
+
+    def take_apart(self, wrapper: Any) -> list[torch.Tensor]:
+        """The plain tensors inside, in order."""
+        found: list[torch.Tensor] = []
+        for part in self.parts:
+            if part.fixed is None:
+                inner = getattr(wrapper, part.name)
+                found += [inner] if part.form is None else part.form.take_apart(inner)
+        return found
+
+    def assemble(self, tensors: Iterator[torch.Tensor]) -> Any:
+        """A wrapper of the next tensors."""
+        held: dict[str, Any] = {}
+        for part in self.parts:
+            if part.fixed is not None:
+                held[part.name] = part.fixed
+            else:
+                held[part.name] = next(tensors) if part.form is None else part.form.assemble(tensors)
+        sizes, strides = self._layout(held)
+        return self.cls.__tensor_unflatten__(held, self.context, sizes, strides)
+
+    def _layout(self, held: dict[str, Any]) -> tuple[Any, Any]:
+        if self.like:
+            return held[self.like].shape, held[self.like].stride()
+        if self.ragged < 0:
+            return torch.Size(self.sizes), self.strides
+        counted = held.get("_lengths", held["_offsets"])
+        if not isinstance(counted, FakeTensor):
+            return None, None
+        return [counted.get_nested_int() if dim == self.ragged else 0 for dim in range(self.ragged + 1)], None
+
+    def fits(self, wrapper: Any) -> bool:
+        """Whether a wrapper is taken apart as those of this form are, and tells the same of itself."""
+        if type(wrapper) is not self.cls:
+            return False
+        names, context = _as_leaf(wrapper).__tensor_flatten__()
+        if list(names) != [part.name for part in self.parts] or not bool(context == self.context):
+            return False
+        for part in self.parts:
+            inner = getattr(wrapper, part.name)
+            if part.fixed is not None and inner is not part.fixed and inner != part.fixed:
+                return False
+            if part.form is not None and not part.form.fits(inner):
+                return False
+        return True
+
+
+def form_of(wrapper: Any) -> Form:
+    """The form of a wrapper. Raises `UnsupportedGraph` where its sizes are symbols that no part has."""
+    names, context = _as_leaf(wrapper).__tensor_flatten__()
+    parts = []
+    like = ""
+    for name in names:
+        inner = getattr(wrapper, name)
+        if not isinstance(inner, torch.Tensor):
+            parts.append(Part(name, fixed=inner))
+            continue
+        parts.append(Part(name, form_of(inner) if is_wrapper(inner) else None))
+        if not like and not wrapper.is_nested and _lies_as(inner, wrapper):
+            like = name
+    if wrapper.is_nested:
+        ragged = getattr(wrapper, "_ragged_idx", None)
+        if ragged is None:
+            raise UnsupportedGraph(f"a nested {type(wrapper).__name__}")
+        return Form(type(wrapper), context, tuple(parts), "", ragged=ragged)
+    if like:
+        return Form(type(wrapper), context, tuple(parts), like)
+    numbers = (*wrapper.shape, *wrapper.stride())
+    if not all(isinstance(number, int) for number in numbers):
+        raise UnsupportedGraph(f"a {type(wrapper).__name__} of a symbolic size")
+    return Form(type(wrapper), context, tuple(parts), "", tuple(wrapper.shape), tuple(wrapper.stride()))
+
+
+def _as_leaf(wrapper: Any) -> Any:
+    """The wrapper without its history, which is no part of what its gradients tell of themselves."""
+    try:
+        return wrapper.detach() if wrapper.requires_grad else wrapper
+    except NotImplementedError as error:
+        raise UnsupportedGraph(f"a {type(wrapper).__name__} cannot be detached: {error}") from error
+
+
+def _lies_as(inner: torch.Tensor, wrapper: torch.Tensor) -> bool:
+    if inner.is_nested or inner.dim() != wrapper.dim():
+        return False
+    pairs = zip((*inner.shape, *inner.stride()), (*wrapper.shape, *wrapper.stride()))
+    return all(_same(one, other) for one, other in pairs)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two sizes are the same number or the same symbol: no guard is made."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    return isinstance(one, torch.SymInt) and isinstance(other, torch.SymInt) and one.node.expr == other.node.expr
+
+
+def has_gradient(part: torch.Tensor) -> bool:
+    """Whether a part of a wrapper that requires grad has a gradient: a tensor of whole numbers is the same in the wrapper's gradient."""
+    return part.is_floating_point() or part.is_complex()
+
+
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a wrapper that leaves it: the same memory, and nobody's view."""
+    value = getattr(tensor, "_flambeau", None)
+    return tensor.detach() if value is None else value.owner.on_its_own(tensor)
+
+
+class TakenApart(torch.autograd.Function):
+    """A wrapper as its plain tensors. `watch`: a write to the wrapper is an error in the backward, since eager saves it; it is not counted for its
+    tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, form: Form, watch: bool, wrapper: Any) -> tuple[torch.Tensor, ...]:
+        """As `Function` defines it."""
+        ctx.set_materialize_grads(False)
+        if watch:
+            ctx.save_for_backward(wrapper)
+        parts = form.take_apart(wrapper)
+        ctx.form, ctx.parts = form, [None if has_gradient(part) else part for part in parts]
+        ctx.shapes = [(part.new_empty(0), part.shape) for part in parts]
+        outs = tuple(map(_apart, parts))
+        ctx.mark_non_differentiable(*(out for out in outs if not has_gradient(out)))
+        return outs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """As `Function` defines it."""
+        if all(grad is None for grad in grads):
+            return None, None, None
+        _ = ctx.saved_tensors
+        given = []
+        for grad, fixed, (like, shape) in zip(grads, ctx.parts, ctx.shapes):
+            given.append(fixed if fixed is not None else like.new_zeros(shape) if grad is None else grad)
+        return None, None, assembled(ctx.form, given)
+
+
+class Assembled(torch.autograd.Function):
+    """A wrapper of plain tensors; `watch` as for `TakenApart`."""
+
+    @staticmethod
+    def forward(ctx: Any, form: Form, watch: bool, *parts: torch.Tensor) -> Any:
+        """As `Function` defines it."""
+        ctx.set_materialize_grads(False)
+        ctx.form = form
+        ctx.places = [has_gradient(part) and needed for part, needed in zip(parts, ctx.needs_input_grad[2:])]
+        ctx.layouts = [(part.dtype, part.shape) for part in parts]
+        made = form.assemble(part.detach() for part in parts)
+        made = made.detach() if made.requires_grad else made
+        if watch:
+            ctx.save_for_backward(made)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """As `Function` defines it."""
+        (grad,) = grads
+        if grad is None:
+            return (None,) * (2 + len(ctx.places))
+        _ = ctx.saved_tensors
+        return None, None, *_parts_of_gradient(ctx.form, grad, ctx.places, ctx.layouts)
+
+
+class Carrying(torch.autograd.Function):
+    """A plain tensor whose gradient is a wrapper, as eager gives it one that is used beside wrappers; the gradient's parts are those of `carriers`."""
+
+    @staticmethod
+    def forward(ctx: Any, form: Form, tensor: torch.Tensor, *carriers: torch.Tensor) -> torch.Tensor:
+        """As `Function` defines it."""
+        ctx.set_materialize_grads(False)
+        ctx.form, ctx.layouts = form, [(part.dtype, part.shape) for part in carriers]
+        return _apart(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """As `Function` defines it."""
+        (grad,) = grads
+        if grad is None:
+            return (None,) * (2 + len(ctx.layouts))
+        return None, None, *_parts_of_gradient(ctx.form, grad, [True] * len(ctx.layouts), ctx.layouts)
+
+
+class Carried(torch.autograd.Function):
+    """A plain tensor without its history, and carriers with it: of the parts of its gradient (`layouts`), without memory."""
+
+    @staticmethod
+    def forward(ctx: Any, form: Form, layouts: Sequence[Layout], tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """As `Function` defines it."""
+        ctx.set_materialize_grads(False)
+        ctx.form = form
+        ctx.carriers = carriers(tensor, layouts)
+        plain = tensor.detach()
+        ctx.mark_non_differentiable(plain)
+        return plain, *(part.detach() for part in ctx.carriers)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """As `Function` defines it."""
+        given = grads[1:]
+        if all(grad is None for grad in given):
+            return None, None, None
+        return (
+            None,
+            None,
+            assembled(
+                ctx.form, [torch.zeros_like(part) if grad is None else grad for grad, part in zip(given, ctx.carriers)]
+            ),
+        )
+
+
+def carriers(tensor: torch.Tensor, layouts: Sequence[Layout]) -> list[torch.Tensor]:
+    """Tensors of these dtypes and shapes, all of whose elements are one."""
+    return [tensor.new_zeros((), dtype=dtype).expand(shape) for dtype, shape in layouts]
+
+
+def _parts_of_gradient(
+    form: Form, grad: Any, wanted: Sequence[bool], layouts: Sequence[Layout]
+) -> list[torch.Tensor | None]:
+    if not form.fits(grad):
+        grad = _as_expected(form, grad)
+    history = grad.requires_grad and torch.is_grad_enabled()
+    parts = TakenApart.apply(form, False, grad) if history else map(_apart, form.take_apart(grad))
+    found = []
+    for part, wants, layout in zip(parts, wanted, layouts):
+        if wants and (part.dtype, part.shape) != layout:
+            raise UnsupportedGraph(f"a gradient of a {form.cls.__name__} is made of other tensors than that")
+        found.append(part if wants else None)
+    return found
+
+
+def _as_expected(form: Form, grad: Any) -> Any:
+    """A gradient as the class itself makes one that fits."""
+    convert = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
+    found = None if convert is None else convert(form.context, form.cls)
+    if found is None or not form.fits(found):
+        raise UnsupportedGraph(f"a gradient of a {form.cls.__name__} is a {type(grad).__name__} that is made otherwise")
+    return found
+
+
+def taken_apart(form: Form, wrapper: Any, *, watch: bool = False) -> Sequence[torch.Tensor]:
+    """The plain tensors of a wrapper, with its history."""
+    if wrapper.requires_grad and torch.is_grad_enabled():
+        return TakenApart.apply(form, watch, wrapper)
+    return form.take_apart(wrapper)
+
+
+def assembled(form: Form, parts: Sequence[torch.Tensor], *, watch: bool = False) -> Any:
+    """A wrapper of plain tensors, with their history."""
+    if torch.is_grad_enabled() and any(part.requires_grad for part in parts):
+        return Assembled.apply(form, watch, *parts)
+    return form.assemble(part.detach() if part.requires_grad else part for part in parts)

@@ -1,0 +1,233 @@
+"""Wrapper tensors that a frame is given or makes: an input of the graph each, or a node.
+
+In: a tensor of a class with `__tensor_flatten__`, or a call of such a class. Out: its value. The fake is put together by the class itself, from the
+fakes of the tensors inside, so that the class's own `__torch_dispatch__` says what operations give. What is guarded: the class and its
+methods, the tensors inside like any others, what the class tells of itself (`__tensor_flatten__`), and the wrapper's own dtype, sizes and strides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..class_names import class_module, class_name
+from ..constant_objects import is_constant_object
+from ..graph import shapes
+from ..graph.inner_tensors import is_wrapper
+from ..guards.spec import ShapeExpression, TensorMatch
+from ..library import copy, functools
+from ..refusal import CannotCapture
+from ..signals import GraphBreak
+from ..sources.source import Attribute, InstanceDict, Item, TensorSize, TensorStride
+from ..values.members import own_dict
+from ..values.tensor import TensorValue
+from ..values.trust import is_trusted_module_name
+from .part import Part
+from .wrapper_code import HeldCode, tells_constants
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..sources.source import Source
+    from ..values.base import Tracer, Value
+    from ..values.builtins import ClassValue
+
+_OWN = ("_is_param", shapes.MARKS)
+"""Attributes that torch or the user's marks put on tensors of any class."""
+_ERRORS = (RuntimeError, LookupError, TypeError, ValueError, AttributeError, AssertionError, NotImplementedError)
+
+
+class WrapperTensors(Part):
+    """The wrappers of one trace."""
+
+    def __init__(self, t: Tracer) -> None:
+        super().__init__(t)
+        self._code = HeldCode(t)
+        #: Of each that existed before the frame the fake, and the fakes of the tensors inside.
+        self._given: list[tuple[Any, list[torch.Tensor]]] = []
+
+    def wrap(self, obj: Any, source: Source) -> TensorValue:
+        """The value of a wrapper that existed before the frame, guarded."""
+        self._code.hold(type(obj))
+        made, inside = _wrapped(self.t, obj, source)
+        self._given.append((made.fake, inside))
+        return made
+
+    def construct(self, value: ClassValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        """`cls(*args, **kwargs)` of a class of wrappers: a node that calls the class."""
+        self._code.hold(value.object)
+        made = self.t.recorder.record("call_function", value.object, args, kwargs)
+        if type(made) is not TensorValue or made.python_type() is not value.object:
+            raise GraphBreak("unsupported-call", f"constructing {class_name(value.object)}, which gives another object")
+        return made
+
+    def note_writes(self) -> None:
+        """Count writes to wrappers, whose dispatch writes unseen by autograd, as writes to the tensors inside. Raises `CannotCapture` where a
+        history would have to follow."""
+        for fake, inside in self._given:
+            if fake.is_inference() or not fake._version:
+                continue
+            if fake.requires_grad:
+                raise CannotCapture(
+                    GraphBreak("external-mutation", "a wrapper tensor that requires grad is written"), recursive=True
+                )
+            torch.autograd.graph.increment_version(inside)
+
+
+def _wrapped(t: Tracer, obj: Any, source: Source) -> tuple[TensorValue, list[torch.Tensor]]:
+    kind = type(obj)
+    t.guards.type_is(source, kind)
+    names, context = _taken_apart(obj)
+    if any(isinstance(part, torch.Tensor) for part in _leaves(context)):
+        raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} whose context holds tensors")
+    if not (tells_constants(kind) and is_constant_object(context)):
+        told = functools.partial(_tells_the_same, tuple(names), _frozen(context))
+        t.guards.holds(source, told, f"what {class_name(kind)}.__tensor_flatten__ tells")
+    inner = {name: _inner_value(t, obj, name, source) for name in names if isinstance(getattr(obj, name), torch.Tensor)}
+    parts = {name: inner[name].fake if name in inner else _inner_object(t, obj, name, source) for name in names}
+    sizes, strides = _sizes(obj, inner)
+    with t.graph.unpatched, t.graph.fake_mode, torch.no_grad():
+        try:
+            fake = kind.__tensor_unflatten__(parts, context, sizes, strides)
+            if isinstance(fake, torch.Tensor) and fake.requires_grad != obj.requires_grad:
+                fake.requires_grad_(obj.requires_grad)
+        except _ERRORS as error:
+            raise GraphBreak(
+                "unsupported-tensor", f"a {class_name(kind)} that is not put together of fakes: {error}"
+            ) from error
+    _check_alike(t, obj, fake, names, source)
+    if getattr(obj, "_is_param", False):
+        fake._is_param = True
+    _guard_layout(t, obj, fake, source)
+    made = TensorValue(fake, None, source, obj)
+    t.wrapper.fake_owner[id(fake)] = made
+    return made, [value.fake for value in inner.values()]
+
+
+def _taken_apart(obj: Any) -> tuple[list[str], Any]:
+    kind = type(obj)
+    try:
+        names, context = obj.__tensor_flatten__()
+    except _ERRORS as error:
+        raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} that cannot be taken apart: {error}") from error
+    if not any(type(name) is str and isinstance(getattr(obj, name, None), torch.Tensor) for name in names):
+        raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} whose tensors cannot be named")
+    return list(names), context
+
+
+def _leaves(context: Any) -> list[Any]:
+    if isinstance(context, (list, tuple, set, frozenset)):
+        return [leaf for part in context for leaf in _leaves(part)]
+    if isinstance(context, dict):
+        return [leaf for part in context.values() for leaf in _leaves(part)]
+    return [context]
+
+
+def _frozen(context: Any) -> Any:
+    """The context, which a write to a container in it does not change."""
+    if type(context) in (list, tuple, set):
+        return type(context)(map(_frozen, context))
+    if type(context) is dict:
+        return {key: _frozen(part) for key, part in context.items()}
+    return context if is_constant_object(context) or _is_torchs(type(context)) else copy.copy(context)
+
+
+def _tells_the_same(names: tuple[str, ...], context: Any, wrapper: Any) -> bool:
+    own, told = wrapper.__tensor_flatten__()
+    return tuple(own) == names and bool(told == context)
+
+
+def _is_torchs(kind: type) -> bool:
+    return is_trusted_module_name(class_module(kind))
+
+
+def _inner_value(t: Tracer, obj: Any, name: str, source: Source) -> TensorValue:
+    stored = own_dict(obj)
+    where = Item(InstanceDict(source), name) if isinstance(stored, dict) and name in stored else Attribute(source, name)
+    value = t.wrapper.wrap(getattr(obj, name), where)
+    if not isinstance(value, TensorValue):
+        raise GraphBreak("unsupported-tensor", f"a {class_name(type(obj))} around {value.describe()}")
+    return value
+
+
+def _inner_object(t: Tracer, obj: Any, name: str, source: Source) -> Any:
+    """What a wrapper names beside tensors, as a mesh of devices: the very object."""
+    part = getattr(obj, name)
+    t.guards.identity(Attribute(source, name), part)
+    return part
+
+
+def _sizes(obj: Any, inner: Mapping[str, TensorValue]) -> tuple[Any, Any]:
+    """Sizes and strides to put a fake together with: those of a tensor inside that is laid out the same, whose symbols they share, else the numbers."""
+    if _is_jagged(obj):
+        return None, None
+    for value in inner.values():
+        alike = value.tensor
+        if not is_wrapper(alike) and tuple(alike.shape) == tuple(obj.shape) and alike.stride() == obj.stride():
+            return value.fake.shape, value.fake.stride()
+    return obj.shape, obj.stride()
+
+
+def _check_alike(t: Tracer, obj: Any, fake: Any, names: list[str], source: Source) -> None:
+    """Break where the fake is not to the class's functions what the real one is."""
+    kind = type(obj)
+    told = f"a {class_name(kind)} that is put together as another"
+    if type(fake) is not kind or (fake.dtype, fake.device, fake.requires_grad) != (
+        obj.dtype,
+        obj.device,
+        obj.requires_grad,
+    ):
+        raise GraphBreak("unsupported-tensor", told)
+    if list(fake.__tensor_flatten__()[0]) != names or fake.ndim != obj.ndim:
+        raise GraphBreak("unsupported-tensor", told)
+    if not _is_jagged(obj) and tuple(map(_number, (*fake.shape, *fake.stride()))) != (*obj.shape, *obj.stride()):
+        raise GraphBreak("unsupported-tensor", told)
+    if _is_torchs(kind):
+        return
+    stored, shown = own_dict(obj), own_dict(fake)
+    for name, held in stored.items() if isinstance(stored, dict) else ():
+        if name in names or name in _OWN:
+            continue
+        seen = shown.get(name, shown) if isinstance(shown, dict) else stored
+        if is_constant_object(held):
+            if type(seen) is not type(held) or seen != held:
+                raise GraphBreak("unsupported-tensor", f"{told}: {name!r} is not what it was")
+            t.guards.constant(Item(InstanceDict(source), name), held)
+        elif seen is not held:
+            raise GraphBreak("unsupported-tensor", f"{told}: {name!r} is not part of its context")
+        else:
+            t.guards.identity(Item(InstanceDict(source), name), held)
+
+
+def _number(size: Any) -> Any:
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def _is_jagged(obj: Any) -> bool:
+    return bool(obj.is_nested)
+
+
+def _guard_layout(t: Tracer, obj: Any, fake: Any, source: Source) -> None:
+    """Guard what the wrapper itself is like; where the fake has symbols, that the sizes go on to follow from those of the tensors inside."""
+    if _is_jagged(obj):
+        # Its sizes follow from the tensors inside and what it tells of itself.
+        t.guards.constant(Attribute(source, "requires_grad"), obj.requires_grad)
+        return
+    free = {at for at, size in enumerate(fake.shape) if isinstance(size, torch.SymInt)}
+    free_strides = {at for at, stride in enumerate(fake.stride()) if isinstance(stride, torch.SymInt)}
+    position = t.frames.user_position()
+    t.guards.add(TensorMatch.of(source, obj, dynamic_sizes=free, dynamic_strides=free_strides, position=position))
+    for numbers, places, reached in ((fake.shape, free, TensorSize), (fake.stride(), free_strides, TensorStride)):
+        for at in sorted(places):
+            t.guards.add(_follows(t, numbers[at], reached(source, at)))
+
+
+def _follows(t: Tracer, number: torch.SymInt, where: Source) -> ShapeExpression:
+    expression = number.node.expr
+    known = t.graph.symbol_sources
+    symbols = sorted(map(str, expression.free_symbols))
+    if any(name not in known for name in symbols):
+        raise GraphBreak("unsupported-tensor", "a wrapper whose sizes follow from no tensor inside")
+    own = "own"
+    return ShapeExpression(f"Eq({own}, {expression})", ((own, where), *((name, known[name]) for name in symbols)))

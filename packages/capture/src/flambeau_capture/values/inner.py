@@ -1,0 +1,45 @@
+"""Attributes of wrapper tensors that hold what is inside of them.
+
+In: the value of a wrapper and a name. Out: the value of what the object has under the name: a tensor inside, or a constant; None where it has nothing.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..class_names import class_name
+from ..constant_objects import is_constant_object
+from ..graph.inner_tensors import is_wrapper
+from ..signals import GraphBreak
+from ..sources.source import Attribute
+from .base import MISSING, Value
+from .constants import ConstantValue
+from .members import mro_lookup, own_dict
+
+if TYPE_CHECKING:
+    from .base import Tracer
+
+
+def inner_attribute(t: Tracer, wrapper: Any, name: str) -> Value | None:
+    """What the wrapper itself holds under `name`; its class is asked for everything else."""
+    fake = wrapper.fake
+    if not is_wrapper(fake):
+        return None
+    held = (own_dict(fake) or {}).get(name, MISSING)
+    if held is MISSING:
+        found, _ = mro_lookup(type(fake), name)
+        if not isinstance(found, types.MemberDescriptorType):
+            return None
+        held = getattr(fake, name, MISSING)
+        if held is MISSING:
+            return None
+    if isinstance(held, torch.Tensor):
+        if wrapper.tensor is not MISSING:
+            return t.wrapper.wrap(getattr(wrapper.tensor, name), Attribute(wrapper.source, name))
+        return t.recorder.record("call_function", getattr, [wrapper, ConstantValue(name)], {})
+    if is_constant_object(held) and wrapper.tensor is MISSING:
+        return ConstantValue(held)
+    raise GraphBreak("unsupported-attribute", f"attribute {name!r} of a {class_name(type(fake))}")
