@@ -26,7 +26,6 @@ from .forms import (
     assembled,
     carriers,
     form_of,
-    has_gradient,
     is_wrapper,
     taken_apart,
 )
@@ -142,8 +141,9 @@ class Flattened:
         gm, inputs, known = self.source
         place = self._place_of(error.index)
         form = form_of(error.gradient)
-        layouts = tuple((part.dtype, part.shape) for part in form.take_apart(error.gradient))
-        fixed = all(dtype.is_floating_point or dtype.is_complex for dtype, _ in layouts)
+        parts = form.take_apart(error.gradient)
+        layouts = tuple((part.dtype, part.shape) for part in parts)
+        fixed = all(form.have_gradients(parts))
         if place in known or not fixed or not all(isinstance(size, int) for _, shape in layouts for size in shape):
             raise error
         return _flatten(gm, inputs, {**known, place: Gradient(form, layouts)})
@@ -300,10 +300,11 @@ def _inputs(
             continue
         form, kept = form_of(value), []
         nodes = []
-        for place, part in enumerate(form.take_apart(value)):
+        parts = form.take_apart(value)
+        for place, (part, has_gradient) in enumerate(zip(parts, form.have_gradients(parts))):
             if part.requires_grad:
                 raise UnsupportedGraph(f"a {form.cls.__name__} around a tensor that requires grad")
-            wants = value.requires_grad and has_gradient(part)
+            wants = value.requires_grad and has_gradient
             if wants or id(part) not in known:
                 made = graph.placeholder(f"{node.name}_{place}")
                 made.meta = {**node.meta, "val": _leaf(part, value) if wants else part}

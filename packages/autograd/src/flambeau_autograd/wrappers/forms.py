@@ -90,6 +90,13 @@ class Form:
         sizes, strides = self._layout(held)
         return self.cls.__tensor_unflatten__(held, self.context, sizes, strides)
 
+    def have_gradients(self, tensors: Sequence[torch.Tensor]) -> list[bool]:
+        """Of which of these parts a gradient consists: of the values of a jagged tensor, else of all that are no whole numbers. The others are the
+        same in a wrapper and in its gradient."""
+        if self.ragged >= 0:
+            return [part.name == "_values" for part in self.parts]
+        return [part.is_floating_point() or part.is_complex() for part in tensors]
+
     def _layout(self, held: dict[str, Any]) -> tuple[Any, Any]:
         if self.like:
             return held[self.like].shape, held[self.like].stride()
@@ -164,11 +171,6 @@ def _same(one: Any, other: Any) -> bool:
     return isinstance(one, torch.SymInt) and isinstance(other, torch.SymInt) and one.node.expr == other.node.expr
 
 
-def has_gradient(part: torch.Tensor) -> bool:
-    """Whether a part of a wrapper that requires grad has a gradient: a tensor of whole numbers is the same in the wrapper's gradient."""
-    return part.is_floating_point() or part.is_complex()
-
-
 def _apart(tensor: torch.Tensor) -> torch.Tensor:
     """The part of a wrapper that leaves it: the same memory, and nobody's view."""
     value = getattr(tensor, "_flambeau", None)
@@ -186,10 +188,11 @@ class TakenApart(torch.autograd.Function):
         if watch:
             ctx.save_for_backward(wrapper)
         parts = form.take_apart(wrapper)
-        ctx.form, ctx.parts = form, [None if has_gradient(part) else part for part in parts]
+        have = form.have_gradients(parts)
+        ctx.form, ctx.parts = form, [None if given else part for part, given in zip(parts, have)]
         ctx.shapes = [(part.new_empty(0), part.shape) for part in parts]
         outs = tuple(map(_apart, parts))
-        ctx.mark_non_differentiable(*(out for out in outs if not has_gradient(out)))
+        ctx.mark_non_differentiable(*(out for out, given in zip(outs, have) if not given))
         return outs
 
     @staticmethod
@@ -212,7 +215,7 @@ class Assembled(torch.autograd.Function):
         """As `Function` defines it."""
         ctx.set_materialize_grads(False)
         ctx.form = form
-        ctx.places = [has_gradient(part) and needed for part, needed in zip(parts, ctx.needs_input_grad[2:])]
+        ctx.places = [given and needed for given, needed in zip(form.have_gradients(parts), ctx.needs_input_grad[2:])]
         ctx.layouts = [(part.dtype, part.shape) for part in parts]
         made = form.assemble(part.detach() for part in parts)
         made = made.detach() if made.requires_grad else made

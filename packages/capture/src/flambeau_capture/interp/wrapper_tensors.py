@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nested._internal.nested_tensor import NestedTensor, _nt_view_dummy
 
 from ..class_names import class_module, class_name
 from ..constant_objects import is_constant_object
@@ -86,7 +87,7 @@ def _wrapped(t: Tracer, obj: Any, source: Source) -> tuple[TensorValue, list[tor
         t.guards.holds(source, told, f"what {class_name(kind)}.__tensor_flatten__ tells")
     inner = {name: _inner_value(t, obj, name, source) for name in names if isinstance(getattr(obj, name), torch.Tensor)}
     parts = {name: inner[name].fake if name in inner else _inner_object(t, obj, name, source) for name in names}
-    sizes, strides = _sizes(obj, inner)
+    sizes, strides = _sizes(t, obj, inner)
     with t.graph.unpatched, t.graph.fake_mode, torch.no_grad():
         try:
             fake = kind.__tensor_unflatten__(parts, context, sizes, strides)
@@ -158,15 +159,32 @@ def _inner_object(t: Tracer, obj: Any, name: str, source: Source) -> Any:
     return part
 
 
-def _sizes(obj: Any, inner: Mapping[str, TensorValue]) -> tuple[Any, Any]:
+def _sizes(t: Tracer, obj: Any, inner: Mapping[str, TensorValue]) -> tuple[Any, Any]:
     """Sizes and strides to put a fake together with: those of a tensor inside that is laid out the same, whose symbols they share, else the numbers."""
-    if _is_jagged(obj):
-        return None, None
+    if obj.is_nested:
+        return _ragged_sizes(t, obj, inner), None
     for value in inner.values():
         alike = value.tensor
         if not is_wrapper(alike) and tuple(alike.shape) == tuple(obj.shape) and alike.stride() == obj.stride():
             return value.fake.shape, value.fake.stride()
     return obj.shape, obj.stride()
+
+
+def _ragged_sizes(t: Tracer, obj: Any, inner: Mapping[str, TensorValue]) -> list[Any]:
+    """Sizes of a jagged tensor: in its ragged dimension a symbol of its own, one for each tensor of offsets (or lengths) that says what the parts are."""
+    if type(obj) is not NestedTensor:
+        raise GraphBreak("unsupported-tensor", f"a nested {class_name(type(obj))}")
+    _nt_view_dummy()  # torch keeps the first that it makes, which may be no fake
+    counted = inner.get("_lengths", inner["_offsets"]).fake
+    sizes, ragged = list(obj.shape), obj._ragged_idx
+    if counted.nested_int_memo is None:
+        t.graph.need_shape_env()
+        with t.graph.unpatched, t.graph.fake_mode:
+            counted.nested_int_memo = t.graph.fake_mode.create_symbolic_nested_int(
+                nt_tensor_id=sizes[ragged].node.nested_int()
+            )
+    sizes[ragged] = counted.nested_int_memo
+    return sizes
 
 
 def _check_alike(t: Tracer, obj: Any, fake: Any, names: list[str], source: Source) -> None:
@@ -181,7 +199,7 @@ def _check_alike(t: Tracer, obj: Any, fake: Any, names: list[str], source: Sourc
         raise GraphBreak("unsupported-tensor", told)
     if list(fake.__tensor_flatten__()[0]) != names or fake.ndim != obj.ndim:
         raise GraphBreak("unsupported-tensor", told)
-    if not _is_jagged(obj) and tuple(map(_number, (*fake.shape, *fake.stride()))) != (*obj.shape, *obj.stride()):
+    if not obj.is_nested and tuple(map(_number, (*fake.shape, *fake.stride()))) != (*obj.shape, *obj.stride()):
         raise GraphBreak("unsupported-tensor", told)
     if _is_torchs(kind):
         return
@@ -204,13 +222,9 @@ def _number(size: Any) -> Any:
     return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
-def _is_jagged(obj: Any) -> bool:
-    return bool(obj.is_nested)
-
-
 def _guard_layout(t: Tracer, obj: Any, fake: Any, source: Source) -> None:
     """Guard what the wrapper itself is like; where the fake has symbols, that the sizes go on to follow from those of the tensors inside."""
-    if _is_jagged(obj):
+    if obj.is_nested:
         # Its sizes follow from the tensors inside and what it tells of itself.
         t.guards.constant(Attribute(source, "requires_grad"), obj.requires_grad)
         return
