@@ -27,12 +27,14 @@ class UnsupportedGraph(AutogradError):
 
 
 class WrappedGradient(UnsupportedGraph):
-    """The gradient of input `index`, which is a plain tensor, is the wrapper tensor `gradient`."""
+    """The gradient of input `index` is the wrapper tensor `gradient`; the input is a plain tensor, or, where `index` counts those of the graph
+    before it was flattened (`outer`), a wrapper that is made otherwise."""
 
-    def __init__(self, index: int, gradient: Any) -> None:
-        super().__init__(f"the gradient of input {index} is a {type(gradient).__name__}")
+    def __init__(self, index: int, gradient: Any, *, outer: bool = False) -> None:
+        super().__init__(f"the gradient of input {index} is a {type(gradient).__name__} that is made otherwise")
         self.index = index
         self.gradient = gradient
+        self.outer = outer
 
 
 class UnsupportedMutation(UnsupportedGraph):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .class_names import HEAP_TYPE
+from .class_names import HEAP_TYPE, class_module
 from .numpy_classes import SCALARS, is_numpy_constant
 
 PLAIN_TYPES: frozenset[type] = frozenset(
@@ -29,6 +29,9 @@ MADE_ANEW: frozenset[type] = frozenset((
 """Those of which equal ones may be several objects."""
 ONE_OF_EACH = range(-5, 257)
 """Python has one object of each of these integers."""
+
+PLACEMENTS = "torch.distributed.tensor.placement_types"
+"""The module of what says how a distributed tensor lies on its mesh; importing it takes longer than most programs need."""
 
 UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 """Those that cannot be hashed: what one of them is about is its `dtype`."""
@@ -52,7 +55,7 @@ def is_constant_object(obj: Any) -> bool:
         return all(is_constant_object(item) and _is_hashed(item) for item in obj)
     if kind is slice:
         return all(is_constant_object(item) for item in (obj.start, obj.stop, obj.step))
-    return _is_native_enum(kind)
+    return _is_native_enum(kind) or class_module(kind) == PLACEMENTS
 
 
 def _is_native_enum(kind: type) -> bool:

@@ -37,6 +37,7 @@ _WRAPPERS: dict[types.CodeType, WrapperReplacement] = {}
 _ALLOWED: dict[int, Any] = {}
 _DISABLED: dict[int, Any] = {}
 _IMPURE: dict[int, Any] = {}
+_LATER: dict[str, Callable[[], None]] = {}
 
 
 def replaces(*targets: Any, as_given: bool = False) -> Callable[[Replacement], Replacement]:
@@ -54,6 +55,16 @@ def replaces(*targets: Any, as_given: bool = False) -> Callable[[Replacement], R
             if (key := _class_method(target)) is not None:
                 _BY_CLASS[key] = fitted
         return replacement
+
+    return register
+
+
+def replaces_later(module: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Call what registers the replacements of a module's callables when the first of these is met: importing the module for them would cost too much."""
+
+    def register(function: Callable[[], None]) -> Callable[[], None]:
+        _LATER[module] = function
+        return function
 
     return register
 
@@ -94,6 +105,9 @@ def replaced() -> list[Any]:
 def find(function: Any) -> Replacement | None:
     """The replacement of a callable, or None."""
     found = _BY_ID.get(id(function))
+    if found is None and _LATER and (register := _LATER.pop(str(module_name(function)), None)) is not None:
+        register()
+        found = _BY_ID.get(id(function))
     if found is not None:
         return found[1]
     return _BY_CLASS.get(key) if (key := _class_method(function)) is not None else None

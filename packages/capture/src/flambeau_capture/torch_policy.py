@@ -15,6 +15,7 @@ import torch
 from torch._ops import HigherOrderOperator
 
 from .class_names import module_name, name_of
+from .constant_objects import PLACEMENTS
 
 
 class Decision(enum.Enum):
@@ -67,6 +68,10 @@ _BROKEN_MODULES = (
     "torch.serialization",
     "torch.cuda.graphs",
 )
+_API = "torch.distributed.tensor._api"
+_OF_DISTRIBUTED_TENSORS = (_API, "torch.distributed.tensor.parallel.style")
+_DISTRIBUTED = dict.fromkeys(("from_local", "to_local", "redistribute", "full_tensor"), Decision.ALWAYS_RECORD)
+"""What is done to distributed tensors in a step. The functions that lay out a module around it are traced into: they look at classes and placements."""
 _KEPT_AUTOGRAD = ("torch.autograd.grad_mode", "torch.autograd.function")
 
 
@@ -99,13 +104,15 @@ def _decide(function: Any) -> Decision:
             )
         if "/torch/_functorch/" in function.__code__.co_filename and name != "functional_call":
             return Decision.BREAK
+        if module.startswith(_OF_DISTRIBUTED_TENSORS):
+            return _DISTRIBUTED.get(name, Decision.INLINE if name == "<lambda>" or module != _API else Decision.BREAK)
         if module.startswith(_BROKEN_MODULES) and not module.startswith(_KEPT_AUTOGRAD):
             return Decision.BREAK
         if module == "torch._tensor" or (module.startswith("torch") and function is getattr(torch.Tensor, name, None)):
             return Decision.RECORD
         return Decision.INLINE
     if isinstance(function, type):
-        return Decision.FOLD if function in _FOLDED_CLASSES else Decision.INLINE
+        return Decision.FOLD if function in _FOLDED_CLASSES or module == PLACEMENTS else Decision.INLINE
     return Decision.INLINE
 
 

@@ -23,26 +23,31 @@ from .forms import (
     Carrying,
     Form,
     Layout,
+    Viewed,
     assembled,
     carriers,
     form_of,
+    is_view_of_function,
     is_wrapper,
     taken_apart,
+    unviewed,
 )
 
 
 @frozen(eq=False)
 class Assemble:
-    """In a graph: a wrapper of its arguments."""
+    """In a graph: the wrapper that is input `place`, of its parts; `gradient`: the form of its gradient."""
 
     form: Form
+    place: int
+    gradient: Form
 
     @property
     def __name__(self) -> str:
         return f"assemble_{self.form.cls.__name__}"
 
     def __call__(self, *parts: torch.Tensor) -> Any:
-        return assembled(self.form, parts)
+        return assembled(self.form, parts, gradient=self.gradient, place=self.place)
 
 
 @frozen(eq=False)
@@ -75,7 +80,7 @@ class Carry:
 
 @frozen(eq=False)
 class Gradient:
-    """The gradient of a plain input that is a wrapper all the same."""
+    """The gradient of an input, where it is a wrapper and the input is none, or one of another form."""
 
     form: Form
     layouts: tuple[Layout, ...]
@@ -89,7 +94,7 @@ class Gradient:
 
 @frozen(eq=False)
 class Given:
-    """An input: its form, None for what is no wrapper; its gradient, where that is one; which of its parts are inputs of their own; whether the
+    """An input: its form, None for what is no wrapper; its gradient, where that has another form; which of its parts are inputs of their own; whether the
     graph writes it, and whether a later write is an error."""
 
     form: Form | None = None
@@ -101,7 +106,7 @@ class Given:
 
 @frozen(eq=False)
 class Result:
-    """A result. kind: "plain" (the next result of the plain graph), "wrapper" (of its next results), "input" (`index`), "same" (as result `index`)."""
+    """A result. kind: "plain" (the next result of the plain graph), "viewed" (a view of that, to which nobody may write), "wrapper" (of its next results), "input" (`index`), "same" (as result `index`)."""
 
     kind: str
     index: int = -1
@@ -139,11 +144,11 @@ class Flattened:
     def carrying(self, error: WrappedGradient) -> Flattened:
         """The same with one more plain input whose gradient is a wrapper, as tracing found."""
         gm, inputs, known = self.source
-        place = self._place_of(error.index)
+        place = error.index if error.outer else self._place_of(error.index)
         form = form_of(error.gradient)
         parts = form.take_apart(error.gradient)
         layouts = tuple((part.dtype, part.shape) for part in parts)
-        fixed = all(form.have_gradients(parts))
+        fixed = error.outer or all(form.have_gradients(parts))
         if place in known or not fixed or not all(isinstance(size, int) for _, shape in layouts for size in shape):
             raise error
         return _flatten(gm, inputs, {**known, place: Gradient(form, layouts)})
@@ -161,7 +166,7 @@ class Flattened:
             at += count
         at = 0
         for result in self.results:
-            count = result.count if result.kind in ("plain", "wrapper") else 0
+            count = result.count if result.kind in ("plain", "viewed", "wrapper") else 0
             results.append(evolve(result, watch=any(place in outputs for place in range(at, at + count))))
             at += count
         return tuple(given), tuple(results)
@@ -170,7 +175,7 @@ class Flattened:
         """The place among the inputs of the one that is input `index` of the plain graph."""
         for place, item in enumerate(self.given):
             index -= 1 if item.form is None else len(item.kept)
-            index -= 0 if item.gradient is None else len(item.gradient.layouts)
+            index -= 0 if item.gradient is None or item.form is not None else len(item.gradient.layouts)
             if index < 0:
                 return place
         raise InternalError("an input that the graph does not have")
@@ -205,13 +210,12 @@ def _call(compiled: Callable[..., Any], args: list[Any]) -> Sequence[Any]:
 def _plain(given: tuple[Given, ...], args: tuple[Any, ...]) -> list[Any]:
     plain: list[Any] = []
     for item, arg in zip(given, args):
-        if item.gradient is not None:
-            plain += item.gradient.of(arg)
-            continue
         if item.form is None:
-            plain.append(arg)
+            plain += (arg,) if item.gradient is None else item.gradient.of(arg)
             continue
-        parts = taken_apart(item.form, arg, watch=item.watch)
+        parts = taken_apart(
+            item.form, arg, gradient=None if item.gradient is None else item.gradient.form, watch=item.watch
+        )
         # Writes are counted for the wrapper, as its dispatch hides them from the tensors inside.
         plain += [parts[place].data if item.written else parts[place] for place in item.kept]
     return plain
@@ -224,8 +228,9 @@ def _made(results: tuple[Result, ...], args: tuple[Any, ...], found: Sequence[An
         if result.kind == "wrapper":
             assert result.form is not None
             made.append(assembled(result.form, found[at : at + result.count], watch=result.watch))
-        elif result.kind == "plain":
-            made.append(found[at])
+        elif result.kind in ("plain", "viewed"):
+            viewed = result.kind == "viewed" and torch.is_grad_enabled() and found[at].requires_grad
+            made.append(Viewed.apply(found[at]) if viewed else found[at])
         else:
             made.append((args if result.kind == "input" else made)[result.index])
             continue
@@ -283,7 +288,8 @@ def _inputs(
     later: list[tuple[Node, Assemble | Carry, list[Node]]] = []
     known: dict[int, Node] = {}
     for index, (node, value) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), inputs)):
-        if (gradient := gradients.get(index)) is not None:
+        gradient = gradients.get(index)
+        if gradient is not None and not is_wrapper(value):
             fakes = _carried(gradient, value)
             nodes = [graph.placeholder(f"{node.name}_{place}" if place else node.name) for place in range(len(fakes))]
             for made, fake in zip(nodes, fakes):
@@ -315,8 +321,8 @@ def _inputs(
                 made = known[id(part)]
             nodes.append(made)
         written = not value.is_inference() and value._version > 0
-        given.append(Given(form, None, tuple(kept), written))
-        later.append((node, Assemble(form), nodes))
+        given.append(Given(form, gradient, tuple(kept), written))
+        later.append((node, Assemble(form, index, form if gradient is None else gradient.form), nodes))
     for node, call, nodes in later:
         env[node] = graph.call_function(call, tuple(nodes))
         env[node].meta = dict(node.meta)
@@ -350,8 +356,12 @@ def _result(
 ) -> Result:
     value = out.meta["val"] if isinstance(out, Node) else None
     if not is_wrapper(value):
-        outputs.append(env[out] if isinstance(out, Node) else out)
-        return Result("plain")
+        viewed = is_view_of_function(value) and out.op != "placeholder"
+        plain = graph.call_function(unviewed, (env[out],)) if viewed else env[out] if isinstance(out, Node) else out
+        if viewed:
+            plain.meta["val"] = value
+        outputs.append(plain)
+        return Result("viewed" if viewed else "plain")
     for index, node in enumerate(placeholders):
         if node is out or node.meta.get("val") is value:
             return Result("input", index)

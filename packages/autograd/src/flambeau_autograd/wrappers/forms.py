@@ -13,7 +13,7 @@ import torch
 from attrs import frozen
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..errors import UnsupportedGraph
+from ..errors import UnsupportedGraph, WrappedGradient
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 #: Dtype and shape of a tensor.
@@ -179,17 +179,17 @@ def _apart(tensor: torch.Tensor) -> torch.Tensor:
 
 class TakenApart(torch.autograd.Function):
     """A wrapper as its plain tensors. `watch`: a write to the wrapper is an error in the backward, since eager saves it; it is not counted for its
-    tensors."""
+    tensors. `gradient`: the form of its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, form: Form, watch: bool, wrapper: Any) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, form: Form, gradient: Form, watch: bool, wrapper: Any) -> tuple[torch.Tensor, ...]:
         """As `Function` defines it."""
         ctx.set_materialize_grads(False)
         if watch:
             ctx.save_for_backward(wrapper)
         parts = form.take_apart(wrapper)
         have = form.have_gradients(parts)
-        ctx.form, ctx.parts = form, [None if given else part for part, given in zip(parts, have)]
+        ctx.form, ctx.parts = gradient, [None if given else part for part, given in zip(parts, have)]
         ctx.shapes = [(part.new_empty(0), part.shape) for part in parts]
         outs = tuple(map(_apart, parts))
         ctx.mark_non_differentiable(*(out for out, given in zip(outs, have) if not given))
@@ -199,23 +199,23 @@ class TakenApart(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         """As `Function` defines it."""
         if all(grad is None for grad in grads):
-            return None, None, None
+            return None, None, None, None
         _ = ctx.saved_tensors
         given = []
         for grad, fixed, (like, shape) in zip(grads, ctx.parts, ctx.shapes):
             given.append(fixed if fixed is not None else like.new_zeros(shape) if grad is None else grad)
-        return None, None, assembled(ctx.form, given)
+        return None, None, None, assembled(ctx.form, given)
 
 
 class Assembled(torch.autograd.Function):
-    """A wrapper of plain tensors; `watch` as for `TakenApart`."""
+    """A wrapper of plain tensors; `gradient`, `watch` as for `TakenApart`. `place`: of the input, in a graph, else -1."""
 
     @staticmethod
-    def forward(ctx: Any, form: Form, watch: bool, *parts: torch.Tensor) -> Any:
+    def forward(ctx: Any, form: Form, gradient: Form, watch: bool, place: int, *parts: torch.Tensor) -> Any:
         """As `Function` defines it."""
         ctx.set_materialize_grads(False)
-        ctx.form = form
-        ctx.places = [given and needed for given, needed in zip(form.have_gradients(parts), ctx.needs_input_grad[2:])]
+        ctx.form, ctx.place = gradient, place
+        ctx.places = [given and needed for given, needed in zip(form.have_gradients(parts), ctx.needs_input_grad[4:])]
         ctx.layouts = [(part.dtype, part.shape) for part in parts]
         made = form.assemble(part.detach() for part in parts)
         made = made.detach() if made.requires_grad else made
@@ -228,9 +228,9 @@ class Assembled(torch.autograd.Function):
         """As `Function` defines it."""
         (grad,) = grads
         if grad is None:
-            return (None,) * (2 + len(ctx.places))
+            return (None,) * (4 + len(ctx.places))
         _ = ctx.saved_tensors
-        return None, None, *_parts_of_gradient(ctx.form, grad, ctx.places, ctx.layouts)
+        return (None,) * 4 + tuple(_parts_of_gradient(ctx.form, grad, ctx.places, ctx.layouts, ctx.place))
 
 
 class Carrying(torch.autograd.Function):
@@ -280,18 +280,63 @@ class Carried(torch.autograd.Function):
         )
 
 
+class Unviewed(torch.autograd.Function):
+    """A view that a function of the program or of torch's gave, as a tensor of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, view: torch.Tensor) -> torch.Tensor:
+        """As `Function` defines it."""
+        return _apart(view)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """As `Function` defines it."""
+        return grads[0]
+
+
+class Viewed(torch.autograd.Function):
+    """Such a view again, to which nobody may write."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        """As `Function` defines it."""
+        return tensor.detach().view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """As `Function` defines it."""
+        return grads[0]
+
+
+def unviewed(view: torch.Tensor) -> torch.Tensor:
+    """In a graph: see `Unviewed`."""
+    return Unviewed.apply(view)
+
+
+def is_view_of_function(value: Any) -> bool:
+    """Whether a tensor is a view that an `autograd.Function` gave, as a distributed tensor gives its local part."""
+    if not isinstance(value, torch.Tensor) or is_wrapper(value) or not (value.requires_grad and value._is_view()):
+        return False
+    try:
+        return isinstance(value.grad_fn, torch.autograd.function.BackwardCFunction)
+    except RuntimeError:  # of a view whose memory was written since
+        return False
+
+
 def carriers(tensor: torch.Tensor, layouts: Sequence[Layout]) -> list[torch.Tensor]:
     """Tensors of these dtypes and shapes, all of whose elements are one."""
     return [tensor.new_zeros((), dtype=dtype).expand(shape) for dtype, shape in layouts]
 
 
 def _parts_of_gradient(
-    form: Form, grad: Any, wanted: Sequence[bool], layouts: Sequence[Layout]
+    form: Form, grad: Any, wanted: Sequence[bool], layouts: Sequence[Layout], place: int = -1
 ) -> list[torch.Tensor | None]:
     if not form.fits(grad):
+        if place >= 0 and type(grad) is form.cls:
+            raise WrappedGradient(place, grad, outer=True)
         grad = _as_expected(form, grad)
     history = grad.requires_grad and torch.is_grad_enabled()
-    parts = TakenApart.apply(form, False, grad) if history else map(_apart, form.take_apart(grad))
+    parts = TakenApart.apply(form, form, False, grad) if history else map(_apart, form.take_apart(grad))
     found = []
     for part, wants, layout in zip(parts, wanted, layouts):
         if wants and (part.dtype, part.shape) != layout:
@@ -301,23 +346,30 @@ def _parts_of_gradient(
 
 
 def _as_expected(form: Form, grad: Any) -> Any:
-    """A gradient as the class itself makes one that fits."""
+    """A gradient as the class itself makes one that fits, of one in order where the gradient's own strides do not."""
     convert = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
-    found = None if convert is None else convert(form.context, form.cls)
+    given = (form.context,) if type(grad) is form.cls else (form.context, form.cls)
+    found = grad if convert is None else convert(*given)
+    if found is not None and not form.fits(found):
+        found = found.clone(memory_format=torch.contiguous_format)
     if found is None or not form.fits(found):
         raise UnsupportedGraph(f"a gradient of a {form.cls.__name__} is a {type(grad).__name__} that is made otherwise")
     return found
 
 
-def taken_apart(form: Form, wrapper: Any, *, watch: bool = False) -> Sequence[torch.Tensor]:
-    """The plain tensors of a wrapper, with its history."""
+def taken_apart(
+    form: Form, wrapper: Any, *, gradient: Form | None = None, watch: bool = False
+) -> Sequence[torch.Tensor]:
+    """The plain tensors of a wrapper, with its history; its gradient is of the form `gradient`, that of the wrapper itself by default."""
     if wrapper.requires_grad and torch.is_grad_enabled():
-        return TakenApart.apply(form, watch, wrapper)
+        return TakenApart.apply(form, gradient or form, watch, wrapper)
     return form.take_apart(wrapper)
 
 
-def assembled(form: Form, parts: Sequence[torch.Tensor], *, watch: bool = False) -> Any:
-    """A wrapper of plain tensors, with their history."""
+def assembled(
+    form: Form, parts: Sequence[torch.Tensor], *, gradient: Form | None = None, watch: bool = False, place: int = -1
+) -> Any:
+    """A wrapper of plain tensors, with their history; `gradient` as for `taken_apart`, `place` as for `Assembled`."""
     if torch.is_grad_enabled() and any(part.requires_grad for part in parts):
-        return Assembled.apply(form, watch, *parts)
+        return Assembled.apply(form, gradient or form, watch, place, *parts)
     return form.assemble(part.detach() if part.requires_grad else part for part in parts)

@@ -436,6 +436,16 @@ class GraphBuilder:
         node.meta["stack"] = self._position()
         return node, fake
 
+    def object_constant(self, obj: Any) -> torch.fx.Node:
+        """An object that the graph's calls are given, and that no code can be written for."""
+        name = next((name for name, held in self.constants.items() if held is obj), None)
+        if name is None:
+            name = f"_constant_{len(self.constants)}"
+            self.constants[name] = obj
+        node = self.graph.create_node("get_attr", name, (), {})
+        self._describe(node, obj)
+        return node
+
     # symbols
 
     def note_guards(self) -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import type_name
+from ..class_names import class_module, type_name
+from ..constant_objects import PLACEMENTS
 from ..graph.builder import SCALES_SIZES
 from ..library import functools, operator
 from ..refusal import CannotCapture
 from ..signals import GraphBreak
 from ..sources.source import TensorOffset
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.builtins import RealValue
 from ..values.constants import ConstantValue, plain
 from ..values.mappings import DictValue, DictView
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ..sources.source import Source
 
 
+_MESHES = "torch.distributed.device_mesh"
 _OFFSETS = {"as_strided": 3, "as_strided_": 3, "as_strided_copy": 3, "as_strided_scatter": 4}
 """Where among the arguments stands how far from the beginning of its tensor's memory a view begins."""
 _NUMBERS = (int, float, bool)
@@ -71,6 +73,12 @@ _SPECIAL_METHODS: dict[Any, str] = (
 
 _OVERLAPS = 1
 """What `torch._debug_has_internal_overlap` answers where it is sure."""
+
+
+def _has_placement(constant: Any) -> bool:
+    if type(constant) is tuple:
+        return any(map(_has_placement, constant))
+    return class_module(type(constant)) == PLACEMENTS
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:
@@ -264,6 +272,8 @@ class Recorder(Part):
             return value.node, value.symbol
         if value.is_constant():
             constant = plain(value.constant())
+            if _has_placement(constant):
+                return self.t.graph.object_constant(constant), constant
             if isinstance(constant, enum.Enum):
                 raise GraphBreak("unsupported-call", f"an operation takes {value.describe()}")
             return as_numbers(constant), constant
@@ -273,6 +283,9 @@ class Recorder(Part):
                 "unsupported-argument", f"a {type_name(value.python_type())} is an argument of a tensor operation"
             )
         if isinstance(value, (TupleValue, ListValue)):
+            if value.items and all(item.is_constant() and _has_placement(item.constant()) for item in value.items):
+                placements = tuple(item.constant() for item in value.items)
+                return self.t.graph.object_constant(placements), placements
             pairs = [self.argument(item) for item in value.items]
             if isinstance(value, ListValue):
                 return [n for n, _ in pairs], [f for _, f in pairs]
@@ -294,6 +307,9 @@ class Recorder(Part):
             return (_class_as_written(real) if isinstance(real, type) else real), real
         if isinstance(value, ObjectValue) and value.storage is not None and value.storage.is_constant():
             return value.storage.constant(), value.storage.constant()
+        if isinstance(value, ObjectValue) and value.object is not MISSING and class_module(value.cls) == _MESHES:
+            self.t.guards.identity(value.source, value.object)
+            return self.t.graph.object_constant(value.object), value.object
         raise GraphBreak("unsupported-argument", f"{value.describe()} is an argument of a tensor operation")
 
     def node_of(self, value: TensorValue) -> torch.fx.Node:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import class_name
+from ..class_names import class_module, class_name
 from ..constant_objects import is_constant_object
 from ..graph.inner_tensors import is_wrapper
 from ..signals import GraphBreak
@@ -18,6 +18,7 @@ from ..sources.source import Attribute
 from .base import MISSING, Value
 from .constants import ConstantValue
 from .members import mro_lookup, own_dict
+from .trust import is_torch_member
 
 if TYPE_CHECKING:
     from .base import Tracer
@@ -31,6 +32,8 @@ def inner_attribute(t: Tracer, wrapper: Any, name: str) -> Value | None:
     held = (own_dict(fake) or {}).get(name, MISSING)
     if held is MISSING:
         found, _ = mro_lookup(type(fake), name)
+        if isinstance(found, property) and is_torch_member(found):
+            return _told(t, getattr(fake, name))
         if not isinstance(found, types.MemberDescriptorType):
             return None
         held = getattr(fake, name, MISSING)
@@ -43,3 +46,10 @@ def inner_attribute(t: Tracer, wrapper: Any, name: str) -> Value | None:
     if is_constant_object(held) and wrapper.tensor is MISSING:
         return ConstantValue(held)
     raise GraphBreak("unsupported-attribute", f"attribute {name!r} of a {class_name(type(fake))}")
+
+
+def _told(t: Tracer, answer: Any) -> Value | None:
+    """What a property of one of torch's own classes tells, which follows from what is guarded; None where that is a tensor or a symbol."""
+    if is_constant_object(answer) or class_module(type(answer)) == "torch.distributed.device_mesh":
+        return t.wrapper.from_python(answer)
+    return None

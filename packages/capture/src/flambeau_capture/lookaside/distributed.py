@@ -1,0 +1,109 @@
+"""Distributed tensors and collectives of `torch.distributed`.
+
+In: calls met while tracing. Out: `DTensor.from_local` on a mesh that is given is a node; so is a reduction in place over the group of all processes,
+written as the functional collective and a copy. The numbers of processes are asked at every call. Groups and handles for what runs beside the program
+break the graph, as everything else of `torch.distributed` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from ..replacements import replaces, replaces_later
+from ..signals import GraphBreak
+from ..values.base import Value
+from ..values.constants import ConstantValue
+from ..values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..values.base import Tracer
+
+    Args = Sequence[Value]
+    Kwargs = Mapping[str, Value]
+
+_REDUCED = frozenset((
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int8, torch.int32, torch.int64,
+))  # fmt: skip
+_OPERATIONS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
+
+
+@replaces_later("torch.distributed.tensor._api")
+def _tensors() -> None:
+    from torch.distributed.tensor import DTensor
+
+    @replaces(DTensor.from_local)
+    def from_local(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """`DTensor.from_local(tensor, mesh, placements)`: without a mesh it would be the one that is active at the call."""
+        mesh = args[1] if len(args) > 1 else kwargs.get("device_mesh", ConstantValue(None))
+        if mesh.realise(t).is_constant():
+            raise GraphBreak("unsupported-call", "DTensor.from_local on the mesh that is active")
+        return t.recorder.record("call_function", DTensor.from_local, args, kwargs)
+
+
+def _group_of_all() -> str:
+    """The name of the group of all processes, by which functional collectives know it."""
+    return str(dist.group.WORLD.group_name) if dist.is_initialized() and dist.group.WORLD is not None else ""
+
+
+def _number(function: Any) -> Any:
+    def number(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """A number of the group of all processes, asked at every call."""
+        if not all(value.realise(t).is_constant() for value in (*args, *kwargs.values())):
+            raise GraphBreak("unsupported-call", f"{function.__name__} of a group")
+        return t.folder.ask(function, args, kwargs)
+
+    return number
+
+
+def _all_reduce(
+    t: Tracer, tensor: Value, op: Value | None = None, group: Value | None = None, async_op: Value | None = None
+) -> Value:
+    """`all_reduce(tensor)`: eager's writes into the tensor without autograd, so that nothing in the graph may have a gradient."""
+    name = _group_of_all()
+    t.guards.answer(_group_of_all, (), {}, name)
+    tensor = tensor.realise(t)
+    given = [value.realise(t) for value in (group, async_op) if value is not None]
+    if not name or not all(value.is_constant() and not value.constant() for value in given):
+        raise GraphBreak("unsupported-call", "all_reduce in a group, or beside the program")
+    if not isinstance(tensor, TensorValue) or tensor.python_type() not in (torch.Tensor, torch.nn.Parameter):
+        raise GraphBreak("unsupported-call", "all_reduce of what is no plain tensor")
+    fake = tensor.fake
+    if fake.dtype not in _REDUCED or fake.layout is not torch.strided or not fake.is_contiguous():
+        raise GraphBreak("unsupported-call", f"all_reduce of {tensor.describe()} that may be refused")
+    if fake.requires_grad or t.graph.has_history():
+        raise GraphBreak("autograd-call", "all_reduce in a graph with gradients")
+    functional = torch.ops._c10d_functional
+    named = [ConstantValue(_operation(t, op)), ConstantValue(name)]
+    reduced = t.recorder.record("call_function", functional.all_reduce.default, [tensor, *named], {})
+    there = t.recorder.record("call_function", functional.wait_tensor.default, [reduced], {})
+    t.recorder.record("call_method", "copy_", [tensor, there], {})
+    return ConstantValue(None)
+
+
+def _operation(t: Tracer, op: Value | None) -> str:
+    if op is None:
+        return "sum"
+    op = op.realise(t)
+    real = op.constant() if op.is_constant() else op.real()
+    name = next((name for name in _OPERATIONS if real == getattr(dist.ReduceOp, name, None)), None)
+    if name is None:
+        raise GraphBreak("unsupported-call", "all_reduce with an operation that is none of torch's own")
+    t.guards.identity(op.source, real)
+    return name.lower()
+
+
+if dist.is_available():
+    for _function in (dist.get_world_size, dist.get_rank):
+        replaces(_function)(_number(_function))
+
+    @replaces(dist.all_reduce)
+    def all_reduce(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """`all_reduce(tensor, op, group, async_op)`."""
+        if len(args) > 4 or not args or not {"op", "group", "async_op"}.issuperset(kwargs):
+            raise GraphBreak("unsupported-call", "all_reduce with arguments that torch may refuse")
+        return _all_reduce(t, *args, **kwargs)
