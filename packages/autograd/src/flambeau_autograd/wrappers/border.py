@@ -148,8 +148,10 @@ class Flattened:
         form = form_of(error.gradient)
         parts = form.take_apart(error.gradient)
         layouts = tuple((part.dtype, part.shape) for part in parts)
-        fixed = error.outer or all(form.have_gradients(parts))
-        if place in known or not fixed or not all(isinstance(size, int) for _, shape in layouts for size in shape):
+        carried = all(form.have_gradients(parts)) and all(
+            isinstance(size, int) for _, shape in layouts for size in shape
+        )
+        if place in known or not (error.outer or carried):
             raise error
         return _flatten(gm, inputs, {**known, place: Gradient(form, layouts)})
 

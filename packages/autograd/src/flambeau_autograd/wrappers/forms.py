@@ -7,6 +7,7 @@ autograd sees it: the gradient of a wrapper is a wrapper of the same form, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -151,9 +152,13 @@ def form_of(wrapper: Any) -> Form:
 
 def _as_leaf(wrapper: Any) -> Any:
     """The wrapper without its history, which is no part of what its gradients tell of themselves."""
+    if not wrapper.requires_grad:
+        return wrapper
+    fakes = [part.fake_mode for part in plain_parts(wrapper) if isinstance(part, FakeTensor)]
     try:
-        return wrapper.detach() if wrapper.requires_grad else wrapper
-    except NotImplementedError as error:
+        with fakes[0] if fakes else nullcontext():
+            return wrapper.detach()
+    except (RuntimeError, TypeError) as error:
         raise UnsupportedGraph(f"a {type(wrapper).__name__} cannot be detached: {error}") from error
 
 
