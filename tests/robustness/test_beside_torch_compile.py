@@ -197,3 +197,17 @@ def test_with_its_backends(tmp_path: Path) -> None:
         print("with its backends")
     """
     assert "with its backends" in run(program, tmp_path)
+
+
+def test_a_graph_of_wrapper_tensors(tmp_path: Path) -> None:
+    """Its nodes tell their values under torch.compile's name for them."""
+    program = """
+        from torch.testing._internal.two_tensor import TwoTensor
+        x = TwoTensor(torch.randn(3), torch.randn(3)).requires_grad_()
+        y = torch.compile(lambda x: (x * x).sin(), backend="flambeau")(x)
+        y.backward(TwoTensor(torch.ones(3), torch.ones(3)))
+        torch.testing.assert_close(y.a, (x.a * x.a).sin())
+        torch.testing.assert_close(x.grad.b, 2 * x.b * (x.b * x.b).cos())
+        print(len(assembled))
+    """
+    assert run(program, tmp_path).split() == ["1"]

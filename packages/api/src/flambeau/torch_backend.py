@@ -66,7 +66,7 @@ def _describe_inputs(gm: fx.GraphModule, inputs: list[Any]) -> list[Any]:
     mode = next((value.fake_mode for value in known if isinstance(value, FakeTensor)), None) or FakeTensorMode()
     described = []
     for node, value in zip(placeholders, known, strict=True):
-        if isinstance(value, Tensor) and not isinstance(value, FakeTensor):
+        if isinstance(value, Tensor) and not isinstance(value, FakeTensor) and node.meta.get("example_value") is None:
             value = mode.from_tensor(value, static_shapes=True)
         node.meta["val"] = value
         described.append(value)

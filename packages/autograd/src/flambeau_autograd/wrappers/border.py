@@ -242,9 +242,12 @@ def _made(results: tuple[Result, ...], args: tuple[Any, ...], found: Sequence[An
 
 def has_wrappers(gm: GraphModule) -> bool:
     """Whether a captured graph makes, takes or gives a wrapper."""
-    return any(
-        is_wrapper(part) for node in gm.graph.nodes if node.op != "output" for part in _parts(node.meta.get("val"))
-    )
+    return any(is_wrapper(part) for node in gm.graph.nodes if node.op != "output" for part in _parts(_seen(node)))
+
+
+def _seen(node: Node) -> Any:
+    """What a node gives on fakes; another compiler that captured the graph has other names for it."""
+    return node.meta.get("val", node.meta.get("example_value"))
 
 
 def _parts(value: Any) -> Sequence[Any]:
@@ -252,14 +255,14 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def flatten(gm: GraphModule, inputs: list[Any]) -> Flattened | None:
-    """The graph of plain tensors, None where no wrapper is in the graph. Raises `UnsupportedGraph` for what cannot be told apart from plain memory."""
-    if not has_wrappers(gm):
+    """The graph of plain tensors, None where no wrapper is in the graph, or it is such a graph already. Raises `UnsupportedGraph` for what cannot be told apart from plain memory."""
+    if gm.meta.get("wrappers") or not has_wrappers(gm):
         return None
     return _flatten(gm, inputs, {})
 
 
 def _flatten(gm: GraphModule, inputs: list[Any], gradients: dict[int, Gradient]) -> Flattened:
-    if any(node.op == "get_attr" and isinstance(node.meta.get("val"), GraphModule) for node in gm.graph.nodes):
+    if any(node.op == "get_attr" and isinstance(_seen(node), GraphModule) for node in gm.graph.nodes):
         raise UnsupportedGraph("an operator over bodies in a graph of wrapper tensors")
     graph = Graph()
     env: dict[Node, Node] = {}
@@ -356,7 +359,7 @@ def _result(
     outputs: list[Any],
     out: Any,
 ) -> Result:
-    value = out.meta["val"] if isinstance(out, Node) else None
+    value = _seen(out) if isinstance(out, Node) else None
     if not is_wrapper(value):
         viewed = is_view_of_function(value) and out.op != "placeholder"
         plain = graph.call_function(unviewed, (env[out],)) if viewed else env[out] if isinstance(out, Node) else out
@@ -365,9 +368,9 @@ def _result(
         outputs.append(plain)
         return Result("viewed" if viewed else "plain")
     for index, node in enumerate(placeholders):
-        if node is out or node.meta.get("val") is value:
+        if node is out or _seen(node) is value:
             return Result("input", index)
-    first = next(at for at, other in enumerate(leaving) if isinstance(other, Node) and other.meta["val"] is value)
+    first = next(at for at, other in enumerate(leaving) if isinstance(other, Node) and _seen(other) is value)
     if first < place:
         return Result("same", first)
     _refuse_view(value, placeholders, leaving)
@@ -389,6 +392,6 @@ def _refuse_view(value: torch.Tensor, placeholders: Sequence[Node], leaving: Seq
     base = value._base
     seen = [*placeholders, *(out for out in leaving if isinstance(out, Node))]
     for node in seen:
-        other = node.meta.get("val")
+        other = _seen(node)
         if is_wrapper(other) and other is not value and (other is base or other._base is base):
             raise UnsupportedGraph(f"a result is a {type(value).__name__} that is a view of another")

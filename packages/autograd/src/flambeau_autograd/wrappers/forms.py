@@ -113,7 +113,7 @@ class Form:
         if type(wrapper) is not self.cls:
             return False
         names, context = _as_leaf(wrapper).__tensor_flatten__()
-        if list(names) != [part.name for part in self.parts] or not bool(context == self.context):
+        if list(names) != [part.name for part in self.parts] or not _same_context(context, self.context):
             return False
         for part in self.parts:
             inner = getattr(wrapper, part.name)
@@ -124,9 +124,36 @@ class Form:
         return True
 
 
+_LAID_OUT = ("shape", "stride", "dtype")
+"""What a distributed tensor tells of how it is laid out: its sizes and strides are those of the wrapper itself."""
+
+
+def _same_context(one: Any, other: Any) -> bool:
+    """Whether two wrappers tell the same of themselves, but for their sizes and strides."""
+    if type(one) is not type(other):
+        return False
+    if getattr(type(one), "_fields", None) == _LAID_OUT:
+        return bool(one.dtype == other.dtype)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(_same_context, one, other))
+    return bool(one == other)
+
+
+def _has_symbol(context: Any) -> bool:
+    if getattr(type(context), "_fields", None) == _LAID_OUT:
+        return False
+    if isinstance(context, dict):
+        return any(map(_has_symbol, context.values()))
+    if isinstance(context, (tuple, list, set, frozenset)):
+        return any(map(_has_symbol, context))
+    return isinstance(context, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
 def form_of(wrapper: Any) -> Form:
     """The form of a wrapper. Raises `UnsupportedGraph` where its sizes are symbols that no part has."""
     names, context = _as_leaf(wrapper).__tensor_flatten__()
+    if _has_symbol(context):
+        raise UnsupportedGraph(f"a {type(wrapper).__name__} that tells of a symbolic number")
     parts = []
     like = ""
     for name in names:
@@ -195,7 +222,7 @@ class TakenApart(torch.autograd.Function):
         parts = form.take_apart(wrapper)
         have = form.have_gradients(parts)
         ctx.form, ctx.parts = gradient, [None if given else part for part, given in zip(parts, have)]
-        ctx.shapes = [(part.new_empty(0), part.shape) for part in parts]
+        ctx.layouts = [(part.shape, part.dtype, part.device) for part in parts]
         outs = tuple(map(_apart, parts))
         ctx.mark_non_differentiable(*(out for out, given in zip(outs, have) if not given))
         return outs
@@ -207,8 +234,9 @@ class TakenApart(torch.autograd.Function):
             return None, None, None, None
         _ = ctx.saved_tensors
         given = []
-        for grad, fixed, (like, shape) in zip(grads, ctx.parts, ctx.shapes):
-            given.append(fixed if fixed is not None else like.new_zeros(shape) if grad is None else grad)
+        for grad, fixed, (shape, dtype, device) in zip(grads, ctx.parts, ctx.layouts):
+            absent = fixed is None and grad is None
+            given.append(torch.zeros(shape, dtype=dtype, device=device) if absent else fixed if grad is None else grad)
         return None, None, None, assembled(ctx.form, given)
 
 

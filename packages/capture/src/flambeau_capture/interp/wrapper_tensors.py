@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _OWN = ("_is_param", shapes.MARKS)
 """Attributes that torch or the user's marks put on tensors of any class."""
+_LAID_OUT = ("shape", "stride", "dtype")
+"""What a distributed tensor tells of how it is laid out."""
 _ERRORS = (RuntimeError, LookupError, TypeError, ValueError, AttributeError, AssertionError, NotImplementedError)
 
 
@@ -126,7 +128,9 @@ def _leaves(context: Any) -> list[Any]:
 
 
 def _frozen(context: Any) -> Any:
-    """The context, which a write to a container in it does not change."""
+    """The context, which a write to a container in it does not change; without sizes and strides of the wrapper, which are guarded by themselves."""
+    if getattr(type(context), "_fields", None) == _LAID_OUT and _is_torchs(type(context)):
+        return context.dtype
     if type(context) in (list, tuple, set):
         return type(context)(map(_frozen, context))
     if type(context) is dict:
@@ -136,7 +140,7 @@ def _frozen(context: Any) -> Any:
 
 def _tells_the_same(names: tuple[str, ...], context: Any, wrapper: Any) -> bool:
     own, told = wrapper.__tensor_flatten__()
-    return tuple(own) == names and bool(told == context)
+    return tuple(own) == names and bool(_frozen(told) == context)
 
 
 def _is_torchs(kind: type) -> bool:
