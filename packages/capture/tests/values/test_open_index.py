@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_read_out import _calls
+from .test_read_out import _calls
 
 Y = torch.arange(24.0).view(2, 3, 4)
 POSITIONS = [torch.tensor(n) for n in (1, 0, -1, -2, 7)]
