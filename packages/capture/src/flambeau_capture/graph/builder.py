@@ -120,6 +120,8 @@ class GraphBuilder:
         #: Whether the graph holds a backward, and whether it makes leaves that require grad.
         self.has_engine = False
         self.has_leaves = False
+        #: Whether a wrapper tensor was met.
+        self.wraps = False
         self.region: Region | None = None
         self._checkpoints = 0
         self._names: set[str] = set()
@@ -287,7 +289,7 @@ class GraphBuilder:
             )
         trial = None
         # What a wrapper's operation calls in the end its class alone knows.
-        asked = not any(map(is_wrapper, tree_leaves(fakes)))
+        asked = not (self.wraps and any(map(is_wrapper, tree_leaves(fakes))))
         if asked and not is_total(kind, target, *fakes):
             if refused(kind, target, *fakes):
                 raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
@@ -400,7 +402,9 @@ class GraphBuilder:
         finally:
             self.fake_mode.region = self.fake_mode.kernels = None
             self.note_guards()
-        if any(isinstance(leaf, torch.Tensor) and not is_fake(leaf) for leaf in tree_leaves(result)):
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.wraps = self.wraps or any(map(is_wrapper, tensors))
+        if not all(map(is_fake, tensors)):
             raise GraphBreak("unsupported-call", f"{_name(target)} makes a tensor that torch's dispatcher does not see")
         return result
 

@@ -54,6 +54,7 @@ class WrapperTensors(Part):
         """The value of a wrapper that existed before the frame, guarded."""
         self._code.hold(type(obj))
         made, inside = _wrapped(self.t, obj, source)
+        self.t.graph.wraps = True
         self._given.append((made.fake, inside))
         return made
 
