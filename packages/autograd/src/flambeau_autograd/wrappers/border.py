@@ -262,7 +262,7 @@ def flatten(gm: GraphModule, inputs: list[Any]) -> Flattened | None:
 
 
 def _flatten(gm: GraphModule, inputs: list[Any], gradients: dict[int, Gradient]) -> Flattened:
-    if any(node.op == "get_attr" and isinstance(_seen(node), GraphModule) for node in gm.graph.nodes):
+    if any(isinstance(getattr(gm, str(node.target), None), GraphModule) for node in gm.graph.find_nodes(op="get_attr")):
         raise UnsupportedGraph("an operator over bodies in a graph of wrapper tensors")
     graph = Graph()
     env: dict[Node, Node] = {}
