@@ -37,6 +37,7 @@ from ..values.mappings import DictValue, ProxyValue
 from ..values.members import NATIVE_METHODS, has_quiet_class, may_be_hashed, mro_lookup, own_content, own_dict
 from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
 from ..values.references import ReferenceValue
+from ..values.scripted import ScriptedValue
 from ..values.sequences import ListValue, SliceValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue, formula_of_input
@@ -247,6 +248,9 @@ class Wrapper(Part):
         if issubclass(kind, torch.autocast):
             self.t.guards.type_is(source, kind)
             return wrap_autocast(self.t, obj, source)
+        if kind is torch.jit.ScriptFunction:
+            self.t.guards.identity(source, obj)
+            return ScriptedValue(obj, source)
         if kind is itertools.count or kind is threading.local:
             self.t.guards.type_is(source, kind)
             return CounterValue(obj, source) if kind is itertools.count else ThreadLocalValue(obj, source)
