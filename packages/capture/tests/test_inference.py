@@ -183,3 +183,22 @@ def test_a_graph_that_raises_leaves_the_mode():
         return y, x * 2
 
     _compare(program)
+
+
+def test_an_error_that_is_kept_keeps_no_mode():
+    """It holds the frame of the graph, where the mode was entered."""
+
+    def program(x):
+        y = x + 1
+        with torch.inference_mode():
+            try:
+                with torch.inference_mode():
+                    y = y * 2
+                    y = y + x.index_select(0, torch.tensor([7])).sum()
+            except IndexError as error:
+                kept.append(error)
+                y = y + 1
+        return y, x * 2
+
+    kept = []
+    _compare(program)

@@ -29,6 +29,8 @@ from .refusal import CannotCapture
 from .saved_tensor_hooks import hooks_set_aside
 from .signals import GraphBreak
 from .values.constants import ConstantValue
+from .values.inference import ENTER as _ENTER_INFERENCE
+from .values.inference import entered, leave_all_but
 
 if TYPE_CHECKING:
     from .interp.tracer import Tracer
@@ -84,11 +86,16 @@ def needs_gradients(tracer: Tracer) -> bool:
     return True
 
 
+def _with_bodies(graph: fx.GraphModule) -> Iterator[fx.GraphModule]:
+    """The graph and the bodies that it calls."""
+    return (part for part in graph.modules() if isinstance(part, fx.GraphModule))
+
+
 def left_as_before(compiled: Callable[..., Any], graph: fx.GraphModule) -> Callable[..., Any]:
     """The same callable of a graph; where it raises in between, the modes that it sets are as they were, and in place of a branch of the program, what it drew."""
-    settings = changed_settings(graph.graph)
-    parts = (part for part in graph.modules() if isinstance(part, fx.GraphModule))  # bodies of operators too
-    modes = any(node.target is _SET_GRAD or node.target is _ENTER for part in parts for node in part.graph.nodes)
+    nodes = [node for part in _with_bodies(graph) for node in part.graph.nodes]
+    settings = changed_settings(nodes)
+    modes = any(node.target in (_SET_GRAD, _ENTER, _ENTER_INFERENCE) for node in nodes)
     assumes = graph.meta.get("assumes", False)
     if not (settings or modes or assumes):
         return compiled
@@ -96,11 +103,12 @@ def left_as_before(compiled: Callable[..., Any], graph: fx.GraphModule) -> Calla
 
     def call(*args: Any) -> Any:
         enabled, depth, state = torch.is_grad_enabled(), _depth(), _autocast_state()
-        before = [setting.read() for setting in settings]
+        before, guards = [setting.read() for setting in settings], entered()
         numbers = generator.get_state() if assumes else None
         try:
             return compiled(*args)
         except BaseException:
+            leave_all_but(guards)
             _SET_GRAD(enabled)
             while _depth() > depth:
                 if torch.autocast_decrement_nesting() == 0:

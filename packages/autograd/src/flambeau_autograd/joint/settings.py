@@ -31,7 +31,7 @@ _MODES: Final = ("_set_grad_enabled", "set_grad_enabled")
 @contextmanager
 def settings_kept(graph: Graph) -> Iterator[None]:
     """Leave the settings as they are, whatever a replay of the graph does. Raises UnsupportedGraph for a setting that stages behind ask."""
-    if any(node.target is torch.autograd.grad_mode._enter_inference_mode for node in graph.nodes):
+    if any(getattr(node.target, "__name__", "") == "_enter_inference_mode" for node in graph.nodes):
         raise UnsupportedGraph("the graph enters inference mode, and is not all of it in that mode")
     changed = {node.target for node in graph.nodes if node.op == "call_function" and _is_setter(node.target)}
     for target in changed:

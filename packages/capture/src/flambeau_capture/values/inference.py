@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..library import threading
 from ..signals import GraphBreak
 from .base import Value
 from .bound import BoundBuiltin
@@ -20,9 +21,43 @@ if TYPE_CHECKING:
 
     from .base import Tracer
 
-ENTER: Any = torch.autograd.grad_mode._enter_inference_mode
-LEAVE: Any = torch.autograd.grad_mode._exit_inference_mode
 _GUARD: type = torch._C._InferenceMode
+
+
+class _Entered(threading.local):
+    """The guards that graphs of this thread, or a trace, have entered and not left, the innermost last."""
+
+    def __init__(self) -> None:
+        self.guards: list[Any] = []
+
+
+_ENTERED = _Entered()
+
+
+def _enter_inference_mode(enabled: bool) -> Any:
+    guard = torch.autograd.grad_mode._enter_inference_mode(enabled)
+    _ENTERED.guards.append(guard)
+    return guard
+
+
+def _leave_inference_mode(guard: Any) -> None:
+    _ENTERED.guards.remove(guard)
+    torch.autograd.grad_mode._exit_inference_mode(guard)
+
+
+ENTER: Any = _enter_inference_mode
+LEAVE: Any = _leave_inference_mode
+
+
+def entered() -> int:
+    """How many guards are entered."""
+    return len(_ENTERED.guards)
+
+
+def leave_all_but(depth: int) -> None:
+    """Leave what a graph has entered that raised: its frame, which an error holds, would keep the mode."""
+    while len(_ENTERED.guards) > depth:
+        LEAVE(_ENTERED.guards[-1])
 
 
 class InferenceModeValue(Value):
