@@ -282,6 +282,8 @@ def _refuse_watched(t: Tracer, value: TensorValue) -> None:
     """Break where the program's own code sees the gradient of a tensor from outside."""
     if value.tensor is MISSING:
         return
+    if any(value in call.args for call in t.heap.calls):
+        raise GraphBreak("tensor-hook", f"a gradient comes to {value.describe()}, which the frame gave a hook")
     assert value.source is not None
     answer = is_unwatched(value.tensor)
     t.guards.constant(Computed(value.source, is_unwatched, f"is_unwatched({value.source.name})"), answer)

@@ -20,7 +20,7 @@ from ..values.base import Value
 from ..values.constants import ConstantValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from torch import fx
 
@@ -47,6 +47,8 @@ def _setter(function: Any, setting: Setting, act: Any = None) -> None:
     """Trace calls of a function that changes a setting; `act` does for real what it does, where the function itself does more."""
 
     def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        if t.graph.bodies:
+            raise GraphBreak("control-flow-operator", "a body changes a setting of torch")
         given = [t.folder.concrete(arg) for arg in args]
         named = {name: t.folder.concrete(value) for name, value in kwargs.items()}
         before = setting.read()
@@ -135,6 +137,6 @@ def setting_effects(t: Tracer) -> Iterator[CallFunction]:
             yield CallFunction(t.wrapper.wrap_pinned(setting.write), (t.wrapper.from_python(now),))
 
 
-def changed_settings(graph: fx.Graph) -> list[Setting]:
-    """The settings that a graph changes while it runs."""
-    return list({_SETTINGS[node.target]: None for node in graph.nodes if node.target in _SETTINGS})
+def changed_settings(nodes: Iterable[fx.Node]) -> list[Setting]:
+    """The settings that a graph of these nodes changes while it runs."""
+    return list({_SETTINGS[node.target]: None for node in nodes if node.target in _SETTINGS})

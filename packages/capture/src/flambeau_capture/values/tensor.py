@@ -58,10 +58,11 @@ _ANSWERED = _FACT_METHODS | {
 }
 """Methods that make no node of their own name."""
 _VIEWS_BY_ATTRIBUTE = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
+_REPLACED = ("backward", "register_hook", "register_post_accumulate_grad_hook")
+"""Methods that `lookaside` does something else for."""
 _NEVER = {
     "item": "data-dependent-value", "_nnz": "data-dependent-value", "coalesce": "data-dependent-value",
     "const_data_ptr": "data-dependent-value", "tolist": "data-dependent-value", "numpy": "numpy", "__array__": "numpy", "data_ptr": "data-dependent-value",
-    "register_hook": "tensor-hook", "register_post_accumulate_grad_hook": "tensor-hook",
     "retain_grad": "autograd-call", "untyped_storage": "unsupported-call", "storage": "unsupported-call", "storage_type": "unsupported-call", "set_": "unsupported-call",
     "__reduce_ex__": "unsupported-call", "__deepcopy__": "unsupported-call", "share_memory_": "unsupported-call", "dlpack": "unsupported-call",
     "__dlpack__": "unsupported-call", "_typed_storage": "unsupported-call", "is_set_to": "unsupported-call", "detach_": "autograd-call",
@@ -211,10 +212,10 @@ class TensorValue(Value):
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         if name == "detach_":
             self._refuse_detached()
-        if name in ("register_hook", "retain_grad"):
+        if name == "retain_grad":
             self.refuse_history(name)
-        if name == "backward":
-            return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.backward), [self, *args], kwargs)
+        if name in _REPLACED:
+            return t.caller.call(t.wrapper.wrap_pinned(getattr(torch.Tensor, name)), [self, *args], kwargs)
         if name == "numpy":
             t.members.refuse_patched(self, name)
             return t.caller.call(t.wrapper.wrap_pinned(torch.Tensor.numpy), [self, *args], kwargs)
