@@ -34,6 +34,8 @@ def result_nodes(
     tracer: Tracer, outputs: Sequence[Value], effects: tuple[Effect, ...]
 ) -> tuple[list[fx.Node], tuple[Effect, ...]]:
     """The nodes of what comes out of the graph; the effects, and after them what is done to these results."""
+    if not all(holds() for holds in tracer.graph.lasting):
+        raise _refused("what a hook reads is changed after it was registered")
     nodes: list[fx.Node] = []
     ends = tracer.graph.has_engine or tracer.graph.has_leaves
     for value in outputs:

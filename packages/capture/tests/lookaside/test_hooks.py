@@ -143,3 +143,53 @@ def test_a_handle_takes_the_hook_away():
         return z, y
 
     assert_equal(_gradients(make_region(run, eager)), _gradients(run))
+
+
+def _rebound(x):
+    factor = 2.0
+    y = x.sin()
+    y.register_hook(lambda g: g * factor)
+    factor = 3.0
+    return y * y, y
+
+
+def _refilled(x):
+    factors = [2.0]
+    y = x.sin()
+    y.register_hook(lambda g: g * factors[0])
+    factors[0] = 3.0
+    return y * y, y
+
+
+def _stored(x):
+    y = x.sin()
+    y.register_hook(lambda g: g * _STORE.factor)
+    _STORE.factor = 3.0
+    return y * y, y
+
+
+class _STORE:
+    factor = 2.0
+
+
+@pytest.mark.parametrize("function", [_rebound, _refilled, _stored])
+def test_a_hook_reads_what_is_there_when_a_gradient_comes(function):
+    """What the frame changes after it registered the hook counts."""
+    seen = []
+    for call in (function, make_region(function, eager)):
+        _STORE.factor = 2.0
+        seen.append(_gradients(call))
+    assert_equal(*seen)
+
+
+def test_a_variable_that_stays(check):
+    """Variables that are bound before, and not again, are what they were."""
+
+    def run(x):
+        factor, others = 2.0, [3.0]
+        y = x.sin().requires_grad_()
+        y.register_hook(lambda g: g * factor + others[0])
+        later = [y]
+        return torch.autograd.grad((later[0] * y).sum(), y)
+
+    check(run)

@@ -122,6 +122,8 @@ class GraphBuilder:
         self.has_leaves = False
         #: Whether a wrapper tensor was met.
         self.wraps = False
+        #: What has to hold when the trace ends, of what a nested graph was made of and eager reads later.
+        self.lasting: list[Callable[[], bool]] = []
         self.region: Region | None = None
         self._checkpoints = 0
         self._names: set[str] = set()

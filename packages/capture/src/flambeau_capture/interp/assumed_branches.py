@@ -29,7 +29,8 @@ _MESSAGE = "a branch of the program goes the way that raises"
 
 def truth_of_jump(f: Frame, index: int, value: Value) -> bool:
     """The truth of what decides the jump at `index`: a tensor's is assumed where the other one raises, and checked by the graph."""
-    assumed = _assumed(f, index) if isinstance(value, TensorValue) and _is_decided_on_the_host(value) else None
+    is_asked = isinstance(value, TensorValue) and _is_decided_on_the_host(value) and not f.tracer.graph.bodies
+    assumed = _assumed(f, index) if is_asked else None
     if assumed is None:
         return value.truth(f.tracer)
     assert isinstance(value, TensorValue)
@@ -50,7 +51,9 @@ def truth_of_argument(t: Tracer, value: Value) -> bool:
 def is_assumed(t: Tracer, value: TensorValue) -> bool:
     """Whether `truth_of_argument` knows a tensor's truth by what the next instruction does with it."""
     frame = t.frames.frame
-    return _is_decided_on_the_host(value) and _assumed(frame, frame.index + 1) is not None
+    return (
+        not t.graph.bodies and _is_decided_on_the_host(value) and _assumed(frame, frame.index + 1) is not None
+    )
 
 
 def _is_decided_on_the_host(value: TensorValue) -> bool:

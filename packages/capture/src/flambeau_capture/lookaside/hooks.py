@@ -15,8 +15,15 @@ import torch.fx
 from ..replacements import replaces
 from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
+from ..values.functions import CellValue
+from ..values.lazy import LazyValue
+from ..values.mappings import DictValue
 from ..values.members import mro_lookup
+from ..values.objects import ObjectValue
+from ..values.sequences import ListValue
+from ..values.sets import SetValue
 from ..values.tensor import TensorValue
+from ..values.walk import reachable
 from .torch_state import set_grad_mode
 
 if TYPE_CHECKING:
@@ -90,6 +97,8 @@ def _registered_later(t: Tracer, register: Any, tensor: TensorValue, function: V
 def _registered(t: Tracer, tensor: TensorValue, function: Value) -> Value:
     """A node that registers the function's graph."""
     body, free = _body_of(t, tensor, function)
+    before = _state(t, function)
+    t.graph.lasting.append(lambda: _is_same(before, _state(t, function)))
     name = f"_hook_{len(t.graph.constants)}"
     t.graph.constants[name] = body
     node = t.graph.graph.create_node("get_attr", name, (), {})
@@ -100,6 +109,45 @@ def _registered(t: Tracer, tensor: TensorValue, function: Value) -> Value:
     t.graph.derive(hook_in_graph, operands, None)
     t.graph.operations += 1
     return HookHandle()
+
+
+def _state(t: Tracer, function: Value) -> dict[Any, list[Any]]:
+    """What the frame may yet change of what the hook reads, which eager's reads when a gradient comes: variables, containers and objects that it leads to, and
+    whatever was changed outside."""
+    found: dict[Any, list[Any]] = {id(part): _content(part) for part in reachable([function]).values()}
+    found["outside"] = [
+        *(value for _, value in t.heap.cells.values()),
+        *(value for _, value in t.heap.globals.values()),
+        *(value for (_, name), (_, value, _) in t.heap.attributes.items() if name != "grad"),
+    ]
+    for container in t.heap.containers.values():
+        found[id(container)] = _content(container)
+    return found
+
+
+def _content(value: Value) -> list[Any]:
+    if isinstance(value, CellValue):
+        return [value.contents]
+    if isinstance(value, ListValue):
+        return list(value.items)
+    if isinstance(value, DictValue):
+        return [part for pair in value.items.values() for part in pair]
+    if isinstance(value, SetValue):
+        return list(value.items.values())
+    return list(value.attrs.values()) if isinstance(value, ObjectValue) else []
+
+
+def _is_same(before: dict[Any, list[Any]], after: dict[Any, list[Any]]) -> bool:
+    """What is met since because it was looked at is no change."""
+    return len(before["outside"]) == len(after["outside"]) and all(
+        len(parts) == len(after.get(key, parts))
+        and all(_looked_at(a) is _looked_at(b) for a, b in zip(parts, after.get(key, parts), strict=True))
+        for key, parts in before.items()
+    )
+
+
+def _looked_at(value: Any) -> Any:
+    return value.realised or value if isinstance(value, LazyValue) else value
 
 
 def hook_in_graph(tensor: torch.Tensor, body: Any, *free: Any) -> None:
