@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from flambeau_capture.graph.histories import fills_its_memory, is_unwatched, leaves_of, obeys_layout
+from flambeau_capture.graph.histories import (
+    fills_its_memory,
+    is_summed_unwatched,
+    is_unwatched,
+    leaves_of,
+    obeys_layout,
+)
 
 
 def test_leaves_are_found_once():
@@ -23,6 +29,18 @@ def test_hooks_are_seen_as_long_as_they_are_there():
         assert not is_unwatched(leaf)
         handle.remove()
         assert is_unwatched(leaf)
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_prehook"])
+def test_hooks_of_the_sum_are_seen(register):
+    """Where a program holds the node that sums a leaf's gradients, as libraries do that exchange gradients."""
+    leaf = torch.ones(3, requires_grad=True)
+    assert is_summed_unwatched(leaf)
+    node = leaf.expand_as(leaf).grad_fn.next_functions[0][0]
+    handle = getattr(node, register)(lambda *given: None)
+    assert not is_summed_unwatched(leaf)
+    handle.remove()
+    assert is_summed_unwatched(leaf)
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,17 @@ def test_hooks_of_leaves_are_called(register):
     assert weight.grad.tolist() == [3.0, 3.0, 3.0]
 
 
+def test_hooks_where_gradients_are_summed_are_called():
+    """They are looked for when a frame is captured."""
+    weight, seen = torch.ones(3, requires_grad=True), []
+    node = weight.expand_as(weight).grad_fn.next_functions[0][0]
+    node.register_hook(lambda *given: seen.append(1))
+    region = make_region(lambda x: (weight * x).sum().backward(), eager)
+    for number in range(2):
+        region(torch.ones(3))
+        assert len(seen) == number + 1
+
+
 def test_a_patched_backward_is_called(monkeypatch):
     """A program's own function in the place of torch's is no node."""
     seen = []

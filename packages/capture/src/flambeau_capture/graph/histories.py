@@ -36,6 +36,18 @@ def is_unwatched(tensor: torch.Tensor) -> bool:
     return not tensor._backward_hooks and not getattr(tensor, "_post_accumulate_grad_hooks", None)
 
 
+def is_summed_unwatched(leaf: torch.Tensor) -> bool:
+    """Whether no hook of Python's is called where the gradients of this leaf are summed. Asked by registering two, for torch tells it in no other way."""
+    node: Any = get_gradient_edge(leaf).node
+    for register in (node.register_hook, node.register_prehook):
+        handle = register(lambda *given: None)
+        count = len(handle.hooks_dict_ref())
+        handle.remove()
+        if count > 1:
+            return False
+    return True
+
+
 def obeys_layout(gradient: torch.Tensor, leaf: torch.Tensor) -> bool:
     """Whether eager keeps this gradient, which nobody else holds, for its leaf: otherwise it keeps a copy that lies as the leaf does."""
     if not fills_its_memory(leaf):

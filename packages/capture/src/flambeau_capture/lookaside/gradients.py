@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from ..graph.histories import fills_its_memory, is_unwatched, leaves_of, obeys_layout
+from ..graph.histories import fills_its_memory, is_summed_unwatched, is_unwatched, leaves_of, obeys_layout
 from ..library import collections, inspect
 from ..replacements import replaces
 from ..signals import GraphBreak
@@ -287,5 +287,5 @@ def _refuse_watched(t: Tracer, value: TensorValue) -> None:
     assert value.source is not None
     answer = is_unwatched(value.tensor)
     t.guards.constant(Computed(value.source, is_unwatched, f"is_unwatched({value.source.name})"), answer)
-    if not answer:
+    if not answer or (value.tensor.is_leaf and not is_summed_unwatched(value.tensor)):
         raise GraphBreak("tensor-hook", f"a gradient comes to {value.describe()}, which has hooks")
