@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from both_ways import assert_equal, eager, outcome
 
 from flambeau_capture import GraphBreakError, make_region
@@ -238,3 +239,37 @@ def test_an_old_gradient_is_a_guard():
         region(torch.ones(3))
         assert weight.grad.tolist() == [expected] * 3
         assert before is None or weight.grad is before
+
+
+def test_a_backward_through_an_operator_over_bodies():
+    """The gradients of what it reads come to the leaves; taken inside of a body, or as values, they are left to eager."""
+
+    def run(x, a, b):
+        y = torch.cond(x.sum() > 4, lambda t: (t * a).sin(), lambda t: t * a * 2, (x,))
+        (y * b).sum().backward()
+
+    _both(run)
+
+    def inside(x, a, b):
+        return torch.cond(x.sum() > 4, lambda t: torch.autograd.grad((t * a).sum(), a)[0], lambda t: t * 2, (x,))
+
+    def valued(x, a, b):
+        return torch.autograd.grad(torch.cond(x.sum() > 4, lambda t: t * a, lambda t: t * a * 2, (x,)).sum(), a)
+
+    for function in (inside, valued):
+        records = _both(function, fullgraph=False)
+        assert {broken.code for record in records for broken in record.breaks} == {"autograd-call"}
+
+
+def test_a_reentrant_checkpoint_refuses_gradients_of_some_tensors():
+    """As eager does; a whole backward is part of the graph."""
+    checkpoint = torch.utils.checkpoint.checkpoint
+
+    def whole(x, a, b):
+        checkpoint(lambda t: (t * b).sin(), a, use_reentrant=True).sum().backward()
+
+    def some(x, a, b):
+        return torch.autograd.grad(checkpoint(lambda t: (t * b).sin(), a, use_reentrant=True).sum(), a)
+
+    _both(whole)
+    _both(some, fullgraph=False)

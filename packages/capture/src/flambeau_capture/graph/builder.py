@@ -90,7 +90,7 @@ class GraphBuilder:
         self.root = self.graph = torch.fx.Graph()
         self.bodies: list[BodyGraph] = []
         self.modules: dict[str, torch.fx.GraphModule] = {}
-        self._nested = False
+        self.has_bodies = False
         self.assumptions = Assumptions(self.root, self.derive)
         self.inputs: list[Source] = []
         self.input_nodes: list[torch.fx.Node] = []
@@ -122,6 +122,8 @@ class GraphBuilder:
         self.has_leaves = False
         #: Whether a wrapper tensor was met.
         self.wraps = False
+        #: Whether a checkpoint is of the reentrant kind, which refuses to be asked for the gradients of some tensors alone.
+        self.has_reentrant = False
         #: What has to hold when the trace ends, of what a nested graph was made of and eager reads later.
         self.lasting: list[Callable[[], bool]] = []
         self.region: Region | None = None
@@ -186,7 +188,7 @@ class GraphBuilder:
         around, region = self.graph, self.region
         self.region = Region(region.number if region else None, region, region.policy if region else None)
         body = BodyGraph(around, self.region)
-        self._nested = True
+        self.has_bodies = True
         self.bodies.append(body)
         self.graph = body.graph
         try:
@@ -251,7 +253,7 @@ class GraphBuilder:
     def _recorded(
         self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], value: Any
     ) -> torch.fx.Node:
-        given, named = torch.fx.map_arg((tuple(args), kwargs), self.here) if self._nested else (tuple(args), kwargs)
+        given, named = torch.fx.map_arg((tuple(args), kwargs), self.here) if self.has_bodies else (tuple(args), kwargs)
         node = self.graph.create_node(kind, _as_printed(target, args), given, named)
         self._describe(node, value)
         self.operations += 1
@@ -325,6 +327,7 @@ class GraphBuilder:
             self._checkpoints += 1
         self.region = Region(self._checkpoints, outer, policy if outer is None else outer.policy)
         self.region.reentrant = reentrant or (outer is not None and outer.reentrant)
+        self.has_reentrant = self.has_reentrant or reentrant
         try:
             yield self.region
         finally:
@@ -414,7 +417,7 @@ class GraphBuilder:
         """A node whose value is known already: an item of a tuple result, a size, integer arithmetic. It stands where its arguments do: what a body is
         the first to ask of a tensor from outside can be asked again after it."""
         graph = self.graph
-        if self._nested:
+        if self.has_bodies:
             level = self._level(args)
             graph = self.bodies[level - 1].graph if level else self.root
             args = torch.fx.map_arg(args, lambda node: self.here(node, level))

@@ -146,13 +146,16 @@ class Recorder(Part):
                 whole=any(tensor.requires_grad and tensor.is_leaf for tensor in changed),
             )
         if isinstance(result, torch.Tensor) and result.requires_grad:
-            self._note_new_leaf(result)
+            self._note_new_leaf(target, result)
         return self.wrap_result(result, node)
 
-    def _note_new_leaf(self, result: torch.Tensor) -> None:
+    def _note_new_leaf(self, target: Any, result: torch.Tensor) -> None:
         """A new leaf that requires grad is one made with `requires_grad=True`. (A view that was taken without grad may not even be asked
         whether it is one after a write.)"""
         if id(result) not in self.t.wrapper.fake_owner and not result._is_view() and result.is_leaf:
+            if self.t.graph.bodies:
+                name = getattr(target, "__name__", target)
+                raise GraphBreak("autograd-call", f"{name} makes a tensor that requires grad")
             self.t.graph.has_leaves = True
 
     def _with_plain_factors(

@@ -126,12 +126,14 @@ class _Computed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, make: Callable[[], tuple[torch.Tensor, ...]], *operands: torch.Tensor) -> Any:
         """The results, new."""
+        ctx.operands = operands
         return make()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Fakes are not differentiated."""
-        raise NotImplementedError
+        """Gradients of the operands, whose layout is the operator's own matter, as `has_bodies` of the graph says."""
+        wanted = zip(ctx.operands, ctx.needs_input_grad[1:], strict=True)
+        return None, *(torch.empty_like(operand) if asked else None for operand, asked in wanted)
 
 
 def _empty(t: Tracer, like: torch.Tensor, shape: Sequence[Any], stride: Sequence[Any]) -> torch.Tensor:

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..graph.histories import fills_its_memory, is_summed_unwatched, is_unwatched, leaves_of, obeys_layout
 from ..library import collections, inspect
+from ..refusal import CannotCapture
 from ..replacements import replaces
 from ..signals import GraphBreak
 from ..signatures import signature_of
@@ -59,6 +60,10 @@ def _gradients(t: Tracer, given: Mapping[str, Value]) -> Value:
     flags = {name: _flag(t, given.get(name)) for name in ("retain_graph", "create_graph", "allow_unused")}
     if not _is_true_by_default(t, given.get("only_inputs")) or _flag(t, given.get("is_grads_batched")):
         raise GraphBreak("autograd-call", "torch.autograd.grad of a batch, or with what torch ignores")
+    if t.graph.has_bodies:
+        raise GraphBreak(
+            "autograd-call", "torch.autograd.grad where operators call functions: how gradients lie is not known"
+        )
     inputs = _inputs(t, given["inputs"])
     outputs = _tensors(t, given["outputs"])
     _refuse_what_lies_outside(t, outputs, _members(inputs))
@@ -102,7 +107,8 @@ def backward(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     times = collections.Counter(map(id, _parts(found)))
     for leaf, gradient in zip(leaves, _parts(found), strict=True):
         if isinstance(gradient, TensorValue):
-            _accumulate(t, leaf, gradient, id(gradient.fake) in known or times[id(gradient)] > 1)
+            is_held = t.graph.has_bodies or id(gradient.fake) in known or times[id(gradient)] > 1
+            _accumulate(t, leaf, gradient, is_held)
     return ConstantValue(None)
 
 
@@ -159,6 +165,9 @@ def _differentiated(
 ) -> Value:
     """The gradients: a node, and the same on fakes, whose history is freed by it as that of the graph will be."""
     t.members.note_callees(_GRAD)
+    t.graph.refuse_question("a gradient")
+    if t.graph.bodies:
+        raise GraphBreak("autograd-call", "a gradient is taken inside of a function that an operator calls")
     retain, create, allow_unused = flags
     tangents = ConstantValue(None) if tangents is None else tangents
     given = [outputs, inputs, tangents if _is_none(tangents) else _tensors(t, tangents, absent=True)]
@@ -256,6 +265,9 @@ def _reached(t: Tracer, outputs: TupleValue) -> list[TensorValue]:
 
 def _refuse_what_lies_outside(t: Tracer, outputs: TupleValue, inputs: Sequence[TensorValue]) -> None:
     """Break where another way leads from the outputs to an input, through what was computed before the frame, or where hooks would run."""
+    if t.graph.has_reentrant:
+        refused = GraphBreak("autograd-call", "gradients of some tensors alone, which a reentrant checkpoint refuses")
+        raise CannotCapture(refused, recursive=True)
     for value in inputs:
         if value.tensor is not MISSING:
             _refuse_watched(t, value)

@@ -96,13 +96,12 @@ def _registered_later(t: Tracer, register: Any, tensor: TensorValue, function: V
 
 def _registered(t: Tracer, tensor: TensorValue, function: Value) -> Value:
     """A node that registers the function's graph."""
+    if t.graph.bodies:
+        raise GraphBreak("tensor-hook", "a hook is registered inside of a function that an operator calls")
     body, free = _body_of(t, tensor, function)
     before = _state(t, function)
     t.graph.lasting.append(lambda: _is_same(before, _state(t, function)))
-    name = f"_hook_{len(t.graph.constants)}"
-    t.graph.constants[name] = body
-    node = t.graph.graph.create_node("get_attr", name, (), {})
-    node.meta.update(val=None, stack=())
+    node = t.graph.attach(body)
     operands = (t.recorder.node_of(tensor), node, *free)
     fakes = (tensor.fake, body, *(operand.meta["val"] for operand in free))
     t.graph.run("call_function", hook_in_graph, fakes, {})

@@ -163,7 +163,7 @@ class TensorValue(Value):
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         if name == "requires_grad":
-            if not self._may_become_leaf() or value.realise(t).constant() is not True:
+            if not self._may_become_leaf(t) or value.realise(t).constant() is not True:
                 raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} is set")
             self._require_grad(t, True)
             return
@@ -316,18 +316,19 @@ class TensorValue(Value):
         """Eager makes a tensor a leaf that requires grad, or one that does not any more; what is so already is no change. But a view that was taken
         without grad of what requires some says so, and gathers none before it is told to."""
         unheld = self.fake.requires_grad and self._is_leaf_and_view(t)
-        if wanted is True and self._may_become_leaf():
+        if wanted is True and self._may_become_leaf(t):
             t.recorder.record("call_method", "requires_grad_", [self], {})
             t.graph.has_leaves = True
             return
         if bool(wanted) != self.fake.requires_grad or unheld:
             raise GraphBreak("autograd-call", f"requires_grad of {self.describe()} becomes {wanted}")
 
-    def _may_become_leaf(self) -> bool:
+    def _may_become_leaf(self, t: Tracer) -> bool:
         """Whether the graph makes it, without a history and of a type that can have one: it is a leaf of the graph's own from then on."""
         fake = self.fake
         return (
             self.tensor is MISSING
+            and not t.graph.bodies
             and not fake.requires_grad
             and not fake.is_inference()
             and (fake.dtype.is_floating_point or fake.dtype.is_complex)
