@@ -53,7 +53,7 @@ from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
 from .refusal import CannotCapture, NumbersRefused, refuse_fullgraph
-from .results import result_nodes
+from .results import TraceAnew, result_nodes
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing
@@ -122,6 +122,8 @@ def capture_frame(
         with _tracing():
             traced = trace_frame(info, config, dynamics)
         _refuse_open_sizes(info, traced.tracer)
+    except TraceAnew:
+        return capture_frame(info, backend=backend, config=config, dynamics=dynamics, observer=observer)
     except LoopBreaks as error:
         return _round_by_round(info, error, config, started, observer)
     except CannotCapture as error:
@@ -210,9 +212,6 @@ def _owner_guards(info: FrameInfo) -> tuple[GuardSpec, ...]:
     name = info.code.co_varnames[0] if info.code.co_argcount else ""
     owner = info.locals.get(name)
     return (IdentityIs(Local(name), owner),) if isinstance(owner, torch.nn.Module) else ()
-
-
-# tracing
 
 
 def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 _REQUIRE: Any = torch.Tensor.requires_grad_
 
 
+class TraceAnew(CannotCapture):
+    """The frame is traced once more: what this trace found is known to the next."""
+
+
 def result_nodes(
     tracer: Tracer, outputs: Sequence[Value], effects: tuple[Effect, ...]
 ) -> tuple[list[fx.Node], tuple[Effect, ...]]:
@@ -75,7 +79,8 @@ def _given_back(tracer: Tracer, value: TensorValue, outputs: Sequence[Value]) ->
         given = [owner for owner in known if owner.source is not None]
         return CallFunction(tracer.wrapper.wrap_pinned(end_history), (ConstantValue(words), value, *given))
     if len(own) == len(leaves) or any(owner in outputs for owner in own):
-        raise _refused("a result leads to a leaf that the frame made")
+        tracer.wrapper.dynamics.leaves_escape = True
+        raise TraceAnew(GraphBreak("autograd-call", "a result leads to a leaf that the frame made"))
     return None
 
 

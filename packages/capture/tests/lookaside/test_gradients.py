@@ -226,6 +226,8 @@ def test_leaves_that_escape_with_what_leads_to_them():
     leaf, result = region(torch.ones(3))
     result.sum().backward()
     assert leaf.grad is not None
+    # What comes after the leaf is compiled in a frame to which it comes from outside.
+    assert sum(bool(record.operations) for record in records) == 2
     with pytest.raises(GraphBreakError):
         make_region(run, eager, fullgraph=True)(torch.ones(3))
 

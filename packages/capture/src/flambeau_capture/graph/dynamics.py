@@ -16,6 +16,8 @@ class Dynamics:
         self.numbers: dict[str, Any] = {}
         self.changed_dims: dict[str, set[int]] = {}
         self.changed_numbers: set[str] = set()
+        #: Whether a leaf that a trace made was led to by a result, which a graph cannot hand on.
+        self.leaves_escape = False
 
     def see_sizes(self, name: str, sizes: tuple[int, ...], *, learn: bool) -> frozenset[int]:
         """Note the sizes of an input; the dimensions that have changed so far."""

@@ -153,7 +153,7 @@ class Recorder(Part):
         """A new leaf that requires grad is one made with `requires_grad=True`. (A view that was taken without grad may not even be asked
         whether it is one after a write.)"""
         if id(result) not in self.t.wrapper.fake_owner and not result._is_view() and result.is_leaf:
-            if self.t.graph.bodies:
+            if self.t.graph.bodies or not self.t.graph.may_make_leaves:
                 name = getattr(target, "__name__", target)
                 raise GraphBreak("autograd-call", f"{name} makes a tensor that requires grad")
             self.t.graph.has_leaves = True

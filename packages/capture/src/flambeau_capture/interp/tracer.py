@@ -54,6 +54,7 @@ class Tracer:
         self.config = config
         self.frames = FrameStack(config.unroll_limit, break_at)
         self.graph = GraphBuilder(config, self.frames.user_stack)
+        self.graph.may_make_leaves = not dynamics.leaves_escape
         self.guards = GuardCollector(self.frames.user_position, trust)
         self.heap = Heap(info.globals)
         self.wrapper = Wrapper(self, dynamics)

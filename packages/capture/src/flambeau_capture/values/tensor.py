@@ -328,6 +328,7 @@ class TensorValue(Value):
         fake = self.fake
         return (
             self.tensor is MISSING
+            and t.graph.may_make_leaves
             and not t.graph.bodies
             and not fake.requires_grad
             and not fake.is_inference()
