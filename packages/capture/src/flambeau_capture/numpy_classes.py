@@ -33,6 +33,8 @@ SCALARS: Final[frozenset[type]] = frozenset(dtype.type for dtype in DTYPES)
 _SINGLE: Final = frozenset(map(id, DTYPES))
 ARRAY: Final[Any] = None if numpy is None else numpy.ndarray
 """The class of arrays."""
+FACTS: Final[tuple[Any, ...]] = () if numpy is None else (numpy.finfo, numpy.iinfo)
+"""The classes of what tells of dtypes; such objects do not change."""
 FUNCTIONS: Final[tuple[Any, ...]] = () if numpy is None else (numpy.ufunc, type(numpy.sum))
 """The classes of NumPy's functions that are neither Python's nor C's."""
 

@@ -94,6 +94,10 @@ class Heap:
             if isinstance(value, (ListValue, DictValue))
         }
 
+    def wrote(self) -> None:
+        """Memory of the trace's own was written, which nothing else tells."""
+        self._writes += 1
+
     def refuse_stored(self, namespace: Any) -> None:
         """Break where a dict is read that attributes or globals were stored in: it is not known what it holds now."""
         if self._stored_at != self._writes:

@@ -1,6 +1,6 @@
 """NumPy's objects that existed before the frame, as values.
 
-In: the object and its source. Out: an array in whose memory the graph gets a tensor (`ArrayValue`), a function, or an object that is passed on
+In: the object and its source. Out: an array in whose memory the graph gets a tensor (`ArrayValue`), a function, what tells of a dtype, or an object that is passed on
 and not looked into.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..numpy_classes import ARRAY, FUNCTIONS, as_tensor
+from ..numpy_classes import ARRAY, FACTS, FUNCTIONS, as_tensor
 from ..sources.source import Computed
 from ..values.builtins import BuiltinValue
 from ..values.ndarrays import ArrayValue
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def wrap_numpy(t: Tracer, obj: Any, source: Source) -> Value:
     """A value for an object whose class is NumPy's, guarded."""
     kind = type(obj)
-    if kind in FUNCTIONS:
+    if kind in FUNCTIONS or kind in FACTS:
         t.guards.identity(source, obj)
         return BuiltinValue(obj, source)
     t.guards.type_is(source, kind)

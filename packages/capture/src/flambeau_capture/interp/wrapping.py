@@ -35,6 +35,7 @@ from ..values.keys import as_hashed
 from ..values.lazy import LazyValue
 from ..values.mappings import DictValue, ProxyValue
 from ..values.members import NATIVE_METHODS, has_quiet_class, may_be_hashed, mro_lookup, own_content, own_dict
+from ..values.ndarrays import ArrayValue
 from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
 from ..values.references import ReferenceValue
 from ..values.scripted import ScriptedValue
@@ -501,6 +502,8 @@ class Wrapper(Part):
             return constant
         if isinstance(value, SliceValue) and slice.__hash__ is not None:
             return self.hashable(ConstantValue(slice(*(self.hashable(part) for part in value.parts))))
+        if isinstance(value, ArrayValue) and value.is_scalar:
+            raise GraphBreak("data-dependent-value", f"hashing {value.describe()} that the graph computes")
         if isinstance(value, TensorValue):
             return ("tensor", id(value.tensor)) if value.tensor is not MISSING else value
         if isinstance(value, SymbolicValue):

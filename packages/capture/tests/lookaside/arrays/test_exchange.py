@@ -10,7 +10,7 @@ from arrays import array, assert_captured, assert_left_to_numpy, function_of, st
 TAKEN = (
     "torch.from_numpy(a) + 1", "torch.from_numpy(a)", "(torch.from_numpy(a), torch.from_numpy(a))", "torch.tensor(a)", "torch.as_tensor(a)", "torch.asarray(a)",
     "torch.tensor(a, dtype=torch.float32)", "torch.as_tensor(a, dtype=a.dtype and torch.float64)", "torch.from_numpy(a.T)", "torch.tensor(a.sum())", "torch.as_tensor(a[0, 0])",
-    "torch.from_numpy(a).numpy()", "np.asarray(torch.from_numpy(a))", "np.array(torch.from_numpy(a))", "torch.from_numpy(a).sum().numpy()", "torch.from_numpy(a)[0].numpy()",
+    "torch.from_numpy(a).numpy()", "np.asarray(torch.from_numpy(a))",  "torch.from_numpy(a).sum().numpy()", "torch.from_numpy(a)[0].numpy()",
     "torch.from_numpy(a).T.numpy()", "torch.from_numpy(a)[np.array([1, 0])]", "torch.from_numpy(a)[:, np.array([True, False, True])]", "torch.from_numpy(a).float() * a.mean()",
     "torch.tensor(np.float32(2.5))", "torch.as_tensor(np.int32(3)) + torch.from_numpy(a)", "torch.from_numpy(a).detach().cpu().numpy()",
 )  # fmt: skip

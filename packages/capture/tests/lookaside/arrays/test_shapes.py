@@ -52,3 +52,11 @@ def test_what_is_left_to_numpy(text):
 def test_writes_through_views(text):
     for order in "CFK":
         assert_captured(statements(text), lambda: [array("float64", order=order)])  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    "text", ["np.take(a, [0, 1], axis=0)", "np.take(a, [0, 1, 1], axis=1)", "a.take([1], axis=-1)"]
+)
+def test_elements_taken_along_an_axis(text):
+    for shape, order in SHAPES:
+        assert_captured(function_of(text), lambda: [array("float64", shape, order)])  # noqa: B023

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from arrays import array, assert_captured, assert_left_to_numpy, function_of, statements
 
-from flambeau_capture.lookaside.arrays.ufuncs import _RULES
+from flambeau_capture.lookaside.arrays.ufuncs import _RULES, _SHIFTS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -26,7 +26,7 @@ def _takes(ufunc, *operands):
             return False
 
 
-@pytest.mark.parametrize("ufunc", _RULES, ids=lambda ufunc: ufunc.__name__)
+@pytest.mark.parametrize("ufunc", [ufunc for ufunc in _RULES if ufunc not in _SHIFTS], ids=lambda ufunc: ufunc.__name__)
 def test_what_ufuncs_compute(ufunc):
     """Each loop that is taken is right; every ufunc is one graph for some dtype."""
     whole = 0
@@ -60,7 +60,7 @@ def test_numbers_are_as_weak_as_in_numpy(text, number):
 
 @pytest.mark.parametrize(
     "text",
-    ["a + a[0]", "a + np.float32(1)", "a + a.astype('f4')", "a // 2", "a % 3", "-a", "abs(a)", "a & 1", "~a", "a << 1 if False else a", "[1, 2, 3] + a",
+    ["a + a[0]", "a + np.float32(1)", "a + a.astype('f4')", "a // 2", "a % 3", "-a", "abs(a)", "a & 1", "~a", "a << 1", "a >> 3", "[1, 2, 3] + a",
      "np.add(a, 1, dtype='f4')", "a.sum() * 2", "a[0, 0] + a", "a[0, 0] + 1", "a >= a.T[:1, :1]", "np.add(a, a, out=a)", "np.multiply(a, 2, a)"],
 )  # fmt: skip
 def test_operators(text):

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
     Rule = Callable[..., Value]
 
+_WRITING = frozenset(
+    ("__setitem__", "fill", "sort", "partition", "put", "itemset", "resize", "setfield", "setflags", "byteswap")
+)
+"""Methods that write to the array."""
 LARGEST = 2**22
 """Elements of the largest array that NumPy makes while tracing, and that compiled code copies at each call."""
 
@@ -100,6 +104,12 @@ def fold(t: Tracer, function: Any, args: Sequence[Value], kwargs: Mapping[str, V
         raise t.exceptions.raised(error) from None
     if told:
         refuse(function, "warns")
+    if (
+        name_of(function) in _WRITING
+        or keyword.get("out") is not None
+        or (isinstance(function, numpy.ufunc) and len(real) > function.nin)
+    ):
+        t.heap.wrote()
     return _wrapped(t, function, result, met)
 
 

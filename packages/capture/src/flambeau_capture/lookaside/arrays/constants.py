@@ -45,4 +45,4 @@ def is_scalar(t: Tracer, args: Sequence[Value], kwargs: Mapping[str, Value]) -> 
     return t.folder.fold(numpy.isscalar, args, kwargs)
 
 
-only_folds(numpy.dtype, *(dtype.type for dtype in DTYPES))
+only_folds(numpy.dtype, numpy.finfo, numpy.iinfo, *(dtype.type for dtype in DTYPES))

@@ -109,6 +109,8 @@ def _as_array(target: Any, *, copies: bool) -> None:
             refuse(target, "in an order")
         if isinstance(a, (TupleValue, ListValue)):
             return _stacked(t, a, wanted, target)
+        if isinstance(a, TensorValue):
+            ask(target, [torch.zeros(1)], {})  # NumPy may warn at how torch gives it the array
         array = array_in(t, a) if isinstance(a, TensorValue) else array_of(t, a, target)
         if array.is_scalar:
             array = ArrayValue(apply(t, torch.Tensor.clone, array.tensor(t)))

@@ -12,7 +12,7 @@ import torch
 from ...numpy_classes import ARRAY, DTYPES, numpy
 from ...signals import GraphBreak
 from ...values.constants import NONE, ZERO, ConstantValue
-from ...values.ndarrays import ArrayValue
+from ...values.ndarrays import ArrayValue, call_numpy
 from ...values.sequences import ListValue, TupleValue
 from ...values.symbolic import SymbolicValue
 from ...values.tensor import TensorValue
@@ -318,3 +318,30 @@ def _at_least(function: Any, compute: Any, rank: int) -> None:
 
 _at_least(numpy.atleast_1d, torch.atleast_1d, 1)
 _at_least(numpy.atleast_2d, torch.atleast_2d, 2)
+
+
+def _fact(function: Any, name: str) -> None:
+    @computes(function)
+    def rule(t: Tracer, a: Value) -> Value:
+        return array_of(t, a, function).get_attribute(t, name)
+
+
+_fact(numpy.shape, "shape")
+_fact(numpy.ndim, "ndim")
+_fact(numpy.size, "size")
+
+
+@computes(numpy.take, ARRAY.take)
+def take(t: Tracer, a: Value, indices: Value, axis: Value) -> Value:
+    array, place = _whole(t, a, numpy.take), constant(t, axis, numpy.take)
+    rank = array.tensor(t).fake.ndim
+    if type(place) is not int or not -rank <= place < rank:
+        refuse(numpy.take, "with these arguments")
+    before: list[Value] = [ConstantValue(slice(None))] * (place % rank)
+    chosen = ArrayValue(array_of(t, indices, numpy.take).tensor(t))
+    if not chosen.tensor(t).fake.ndim or chosen.dtype().kind not in "iu":
+        refuse(numpy.take, "of one element")
+    found = call_numpy(t, ARRAY.__getitem__, [array, t.wrapper.sequence([*before, chosen], tuple)], {})
+    assert isinstance(found, ArrayValue)
+    asked = ask(numpy.take, [model(t, array), numpy.zeros_like(model(t, chosen)), place], {})
+    return result(t, found.tensor(t), asked)

@@ -24,7 +24,23 @@ if TYPE_CHECKING:
     from ...values.base import Tracer, Value
     from ...values.tensor import TensorValue
 
-_PLAIN = (op.add, op.sub, op.mul, op.truediv, op.lt, op.le, op.eq, op.ne, op.gt, op.ge, op.and_, op.or_, op.xor)
+_PLAIN = (
+    op.lshift,
+    op.rshift,
+    op.add,
+    op.sub,
+    op.mul,
+    op.truediv,
+    op.lt,
+    op.le,
+    op.eq,
+    op.ne,
+    op.gt,
+    op.ge,
+    op.and_,
+    op.or_,
+    op.xor,
+)
 """Python's operators take a number on either side; torch's functions get a tensor for it, and `**` too: for some numbers torch has a way of its own."""
 
 
@@ -108,6 +124,8 @@ _RULES: dict[Any, tuple[Loop, ...]] = {
     numpy.bitwise_or: _loops(("biu", op.or_)),
     numpy.bitwise_xor: _loops(("biu", op.xor)),
     numpy.invert: _loops(("biu", torch.bitwise_not)),
+    numpy.left_shift: _loops(("iu", op.lshift)),
+    numpy.right_shift: _loops(("iu", op.rshift)),
 }
 with numpy.errstate(all="ignore"):
     _ROOTS = bool(numpy.isnan(numpy.power(numpy.array([-numpy.inf, 1.0]), 0.5)[0]))
@@ -116,8 +134,11 @@ _REFUSED = {
     numpy.power: (0, "to exponents that may be negative"),
     numpy.floor_divide: (1, "by what may be zero"),
     numpy.remainder: (1, "by what may be zero"),
+    numpy.left_shift: (0, "by what may be negative"),
+    numpy.right_shift: (0, "by what may be negative"),
 }
-"""Loops over integers that raise or warn for some second operands: from which on they do not, and why they are left to NumPy."""
+"""Loops over integers that raise, warn or differ for some second operands: from which on they do not, and why they are left to NumPy."""
+_SHIFTS = (numpy.left_shift, numpy.right_shift)
 
 
 def _ufunc(ufunc: Any) -> None:
@@ -167,7 +188,8 @@ def call(
         refuse(ufunc, f"of {given[0]}")
     if given[0].kind in "iu" and ufunc in _REFUSED:
         least, why = _REFUSED[ufunc]
-        if operands[1].array is not None or operands[1].number < least:
+        most = 8 * given[0].itemsize - 1 if ufunc in _SHIFTS else numpy.inf
+        if operands[1].array is not None or not least <= operands[1].number <= most:
             refuse(ufunc, f"of integers, {why}")
     if (
         _ROOTS
