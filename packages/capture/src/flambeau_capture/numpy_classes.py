@@ -1,14 +1,14 @@
 """What of NumPy is a constant, which of its dtypes torch has too, and how arrays and tensors become each other.
 
 In: nothing (this is near the bottom of the layer). Out: `SCALARS`, `DTYPES`, `is_numpy_constant`, and the functions that compiled code calls:
-`as_tensor`, `as_array`, `as_scalar`, `fresh_copy`, `view_of`. Without NumPy the tables are empty, and nothing else is ever called.
+`as_tensor`, `as_array`, `as_scalar`, `fresh_copy`, `view_of`. Without NumPy the tables are empty, and nothing else is ever called: what is done with an
+array breaks the graph then.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -16,8 +16,20 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-numpy: Any = import_module("numpy") if find_spec("numpy") is not None else None
-"""NumPy, or None where it is not installed."""
+_FIRST = 2
+"""The version from which on dtypes do not depend on the values of numbers, and scalars are as strong as arrays."""
+
+
+def _installed() -> Any:
+    try:
+        found = import_module("numpy")
+    except ImportError:
+        return None
+    return found if int(found.__version__.partition(".")[0]) >= _FIRST else None
+
+
+numpy: Any = _installed()
+"""NumPy, or None where it is not installed, or one whose rules are others."""
 
 _SHARED: Final = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",

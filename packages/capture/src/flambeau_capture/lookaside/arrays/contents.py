@@ -74,7 +74,7 @@ def _copy_with(target: Any, default: str) -> None:
         return copied(t, array, numpy.copy, order=wanted)
 
 
-@computes(ARRAY.astype, numpy.astype)
+@computes(ARRAY.astype, *([numpy.astype] if hasattr(numpy, "astype") else []))
 def astype(
     t: Tracer,
     a: Value,
