@@ -43,7 +43,7 @@ def test_writes_are_seen_outside(text):
         "np.where(a > 0)",
         "a.tolist()",
         "float(a[0, 0])",
-        "a.astype('f4', order='C')[True]",
+        "a[True]",
     ],
 )
 def test_what_is_left_to_numpy(text):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...numpy_classes import SCALARS, TORCH_DTYPES
+from ...numpy_classes import ARRAY, SCALARS, TORCH_DTYPES
 from ...replacements import replaces
 from ...signals import GraphBreak
 from ...values.constants import ConstantValue
 from ...values.ndarrays import ArrayValue
 from ...values.tensor import TensorValue
+from .calls import computes
 from .operands import apply, array_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ def from_numpy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1 or kwargs or not isinstance(value, ArrayValue) or value.is_scalar:
         raise GraphBreak("operator-error", "from_numpy of what is no array")
     return apply(t, torch.Tensor.detach, array_of(t, value, torch.from_numpy).tensor(t))
+
+
+@computes(ARRAY.item)
+def item(t: Tracer, a: Value) -> Value:
+    """The one element as a number of Python's, where the tensor gives it."""
+    tensor = array_of(t, a, ARRAY.item).tensor(t)
+    return tensor.call_method(t, "item", [], {})
 
 
 def _made_of_arrays(target: Any) -> None:

@@ -7,7 +7,6 @@ computes, NumPy says how the result is laid out. A ufunc is listed with the kind
 from __future__ import annotations
 
 import operator as op
-import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,20 +51,20 @@ class Loop:
     kinds: str
 
 
-class Of:
-    """Functions that torch has not, of tensors' values."""
+def _sign(t: Tracer, x: TensorValue) -> TensorValue:
+    """nan for nan, where torch gives 0."""
+    return apply(t, torch.where, apply(t, torch.isnan, x), x, apply(t, torch.sign, x))
 
-    @staticmethod
-    def sign(t: Tracer, x: TensorValue) -> TensorValue:
-        """nan for nan, where torch gives 0."""
-        return apply(t, torch.where, apply(t, torch.isnan, x), x, apply(t, torch.sign, x))
 
-    @staticmethod
-    def remainder(t: Tracer, x: TensorValue, divisor: TensorValue) -> TensorValue:
-        """A zero has the sign of the divisor."""
-        found = apply(t, torch.remainder, x, divisor)
-        zero = apply(t, torch.copysign, apply(t, torch.zeros_like, found), divisor)
-        return apply(t, torch.where, apply(t, op.eq, found, 0), zero, found)
+def _remainder(t: Tracer, x: TensorValue, divisor: TensorValue) -> TensorValue:
+    """A zero has the sign of the divisor."""
+    found = apply(t, torch.remainder, x, divisor)
+    zero = apply(t, torch.copysign, apply(t, torch.zeros_like, found), divisor)
+    return apply(t, torch.where, apply(t, op.eq, found, 0), zero, found)
+
+
+_COMPOSED = (_sign, _remainder)
+"""Functions of several of torch's."""
 
 
 def _loops(*pairs: tuple[str, Callable[..., Any]]) -> tuple[Loop, ...]:
@@ -87,13 +86,13 @@ _RULES: dict[Any, tuple[Loop, ...]] = {
     numpy.multiply: _loops(("iufc", op.mul), ("b", torch.logical_and)),
     numpy.true_divide: _loops(("f", op.truediv)),
     numpy.floor_divide: _loops(("fiu", torch.floor_divide)),
-    numpy.remainder: _loops(("f", Of.remainder), ("iu", torch.remainder)),
+    numpy.remainder: _loops(("f", _remainder), ("iu", torch.remainder)),
     numpy.power: _loops(("iuf", op.pow)),
     numpy.square: _loops(("iufc", torch.square)),
     numpy.negative: _loops(("iufc", torch.neg)),
     numpy.positive: _loops(("iufc", torch.clone)),
     numpy.absolute: _loops(("iufc", torch.abs), ("b", torch.clone)),
-    numpy.sign: _loops(("iu", torch.sign), ("f", Of.sign)),
+    numpy.sign: _loops(("iu", torch.sign), ("f", _sign)),
     numpy.floor: _loops(("f", torch.floor), ("biu", torch.clone)),
     numpy.ceil: _loops(("f", torch.ceil), ("biu", torch.clone)),
     numpy.trunc: _loops(("f", torch.trunc), ("biu", torch.clone)),
@@ -191,27 +190,21 @@ def call(
         most = 8 * given[0].itemsize - 1 if ufunc in _SHIFTS else numpy.inf
         if operands[1].array is not None or not least <= operands[1].number <= most:
             refuse(ufunc, f"of integers, {why}")
-    if (
-        _ROOTS
-        and ufunc is numpy.power
-        and given[0].kind == "f"
-        and operands[1].array is None
-        and operands[1].number == 0.5
-    ):
+    if given[0].kind == "f" and _takes_a_root(ufunc, operands):
         return call(t, numpy.sqrt, _RULES[numpy.sqrt], operands[:1], out, dtype or made)
     watch_errors(t)
     is_plain = loop in _PLAIN and any(each.array is not None for each in operands)
     parts = [each.in_loop(t, given[0], as_tensor=not is_plain) for each in operands]
-    computed = (
-        loop(t, *parts)
-        if isinstance(loop, types.FunctionType) and loop.__module__ == __name__
-        else apply(t, loop, *parts)
-    )
+    computed = loop(t, *parts) if loop in _COMPOSED else apply(t, loop, *parts)
     tensor = converted(t, computed, made)
     if out is None:
         return result(t, tensor, asked)
     _refuse_other_shape(ufunc, tensor, out, t)
     return result(t, converted(t, tensor, out.dtype()), _Written(out.dtype()), out)
+
+
+def _takes_a_root(ufunc: Any, operands: Sequence[Operand]) -> bool:
+    return _ROOTS and ufunc is numpy.power and operands[1].array is None and operands[1].number == 0.5
 
 
 @frozen
