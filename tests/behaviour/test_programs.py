@@ -22,7 +22,6 @@ MARKS = {
     "classes.raises_own_class": pytest.mark.compiles(graphs=0),
     "control_flow.assertion_fails": pytest.mark.compiles(graphs=0),
     "control_flow.while_on_data": pytest.mark.falls_back("the truth of a tensor"),
-    "tensors.tensor_subclass": pytest.mark.falls_back("a Tagged"),
     "tensors.sparse_tensor": pytest.mark.falls_back("a Tensor with layout torch.sparse_coo"),
     "tensors.vmap_and_grad": pytest.mark.compiles(graphs=0),
     "containers.slice_across_a_break": pytest.mark.falls_back("a tensor is written whose memory another input shares"),

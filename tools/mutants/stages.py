@@ -94,6 +94,13 @@ STAGES = (
         (f"{_C}/lookaside", f"{_C}/graph/test_bodies.py", f"{_C}/values/test_trees.py", f"{_C}/interp/test_differential.py", *_PROGRAMS),
     ),
     Stage(
+        "overrides", _below(_CAPTURE, "interp/override_probe.py", "interp/overrides.py", "interp/subclass_operators.py", "interp/tensor_classes.py",
+                            "lookaside/overrides.py", "values/subclasses.py"), 12,
+        (f"{_C}/interp/test_overrides.py", f"{_C}/interp/test_subclass_operators.py", f"{_C}/interp/test_tensor_classes.py",
+         f"{_C}/lookaside/test_overrides.py", f"{_C}/lookaside/test_torch_function.py", f"{_C}/values/test_subclasses.py",
+         "tests/behaviour/test_tensor_subclasses.py", "tests/behaviour/test_active_modes.py"),
+    ),
+    Stage(
         "tracing", _below(_CAPTURE, "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/names.py", "rewrite/rounds.py",
                           "interp/exceptions.py", "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
         (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py",

@@ -107,6 +107,9 @@ def history_guards(tracer: Tracer, broken: GraphBreak | None) -> Iterator[GuardS
         is_written = fake._version or fake.untyped_storage()._cdata in hidden
         if isinstance(tensor, torch.nn.Parameter) or not (is_written or refused):
             continue
+        if tracer.overrides.outer:  # the guards would ask the mode
+            reason = GraphBreak("external-mutation", "a tensor with a history, within a mode of __torch_function__")
+            raise CannotCapture(reason, always=False)
         yield ConstantIs(Attribute(source, "is_leaf"), tensor.is_leaf)
         base, owner = Attribute(source, "_base"), tensor._base
         if owner is None:

@@ -18,7 +18,7 @@ from .graph.builder import GraphBuilder
 from .graph.names import hold_replaced
 from .inference import called_as
 from .library import inspect
-from .modes import as_called
+from .modes import as_called, function_modes_set_aside
 from .refusal import NumbersRefused
 
 
@@ -32,7 +32,7 @@ def call_backend(backend: Callable[..., Any], builder: GraphBuilder, result: Fra
             graph.recompile()
         _LazyGraphModule.force_recompile(graph)
     try:
-        with called_as(graph, result.wants_grad):
+        with function_modes_set_aside(), called_as(graph, result.wants_grad):
             compiled = backend(graph, list(inputs))
     except (FlambeauCaptureError, NumbersRefused):
         raise

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.utils._device import DeviceContext
 
 from .captured import CallFunction, Effect
 from .graph.quiet import no_warnings
 from .inference import in_inference, inference_left
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
+from .lookaside.overrides import mode_stack_effects
 from .lookaside.settings import changed_settings, setting_effects, settings_kept
 from .native import _C
 from .refusal import CannotCapture
@@ -44,14 +46,31 @@ def restored_modes(tracer: Tracer) -> Iterator[None]:
     """Leave torch's global state as it was, whatever the traced program did to it."""
     tracer.initial_grad = torch.is_grad_enabled()
     tracer.devices.outer = outer_device()
+    with function_modes_set_aside() as modes:
+        tracer.overrides.begin(modes)
+        try:
+            with hooks_set_aside(), settings_kept(tracer.graph), inference_left(tracer.graph):
+                yield
+        finally:
+            for mode in reversed(tracer.graph.open_modes):
+                torch.amp.autocast_mode._exit_autocast(mode.real)
+            tracer.graph.open_modes.clear()
+            _SET_GRAD(tracer.initial_grad)
+
+
+@contextmanager
+def function_modes_set_aside() -> Iterator[list[Any]]:
+    """The program's modes of `__torch_function__` are asked about nothing that the compiler does. A device in force is left so."""
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    if any(isinstance(mode, DeviceContext) for mode in modes):
+        modes = []
+    for _ in modes:
+        torch._C._pop_torch_function_stack()
     try:
-        with hooks_set_aside(), settings_kept(tracer.graph), inference_left(tracer.graph):
-            yield
+        yield modes
     finally:
-        for mode in reversed(tracer.graph.open_modes):
-            torch.amp.autocast_mode._exit_autocast(mode.real)
-        tracer.graph.open_modes.clear()
-        _SET_GRAD(tracer.initial_grad)
+        for mode in modes:
+            torch._C._push_on_torch_function_stack(mode)
 
 
 @contextmanager
@@ -66,10 +85,19 @@ def node_hooks_set_aside() -> Iterator[None]:
 
 def mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
     """What has to be done for real after the graph, for the modes to be as the program left them."""
-    entered = (*autocast_effects(tracer), *device_effects(tracer), *setting_effects(tracer))
+    entered = (
+        *autocast_effects(tracer),
+        *device_effects(tracer),
+        *setting_effects(tracer),
+        *mode_stack_effects(tracer),
+    )
     enabled = torch.is_grad_enabled()
     if enabled == tracer.initial_grad:
         return entered
+    if tracer.overrides.outer:  # which would be asked about the setting once more
+        raise CannotCapture(
+            GraphBreak("unsupported-call", "gradients are switched within a mode of __torch_function__")
+        )
     return (*entered, CallFunction(tracer.wrapper.wrap_pinned(_SET_GRAD), (ConstantValue(enabled),)))
 
 
@@ -157,9 +185,21 @@ def as_called(
     wrappers.append(partial(in_inference, graph=graph))
     if wants_grad:
         wrappers.append(with_gradients)
+    if graph.meta.get("within_modes"):
+        wrappers.append(without_function_modes)
     for wrap in wrappers:
         compiled, rescue = wrap(compiled), rescue and wrap(rescue)
     return compiled, rescue
+
+
+def without_function_modes(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """The same callable of a graph that holds what the program's modes made of it: they are not asked again."""
+
+    def call(*args: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return compiled(*args)
+
+    return _called_as(compiled, call)
 
 
 def with_gradients(compiled: Callable[..., Any]) -> Callable[..., Any]:

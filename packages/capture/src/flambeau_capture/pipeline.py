@@ -322,6 +322,7 @@ def _finish(tracer: Tracer, exit: Return | Break, broken: GraphBreak | None, sta
     caught = (repeated or bool(effects)) and not written
     if graph is not None:
         graph.meta.update(starts_anew=caught, may_start_anew=repeated and written, is_open=tracer.graph.is_open)
+        graph.meta["within_modes"] = bool(tracer.overrides.outer)
     result = FrameResult(
         graph,
         tuple(tracer.graph.inputs) if graph is not None else (),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .class_names import module_name, name_of
 from .errors import InternalError
 from .signals import GraphBreak
@@ -88,6 +90,8 @@ def _fitted(target: Any, replacement: Replacement) -> Replacement:
 
 def is_torchs(target: Any) -> bool:
     """Whether a function, method or class belongs to torch."""
+    if isinstance(target, types.BuiltinFunctionType) and getattr(torch.Tensor, target.__name__, None) is target:
+        return True  # a static method, which tells neither module nor class
     owner = getattr(target, "__objclass__", None) or getattr(target, "__self__", None)
     modules = (
         module_name(target),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from .test_read_out import _calls
 
 Y = torch.arange(24.0).view(2, 3, 4)

@@ -65,15 +65,6 @@ def test_values_are_not_read(broken):
     assert broken(lambda x: x + 1 if x[x > 0].numel() else x) == {"data-dependent-branch"}
 
 
-def test_subclasses_are_left_alone(broken):
-    """A tensor of a kind that is not traced runs in plain Python."""
-
-    class Tagged(torch.Tensor):
-        pass
-
-    assert broken(lambda x: x + 1, torch.ones(2).as_subclass(Tagged)) == {"unsupported-tensor"}
-
-
 def _leaf():
     return torch.ones(4, 3, requires_grad=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -49,7 +50,9 @@ def explain(spec: gs.GuardSpec, f_locals: Mapping[str, Any], f_globals: Mapping[
         return resolve(source, f_locals, f_globals, builtins)
 
     try:
-        words = _words(spec, value_of)
+        # No mode and no class of the program's is asked what is read of tensors.
+        with nullcontext() if isinstance(spec, gs.GlobalState) else torch._C.DisableTorchFunction():
+            words = _words(spec, value_of)
         if holds(spec, f_locals, f_globals, builtins):
             words = f"{describe(spec)} held again when it was looked at a second time"
     except SourceError as error:

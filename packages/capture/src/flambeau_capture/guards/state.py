@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
+from ..class_names import module_name
 from .spec import GlobalState, Position
 
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "hpu", "mps", "mtia", "maia")
@@ -45,13 +47,22 @@ def current_state(position: Position | None = None) -> GlobalState:
 
 def beyond_graphs(state: GlobalState) -> str:
     """What is active that sees or changes operations in a way no graph knows of; empty if nothing is."""
-    if any(not isinstance(mode, torch.device) for mode in state.function_modes):
+    modes = [mode for mode in state.function_modes if not isinstance(mode, torch.device)]
+    if modes and not (
+        len(modes) == len(state.function_modes) and state.torch_function_enabled and all(map(_is_traced, modes))
+    ):
         return "a mode of __torch_function__"
     # Where Python's part of the dispatcher is switched off nothing could be traced.
     python_is_off = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
     if state.function_transform or state.dispatch_modes or python_is_off:
         return "a function transform or a dispatch mode"
     return "" if state.dual_level < 0 else "a level of forward-mode differentiation"
+
+
+def _is_traced(mode: Any) -> bool:
+    """Whether what a mode answers is a function of the program's, which can be traced."""
+    answer = getattr(type(mode), "__torch_function__", None)
+    return isinstance(answer, FunctionType) and not str(module_name(answer)).startswith("torch.")
 
 
 def _known_by(mode: Any) -> Any:

@@ -32,6 +32,7 @@ from ..values.members import mro_lookup
 from ..values.objects import EXCEPTIONS_WITH_FIELDS, ExceptionValue, ObjectValue, native_maker
 from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
+from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue, is_answered
 from ..values.trust import is_pure_native, is_trusted_namespace
@@ -41,6 +42,7 @@ from .exceptions import has_python_init
 from .frame import Frame, Place
 from .operations import COMPARE
 from .part import Part
+from .tensor_classes import construct_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +63,7 @@ _TAKE = {
 }  # fmt: skip
 """How many arguments the special methods of containers take."""
 _NOT_NATIVE = (types.FunctionType, types.NoneType)
+_TENSORS = (TensorValue, SubclassValue)
 
 
 class Caller(Part):
@@ -102,9 +105,9 @@ class Caller(Part):
         if decision is Decision.ALWAYS_RECORD or (
             decision is Decision.RECORD and self.t.recorder.has_tensor(args, kwargs)
         ):
-            if self.t.members.patched_callee(function) is not None:
+            if self.t.members.patched_callee(function) is not None or self.t.overrides.applies(args, kwargs):
                 return self.inline_function(value, function, args, kwargs)
-            if args and is_answered(function) and isinstance(args[0].realise(self.t), TensorValue):
+            if args and is_answered(function) and isinstance(args[0].realise(self.t), _TENSORS):
                 return self.call_bound(args[0], function.__name__, args[1:], kwargs)
             return self.t.recorder.record("call_function", function, args, kwargs)
         if decision is Decision.BREAK:
@@ -267,7 +270,7 @@ class Caller(Part):
         if isinstance(owner, ObjectValue) and of_all and (owner.storage is None or name not in _OPERATOR_METHODS):
             return self.generic_method(owner, name, args[1:], kwargs)
         has_own = mro_lookup(owner.python_type(), name)[0] is not function
-        inherits = isinstance(owner, TensorValue) or (isinstance(owner, ObjectValue) and owner.storage is None)
+        inherits = isinstance(owner, _TENSORS) or (isinstance(owner, ObjectValue) and owner.storage is None)
         if (has_own and not inherits) or (of_all and isinstance(owner, ClassValue)):
             raise GraphBreak("unsupported-call", f"{function!r} of {owner.describe()}, whose class has another one")
         return self.call_bound(owner, name, args[1:], kwargs)
@@ -474,7 +477,9 @@ class Caller(Part):
             return self.call(self.t.wrapper.wrap_pinned(meta_call), [value, *args], kwargs)
         if is_wrapper_class(cls) and not calls_python:
             return self.t.wrapper.wrapper_tensors.construct(value, args, kwargs)
-        if issubclass(cls, torch.Tensor) or (calls_python and not issubclass(cls, torch.nn.Module)):
+        if issubclass(cls, torch.Tensor):
+            return construct_tensor(self.t, value, args, kwargs)
+        if calls_python and not issubclass(cls, torch.nn.Module):
             raise GraphBreak("unsupported-call", f"constructing {full_name(cls)}")
         if is_plain_named(cls) and not isinstance(cls.__dict__.get("__new__"), types.BuiltinFunctionType):
             return self._construct_named(cls, args, kwargs)

@@ -33,6 +33,8 @@ class Devices(Part):
 
     def enter_or_leave(self, device: torch.device, name: str) -> Value:
         """`__enter__` and `__exit__` of a device."""
+        if self.t.overrides.modes:
+            raise GraphBreak("unsupported-call", f"{device} is entered or left inside of a mode of __torch_function__")
         if name == "__enter__":
             self.entered.append(device)
             return ConstantValue(device)

@@ -28,11 +28,13 @@ from ..values.objects import ObjectValue, OpaqueValue
 from ..values.references import ReferenceValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.sets import SetValue, set_of
+from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import enum_members
 from .folding import fits_an_index
 from .part import Part
+from .subclass_operators import operate
 from .wrapping import NotConstant
 
 if TYPE_CHECKING:
@@ -79,6 +81,13 @@ def _class_of(symbol: str, *operands: Any) -> type:
         (torch.Size() if part.cls is torch.Size else ()) if isinstance(part, TupleValue) else part for part in operands
     ]
     return type(BINARY[symbol](*empty))
+
+
+def _methods(symbol: str, *, inplace: bool = False) -> tuple[str, str, str | None]:
+    """The special methods of an operator: of the left operand, of the right one, and the one in place."""
+    name = _SPECIAL[symbol]
+    reflected = f"__{_REFLECTED[symbol]}__" if symbol in _REFLECTED else f"__r{name}__"
+    return f"__{name}__", reflected, f"__i{name}__" if inplace else None
 
 
 def _may_decide(value: Value) -> bool:
@@ -184,7 +193,9 @@ class Operators(Part):
 
     def unary(self, symbol: str, value: Value) -> Value:
         """`-value`, `+value`, `~value`."""
-        if isinstance(value, TensorValue):
+        if isinstance(value, SubclassValue) and value.special(self.t, _UNARY_SPECIAL[symbol]) is not None:
+            return value.do(self.t, _UNARY_SPECIAL[symbol])
+        if isinstance(value, (TensorValue, SubclassValue)):
             return self.t.recorder.record("call_function", UNARY[symbol], [value], {})
         if (found := operated(self.t, symbol, [value])) is not None:
             return found
@@ -202,6 +213,8 @@ class Operators(Part):
         inplace = symbol.endswith("=")
         plain = symbol[:-1] if inplace else symbol
         function = INPLACE[plain] if inplace else BINARY[plain]
+        if isinstance(left, SubclassValue) or isinstance(right, SubclassValue):
+            return operate(self.t, function, _methods(plain, inplace=inplace), left, right)
         if _may_decide(left) or _may_decide(right):
             found = self._special_binary(plain, left, right, inplace=inplace)
             if found is not None:
@@ -294,12 +307,11 @@ class Operators(Part):
         return enum_members.special(self.t, value, name) if enum_members.is_member(value) else None
 
     def _special_binary(self, symbol: str, left: Value, right: Value, *, inplace: bool) -> Value | None:
-        name = _SPECIAL[symbol]
+        forward, reflected, in_place = _methods(symbol, inplace=inplace)
         tries: list[tuple[Value, str, Value]] = []
-        if inplace:
-            tries.append((left, f"__i{name}__", right))
-        reflected = f"__{_REFLECTED[symbol]}__" if symbol in _REFLECTED else f"__r{name}__"
-        pair = [(left, f"__{name}__", right), (right, reflected, left)]
+        if in_place is not None:
+            tries.append((left, in_place, right))
+        pair = [(left, forward, right), (right, reflected, left)]
         kind, other_kind = left.python_type(), right.python_type()
         if kind is other_kind and symbol not in _REFLECTED:
             pair.pop()  # what one class cannot do it is not asked twice
@@ -399,6 +411,8 @@ class Operators(Part):
 
     def compare(self, symbol: str, left: Value, right: Value) -> Value:
         """`left symbol right`."""
+        if isinstance(left, SubclassValue) or isinstance(right, SubclassValue):
+            return operate(self.t, COMPARE[symbol], _methods(symbol), left, right)
         if _may_decide(left) or _may_decide(right):
             found = self._special_binary(symbol, left, right, inplace=False)
             if found is not None:

@@ -26,6 +26,7 @@ from ..values.mappings import DictValue, DictView
 from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, SliceValue, TupleValue
 from ..values.sets import SetValue
+from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .messages import tell_of_operation
@@ -112,6 +113,9 @@ class Recorder(Part):
 
     def record(self, kind: str, target: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Run an operation on fakes, add its node, wrap its result."""
+        answer = self.t.overrides.instead(kind, target, args, kwargs)
+        if answer is not None:
+            return answer
         kwargs = self.t.devices.with_device(target, kwargs)
         if target in (getitem, setitem):
             args = with_index_arrays(self.t, args)
@@ -372,7 +376,7 @@ class Recorder(Part):
 
     def _holds(self, value: Value, depth: int = 0) -> bool:
         value = value.realise(self.t)
-        if isinstance(value, (TensorValue, SymbolicValue)):
+        if isinstance(value, (TensorValue, SymbolicValue, SubclassValue)):
             return True
         if depth > 4:
             return False

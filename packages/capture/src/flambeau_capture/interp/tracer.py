@@ -28,6 +28,7 @@ from .folding import Folder
 from .frame import Frame
 from .lifetimes import Lifetimes
 from .operations import Operators
+from .overrides import Overrides
 from .stack import FrameStack, ReachedBreak
 from .tensors import Recorder
 from .texts import Texts
@@ -69,6 +70,7 @@ class Tracer:
         self.lifetimes = Lifetimes(self)
         self.caller = Caller(self)
         self.devices = Devices(self)
+        self.overrides = Overrides(self)
         #: Whether gradients were enabled when the frame began.
         self.initial_grad = True
         #: Whether the program asked if it is being compiled, and was told so.

@@ -41,12 +41,14 @@ from ..values.references import ReferenceValue
 from ..values.scripted import ScriptedValue
 from ..values.sequences import ListValue, SliceValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
+from ..values.subclasses import ACCESSORS, AccessorValue, SubclassValue, is_of_tensors
 from ..values.symbolic import SymbolicValue, formula_of_input
 from ..values.tensor import TensorValue
 from ..values.thread_locals import ThreadLocalValue
 from .enum_members import hold_methods
 from .numpy_objects import wrap_numpy
 from .part import Part
+from .tensor_classes import wrap_subclass
 from .wrapper_tensors import WrapperTensors
 
 if TYPE_CHECKING:
@@ -201,6 +203,9 @@ class Wrapper(Part):
         if issubclass(kind, types.ModuleType):
             self.t.guards.identity(source, obj)
             return PythonModuleValue(obj, source)
+        if kind in ACCESSORS and is_of_tensors(obj):
+            self.t.guards.identity(source, obj)
+            return AccessorValue(obj, source)
         if kind in (types.UnionType, typing.TypeVar):
             self.t.guards.identity(source, obj)
             return ConstantValue(obj, source)
@@ -369,7 +374,7 @@ class Wrapper(Part):
             return self.wrapper_tensors.wrap(obj, source)
         if not (kind in (torch.Tensor, torch.nn.Parameter) or _is_kind_of_parameter(kind) or _is_buffer(kind)):
             # Its attributes may be the program's own code (`__torch_function__`), which sees the program's calls alone.
-            raise GraphBreak("unsupported-tensor", f"a {class_name(kind)}")
+            return wrap_subclass(self.t, obj, source)
         if obj.layout is not torch.strided or obj.is_nested or obj.is_quantized or obj.is_mkldnn:
             raise GraphBreak("unsupported-tensor", f"a {class_name(kind)} with layout {obj.layout}")
         if torch._C._functorch.is_functorch_wrapped_tensor(obj):
@@ -504,6 +509,8 @@ class Wrapper(Part):
             return self.hashable(ConstantValue(slice(*(self.hashable(part) for part in value.parts))))
         if isinstance(value, ArrayValue) and value.is_scalar:
             raise GraphBreak("data-dependent-value", f"hashing {value.describe()} that the graph computes")
+        if isinstance(value, SubclassValue):
+            return value.key(self.t)
         if isinstance(value, TensorValue):
             return ("tensor", id(value.tensor)) if value.tensor is not MISSING else value
         if isinstance(value, SymbolicValue):
@@ -557,7 +564,7 @@ def _object_hash(kind: Any) -> bool:
 
 def _hashes_by_identity(obj: Any) -> bool:
     kind = type(obj)
-    return _object_hash(kind) or kind is types.BuiltinFunctionType
+    return _object_hash(kind) or kind in (types.BuiltinFunctionType, types.MethodWrapperType)
 
 
 #: What a class of the program's own must leave to torch for its objects to be traced as tensors.

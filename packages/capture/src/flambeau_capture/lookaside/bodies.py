@@ -53,6 +53,8 @@ def trace_body(
     t: Tracer, function: Value, arguments: Callable[[BodyGraph], Sequence[Value]], *, copied: bool = False
 ) -> Body:
     """Call `function` with what `arguments` makes, in a graph of its own. `copied`: the operator copies results, which may be what is given."""
+    if t.overrides.listens:
+        raise broken("a body within a mode of __torch_function__, which is asked about the operator first")
     before, generators, grad = t.heap.size(), len(t.generators), torch.is_grad_enabled()
     entered = len(autocast_effects(t))
     with t.heap.watching((function,)), t.graph.body() as graph:

@@ -25,6 +25,7 @@ from ..values.mappings import DictView
 from ..values.members import is_native_access
 from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, TupleValue
+from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .numbers import bool_of
@@ -68,8 +69,8 @@ def is_instance(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             return ConstantValue(_is_by_class(t, value, cls, classes))
         if isinstance(value, ObjectValue) and value.object is not MISSING:
             return ConstantValue(isinstance(value.object, classes))
-        if isinstance(value, TensorValue):
-            return ConstantValue(_is_tensor_of(value, classes))
+        if isinstance(value, (TensorValue, SubclassValue)):
+            return ConstantValue(_is_tensor_of(t, value, classes))
         if value.is_constant():
             return ConstantValue(isinstance(value.constant(), classes))
         return ConstantValue(issubclass(cls, classes))
@@ -100,15 +101,18 @@ _ASKED = (
 _TYPED_TENSORS: Any = type(torch.FloatTensor)
 
 
-def _is_tensor_of(value: TensorValue, classes: Any) -> bool:
-    """`isinstance`; classes such as `torch.FloatTensor` look at the dtype and the device."""
-    if value.tensor is not MISSING:
+def _is_tensor_of(t: Tracer, value: TensorValue | SubclassValue, classes: Any) -> bool:
+    """`isinstance`; classes such as `torch.FloatTensor` look at the dtype and the device, `nn.Parameter` at a mark."""
+    if isinstance(value, TensorValue) and value.tensor is not MISSING:
         return isinstance(value.tensor, classes)
     if isinstance(classes, tuple):
-        return any(_is_tensor_of(value, one) for one in classes)
+        return any(_is_tensor_of(t, value, one) for one in classes)
     if isinstance(classes, _TYPED_TENSORS):
-        return value.fake.dtype is classes.dtype and value.fake.device.type == ("cuda" if classes.is_cuda else "cpu")
-    return issubclass(value.tensor_type, classes)
+        fake = value.fake if isinstance(value, TensorValue) else value.plain.fake
+        return fake.dtype is classes.dtype and fake.device.type == ("cuda" if classes.is_cuda else "cpu")
+    if classes is torch.nn.Parameter and isinstance(value, SubclassValue) and value.is_parameter(t):
+        return True
+    return issubclass(value.python_type(), classes)
 
 
 @replaces(builtins.issubclass)

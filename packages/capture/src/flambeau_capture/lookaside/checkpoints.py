@@ -41,6 +41,8 @@ def checkpoint(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`checkpoint(function, *args)`: traced in place; the regions tell the partitioner what to compute again in the backward."""
     if not args or "function" in kwargs:
         raise GraphBreak("unsupported-call", "checkpoint() without a function by position")
+    if t.overrides.listens:
+        raise GraphBreak("unsupported-call", "checkpoint() within a mode of __torch_function__")
     own = {name: value for name, value in kwargs.items() if name in _OWN_ARGUMENTS}
     others = {name: value for name, value in kwargs.items() if name not in own}
     return _region(t, args[0], args[1:], others, own)

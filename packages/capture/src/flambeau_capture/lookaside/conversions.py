@@ -20,6 +20,7 @@ from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.ndarrays import ArrayValue, call_numpy
 from ..values.objects import ObjectValue
+from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .numbers import float_of, int_of
@@ -54,6 +55,8 @@ def _refuse(t: Tracer, words: str, value: Value) -> TracedRaise:
 
 @replaces(builtins.abs, operator.abs)
 def absolute(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    if isinstance(args[0], SubclassValue):
+        return args[0].do(t, "__abs__")
     if isinstance(args[0], TensorValue):
         return t.recorder.record("call_function", abs, args, {})
     if isinstance(args[0], ArrayValue):
@@ -72,7 +75,7 @@ def divide(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return t.folder.fold(divmod, args, {})
     if any(isinstance(arg, ObjectValue) for arg in args):
         return _divide_objects(t, *args)
-    if any(isinstance(arg, TensorValue) for arg in args):
+    if any(isinstance(arg, (TensorValue, SubclassValue)) for arg in args):
         raise GraphBreak("operator-error", "tensors have no __divmod__")
     try:
         return t.wrapper.sequence(

@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.overrides
 from torch.torch_version import TorchVersion
 
 from ..replacements import replaces
 from ..signals import GraphBreak
-from ..values.base import MISSING, Value
+from ..values.base import Value
 from ..values.constants import ConstantValue
-from ..values.sequences import SequenceValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 
@@ -62,27 +60,6 @@ def answers_false(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return ConstantValue(False)
 
 
-#: What tensors and parameters have of torch, and what a class without one has: no override.
-_NO_OVERRIDES = (vars(torch.Tensor)["__torch_function__"], vars(torch.nn.Parameter)["__torch_function__"], MISSING)
-
-
-@replaces(*_named("torch.overrides.has_torch_function"))
-def has_torch_function(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    asked = args[0].realise(t) if len(args) == 1 and not kwargs else None
-    if not isinstance(asked, SequenceValue):
-        raise GraphBreak("unsupported-call", "has_torch_function of something that is no list or tuple")
-    return is_overridden(t, asked.items, kwargs)
-
-
-@replaces(*_named("torch.overrides.has_torch_function_unary", "torch.overrides.has_torch_function_variadic"))
-def is_overridden(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """Whether one of the classes answers torch's functions itself. A mode of `__torch_function__` is the state's matter, not looked at here."""
-    if not t.folder.fold(torch._C._is_torch_function_enabled, (), {}).constant():
-        return ConstantValue(False)
-    methods = [t.members.class_member(arg.realise(t).python_type(), "__torch_function__")[0] for arg in args]
-    return ConstantValue(not all(any(method is own for own in _NO_OVERRIDES) for method in methods))
-
-
 @replaces(
     *_named(
         "torch._C._log_api_usage_once",
@@ -113,7 +90,7 @@ _answer(
     "torch.is_inference_mode_enabled", "torch.get_default_dtype", "torch.are_deterministic_algorithms_enabled",
     "torch.is_autocast_enabled", "torch.get_autocast_dtype", "torch.get_autocast_gpu_dtype", "torch.get_autocast_cpu_dtype", "torch.is_autocast_cpu_enabled",
     "torch.is_autocast_cache_enabled", "torch.is_deterministic_algorithms_warn_only_enabled", "torch.get_deterministic_debug_mode",
-    "torch._C._is_torch_function_enabled", "torch._C._len_torch_function_stack", "torch.get_rng_state_size",
+    "torch.get_rng_state_size",
     "torch.cuda.is_available", "torch.cuda.device_count", "torch.cuda.is_bf16_supported", "torch.backends.cuda.is_built",
     "torch.backends.mps.is_available", "torch.xpu.is_available", "torch.distributed.is_available",
     "torch.amp.is_autocast_available", "torch.amp.autocast_mode.is_autocast_available", "torch._C._is_autocast_available",
@@ -135,6 +112,9 @@ def is_grad_enabled(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(*_named("torch._C._set_grad_enabled"))
 def set_grad(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    answer = t.overrides.instead("call_function", torch._C._set_grad_enabled, args, kwargs)
+    if answer is not None:
+        return answer
     set_grad_mode(t, bool(t.folder.concrete(args[0])))
     return ConstantValue(None)
 

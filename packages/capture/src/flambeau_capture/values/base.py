@@ -555,6 +555,7 @@ class Tracer(Protocol):
     guards: GuardCollector
     heap: Any
     devices: Any
+    overrides: Any
     generators: list[Any]
     initial_grad: bool
     told_compiling: bool

@@ -7,6 +7,7 @@ nodes, shape queries that become constants or symbols.
 from __future__ import annotations
 
 from operator import getitem, setitem
+from types import GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -111,11 +112,18 @@ class TensorValue(Value):
         e.source(self.source)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
-        from .bound import BoundBuiltin
-
         own = t.members.patched_member(self.tensor_type, name)
         if own is not None:
             return t.attributes.bind_class_attribute(self, self.tensor_type, name, own)
+        if t.overrides.listens and isinstance(getattr(torch.Tensor, name, None), GetSetDescriptorType):
+            answer: Value = t.overrides.read(self, name)
+            return answer
+        return self.plain_attribute(t, name)
+
+    def plain_attribute(self, t: Tracer, name: str) -> Value:
+        """`self.name`, where no mode is asked."""
+        from .bound import BoundBuiltin
+
         if name == "shape":
             return self.shape(t)
         if name in _FACTS and hasattr(torch.Tensor, name):
@@ -210,6 +218,12 @@ class TensorValue(Value):
         self.attrs[name] = None
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
+        answer: Value | None = t.overrides.instead("call_method", name, [self, *args], kwargs)
+        if answer is not None:
+            return answer
+        if name == "as_subclass":
+            made: Value = t.overrides.as_subclass(self, args, kwargs)
+            return made
         if name == "detach_":
             self._refuse_detached()
         if name == "retain_grad":
@@ -275,6 +289,8 @@ class TensorValue(Value):
         """An answer of the real tensor, guarded."""
         from ..sources.source import Attribute, CallResult
 
+        if t.overrides.outer:  # a guard would ask the mode
+            raise GraphBreak("unsupported-attribute", f"{name} of a tensor, within a mode of __torch_function__")
         answer = getattr(self.tensor, name)
         source: Source | None = None
         if self.source is not None:
@@ -356,6 +372,9 @@ class TensorValue(Value):
 
     def length(self, t: Tracer) -> Value:
         t.members.refuse_patched(self, "__len__")
+        if t.overrides.listens:
+            counted: Value = t.overrides.method(self, "__len__", (), {})
+            return counted
         if self.fake.ndim == 0:
             raise t.exceptions.raised(TypeError("len() of a 0-d tensor"))
         return self.size(t, 0)
@@ -366,10 +385,17 @@ class TensorValue(Value):
     def contains(self, t: Tracer, item: Value) -> bool:
         raise GraphBreak("data-dependent-branch", "membership in a tensor")
 
+    def how_many(self, t: Tracer) -> None:
+        if t.overrides.listens:
+            self.length(t)
+
     def iterate(self, t: Tracer) -> Value:
         from .iterators import SequenceIterator
 
         t.members.refuse_patched(self, "__iter__")
+        if t.overrides.listens:
+            iterator: Value = t.overrides.method(self, "__iter__", (), {})
+            return iterator
         if self.fake.ndim == 0:
             raise t.exceptions.raised(TypeError("iteration over a 0-d tensor"))
         parts = t.recorder.record("call_method", "unbind", [self, ConstantValue(0)], {})
@@ -420,6 +446,8 @@ class TensorValue(Value):
             if self.fake.grad is None and (self.fake.is_leaf or not self.fake.requires_grad):
                 return ConstantValue(None)
             raise GraphBreak("autograd-call", "grad of a tensor made in the function")
+        if t.overrides.outer:  # a guard would ask the mode
+            raise GraphBreak("unsupported-attribute", "grad of a tensor, within a mode of __torch_function__")
         if self.tensor.requires_grad and not self.tensor.is_leaf and not self.tensor.retains_grad:
             raise GraphBreak("input-output", "the grad of a tensor that does not keep it, which warns")
         return t.wrapper.wrap(self.tensor.grad, Attribute(self.source, "grad"))
