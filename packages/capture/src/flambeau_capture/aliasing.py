@@ -18,6 +18,7 @@ from .guards.spec import ConstantIs, DistinctStorage, GuardSpec, NoAlias
 from .refusal import CannotCapture, refuse_fullgraph
 from .signals import GraphBreak
 from .sources.source import Attribute, Computed, Pinned, Source
+from .values.subclasses import is_plain_of
 
 if TYPE_CHECKING:
     from .interp.tracer import Tracer
@@ -60,7 +61,7 @@ def refuse_writes(tracer: Tracer) -> None:
     tensor may not be written outside of inference mode: there its fake is an ordinary tensor, which counts writes through views too.
     """
     hidden = _written_unseen(tracer)
-    for tensor, fake, _ in tracer.wrapper.tensor_inputs:
+    for tensor, fake, source in tracer.wrapper.tensor_inputs:
         if not _is_written(fake) and fake.untyped_storage()._cdata not in hidden:
             continue
         what = ""
@@ -72,6 +73,9 @@ def refuse_writes(tracer: Tracer) -> None:
             what = "a tensor whose elements share memory"
         elif tensor.requires_grad and not _keeps_history(tensor):
             what = "a view taken without gradients, or one of several,"
+        elif tensor.requires_grad and is_plain_of(source) and tracer.graph.has_history():
+            # What is computed of a view that was written without gradients has none, in torch itself.
+            what = "a tensor of a subclass that has a history"
         elif tensor.requires_grad and _is_looked_at(tensor):
             what = "a tensor whose gradient the program looks at"
         if what:

@@ -220,3 +220,58 @@ class LooksUp(Tensor):
 def test_classes_that_are_more_than_that_break(cls, broken):
     x = torch.ones(3).as_subclass(cls)
     assert "unsupported-tensor" in broken(lambda y: y + len(x.shape))
+
+
+@pytest.mark.parametrize("program", [lambda x: x.mul_(3).sum(), lambda x: _written_without_gradients(x)])
+def test_gradients_of_what_is_written(program):
+    found = []
+    for call in (program, recorded(program, [])):
+        leaf = _named().requires_grad_()
+        x = leaf if "_written" in program.__code__.co_names else leaf * 2
+        call(x).sum().backward()
+        found.append((leaf.grad.tolist(), x.tolist()))
+    assert found[0] == found[1]
+
+
+def _written_without_gradients(x):
+    with torch.no_grad():
+        x.add_(1)
+    return x * x
+
+
+def test_inference_mode_around_the_call():
+    def program(x):
+        return x * 2, x.requires_grad, (x + 1).requires_grad, x.is_leaf
+
+    region = recorded(program, [], fullgraph=True)
+    for x in (_named().requires_grad_(), _named()):
+        with torch.inference_mode():
+            (ours, *told), (theirs, *wanted) = region(x), program(x)
+        assert told == wanted and ours.is_inference() == theirs.is_inference() and type(ours) is Named
+
+
+def test_a_module_that_gets_a_parameter_registers_it():
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(_named())
+            self.register_buffer("total", _named())
+
+        def forward(self, x):
+            self.total = self.total + x
+            self.again, self.other = self.weight, self.weight * 2
+            return self.total.sum()
+
+    found = []
+    for wrap in (lambda module: module, lambda module: recorded(module, [])):
+        module = Keeps()
+        results = [wrap(module)(torch.ones(3)).tolist() for _ in range(2)]
+        found.append(
+            (results, sorted(module._parameters), sorted(module._buffers), type(module.total), type(module.other))
+        )
+    assert found[0] == found[1]
+
+
+def test_a_method_in_python_is_called_by_the_name_that_finds_it():
+    (graph,) = _agree(lambda x: (x**2, 2 / x), lambda: (_named(),))
+    assert "_tensor." not in graph.code

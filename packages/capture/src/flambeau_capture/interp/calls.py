@@ -34,7 +34,7 @@ from ..values.sequences import ListValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
-from ..values.tensor import TensorValue, is_answered
+from ..values.tensor import TensorValue, method_name
 from ..values.trust import is_pure_native, is_trusted_namespace
 from . import enum_members
 from .cached import call_cached
@@ -107,8 +107,9 @@ class Caller(Part):
         ):
             if self.t.members.patched_callee(function) is not None or self.t.overrides.applies(args, kwargs):
                 return self.inline_function(value, function, args, kwargs)
-            if args and is_answered(function) and isinstance(args[0].realise(self.t), _TENSORS):
-                return self.call_bound(args[0], function.__name__, args[1:], kwargs)
+            name = method_name(function)
+            if name is not None and args and isinstance(args[0].realise(self.t), _TENSORS):
+                return self.call_bound(args[0], name, args[1:], kwargs)
             return self.t.recorder.record("call_function", function, args, kwargs)
         if decision is Decision.BREAK:
             raise GraphBreak("unsupported-call", f"calling {value.describe()}")

@@ -22,6 +22,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
 from ..values.inference import InferenceModeValue
 from ..values.objects import ObjectValue
+from ..values.subclasses import SubclassValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,6 +107,7 @@ def module_setattr(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(module, ObjectValue):
         raise GraphBreak("unsupported-call", "nn.Module.__setattr__ of something that is no module")
     registers = issubclass(value.python_type(), (torch.nn.Module, torch.nn.Parameter)) or _is_buffer(value)
+    registers = registers or (isinstance(value, SubclassValue) and value.is_parameter(t))
     if registers or t.attributes.is_registered(module, t.folder.concrete(name)):
         rule: Any = torch.nn.Module.__setattr__
         return t.caller.inline_function(FunctionValue(rule, Pinned(rule)), rule, args, kwargs)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name
+from ..library import functools
 from ..signals import GraphBreak
 from ..sources.source import Computed, InstanceDict, Item, Pinned
 from .base import MISSING, Value
@@ -51,25 +52,26 @@ def plain_source(source: Source) -> Source:
     return Computed(source, plain_of, f"plain_of({source.name})")
 
 
+def is_plain_of(source: Source) -> bool:
+    """Whether it names the plain tensor of one of a subclass."""
+    return isinstance(source, Computed) and source.function is plain_of
+
+
 def rewrapped(plain: torch.Tensor, cls: type) -> torch.Tensor:
     """The tensor of a subclass that a traced program made of a plain one."""
     with torch._C.DisableTorchFunction(), torch.enable_grad():
         return plain.as_subclass(cls)
 
 
-def is_leaf(tensor: torch.Tensor) -> bool:
-    """`tensor.is_leaf`, whatever its class says."""
+def _told(tensor: torch.Tensor, name: str) -> bool:
     with torch._C.DisableTorchFunction():
-        return tensor.is_leaf
+        return bool(getattr(tensor, name))
 
 
-def retains_grad(tensor: torch.Tensor) -> bool:
-    """`tensor.retains_grad`, whatever its class says."""
-    with torch._C.DisableTorchFunction():
-        return tensor.retains_grad
-
-
-_FACTS: dict[str, Callable[[torch.Tensor], bool]] = {"is_leaf": is_leaf, "retains_grad": retains_grad}
+_FACTS: dict[str, Callable[[torch.Tensor], bool]] = {
+    name: functools.partial(_told, name=name) for name in ("is_leaf", "retains_grad", "requires_grad")
+}
+"""What torch says of the very tensor, whatever its class says, and not of the plain one with the same memory."""
 
 
 class SubclassValue(Value):
@@ -158,14 +160,18 @@ class SubclassValue(Value):
         """What torch says of this very tensor, with no class or mode asked."""
         if name in _OF_ITSELF or name == "__dict__":
             raise GraphBreak("unsupported-attribute", f"{name!r} of {self.describe()}")
-        if name not in _FACTS:
+        # In inference mode no alias requires grad.
+        if name not in _FACTS or (name == "requires_grad" and not torch.is_inference_mode_enabled()):
             return t.overrides.given_back([self], {}, self.plain.get_attribute(t, name))
+        requires_grad = self.plain.fake.requires_grad
         if self.source is None:
-            return ConstantValue(name == "is_leaf" and not self.plain.fake.requires_grad)
+            return ConstantValue(requires_grad if name == "requires_grad" else name == "is_leaf" and not requires_grad)
         fact = _FACTS[name]
         answer = fact(self.tensor)
         t.guards.constant(Computed(self.source, fact, f"{name}({self.source.name})"), answer)
-        return ConstantValue(answer)
+        # A write can end a tensor's being a leaf.
+        is_written = name == "is_leaf" and requires_grad and not self.plain.tensor.requires_grad
+        return ConstantValue(answer and not is_written)
 
     def set_attribute(self, t: Tracer, name: str, value: Value) -> None:
         found, where = t.members.class_member(self.cls, name)

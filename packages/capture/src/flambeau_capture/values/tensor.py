@@ -7,7 +7,7 @@ nodes, shape queries that become constants or symbols.
 from __future__ import annotations
 
 from operator import getitem, setitem
-from types import GetSetDescriptorType
+from types import FunctionType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -74,10 +74,18 @@ _NEVER = {
 _READ_OUT = {"item": item, "tolist": to_list}
 
 
-def is_answered(function: Any) -> bool:
-    """Whether a function is a method of tensors that makes no node of its own name."""
-    name = getattr(function, "__name__", "")
-    return (name in _NEVER or name in _ANSWERED) and function is torch.Tensor.__dict__.get(name)
+_NAMED_OTHERWISE = {
+    found: name for name, found in vars(torch.Tensor).items() if type(found) is FunctionType and found.__name__ != name
+}
+"""Methods of tensors in Python by whose own name nothing is found (`Tensor.__pow__`, which is called `pow`): a graph's code names methods."""
+
+
+def method_name(function: Any) -> str | None:
+    """By which name a function of torch is called as a method of its first argument; None for one that is a node under its own."""
+    name: str = function.__name__
+    if (name in _NEVER or name in _ANSWERED) and function is torch.Tensor.__dict__.get(name):
+        return name
+    return _NAMED_OTHERWISE.get(function)
 
 
 class TensorValue(Value):
