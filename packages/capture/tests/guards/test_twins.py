@@ -307,6 +307,37 @@ def test_global_state(make):
     assert not agree([inside], {})
 
 
+class Traced(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class Below(Traced):
+    pass
+
+
+def test_modes_of_the_program_are_known_by_their_class():
+    with Traced():
+        one = current_state()
+    with Traced(), Below():
+        two = current_state()
+    for modes, wanted in (
+        ((), []),
+        ((Traced,), [one]),
+        ((Below,), []),
+        ((Traced, Below), [two]),
+        ((Below, Traced), []),
+    ):
+        entered = [mode() for mode in modes]
+        for mode in entered:
+            mode.__enter__()
+        try:
+            assert [state for state in (one, two) if agree([state], {})] == wanted
+        finally:
+            for mode in reversed(entered):
+                mode.__exit__(None, None, None)
+
+
 def test_function_transforms_are_part_of_the_state():
     outside = current_state()
     verdicts = []

@@ -193,3 +193,28 @@ def test_what_torch_refuses_is_the_programs_error():
 
     with pytest.raises(TypeError, match="add"):
         recorded(program, [])(_of(Logs))
+
+
+def test_modes_around_a_frame_are_known_by_their_class():
+    graphs = []
+    region = recorded(lambda x: x.sin() + 1, graphs, fullgraph=True)
+    for mode in (Replaces(2), Replaces(2), Counts(), Replaces(2), None):
+        found = []
+        for call in (region, lambda x: x.sin() + 1):
+            seen.clear()
+            if mode is not None:
+                mode.__enter__()
+            result, depth = call(torch.ones(3)), torch._C._len_torch_function_stack()
+            if mode is not None:
+                mode.__exit__(None, None, None)
+            found.append((result.tolist(), depth, list(seen)))
+        assert found[0] == found[1]
+    assert len(graphs) == 3
+
+
+def test_what_a_mode_around_a_frame_holds_is_guarded():
+    region, x = recorded(lambda x: x.sin(), [], fullgraph=True), torch.ones(3)
+    for factor in (2.0, 3.0, torch.full((3,), 5.0)):
+        with Replaces(factor) as mode:
+            result = region(x)
+        assert mode.asked == 1 and torch.equal(result, x.cos() * factor)

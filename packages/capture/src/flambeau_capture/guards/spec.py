@@ -295,7 +295,8 @@ class GlobalState(GuardSpec):
     """The state of torch that changes what a graph means.
 
     `autocast` lists `(device type, dtype)` for the device types where autocast is on; `function_modes` are the objects
-    on the `__torch_function__` mode stack, compared by identity (a default device is one, which stands here as the `torch.device` itself),
+    on the `__torch_function__` mode stack, compared by identity (a default device is one, which stands here as the `torch.device` itself, and one whose
+    answers are traced as its class),
     `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `function_transform` whether one of functorch's (vmap, grad, …) is active,
     `attention` which implementations `scaled_dot_product_attention` may choose: flash, memory-efficient, math, cuDNN's,
     `dual_level` the level of forward-mode differentiation (-1: none, tensors have no tangents).

@@ -49,7 +49,9 @@ def beyond_graphs(state: GlobalState) -> str:
     """What is active that sees or changes operations in a way no graph knows of; empty if nothing is."""
     modes = [mode for mode in state.function_modes if not isinstance(mode, torch.device)]
     if modes and not (
-        len(modes) == len(state.function_modes) and state.torch_function_enabled and all(map(_is_traced, modes))
+        len(modes) == len(state.function_modes)
+        and state.torch_function_enabled
+        and all(isinstance(mode, type) for mode in modes)
     ):
         return "a mode of __torch_function__"
     # Where Python's part of the dispatcher is switched off nothing could be traced.
@@ -66,8 +68,10 @@ def _is_traced(mode: Any) -> bool:
 
 
 def _known_by(mode: Any) -> Any:
-    """What tells a function mode from others: of `with torch.device(...)`, which is a new one each time, the device."""
-    return mode.device if type(mode) is DeviceContext else mode
+    """What tells a function mode from others: of `with torch.device(...)`, which is a new one each time, the device; of the program's the class."""
+    if type(mode) is DeviceContext:
+        return mode.device
+    return type(mode) if _is_traced(mode) else mode
 
 
 def _autocast_enabled(device: str) -> bool:

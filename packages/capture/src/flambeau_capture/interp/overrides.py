@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..signals import GraphBreak
-from ..sources.source import Pinned
+from ..sources.source import Computed, Pinned
 from ..values.base import MISSING, Value
 from ..values.functions import FunctionValue
 from ..values.lazy import LazyValue
@@ -61,7 +61,7 @@ class Overrides(Part):
 
     def begin(self, modes: Sequence[Any]) -> None:
         """The frame begins with these modes in force, which its entry is guarded by."""
-        self.outer = [LazyValue(mode, Pinned(mode)) for mode in modes]
+        self.outer = [LazyValue(mode, _source_of(place)) for place, mode in enumerate(modes)]
         self.modes = list(self.outer)
 
     # who is asked
@@ -248,6 +248,11 @@ class Overrides(Part):
             raise GraphBreak("autograd-call", "a tensor of a subclass is made without gradients of one that has some")
         self.has_subclasses = True
         return SubclassValue(cls, plain)
+
+
+def _source_of(place: int) -> Computed:
+    """How a mode is reached that is in force where the frame begins."""
+    return Computed(Pinned(place), torch._C._get_function_stack_at, f"function_mode_at({place})")
 
 
 def _declines(result: Value) -> bool:
