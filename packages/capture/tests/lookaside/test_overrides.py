@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
-from both_ways import recorded
+from both_ways import eager, recorded
 from torch import Tensor
 from torch.overrides import (
     TorchFunctionMode,
@@ -12,6 +13,9 @@ from torch.overrides import (
     has_torch_function,
     has_torch_function_unary,
 )
+from torch.utils.checkpoint import checkpoint
+
+from flambeau_capture import make_region
 
 
 class Named(Tensor):
@@ -112,3 +116,33 @@ def test_a_frame_that_breaks_while_no_class_is_asked_runs_in_plain_python():
 
     result, cls = recorded(program, graphs)(torch.ones(3).as_subclass(Named))
     assert type(result) is Named and cls is Tensor and not graphs
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: checkpoint(torch.sin, x, use_reentrant=False),
+        lambda x: torch.func.vmap(torch.sin)(x),
+        lambda x: Doubles.apply(x).sin(),
+    ],
+)
+def test_what_no_mode_is_asked_about_as_in_eager_breaks(operation):
+    def program(x):
+        with Scales(3) as mode:
+            y = operation(x)
+        return y, mode.asked
+
+    records = []
+    region, x = make_region(program, eager, observer=records.append), torch.ones(3)
+    assert _told(region(x)[0]) == _told(program(x)[0]) and region(x)[1] == program(x)[1]
+    assert any(record.breaks for record in records)
+
+
+class Doubles(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
