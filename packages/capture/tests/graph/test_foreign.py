@@ -25,6 +25,7 @@ _RULED = _triple("ruled", "CPU")
 torch.library.register_autograd("flambeau_test_foreign::ruled", lambda ctx, grad: grad * 3, lib=_LIBRARY)
 
 
+@pytest.mark.filterwarnings("ignore:.*autograd kernel was not registered")
 @pytest.mark.parametrize(
     ("operator", "breaks"),
     [(_PLAIN, True), (_PLAIN.default, True), (_EXPLICIT, True), (_COMPOSED, False), (_RULED, False)],

@@ -83,6 +83,8 @@ class SymbolNodes:
         self.graph = graph
         self._nodes: dict[Any, Node] = {}
         self._sources: dict[Any, tuple[Node, int, bool]] = {}
+        #: The symbols of truth values, which are 1 or 0 in expressions.
+        self._truths: dict[Any, Node] = {}
         self._shape_env: Any = None
         #: Makes an operand of a symbol that no input tells, in the graph of a body; its value is given where it is known.
         self.lift: Callable[[torch.SymInt], Node] | None = None
@@ -91,6 +93,8 @@ class SymbolNodes:
         """`node` is the placeholder (or the call) whose value is the symbolic number `value`."""
         self._shape_env = value.node.shape_env
         self._nodes.setdefault(value.node.expr, node)
+        if isinstance(value, torch.SymBool) and value.node.expr.is_Relational and value.node.expr.lhs.is_symbol:
+            self._truths[value.node.expr.lhs] = node
 
     def bind_tensor(self, tensor: torch.Tensor, node: Node) -> None:
         """Remember the input tensor's symbolic sizes and strides as sources for their symbols."""
@@ -113,7 +117,8 @@ class SymbolNodes:
         if known is not None:
             return known
         self._shape_env = self._shape_env or value.node.shape_env
-        return self.of_expression(value.node.expr, value)
+        # Of a condition as it was made: once it is assumed to hold, it is said to be true.
+        return self.of_expression(value.node._expr if isinstance(value, torch.SymBool) else value.node.expr, value)
 
     def of_expression(self, expression: Any, value: Any = None) -> Any:
         """A number, or the node that computes the sympy `expression`."""
@@ -128,6 +133,8 @@ class SymbolNodes:
         if source is not None:
             origin, dim, is_stride = source
             result = self.graph.call_function(aten.sym_stride.int if is_stride else aten.sym_size.int, (origin, dim))
+        elif expression in self._truths:
+            result = self.graph.call_function(torch.sym_ite, (self._truths[expression], 1, 0))
         else:
             builder = _BUILDERS.get(type(expression).__name__)
             if builder is None and self.lift is not None and expression.is_symbol:

@@ -30,7 +30,7 @@ _MESSAGE = "a branch of the program goes the way that raises"
 def truth_of_jump(f: Frame, index: int, value: Value) -> bool:
     """The truth of what decides the jump at `index`: a tensor's is assumed where the other one raises, and checked by the graph."""
     is_asked = isinstance(value, TensorValue) and _is_decided_on_the_host(value) and not f.tracer.graph.bodies
-    assumed = _assumed(f, index) if is_asked else None
+    assumed = side_that_goes_on(f, index) if is_asked else None
     if assumed is None:
         return value.truth(f.tracer)
     assert isinstance(value, TensorValue)
@@ -52,7 +52,7 @@ def is_assumed(t: Tracer, value: TensorValue) -> bool:
     """Whether `truth_of_argument` knows a tensor's truth by what the next instruction does with it."""
     frame = t.frames.frame
     return (
-        not t.graph.bodies and _is_decided_on_the_host(value) and _assumed(frame, frame.index + 1) is not None
+        not t.graph.bodies and _is_decided_on_the_host(value) and side_that_goes_on(frame, frame.index + 1) is not None
     )
 
 
@@ -61,7 +61,8 @@ def _is_decided_on_the_host(value: TensorValue) -> bool:
     return value.fake.device.type == "cpu" and all(type(size) is int and size == 1 for size in value.fake.shape)
 
 
-def _assumed(f: Frame, index: int) -> bool | None:
+def side_that_goes_on(f: Frame, index: int) -> bool | None:
+    """The truth for which a conditional jump goes on, where the other side always raises; None where that is so of neither side or of both."""
     jump = f.instructions[index] if index < len(f.instructions) else None
     if jump is None or jump.name not in _JUMPS or jump.target is None:
         return None

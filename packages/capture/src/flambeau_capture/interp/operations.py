@@ -32,6 +32,7 @@ from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import enum_members
+from .conversions import as_truth
 from .folding import fits_an_index
 from .part import Part
 from .subclass_operators import operate
@@ -139,6 +140,9 @@ class Operators(Part):
 
     def negate(self, value: Value) -> Value:
         """`not value`."""
+        truth = as_truth(self.t, value)
+        if truth is not None:
+            return self.t.arithmetic.symbolic(torch.sym_not, [truth])
         return ConstantValue(not value.truth(self.t))
 
     def identical(self, left: Value, right: Value) -> bool:

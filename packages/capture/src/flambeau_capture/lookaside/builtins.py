@@ -13,6 +13,7 @@ import torch
 
 from ..class_names import class_qualname
 from ..interp.assumed_branches import is_assumed, truth_of_argument
+from ..interp.conversions import bool_of
 from ..library import collections, functools
 from ..replacements import impure, replaces
 from ..signals import GraphBreak, TracedRaise
@@ -28,7 +29,6 @@ from ..values.sequences import ListValue, TupleValue
 from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .numbers import bool_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -326,7 +326,7 @@ def _reversed_of(t: Tracer, value: Value, cls: type) -> Value:
             raise GraphBreak("unsupported-operation", f"changing {value.describe()} while iterating over it backwards")
         return items.pop() if items else None
 
-    rest = None if cls is not tuple else lambda: [t.wrapper.sequence(items, tuple)]
+    rest = None if not issubclass(cls, tuple) else lambda: [t.wrapper.sequence(items, tuple)]
     return ComputedIterator(_REVERSED[cls], step, rest, maker=reversed, ends="reached")
 
 
@@ -336,7 +336,7 @@ def _contents(held: Any) -> list[Any]:
 
 _REVERSED: dict[type, type] = {
     kind: type(reversed(kind()))
-    for kind in (list, tuple, dict, collections.deque, collections.OrderedDict, str, bytes)
+    for kind in (list, tuple, dict, collections.deque, collections.OrderedDict, str, bytes, torch.Size)
 } | {range: type(reversed(range(1))), type({}.keys()): type(reversed({}.keys())), type({}.values()): type(reversed({}.values())), type({}.items()): type(reversed({}.items()))}  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name, objects_have, type_name
+from ..interp.conversions import float_of, int_of
 from ..library import operator
 from ..numpy_classes import numpy
 from ..replacements import replaces
@@ -23,7 +24,6 @@ from ..values.objects import ObjectValue
 from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
-from .numbers import float_of, int_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 In: a tensor, asked for `item()` or `tolist()`. Out: symbolic numbers that no example stands for; the graph computes with them, and what they are
 decides nothing. One that an argument of the frame on the CPU holds has a formula all the same: where the program branches on it, a guard on
-Python's own number does. What turns tensors into numbers of another kind is in `lookaside/numbers.py`.
+Python's own number does. What turns tensors into numbers of another kind is in `interp/conversions.py`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import expr as ex
 from ..errors import UnsupportedGraphError
 from ..expr import Expr, UnsupportedExpression
 from ..ir import scalar as sc
@@ -63,20 +64,23 @@ def _item(g: Builder, node: fx.Node, source: TensorValue, val: Any) -> Any:
     ref = g.ref(source)
     if isinstance(val, torch.SymInt | torch.SymBool):
         e = g.expr(val)
-        if e.is_int:
-            return e
-        if e.is_symbol:
-            g.known_symbols.add(e.name)
-            g.read.add(e.name)
-            g.operations.append(ReadItem(e.name, e, ref, source.dtype, g.origins))
-            return e
-        if e.op == "eq" and e.args[0].is_symbol:
-            # A bool read from memory: ShapeEnv writes it as (u0 == 1) over an integer symbol.
-            symbol = e.args[0]
+        # A bool read from memory: ShapeEnv writes it as (u0 == 1) over an integer symbol.
+        symbol = e.args[0] if e.op == "eq" else e
+        if symbol.is_symbol and symbol.name not in g.known_symbols:
             g.known_symbols.add(symbol.name)
+            g.read.add(symbol.name)
             g.operations.append(ReadItem(symbol.name, symbol, ref, source.dtype, g.origins))
             return e
-        raise UnsupportedGraphError(f".item() that gives {e}")
+        if not {s.name for s in ex.free_symbols(e)} <= g.known_symbols:
+            raise UnsupportedGraphError(f".item() that gives {e}")
+        # It is assumed to be what is known already.
+        own = ex.Symbol(f"read_{node.name}", -ex.UNBOUNDED, ex.UNBOUNDED)
+        g.operations.append(ReadItem(own.name, own, ref, source.dtype, g.origins))
+        holds = ex.intern_node("eq", (own, e), 0, 1)
+        g.operations.append(
+            Assert(holds, f"the program was compiled for sizes with {node.name} == {ex.render(e)}", g.origins)
+        )
+        return e
     if isinstance(val, torch.SymFloat):
         g.operations.append(ReadItem(node.name, None, ref, source.dtype, g.origins))
         found = sc.parameter(node.name, torch.float64)

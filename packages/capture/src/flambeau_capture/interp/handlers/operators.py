@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...values.constants import ConstantValue
-from ..assumed_branches import truth_of_jump
+from ...values.tensor import TensorValue
+from ..assumed_branches import is_assumed, truth_of_argument
+from ..conversions import as_truth
 from ..registry import handles
 
 if TYPE_CHECKING:
@@ -27,7 +29,11 @@ def unary_not(f: Frame, i: Instruction) -> None:
 
 @handles("TO_BOOL")
 def to_bool(f: Frame, i: Instruction) -> None:
-    f.push(ConstantValue(truth_of_jump(f, f.index + 1, f.pop())))
+    value = f.pop()
+    if isinstance(value, TensorValue) and is_assumed(f.tracer, value):
+        f.push(ConstantValue(truth_of_argument(f.tracer, value)))
+    else:
+        f.push(as_truth(f.tracer, value) or ConstantValue(value.truth(f.tracer)))
 
 
 @handles("BINARY_OP")

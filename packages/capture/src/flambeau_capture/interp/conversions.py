@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..graph.quiet import hearing
-from ..interp.messages import tell_of_operation
 from ..library import operator
 from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.read_out import item, number_in, refuse
 from ..values.symbolic import SymbolicValue
+from ..values.tensor import TensorValue
+from .messages import tell_of_operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..values.base import Tracer
-    from ..values.tensor import TensorValue
 
 _HELD = 2.0**62
 """Floats below have an integer part in 64 bits."""
@@ -87,3 +87,17 @@ def _tell(t: Tracer, tensor: TensorValue, convert: Callable[[Any], Any]) -> None
 
     again(each_time=True)
     tell_of_operation(t, again)
+
+
+def as_truth(t: Tracer, value: Value) -> SymbolicValue | None:
+    """The truth of what is read out of a tensor, as a number of the graph; None where it is known, or cannot be one."""
+    value = value.realise(t)
+    if isinstance(value, TensorValue):
+        if not t.config.capture_scalar_outputs or value.fake.is_complex():
+            return None
+        value = bool_of(t, value)
+    if not isinstance(value, SymbolicValue) or not value.is_open():
+        return None
+    if not isinstance(value.symbol, torch.SymBool):
+        value = t.arithmetic.symbolic(operator.ne, [value, ConstantValue(0)])
+    return value if isinstance(value, SymbolicValue) and isinstance(value.symbol, torch.SymBool) else None
