@@ -46,19 +46,16 @@ def is_checkable(expression: Any) -> bool:
 
 
 class Assumptions:
-    """The checks of one graph.
+    """Which conditions of one trace are checked, and which wait to be.
 
-    Args:
-        graph: where they are written, at its end.
-        derive: adds a node whose value is known.
+    It knows nobody who holds tensors of the program: those are freed with the trace.
     """
 
-    def __init__(self, graph: torch.fx.Graph, derive: Callable[..., torch.fx.Node]) -> None:
-        self._graph = graph
-        self._derive = derive
+    def __init__(self) -> None:
         self._seen = 0
         self._known: set[Any] = set()
         self._waiting: list[Any] = []
+        self._written: dict[torch.fx.Node, Any] = {}
 
     def settle(self, env: Any) -> None:
         """Take what the environment put off so far as checked: the program does it itself."""
@@ -66,11 +63,17 @@ class Assumptions:
         self._gather(env)
         self._waiting = waiting
 
-    def write(self, env: Any, given: Container[str], *, last: bool) -> None:
+    def wait(self, env: Any, given: Container[str]) -> bool:
+        """Whether something was put off since that names more than symbols that come from outside."""
+        self._gather(env)
+        return any(str(symbol) not in given for condition in self._waiting for symbol in condition.free_symbols)
+
+    def write(self, env: Any, at: End, given: Container[str], *, last: bool) -> None:
         """Write the checks of what was put off since.
 
         Args:
             env: the shape environment.
+            at: where they go.
             given: names of symbols that come from outside.
             last: whether every number that a condition may name is in the graph by now.
         """
@@ -79,12 +82,12 @@ class Assumptions:
         for condition in waiting:
             names = {symbol for symbol in condition.free_symbols if str(symbol) not in given}
             # What an operation assumes of numbers that are nowhere in the graph, and of where its results lie, it checks itself.
-            if not names or (last and (not _may_be_wrong(condition) or names.isdisjoint(self._mentioned()))):
+            if not names or (last and (not _may_be_wrong(condition) or names.isdisjoint(at.mentioned()))):
                 continue
             if not is_checkable(condition):
                 raise GraphBreak("data-dependent-branch", f"{condition} would have to be checked")
             try:
-                node, _ = self._computed(condition)
+                node, _ = at.computed(condition)
             except Unknown as error:
                 if last:
                     raise GraphBreak(
@@ -92,7 +95,13 @@ class Assumptions:
                     ) from None
                 self._waiting.append(condition)
             else:
-                self._derive(torch._check, (node,), None)
+                self._written[at.derive(torch._check, (node,), None)] = condition
+
+    def forget(self, node: torch.fx.Node) -> None:
+        """A node is taken away again: if it is a check, it has to be written once more."""
+        condition = self._written.pop(node, None)
+        if condition is not None:
+            self._waiting.append(condition)
 
     def _gather(self, env: Any) -> None:
         if env.num_deferred_runtime_asserts == self._seen:
@@ -103,7 +112,20 @@ class Assumptions:
                 self._known.add(asserted.expr)
                 self._waiting.append(asserted.expr)
 
-    def _computed(self, expression: Any) -> tuple[Any, Any]:
+
+class End:
+    """The end of a graph, where conditions become nodes.
+
+    Args:
+        graph: the graph.
+        derive: adds a node to it whose value is known.
+    """
+
+    def __init__(self, graph: torch.fx.Graph, derive: Callable[..., torch.fx.Node]) -> None:
+        self._graph = graph
+        self.derive = derive
+
+    def computed(self, expression: Any) -> tuple[Any, Any]:
         """What an expression is in the graph, and its value."""
         if expression.is_Symbol:
             return self._read(expression)
@@ -111,7 +133,7 @@ class Assumptions:
             number = int(expression) if expression.is_Integer else float(expression)
             return number, number
         name = type(expression).__name__
-        parts = [self._computed(part) for part in expression.args]
+        parts = [self.computed(part) for part in expression.args]
         if name == "Not":
             return self._applied(torch.sym_not, *parts)
         if name not in _BINARY:
@@ -120,9 +142,9 @@ class Assumptions:
 
     def _applied(self, function: Callable[..., Any], *operands: tuple[Any, Any]) -> tuple[Any, Any]:
         value = function(*(value for _, value in operands))
-        return self._derive(function, tuple(node for node, _ in operands), value), value
+        return self.derive(function, tuple(node for node, _ in operands), value), value
 
-    def _mentioned(self) -> set[Any]:
+    def mentioned(self) -> set[Any]:
         """The symbols of which numbers and sizes in the graph are made."""
         numbers: list[Any] = []
         for value in tree_leaves([node.meta.get("val") for node in self._graph.nodes]):
@@ -139,5 +161,5 @@ class Assumptions:
             if isinstance(value, torch.Tensor):
                 for dim, size in enumerate(value.shape):
                     if isinstance(size, torch.SymInt) and size.node._expr == symbol:
-                        return self._derive("size", (node, dim), size, "call_method"), size
+                        return self.derive("size", (node, dim), size, "call_method"), size
         raise Unknown(f"nothing in the graph is {symbol}")

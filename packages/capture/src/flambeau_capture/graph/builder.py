@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 from ..errors import InternalError
 from ..patches import patches, unpatched
 from ..signals import GraphBreak
-from .assumptions import Assumptions, is_checkable
+from .assumptions import Assumptions, End, is_checkable
 from .bodies import BodyGraph
 from .fake_mode import new_fake_mode
 from .foreign import is_differentiated_through
@@ -91,7 +91,7 @@ class GraphBuilder:
         self.bodies: list[BodyGraph] = []
         self.modules: dict[str, torch.fx.GraphModule] = {}
         self.has_bodies = False
-        self.assumptions = Assumptions(self.root, self.derive)
+        self.assumptions = Assumptions()
         self.inputs: list[Source] = []
         self.input_nodes: list[torch.fx.Node] = []
         self.input_values: list[Any] = []
@@ -241,12 +241,13 @@ class GraphBuilder:
         fakes: tuple[Sequence[Any], dict[str, Any]],
     ) -> tuple[torch.fx.Node, Any]:
         """Run one operation on fakes and record it. Returns its node and its fake result."""
+        before = self._numbers_read()
         with self.unpatched:
             result = self._tried(kind, target, fakes)
             self._check_assumptions()
-        node = self._recorded(kind, target, args, kwargs, result)
-        self._check_assumptions(last=True)
-        return node, result
+        if self.bodies and self._numbers_read() > before:
+            raise GraphBreak("data-dependent-value", f"{_name(target)} gives what depends on values, in a body")
+        return self._recorded(kind, target, args, kwargs, result), result
 
     def call_bodies(self, target: Any, args: Sequence[Any], value: Any) -> torch.fx.Node:
         """Record an operator that calls bodies (nodes of `attach`), whose result on fakes is known of them."""
@@ -258,16 +259,24 @@ class GraphBuilder:
         given, named = torch.fx.map_arg((tuple(args), kwargs), self.here) if self.has_bodies else (tuple(args), kwargs)
         node = self.graph.create_node(kind, _as_printed(target, args), given, named)
         self._describe(node, value)
+        self._check_assumptions(last=True)
         self.operations += 1
         return node
 
     def _check_assumptions(self, *, last: bool = False) -> None:
-        if self.shape_env is not None:
-            with self.unpatched:
-                self.assumptions.write(self.shape_env, self.symbol_sources, last=last)
+        if self.shape_env is None:
+            return
+        with self.unpatched:
+            if self.bodies:
+                if self.assumptions.wait(self.shape_env, self.symbol_sources):
+                    raise GraphBreak("data-dependent-branch", "a body assumes something of what depends on values")
+            else:
+                self.assumptions.write(self.shape_env, End(self.graph, self.derive), self.symbol_sources, last=last)
 
     def check(self, node: torch.fx.Node, condition: torch.SymBool) -> None:
         """Assume a condition that no example decides: where it fails, plain Python runs the frame."""
+        if self.bodies:
+            raise GraphBreak("data-dependent-branch", "a body checks what depends on values")
         if not is_checkable(condition.node.expr):
             raise GraphBreak(
                 "data-dependent-branch", "a condition on what is computed of a float that comes from a tensor"
@@ -280,8 +289,11 @@ class GraphBuilder:
     @property
     def is_open(self) -> bool:
         """Whether some number of the graph comes out of a tensor: then it may raise for what was assumed of it."""
+        return self._numbers_read() > self.open_inputs
+
+    def _numbers_read(self) -> int:
         env = self.shape_env
-        return env is not None and env.unbacked_symint_counter + env.unbacked_symfloat_counter > self.open_inputs
+        return 0 if env is None else int(env.unbacked_symint_counter + env.unbacked_symfloat_counter)
 
     def _tried(self, kind: str, target: Any, fakes: tuple[Sequence[Any], dict[str, Any]]) -> Any:
         """The operation on fakes; what eager refuses though fakes do not ends the graph."""
@@ -352,6 +364,7 @@ class GraphBuilder:
             if node is mark.last:
                 break
             if node.op != "placeholder":
+                self.assumptions.forget(node)
                 self.graph.erase_node(node)
         self.operations = mark.operations
         return len(self.inputs) > mark.inputs or len(self.constants) > mark.constants

@@ -38,7 +38,7 @@ def bounds_for(
 
     env = builder.need_shape_env()
     read: dict[Any, tuple[torch.fx.Node, torch.SymInt]] = {}
-    for node in builder.graph.nodes:
+    for node in builder.root.nodes:
         value = node.meta.get("val")
         if (
             node.target == "item"

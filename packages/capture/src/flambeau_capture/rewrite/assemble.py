@@ -20,7 +20,7 @@ from ..bytecode.encode import argument_names, spec_of
 from ..bytecode.model import Label, Position, Protect
 from ..captured import Break, FrameResult
 from ..frame import FrameInfo
-from ..library import inspect
+from ..library import functools, inspect
 from ..native import _C
 from ..saved_tensor_hooks import hooks_set_aside, raised_in_hook
 from ..sources.arguments import FIRST
@@ -63,7 +63,8 @@ def assemble(frame: FrameInfo, result: FrameResult, compiled: Callable[..., Any]
         e.ret()
     if failed is not None:
         e.place(failed)
-        _run_plainly(e, code)
+        assert result.graph is not None
+        _run_plainly(e, code, recursive=bool(result.graph.meta.get("is_open")))
     return e.finish()
 
 
@@ -92,14 +93,14 @@ def _call_graph(e: Emitter, result: FrameResult, compiled: Callable[..., Any]) -
         e.bind(output, name)
 
 
-def _run_plainly(e: Emitter, code: CodeType) -> None:
-    """The whole frame in plain Python. On the stack is the exception that the graph raised: nothing was changed, and the program will
+def _run_plainly(e: Emitter, code: CodeType, *, recursive: bool) -> None:
+    """The whole frame in plain Python, with the functions that it calls if `recursive` (they were part of the graph). On the stack is the exception that the graph raised: nothing was changed, and the program will
     come to the operation that raises it, inside of its own handlers."""
     error = e.temp()
     e.store_local(error)
     boxed = (*code.co_cellvars, *code.co_freevars)
     made = resume_code(code, 0, (), tuple(name for name in argument_names(code) if name not in boxed))
-    e.pinned(_plain_run)
+    e.pinned(functools.partial(_plain_run, recursive=recursive))
     e.local(error)
     e.function(made.code, made.free)
     e.call(2)
@@ -113,12 +114,12 @@ def _run_plainly(e: Emitter, code: CodeType) -> None:
     e.ret()
 
 
-def _plain_run(error: BaseException, function: Callable[..., Any]) -> Callable[..., Any]:
+def _plain_run(error: BaseException, function: Callable[..., Any], *, recursive: bool) -> Callable[..., Any]:
     """What runs the frame, as `function`, after its graph raised `error`. What is no error of an operation is raised: an interrupt has to stop the
     program at once, and one of a hook on saved tensors once the program's effects, which come after the graph, are done."""
     if not isinstance(error, Exception):
         raise error
-    run = _C.Disabled(function, False)
+    run = _C.Disabled(function, recursive)
     if not raised_in_hook(error):
         return run
 
