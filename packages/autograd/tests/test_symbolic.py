@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 import sympy
 import torch
 import torch.nn.functional as F
 from lifting import as_tuple, compile_graph, fakes, lift_symbolically, scalar_loss
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.functions import (
     CleanDiv,
     FloatPow,
@@ -23,6 +27,7 @@ from torch.utils._sympy.functions import (
     TruncToInt,
 )  # fmt: skip
 
+import flambeau_autograd
 from flambeau_autograd.functional.symbols import SymbolNodes
 
 CASES = {
@@ -126,3 +131,19 @@ def test_symbolic_integer_inputs():
     assert number == 6
     out.sum().backward()
     torch.testing.assert_close(real.grad, 5 * real.detach().exp())
+
+
+def test_a_check_of_a_number_read_out_of_a_tensor_is_an_assertion():
+    """It stays in the forward, with the reading, though nobody else has use for the number."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    graph = Graph()
+    x = graph.placeholder("x")
+    number = graph.call_method("item", (graph.call_method("sum", (x,)),))
+    graph.call_function(torch._check, (graph.call_function(operator.gt, (number, 0)),))
+    graph.output((graph.call_method("sin", (x,)),))
+    x.meta["val"] = fake = mode.from_tensor(torch.ones(3))
+    prepared = flambeau_autograd.prepare(GraphModule({}, graph), [fake])
+    prepared.forward.recompile()
+    torch.testing.assert_close(prepared.forward(torch.ones(3))[0], torch.ones(3).sin())
+    with pytest.raises(RuntimeError, match="captured for numbers with"):
+        prepared.forward(-torch.ones(3))

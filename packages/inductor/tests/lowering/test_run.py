@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from flambeau_inductor.errors import UnsupportedGraphError
+from flambeau_inductor.ir.evaluate import run_graph
 from flambeau_inductor.ir.graph import ScalarInput
 from flambeau_inductor.ir.loops import Extern, Pointwise, ReadItem
 
@@ -77,6 +78,31 @@ def test_data_dependent_sizes():
     torch.testing.assert_close(lowered.outputs[0], torch.tensor([[2], [3]]))
     call = next(o for o in lowered.graph.operations if isinstance(o, Extern))
     assert call.binds
+
+
+def test_a_slice_at_a_number_that_is_read():
+    """Fakes do not know on which side of zero it is; the program computes how long the window is."""
+    x = torch.arange(5.0)
+    for bound in (-9, -2, 0, 3, 9):
+        lowered = lower_and_run(lambda x, n: x[n.item() :] * 2, x, torch.tensor(bound), mode="symbolic")
+        torch.testing.assert_close(lowered.outputs[0], x[bound:] * 2)
+        assert not any(isinstance(o, Extern) and "slice" in str(o.op) for o in lowered.graph.operations)
+
+
+def test_what_is_assumed_of_what_is_read_is_asserted():
+    """Bounds by which expressions are simplified, an equality, a position in a tensor."""
+
+    def f(x, n):
+        k = n.item()
+        torch._check(k >= 0)
+        torch._check(k <= 3)
+        return torch.ones(k) + x[k]
+
+    lowered = lower_and_run(f, torch.arange(5.0), torch.tensor(2), mode="symbolic")
+    torch.testing.assert_close(lowered.outputs[0], torch.full((2,), 3.0))
+    for wrong in (-1, 4):
+        with pytest.raises(RuntimeError, match="compiled for sizes"):
+            run_graph(lowered.graph, [torch.arange(5.0), torch.tensor(wrong)])
 
 
 def test_symbolic_int_inputs():
