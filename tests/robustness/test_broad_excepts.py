@@ -21,7 +21,7 @@ _WAITING = f"{_KERNELS}test_who_waits_for_a_kernel_learns_of_any_failure"
 HANDLERS = {
     f"{_API}/rescue.py:run_in_eager": "tests/robustness/test_rescue.py::test_the_error_is_eagers_with_the_users_line",
     f"{_API}/rescue.py:_results_or_error": "tests/robustness/test_rescue.py::test_what_eager_wrote_before_its_error_is_written",
-    f"{_API}/rescue.py:as_if_not_called.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",
+    f"{_API}/rescue.py:_restoring.call": "tests/robustness/test_rescue.py::test_what_was_written_before_an_error_is_taken_back",
     f"{_API}/rescue.py:from_the_same_numbers.call": "tests/robustness/test_rescue.py::test_a_repeated_call_draws_the_same_numbers",
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
@@ -33,7 +33,7 @@ HANDLERS = {
     f"{_AUTOGRAD}/pipeline.py:prepare": f"{_ERRORS}test_a_decomposition_that_raises_is_our_fault",
     f"{_AUTOGRAD}/pipeline.py:_ours": f"{_ERRORS}test_a_stage_that_raises_is_our_fault",
     f"{_CAPTURE}/interp/override_probe.py:handed_on": "packages/capture/tests/interp/test_overrides.py::test_what_torch_refuses_is_the_programs_error",
-    f"{_CAPTURE}/graph/builder.py:GraphBuilder.run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
+    f"{_CAPTURE}/graph/builder.py:GraphBuilder._run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.decide": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.specialise": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
     f"{_CAPTURE}/lookaside/arrays/calls.py:fold": (
@@ -58,7 +58,7 @@ HANDLERS = {
     f"{_CAPTURE}/saved_tensor_hooks.py:with_marked_hooks.call.marking": (
         "tests/training/test_checkpoints.py::test_a_checkpoint_around_a_compiled_module"
     ),
-    f"{_CAPTURE}/pipeline.py:_call_backend": "tests/robustness/test_bad_input.py::test_backend_that_raises",
+    f"{_CAPTURE}/backend_call.py:call_backend": "tests/robustness/test_bad_input.py::test_backend_that_raises",
     f"{_CAPTURE}/pipeline.py:_Callback._answer": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
     f"{_CAPTURE}/guards/check.py:_predicate_holds": (
         "packages/capture/tests/guards/test_twins.py::test_errors_inside_guards_mean_that_they_do_not_hold"
