@@ -26,6 +26,9 @@ HANDLERS = {
     f"{_API}/stack.py:compile_stack": _FAULT,
     f"{_API}/stack.py:compile_aot_eager": _FAULT,
     f"{_AUTOGRAD}/functional/predictions.py:corrected": _FAULT,
+    f"{_AUTOGRAD}/joint/dispatch.py:dispatch_kept": (
+        "packages/autograd/tests/test_transforms.py::test_a_failure_below_transforms_leaves_the_thread_as_it_was"
+    ),
     f"{_AUTOGRAD}/joint/control.py:error_without_us": f"{_ERRORS}test_what_torch_raises_by_itself_is_a_refusal",
     f"{_AUTOGRAD}/wrappers/joint_py.py:PyJointFunction.__call__": (
         "packages/autograd/tests/test_node.py::test_what_a_hook_on_saved_tensors_raises"

@@ -44,6 +44,24 @@ def _with_statistics(recorder: Any, source: Any, parameters: Any, norm: Callable
     return recorder.call(aten._to_copy.default, out, dtype=source.dtype), *statistics
 
 
+@register(aten._efficientzerotensor.default)
+def zeros_without_memory(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What torch computes of such zeros it computes above the recorder; who reads their memory in a graph reads zeros."""
+    out = func(*args, **kwargs)
+    told = {"dtype": out.dtype, "device": out.device}
+    recorder.fresh(out, recorder.add_node(aten.full.default, (recorder.operands(list(out.shape)), 0), told, out))
+    return out
+
+
+@register(aten.mul.Scalar, aten.div.Scalar)
+def scaled(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Kernels hand a number to the form for tensors, which makes zeros without memory of such zeros, whatever the number."""
+    if not args[0]._is_zerotensor():
+        return recorder.without_special(func, *args, **kwargs)
+    like = func(*args, **kwargs)
+    return recorder.call(aten._efficientzerotensor.default, list(like.shape), dtype=like.dtype, device=like.device)
+
+
 @register(aten.dropout.default)
 def dropout(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Where nothing is dropped the kernel gives its argument back; torch's formula, which inference mode leads to, copies it."""

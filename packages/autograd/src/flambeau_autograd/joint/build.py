@@ -22,6 +22,7 @@ from ..errors import UnsupportedGraph, WrappedGradient
 from ..functional.recorder import Recorder
 from ..functional.wrapped import recorder_of
 from ..wrappers.forms import is_wrapper
+from .dispatch import dispatch_kept
 from .inputs import TracedInput, find_fake_mode, trace_inputs
 from .kept import kept_by_eager
 from .packed import held_values, packed_values, without_saved_hooks
@@ -85,7 +86,7 @@ def build_joint(
 ) -> Joint:
     """Trace once. `packed` gets what eager's nodes save (see `packed_values`). Raises `UnsupportedGraph` when the graph holds what cannot be traced."""
     recorder, functions = recorder_of(gm, find_fake_mode(inputs), table)
-    with functions, without_saved_hooks():
+    with functions, without_saved_hooks(), dispatch_kept():
         forward = trace_forward(recorder, gm, inputs, config, packed)
         analysis, traced = forward.analysis, forward.inputs
         joint = Joint(recorder.graph, recorder.constants, traced, analysis, [], [])
@@ -109,7 +110,8 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
     results, wanted = forward.analysis.results, forward.wanted
     joint.differentiable = forward.differentiable
     if not wanted or not joint.differentiable:
-        joint.differentiable = []
+        if joint.differentiable:
+            raise UnsupportedGraph("a result requires grad, and no input does")
         return
     recorder.backward = True
     outputs = [results[i] for i in joint.differentiable]
@@ -135,7 +137,7 @@ def _backward(joint: Joint, recorder: Recorder, forward: Forward) -> None:
                 "what the backward of an autograd.Function does may be decided by which of its results have a gradient"
             )
         kept = kept_by_eager(recorder, reach, forward.inputs, joint.analysis)
-        with Sums(recorder, reach.nodes, joint.tangents) as sums:
+        with Sums(recorder, reach, joint.tangents) as sums:
             grads = torch.autograd.grad(
                 outputs, [t.leaf for t in wanted], tangents, retain_graph=True, allow_unused=True
             )

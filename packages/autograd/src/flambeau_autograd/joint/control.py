@@ -8,9 +8,11 @@ does not is ours.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -22,6 +24,7 @@ from torch.fx import GraphModule, Interpreter
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
+from .dispatch import dispatch_kept
 from .inputs import find_fake_mode
 from .packed import without_saved_hooks
 
@@ -35,7 +38,9 @@ LIMITS_OF_FAKES = (
 
 #: What autograd says where the program wrote something that was saved, or where an operator has no derivative: fakes alone tell neither of list
 #: ops, the trace does. And what torch says where it has no formula in Python for symbolic sizes.
-_WORDS = ("modified by an inplace operation", "derivative for", "does not support symbolic shapes")
+_WORDS = (
+    "modified by an inplace operation", "derivative for", "does not support symbolic shapes", "on tensor with symbolic sizes",
+)  # fmt: skip
 
 
 def is_torchs_own(error: Exception) -> bool:
@@ -53,6 +58,10 @@ class _Run(Interpreter):
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = self.fetch_attr(target)
+        if isinstance(value, GraphModule) and not any(
+            isinstance(node.target, HigherOrderOperator) for node in self.module.graph.nodes
+        ):
+            return self._called_back(value)
         return self.mode.from_tensor(value.detach(), static_shapes=True) if isinstance(value, torch.Tensor) else value
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -62,6 +71,18 @@ class _Run(Interpreter):
         elif target is torch.amp.autocast_mode._exit_autocast:
             self.open.remove(args[0])
         return result
+
+    def _called_back(self, body: GraphModule) -> Callable[..., Any]:
+        """A graph that a function calls, run in the same way."""
+
+        def call(*args: Any) -> Any:
+            run = _Run(body, self.mode)
+            try:
+                return run.run(*args)
+            finally:
+                run.close()
+
+        return call
 
     def close(self) -> None:
         for region in reversed(self.open):
@@ -74,7 +95,7 @@ def error_without_us(gm: GraphModule, inputs: list[Any]) -> Exception | None:
     run = _Run(gm, mode)
     grad_mode = torch.is_grad_enabled()
     try:
-        with torch._C.DisableTorchFunction(), without_saved_hooks(), mode:
+        with torch._C.DisableTorchFunction(), without_saved_hooks(), dispatch_kept(), mode:
             leaves = [_leaf(mode, value) for value in inputs]
             with torch.enable_grad():
                 given = [

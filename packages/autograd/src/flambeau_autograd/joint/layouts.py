@@ -25,6 +25,7 @@ from ..functional.wrapped import recorder_of
 from ..passes.facts import short_name_of
 from ..records import Layout, Lying
 from .build import Forward, trace_forward
+from .dispatch import dispatch_kept
 from .inputs import find_fake_mode
 from .packed import without_saved_hooks
 from .reach import Reach
@@ -86,7 +87,7 @@ def gradient_layouts(
 ) -> dict[int, Layout]:
     """By the place of the input. `lying`: one for each of the signature's `differentiable`. Raises `UnsupportedGraph` as `build_joint` does."""
     recorder, functions = recorder_of(gm, find_fake_mode(inputs), table)
-    with _disable_current_modes(), functions, without_saved_hooks():
+    with _disable_current_modes(), functions, without_saved_hooks(), dispatch_kept():
         # How bodies are cut shows in no layout.
         forward = trace_forward(recorder, gm, inputs, Config())
         if len(forward.differentiable) != len(lying):
@@ -113,7 +114,7 @@ def _differentiated(recorder: Recorder, forward: Forward, lying: Sequence[Lying]
     no_autocast = torch._C._DisableAutocast()
     with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
         reach = Reach(outputs, forward.saved_by_lists)
-        with Sums(recorder, reach.nodes, nodes):
+        with Sums(recorder, reach, nodes):
             grads = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
     found = {}
     for item, grad in zip(forward.wanted, grads):

@@ -7,6 +7,7 @@ decides has one, and raises in the backward when something that a node saved was
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ class Reach:
         self._results: dict[tuple[Any, int], int] = {}
         #: From which outputs the engine comes to a node, with a gradient or without.
         self._led: dict[Any, int] = {}
+        #: How many gradients the engine may bring to a node for one of its results.
+        self.arriving: Counter[tuple[Any, int]] = Counter()
         for place, edge in enumerate(edges):
             self._add(edge.node, edge.output_nr, 1 << place, 1 << place)
         self.nodes = _readers_first([edge.node for edge in edges])
@@ -44,6 +47,7 @@ class Reach:
         self._ends = {id(node.variable): node for node in self.nodes if type(node).__name__ == _OF_A_LEAF}
 
     def _add(self, node: Any, result: int, mask: int, led: int) -> None:
+        self.arriving[node, result] += 1
         self._led[node] = self._led.get(node, 0) | led
         self._masks[node] = self._masks.get(node, 0) | mask
         self._results[node, result] = self._results.get((node, result), 0) | mask
@@ -90,6 +94,10 @@ class Reach:
             if any(child in leading for child, _ in node.next_functions):
                 leading.add(node)
         return any(node not in leading for node in self.nodes)
+
+    def joining(self) -> set[Any]:
+        """The nodes to which more than one gradient may come for one of their results."""
+        return {node for (node, _), count in self.arriving.items() if count > 1 and node.next_functions}
 
     def is_apart(self, nodes: Collection[Any]) -> bool:
         """Whether one of these may come by gradients of some of its results, and not of others that lead somewhere."""

@@ -1,4 +1,4 @@
-"""Runs a torch-level graph on fake tensors, node by node, under a recorder.
+"""Runs a torch-level graph on fake tensors, node by node, under a recorder, and the graphs inside it that its functions call.
 
 In: the captured GraphModule and its inputs. Out: its outputs. Grad-mode switches, autocast regions and settings in
 the graph take effect while replaying and are undone at the end; user positions and checkpoint regions are handed to the recorder.
@@ -7,9 +7,11 @@ the graph take effect while replaying and are undone at the end; user positions 
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import Any, Final
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -99,7 +101,19 @@ class Replay:
             value = getattr(value, part)
         if isinstance(value, torch.Tensor):
             return self.recorder.constant(value)
+        if isinstance(value, GraphModule) and not all(
+            isinstance(user.target, HigherOrderOperator) for user in node.users
+        ):
+            return partial(self._called_back, value)
         return value
+
+    def _called_back(self, gm: GraphModule, *inputs: Any) -> Any:
+        """A graph that a function calls (a transform of `torch.func`, say): replayed by the same rules, whatever levels the function has opened."""
+        stack, checkpoint = self.recorder.stack, self.recorder.checkpoint
+        try:
+            return self.run(gm, list(inputs))
+        finally:
+            self.recorder.stack, self.recorder.checkpoint = stack, checkpoint
 
     def _call(self, gm: GraphModule, node: Node, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
         target: Any = node.target
@@ -120,7 +134,7 @@ class Replay:
             if not isinstance(body, GraphModule):
                 raise UnsupportedGraph(f"the graph calls the module {target}; its parameters were not lifted")
             return self._walk(body, list(args), autocast_depth)
-        if isinstance(target, torch._ops.HigherOrderOperator):
+        if isinstance(target, HigherOrderOperator):
             return self._higher_order(target, args, kwargs, autocast_depth)
         written = self._states(kwargs["out"]) if kwargs.get("out") is not None else []
         result = target(*args, **kwargs)

@@ -1,6 +1,6 @@
 """The sums that the engine makes of gradients which reach one place.
 
-In: the nodes of the trace's autograd graph, before it is differentiated. Out: each such sum as eager makes it. Where the second gradient is
+In: the trace's autograd graph (`Reach`), before it is differentiated. Out: each such sum as eager makes it. Where the second gradient is
 added to the memory of the first, the sum lies as the first; fakes are never added to in place. Where the outputs that one side comes from
 have no gradient in a call, eager has no such side; the compiled backward, which computes it from zeros, leaves it out by a flag that it is
 given: nan may have come of the zeros.
@@ -9,7 +9,7 @@ given: nan may have come of the zeros.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 from itertools import compress
 from operator import or_
@@ -19,11 +19,11 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from ..errors import UnsupportedGraph
 from ..functional.layout import hint, is_dense
 from ..functional.recorder import Recorder
 from ..functional.values import Cell
 from ..wrappers.forms import is_wrapper, plain_parts
+from .reach import Reach
 
 aten = torch.ops.aten
 
@@ -38,12 +38,14 @@ class Sums:
     `flags`: sets of places among the tangents, with the placeholder that says whether one of them has a gradient.
     """
 
-    def __init__(self, recorder: Recorder, nodes: Iterable[Any], tangents: list[Node]) -> None:
+    def __init__(self, recorder: Recorder, reach: Reach, tangents: list[Node]) -> None:
         self.flags: dict[tuple[int, ...], torch.Tensor] = {}
         self._recorder = recorder
-        self._nodes = nodes
+        self._reach = reach
         #: How many gradients wait, by the memory that they lie in.
         self._held: Counter[Cell] = Counter()
+        #: By node, and by the place of its result: the zeros without memory that came there, and to which something may be added.
+        self._joined: dict[Any, dict[int, list[torch.Tensor]]] = {}
         self._arriving: tuple[Any, ...] = ()
         #: The tangents that a node of the graph comes of, as the bits of a number.
         self._masks = {node: 1 << place for place, node in enumerate(tangents)}
@@ -51,10 +53,9 @@ class Sums:
         self._last = tangents[-1]
 
     def __enter__(self) -> Sums:
-        self._handles = [
-            node.register_hook(partial(self._after, [child for child, _ in node.next_functions]))
-            for node in self._nodes
-        ]
+        self._handles = [node.register_hook(partial(self._after, node.next_functions)) for node in self._reach.nodes]
+        # Asked before each node, since the engine adds up what comes to one without telling.
+        self._handles += [node.register_prehook(partial(self._before, node)) for node in self._reach.joining()]
         self._recorder.sums = self
         return self
 
@@ -63,9 +64,10 @@ class Sums:
         for handle in self._handles:
             handle.remove()
 
-    def _after(self, children: list[Any], found: Any, taken: Any) -> tuple[Any, ...]:
-        """A node has made the gradients `found` of those that waited for it, for its `children`. Returns them."""
-        found = tuple(map(self._in_memory, found, children))
+    def _after(self, edges: Sequence[tuple[Any, int]], found: Any, taken: Any) -> tuple[Any, ...]:
+        """A node has made the gradients `found` of those that waited for it, for those behind its `edges`. Returns them."""
+        children = [child for child, _ in edges]
+        found = tuple(map(self._in_memory, found, edges))
         self._held.subtract(self._cells(taken))
         self._arriving = tuple(compress(found, children))
         self._held.update(self._cells(self._arriving))
@@ -75,13 +77,30 @@ class Sums:
             self._masks[self._recorder.node_of(grad)] = self._mask(grad) | decided
         return found
 
-    def _in_memory(self, grad: Any, child: Any) -> Any:
-        """Zeros for an input as they will be; what eager computes of zeros without memory are zeros, also with infinity and nan."""
+    def _in_memory(self, grad: Any, edge: tuple[Any, int]) -> Any:
+        """Zeros for an input as they will be; of zeros without memory torch makes zeros, also with infinity and nan, before the recorder sees it."""
+        child, place = edge
         if child is None or not isinstance(grad, torch.Tensor) or is_wrapper(grad) or not grad._is_zerotensor():
             return grad
         if child.next_functions:
-            raise UnsupportedGraph("something is computed of a gradient that is zeros without memory, as that of sgn")
+            if self._reach.arriving[edge] > 1:
+                self._joined.setdefault(child, {}).setdefault(place, []).append(grad)
+            return grad
         return self._recorder.call(aten.full.default, grad.shape, 0, dtype=grad.dtype, device=grad.device)
+
+    def _before(self, node: Any, taken: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """A node is about to take gradients, each a sum already. Of one with zeros without memory, `add` saw nothing: it is the other side."""
+        if node not in self._joined:
+            return None
+        given = list(taken)
+        for place, zeros in self._joined[node].items():
+            if given[place]._is_zerotensor():
+                continue
+            other = reduce(or_, map(self._mask, zeros))
+            given[place] = self._where_given(given[place], self._mask(given[place]), other)
+        self._held.subtract(self._cells(taken))
+        self._held.update(self._cells(given))
+        return tuple(given)
 
     def _cells(self, grads: Iterable[Any]) -> list[Cell]:
         return [self._recorder.value_of(grad).cell for grad in _tensors(grads)]

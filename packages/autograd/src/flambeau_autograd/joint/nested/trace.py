@@ -250,7 +250,7 @@ class _BodyTrace:
                 joint.grad_inputs.append(item.index)
                 joint.grads.append(recorder.node_of(grad))
         for node in recorder.graph.nodes:
-            if node.target is torch.ops.aten._efficientzerotensor.default:
+            if isinstance(shown := node.meta.get("val"), torch.Tensor) and shown._is_zerotensor():
                 raise UnsupportedGraph("a gradient in a body is zeros without memory, as that of sgn")
             if is_late(node) and draws(node):
                 raise UnsupportedGraph(f"the backward of a body draws random numbers ({node.target})")
