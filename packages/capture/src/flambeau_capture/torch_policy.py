@@ -72,6 +72,11 @@ _API = "torch.distributed.tensor._api"
 _OF_DISTRIBUTED_TENSORS = (_API, "torch.distributed.tensor.parallel.style")
 _DISTRIBUTED = dict.fromkeys(("from_local", "to_local", "redistribute", "full_tensor"), Decision.ALWAYS_RECORD)
 """What is done to distributed tensors in a step. The functions that lay out a module around it are traced into: they look at classes and placements."""
+_TRANSFORMS = frozenset((
+    "vmap", "vmap.<locals>.wrapped", "grad", "grad.<locals>.wrapper", "grad_and_value", "grad_and_value.<locals>.wrapper", "vjp", "jvp", "jacrev",
+    "jacfwd", "hessian", "_wraps_without_dynamo_attrs", "_wraps_without_dynamo_attrs.<locals>.inner", "_check_randomness_arg",
+))  # fmt: skip
+"""Functions of `torch.func`, and what they make, whose Python is traced into: what they come to has replacements (`lookaside/transforms.py`)."""
 _KEPT_AUTOGRAD = ("torch.autograd.grad_mode", "torch.autograd.function")
 
 
@@ -96,14 +101,16 @@ def _decide(function: Any) -> Decision:
     if isinstance(function, types.BuiltinFunctionType):
         return _classify_native(function, module, name)
     if isinstance(function, types.FunctionType):
+        if "/torch/_functorch/" in function.__code__.co_filename:
+            # Before its module is asked: a transformed function has the name and the module of what was given.
+            known = name == "functional_call" or function.__code__.co_qualname in _TRANSFORMS
+            return Decision.INLINE if known else Decision.BREAK
         if module in _RECORDED_MODULES:
             return (
                 Decision.INLINE
                 if name in _INLINED or (name.startswith("_") and name not in _PUBLIC_PRIVATE)
                 else Decision.RECORD
             )
-        if "/torch/_functorch/" in function.__code__.co_filename and name != "functional_call":
-            return Decision.BREAK
         if module.startswith(_OF_DISTRIBUTED_TENSORS):
             return _DISTRIBUTED.get(name, Decision.INLINE if name == "<lambda>" or module != _API else Decision.BREAK)
         if module.startswith(_BROKEN_MODULES) and not module.startswith(_KEPT_AUTOGRAD):

@@ -295,8 +295,3 @@ def test_associative_scan(size, reverse):
     for i in range(size):
         state = decay[i] * state + value[i]
         torch.testing.assert_close(states[i], state)
-
-
-def test_function_transforms_break(broken):
-    """They run in plain Python, with the right result."""
-    assert broken(lambda x: torch.vmap(lambda row: row.sum())(x)) == {"unsupported-call"}

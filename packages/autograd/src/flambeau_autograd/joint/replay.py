@@ -161,6 +161,7 @@ class Replay:
         return [(cell, cell.version) for cell in cells]
 
     def _higher_order(self, target: Any, args: Any, kwargs: Any, autocast_depth: list[Any]) -> Any:
+        """An operator over bodies. Below the levels of a transform torch has a rule of its own for it, as `cond` of samples computes both branches."""
         name = target.name()
         if name in ("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap") and isinstance(
             args[0], GraphModule
@@ -175,7 +176,7 @@ class Replay:
                 self.recorder.checkpoint = outer
         if name == "autograd_function_apply":
             raise UnsupportedGraph("autograd_function_apply is not traced through")
-        if name in OPERATORS:
+        if name in OPERATORS and torch._C._functorch.peek_interpreter_stack() is None:
             return OPERATORS[name](self, *args, **kwargs)
         return target(*args, **kwargs)
 

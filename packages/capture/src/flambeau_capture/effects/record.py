@@ -66,6 +66,8 @@ class Heap:
         self._writes = 0
         # By identity: containers that an operation of the graph holds on to.
         self._held: dict[int, Value] = {}
+        # How many of the writes are undone by others among them, before anything of torch that makes them is over.
+        self._undone = 0
         # Real dicts that were written to as such, and (at some number of writes) those that attributes and globals were stored in.
         self._written: set[int] = set()
         self._stored_in: set[int] = set()
@@ -172,6 +174,19 @@ class Heap:
     def size(self) -> tuple[int, ...]:
         """How much has been recorded: equal before and after something that changed nothing."""
         return self._writes, len(self.calls)
+
+    def lasting(self) -> tuple[int, ...]:
+        """`size`, without the writes that were `undone` meanwhile."""
+        return self._writes - self._undone, len(self.calls)
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Writes of something that puts back what it replaced, as `functional_call` does with parameters."""
+        before = self._writes
+        try:
+            yield
+        finally:
+            self._undone += self._writes - before
 
     def targets(self) -> Iterator[Value]:
         """Every container and object that existed before and changed."""

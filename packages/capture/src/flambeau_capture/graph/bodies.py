@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from .repeats import Region
 
 
+#: What a tensor shows of its history within a transformed function is the innermost level's.
+_HISTORY = frozenset((
+    "requires_grad", "is_leaf", "grad_fn", "grad", "retains_grad", "_is_view", "_base", "_version", "requires_grad_",
+))  # fmt: skip
+#: Of batched tensors the layout is that of the whole batch.
+_LAYOUT = frozenset(("stride", "is_contiguous", "storage_offset", "is_shared", "is_pinned"))
+_HIDDEN = {"grad": _HISTORY, "jvp": _HISTORY, "vmap": _HISTORY | _LAYOUT, "jacfwd": _HISTORY | _LAYOUT}
+
+
 class BodyGraph:
     """One body while it grows."""
 
@@ -27,8 +36,16 @@ class BodyGraph:
         self.modules: dict[str, torch.fx.GraphModule] = {}
         #: Whether a tensor without dimensions as an index picks what it says, and is no number that Python would have to know.
         self.indexes_by_tensors = False
+        #: The transform of `torch.func` that calls the body, and into how many samples it takes tensors apart, if it does.
+        self.transform: str | None = None
+        self.batch: Any = None
         self._around = around
         self._last: torch.fx.Node = self.graph._root
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Facts of tensors that what calls the body shows otherwise than their fakes do."""
+        return _HIDDEN.get(self.transform or "", frozenset())
 
     def bind(self, value: Any) -> torch.fx.Node:
         """An input for what the operator hands to the body; before any operation."""
@@ -48,6 +65,11 @@ class BodyGraph:
             if placeholder is not self._last:
                 self._last.append(placeholder)
                 self._last = placeholder
+
+    def begin_with_lifted(self) -> None:
+        """Inputs that stand for nodes around it come first, so that a partial application of the body binds them."""
+        for placeholder in reversed(self.lifted.values()):
+            self.graph._root.append(placeholder)
 
     def finish(self, outputs: torch.fx.Node | tuple[torch.fx.Node, ...]) -> torch.fx.GraphModule:
         """Close the graph, with a module around it and the bodies that it calls."""

@@ -156,6 +156,9 @@ class Caller(Part):
 
     def inline_closure(self, value: ClosureValue, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """Trace into a function made while tracing."""
+        wrapper = replacements.find_wrapper(value.code)
+        if wrapper is not None:
+            return wrapper(self.t, value, args, kwargs)
         defaults = list(self.t.operators.iterate_all(value.defaults)) if value.defaults is not None else []
         kwdefaults = (
             {self.t.wrapper.to_python(k): v for k, v in self.t.operators.mapping_items(value.kwdefaults)}

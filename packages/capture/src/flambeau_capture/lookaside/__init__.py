@@ -30,6 +30,7 @@ from . import (
     stdlib,
     supers,
     torch_state,
+    transforms,
 )
 
 __all__ = [
@@ -62,4 +63,5 @@ __all__ = [
     "stdlib",
     "supers",
     "torch_state",
+    "transforms",
 ]

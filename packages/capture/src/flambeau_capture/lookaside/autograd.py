@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._functorch.autograd_function import VmapInfo
 
 from ..class_names import class_name
 from ..interp.attributes import function_apply
@@ -23,6 +24,7 @@ from ..values.base import Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
 from ..values.functions import FunctionValue
+from ..values.sequences import TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from .torch_state import set_grad_mode
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
 
+_FUNCTION: Any = torch.autograd.Function
 _NO_SETUP: Any = torch.autograd.Function.setup_context
 
 
@@ -44,11 +47,16 @@ class Context:
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[Any, ...] = ()
+        self.saved_for_forward: tuple[Any, ...] = ()
         self.materialize_grads = True
 
     def save_for_backward(self, *tensors: Any) -> None:
         """As of a real context."""
         self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """As of a real context."""
+        self.saved_for_forward = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         """As of a real context."""
@@ -133,6 +141,7 @@ def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> bool:
             )
         if enabled and any(needs):
             _rehearse_backward(t, cls, context, outputs)
+        _rehearse_rules(t, cls, context, inputs)
         materializes = t.attributes.get_attribute(context, "materialize_grads")
         return not (materializes.is_constant() and materializes.constant())
     finally:
@@ -155,6 +164,36 @@ def _rehearse_backward(t: Tracer, cls: ClassValue, context: Value, outputs: Valu
     elif "backward" not in vars(cls.object) and cls.object.backward is torch.autograd.Function.backward:
         function = t.attributes.get_attribute(cls, "vjp")
     t.caller.call(function, [context, *gradients], {})
+
+
+def _rehearse_rules(t: Tracer, cls: ClassValue, context: Value, inputs: Sequence[Value]) -> None:
+    """Trace what transforms of `torch.func` around the call ask of the class: its `jvp` and its `vmap`."""
+    around = [body for body in reversed(t.graph.bodies) if body.transform is not None]
+    if any(body.transform in ("jvp", "jacfwd") for body in around) and cls.object.jvp is not _FUNCTION.jvp:
+        context.set_attribute(t, "saved_tensors", t.attributes.get_attribute(context, "saved_for_forward"))
+        t.caller.call(t.attributes.get_attribute(cls, "jvp"), [context, *inputs], {})
+    batching = next((body for body in around if body.transform == "vmap"), None)
+    varying = [isinstance(value, TensorValue) and t.graph.varies(t.recorder.node_of(value)) for value in inputs]
+    if batching is None or cls.object.vmap is _FUNCTION.vmap or not any(varying):
+        return
+    whole = [
+        _as_batch(t, value, batching.batch) if varies else value for value, varies in zip(inputs, varying, strict=True)
+    ]
+    info = TupleValue([batching.batch, ConstantValue("error")], VmapInfo)
+    dims = t.wrapper.from_python(tuple(0 if varies else None for varies in varying))
+    # What it calls is no longer within that transform.
+    batching.transform = None
+    try:
+        t.caller.call(t.attributes.get_attribute(cls, "vmap"), [info, dims, *whole], {})
+    finally:
+        batching.transform = "vmap"
+
+
+def _as_batch(t: Tracer, value: Value, batch: Value) -> Value:
+    assert isinstance(value, TensorValue)
+    whole = t.recorder.record("call_method", "unsqueeze", [value, ConstantValue(0)], {})
+    sizes = [batch, *(ConstantValue(-1) for _ in range(value.fake.ndim))]
+    return t.recorder.record("call_method", "expand", [whole, *sizes], {})
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ A body is called any number of times, or never: it must not change what is outsi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from attrs import frozen
@@ -17,7 +17,6 @@ from ..class_names import class_name
 from ..signals import GraphBreak, TracedRaise
 from ..values.tensor import TensorValue
 from ..values.trees import Structure, flattened
-from .context_managers import autocast_effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ..graph.bodies import BodyGraph
     from ..values.base import Tracer, Value
 
+_Result = TypeVar("_Result")
 _SET_GRAD: Any = torch._C._set_grad_enabled
 
 
@@ -55,19 +55,14 @@ def trace_body(
     """Call `function` with what `arguments` makes, in a graph of its own. `copied`: the operator copies results, which may be what is given."""
     if t.overrides.listens:
         raise broken("a body within a mode of __torch_function__, which is asked about the operator first")
-    before, generators, grad = t.heap.size(), len(t.generators), torch.is_grad_enabled()
-    entered = len(autocast_effects(t))
-    with t.heap.watching((function,)), t.graph.body() as graph:
+    known = set[int | None]()
+
+    def called(graph: BodyGraph) -> tuple[list[Value], Structure]:
         given = arguments(graph)
-        known = {_memory(node.meta["val"]) for node in graph.graph.nodes}
-        try:
-            result = t.caller.call(function, given, {})
-        except TracedRaise as error:
-            raise broken(f"a body raises {class_name(error.value.python_type())}") from None
-        leaves, structure = flattened(t, result)
-    modes = torch.is_grad_enabled() == grad and len(autocast_effects(t)) == entered
-    if graph.region.writes or t.heap.size() != before or len(t.generators) > generators or not modes:
-        raise broken("a body changes what is outside of it")
+        known.update(_memory(node.meta["val"]) for node in graph.graph.nodes)
+        return flattened(t, t.caller.call(function, given, {}))
+
+    graph, (leaves, structure) = in_a_body(t, function, called)
     if not t.initial_grad and any(node.target is _SET_GRAD and node.args[0] for node in graph.graph.nodes):
         raise broken("a body enables gradients, which are disabled where the frame begins")
     results = [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
@@ -80,6 +75,22 @@ def trace_body(
             raise broken("a body returns what it was given, or twice the same memory")
         known.add(memory)
     return Body(graph, results, structure)
+
+
+def in_a_body(t: Tracer, function: Value, trace: Callable[[BodyGraph], _Result]) -> tuple[BodyGraph, _Result]:
+    """Run `trace`, which calls `function`, in a graph of its own; breaks the graph where that changes what is outside of it."""
+    before, generators, grad = t.heap.lasting(), len(t.generators), torch.is_grad_enabled()
+    entered = list(t.graph.open_modes)
+    with t.heap.watching((function,)), t.graph.body() as graph:
+        try:
+            result = trace(graph)
+        except TracedRaise as error:
+            raise broken(f"a body raises {class_name(error.value.python_type())}") from None
+    unfinished = any(not generator.done for generator in t.generators[generators:])
+    modes = torch.is_grad_enabled() == grad and t.graph.open_modes == entered
+    if graph.region.writes or t.heap.lasting() != before or unfinished or not modes:
+        raise broken("a body changes what is outside of it")
+    return graph, result
 
 
 def _memory(value: Any) -> int | None:

@@ -73,6 +73,8 @@ def _region(t: Tracer, function: Value, args: Args, kwargs: Kwargs, own: Kwargs)
     reentrant = bool(own["use_reentrant"].constant())
     if reentrant:
         _refuse_reentrant(args, kwargs, own)
+    if any(body.hidden for body in t.graph.bodies):
+        raise GraphBreak("unsupported-call", "checkpoint() within a transformed function, which torch refuses")
     before = t.heap.size()
     given = (function, *args, *kwargs.values())
     if any(isinstance(value, IteratorValue) and value.source is None for value in reachable(given).values()):

@@ -40,8 +40,12 @@ def _named(*paths: str) -> list[Any]:
     return list(found.values())
 
 
-_COMPUTE_OTHERWISE = (torch.nn.TransformerEncoder.forward.__code__,)
-"""Code of torch whose results are others where it is told that it is compiled (padded positions are not zero): it is not told."""
+_COMPUTE_OTHERWISE = tuple(
+    function.__code__
+    for function in (torch.nn.TransformerEncoder.forward, torch.func.vmap, torch.func.grad, torch.func.grad_and_value)
+)
+"""Code of torch whose results are others where it is told that it is compiled (padded positions are not zero, transformed functions do not have the name of
+what is transformed): it is not told."""
 
 
 @replaces(*_named("torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling"))

@@ -150,8 +150,10 @@ class DictValue(Value):
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
         hashed = self.hashed(t, key)
-        self.changed(t)
         old = self.items.get(hashed)
+        if old is not None and old[1] is value:
+            return
+        self.changed(t)
         self.items[hashed] = (old[0] if old else key, value)
 
     def delete_item(self, t: Tracer, key: Value) -> None:

@@ -120,6 +120,7 @@ class TensorValue(Value):
         e.source(self.source)
 
     def get_attribute(self, t: Tracer, name: str) -> Value:
+        self._refuse_hidden(t, name)
         own = t.members.patched_member(self.tensor_type, name)
         if own is not None:
             return t.attributes.bind_class_attribute(self, self.tensor_type, name, own)
@@ -204,6 +205,10 @@ class TensorValue(Value):
         except RuntimeError as error:
             raise GraphBreak("operator-error", f"{name} of a tensor raised: {error}") from error
 
+    def _refuse_hidden(self, t: Tracer, name: str) -> None:
+        if t.graph.hides(self.node, name):
+            raise GraphBreak("unsupported-attribute", f"{name} of a tensor within a transformed function")
+
     def _is_view_of_outside(self, t: Tracer) -> bool:
         """Whether inference mode is on, where fakes have no history, and the memory is that of an input which requires grad."""
         if self.tensor is not MISSING or not self.fake.is_inference():
@@ -245,6 +250,7 @@ class TensorValue(Value):
             return _READ_OUT[name](t, self)
         if name in _NEVER:
             raise GraphBreak(_NEVER[name], f"Tensor.{name}()")
+        self._refuse_hidden(t, name)
         if name in _ANSWERED:
             # By asking the tensor, whose class may have another by now: torch's own was called by itself.
             t.members.refuse_patched(self, name)
@@ -366,9 +372,11 @@ class TensorValue(Value):
         return self.fake._is_view() and bool(self._told("is_leaf"))
 
     def get_item(self, t: Tracer, key: Value) -> Value:
-        if t.graph.bodies and t.graph.bodies[-1].indexes_by_tensors:
+        if t.graph.bodies:
             places = key.items if isinstance(key, TupleValue) else [key]
-            if all(isinstance(place, TensorValue) and not place.fake.ndim for place in places):
+            if all(isinstance(place, TensorValue) and not place.fake.ndim for place in places) and (
+                t.graph.bodies[-1].indexes_by_tensors or all(_is_place_in_a_sample(t, place) for place in places)
+            ):
                 return t.recorder.record("call_function", torch.ops.aten.index.Tensor, [self, ListValue(places)], {})
         found: Value | None = window(t, self, key)
         return t.recorder.record("call_function", getitem, [self, key], {}) if found is None else found
@@ -525,3 +533,13 @@ def _size_or_stride(
 
 def _is_written(fake: torch.Tensor) -> bool:
     return not fake.is_inference() and fake._version > 0
+
+
+def _is_place_in_a_sample(t: Tracer, place: Value) -> bool:
+    """Whether it is a whole number that may be another for each sample, which torch does not read out as a number."""
+    own = place.fake.dtype if isinstance(place, TensorValue) else None
+    return (
+        own in (torch.int64, torch.int32)
+        and isinstance(place, TensorValue)
+        and t.graph.varies(t.recorder.node_of(place))
+    )

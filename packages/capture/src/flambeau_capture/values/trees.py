@@ -34,6 +34,11 @@ class Structure:
     keys: tuple[Any, ...] = ()
     key_values: tuple[Value, ...] = field(default=(), eq=False)
 
+    @property
+    def count(self) -> int:
+        """How many leaves there are."""
+        return 1 if self.cls is None else sum(part.count for part in self.parts)
+
     def filled(self, leaves: Sequence[Value]) -> Value:
         """The containers anew, around these leaves."""
         return self._next(iter(leaves))
@@ -58,7 +63,7 @@ def flattened(t: Tracer, value: Value) -> tuple[list[Value], Structure]:
 
 def _structure(t: Tracer, value: Value, leaves: list[Value]) -> Structure:
     cls = value.python_type()
-    if cls in (tuple, list) or is_plain_named(cls):
+    if cls in (tuple, list) or is_plain_named(cls) or cls.__module__ == "torch.return_types":
         parts = tuple(_structure(t, item.realise(t), leaves) for item in t.operators.iterate_all(value))
         return Structure(cls, parts)
     if cls in (dict, collections.OrderedDict):
