@@ -64,7 +64,7 @@ def test_a_row_of_what_is_impure_stands_for_something():
         (torch.device, Decision.FOLD),
         (torch.nn.init.ones_, Decision.INLINE),
         (torch.autograd.grad, Decision.BREAK),
-        (torch.vmap, Decision.BREAK),
+        (torch.vmap, Decision.INLINE),
         (torch.set_autocast_enabled, Decision.BREAK),
         (torch.clear_autocast_cache, Decision.BREAK),
         (torch._C._set_cudnn_enabled, Decision.BREAK),
