@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import pytest
@@ -100,6 +102,27 @@ def test_bodies_are_part_of_the_key() -> None:
     assert with_body(lambda other: (other * 2,)) == base
     assert with_body(lambda x: (x * 3,)) != base
     assert with_body(lambda x: (x * 2,), torch.float64) != base
+
+
+def test_transforms_are_part_of_the_key() -> None:
+    """Their options, what they transform, and what that reads of the graph around it; a function of the graph can be read too."""
+
+    def transformed(function: Any, dim: int = 0) -> dict[str, str]:
+        made, body = graph(lambda x: x + 1), fx.symbolic_trace(function)
+        for node, value in zip(body.graph.find_nodes(op="placeholder"), (torch.sin, torch.empty(3)), strict=True):
+            node.meta["val"] = value
+        made.add_module("body", body)
+        call = next(node for node in made.graph.nodes if node.op == "call_function")
+        with made.graph.inserting_before(call):
+            bound = made.graph.call_function(functools.partial, (made.graph.get_attr("body"), torch.sin))
+            transform = made.graph.call_function(torch.func.vmap, (bound, dim))
+        call.target, call.args = operator.call, (transform, call.args[0])
+        return graph_key(made, Options(), resolve_stages(Options()))
+
+    base = transformed(lambda f, a: f(a) * a)
+    assert transformed(lambda g, b: g(b) * b) == base
+    assert transformed(lambda f, a: f(a) + a) != base
+    assert transformed(lambda f, a: f(a) * a, 1) != base
 
 
 def test_inputs_and_state_count() -> None:

@@ -145,6 +145,8 @@ def _function(target: Any) -> str:
         return f"higher_order::{target.name()}"
     name, module = getattr(target, "__qualname__", None), getattr(target, "__module__", None)
     module = module or getattr(getattr(target, "__objclass__", None), "__module__", None)
+    if target is functools.partial:
+        return "functools.partial"
     if name is None:
         raise Uncacheable(f"the function {target!r}")
     if module is None and getattr(torch._C._VariableFunctions, name.rpartition(".")[2], None) is target:
@@ -199,6 +201,8 @@ def _value(value: Any, seen: _Seen) -> str:
         return _size(value)
     if isinstance(value, int | float | bool) or value is None:
         return repr(value)
+    if callable(value):
+        return "a function"  # of the graph around a body, which tells what it is
     raise Uncacheable(f"an input of type {type(value).__name__}")
 
 
