@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch.fx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .repeats import Region
 
@@ -85,3 +85,28 @@ class BodyGraph:
             self._last = self.graph.placeholder(f"operand_{len(self.graph.find_nodes(op='placeholder'))}")
         self._last.meta["val"] = value
         return self._last
+
+
+def hides(bodies: Sequence[BodyGraph], node: torch.fx.Node | None, name: str) -> bool:
+    """Whether a fact of what a node in one of the bodies computes is not that of its fake: a transform calls the body with tensors of its own."""
+    for place, body in enumerate(bodies):
+        if node is not None and node.graph is body.graph:
+            return any(name in around.hidden for around in bodies[: place + 1])
+    return False
+
+
+def varies(bodies: Sequence[BodyGraph], node: torch.fx.Node) -> bool:
+    """Whether what a node of a body computes may be another for each sample of a batch."""
+    waiting, seen = [node], {node}
+    while waiting:
+        node = waiting.pop()
+        body = next((body for body in bodies if body.graph is node.graph), None)
+        if body is None:
+            continue
+        around = [outer for outer, inner in body.lifted.items() if inner is node]
+        if node.op == "placeholder" and not around and body.transform == "vmap":
+            return True
+        found = {*around, *node.all_input_nodes} - seen
+        seen |= found
+        waiting += found
+    return False

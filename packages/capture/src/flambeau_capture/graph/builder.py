@@ -255,29 +255,6 @@ class GraphBuilder:
         """Record an operator that calls bodies (nodes of `attach`), whose result on fakes is known of them."""
         return self._recorded("call_function", target, args, dict(kwargs or {}), value)
 
-    def varies(self, node: torch.fx.Node) -> bool:
-        """Whether what a node of a body computes may be another for each sample of a batch."""
-        waiting, seen = [node], {node}
-        while waiting:
-            node = waiting.pop()
-            body = next((body for body in self.bodies if body.graph is node.graph), None)
-            if body is None:
-                continue
-            around = [outer for outer, inner in body.lifted.items() if inner is node]
-            if node.op == "placeholder" and not around and body.transform == "vmap":
-                return True
-            found = {*around, *node.all_input_nodes} - seen
-            seen |= found
-            waiting += found
-        return False
-
-    def hides(self, node: torch.fx.Node | None, name: str) -> bool:
-        """Whether a fact of what a node in a body computes is not that of its fake: a transform calls the body with tensors of its own."""
-        for place, body in enumerate(self.bodies):
-            if node is not None and node.graph is body.graph:
-                return any(name in around.hidden for around in self.bodies[: place + 1])
-        return False
-
     def _recorded(
         self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], value: Any
     ) -> torch.fx.Node:

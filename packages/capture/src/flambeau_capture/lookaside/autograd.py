@@ -17,6 +17,7 @@ import torch
 from torch._functorch.autograd_function import VmapInfo
 
 from ..class_names import class_name
+from ..graph.bodies import varies
 from ..interp.attributes import function_apply
 from ..replacements import replaces
 from ..signals import GraphBreak, TracedRaise
@@ -173,7 +174,7 @@ def _rehearse_rules(t: Tracer, cls: ClassValue, context: Value, inputs: Sequence
         context.set_attribute(t, "saved_tensors", t.attributes.get_attribute(context, "saved_for_forward"))
         t.caller.call(t.attributes.get_attribute(cls, "jvp"), [context, *inputs], {})
     batching = next((body for body in around if body.transform == "vmap"), None)
-    varying = [isinstance(value, TensorValue) and t.graph.varies(t.recorder.node_of(value)) for value in inputs]
+    varying = [isinstance(value, TensorValue) and varies(t.graph.bodies, t.recorder.node_of(value)) for value in inputs]
     if batching is None or cls.object.vmap is _FUNCTION.vmap or not any(varying):
         return
     whole = [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.bodies import hides, varies
 from ..graph.inner_tensors import is_wrapper
 from ..refusal import CannotCapture
 from ..signals import GraphBreak
@@ -206,7 +207,7 @@ class TensorValue(Value):
             raise GraphBreak("operator-error", f"{name} of a tensor raised: {error}") from error
 
     def _refuse_hidden(self, t: Tracer, name: str) -> None:
-        if t.graph.hides(self.node, name):
+        if hides(t.graph.bodies, self.node, name):
             raise GraphBreak("unsupported-attribute", f"{name} of a tensor within a transformed function")
 
     def _is_view_of_outside(self, t: Tracer) -> bool:
@@ -541,5 +542,5 @@ def _is_place_in_a_sample(t: Tracer, place: Value) -> bool:
     return (
         own in (torch.int64, torch.int32)
         and isinstance(place, TensorValue)
-        and t.graph.varies(t.recorder.node_of(place))
+        and varies(t.graph.bodies, t.recorder.node_of(place))
     )
