@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..values.base import Value
     from .frame import Frame
 
+
 def truth_or_raise(f: Frame, i: Instruction, value: Value) -> bool:
     """Which way a conditional jump goes."""
     try:
