@@ -64,7 +64,6 @@ class _NamedAfterAnObject(ClosureValue):
         raise NotImplementedError
 
 
-@replaces_wrapper(_code_within(apis._wraps_without_dynamo_attrs, "inner"))
 def name_after(t: Tracer, decorator: Value, args: Args, kwargs: Kwargs) -> Value:
     """`functools.wraps` of a function or an object."""
     made = args[0]
@@ -75,6 +74,11 @@ def name_after(t: Tracer, decorator: Value, args: Args, kwargs: Kwargs) -> Value
             made.code, made.globals, made.defaults, made.kwdefaults, made.closure, made.annotations
         )
     return t.caller.call(t.wrapper.wrap_pinned(functools.update_wrapper), [made, named], {})
+
+
+# Where torch has a decorator of its own for it.
+if hasattr(apis, "_wraps_without_dynamo_attrs"):
+    replaces_wrapper(_code_within(apis._wraps_without_dynamo_attrs, "inner"))(name_after)
 
 
 @replaces(NamedMemberAccessor.swap_tensors_dict)
