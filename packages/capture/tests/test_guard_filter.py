@@ -8,7 +8,7 @@ import pytest
 import torch
 from both_ways import eager
 
-from flambeau_capture import CompileRecord, make_region, reset
+from flambeau_capture import CompileRecord, graph_break, make_region, reset
 from flambeau_capture.config import Config
 from flambeau_capture.errors import CaptureError
 from flambeau_capture.guard_filter import GuardEntry
@@ -92,6 +92,7 @@ def test_a_frame_without_guards_serves_every_call() -> None:
 
     def broken(x: torch.Tensor) -> torch.Tensor:
         y = x + 1
+        graph_break()
         seen.append(float(y.sum()))
         return y * 2
 

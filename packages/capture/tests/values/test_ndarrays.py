@@ -35,7 +35,6 @@ def test_facts(text):
         "3 in a",
         "a.strides",
         "a.flags.c_contiguous",
-        "a.max().item()",
     ],
 )
 def test_what_depends_on_the_elements(text):

@@ -13,6 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ..joint.record import Joint
+from ..passes.facts import symbols_made
 
 
 def untold_sizes(joint: Joint, backward: GraphModule, late: set[Node]) -> list[Node]:
@@ -24,6 +25,7 @@ def untold_sizes(joint: Joint, backward: GraphModule, late: set[Node]) -> list[N
             if node.op == "placeholder" and expression.is_symbol:
                 told.add(expression)
             used.update(dict.fromkeys(sorted(expression.free_symbols, key=str)))
+        told |= symbols_made(node) if node.op == "call_function" else set()
     return [node for symbol in used if symbol not in told and (node := _teller(joint, symbol, late)) is not None]
 
 

@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from ..joint.record import Joint
 from .dead import replace
-from .facts import defines_symbols, is_pinned
+from .facts import is_pinned, symbols_made
 
 
 def merge_common(joint: Joint) -> int:
@@ -22,7 +22,7 @@ def merge_common(joint: Joint) -> int:
     known: dict[Any, Node] = {}
     merged = 0
     for node in list(joint.graph.nodes):
-        if node.op != "call_function" or is_pinned(node) or defines_symbols(node):
+        if node.op != "call_function" or is_pinned(node) or symbols_made(node):
             continue
         target = node.target
         if not isinstance(target, OpOverload) and target is not getitem and not _is_symbolic(node):

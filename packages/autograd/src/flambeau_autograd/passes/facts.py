@@ -65,10 +65,10 @@ def is_pinned(node: Node) -> bool:
     return node.op == "call_function" and (draws(node) or is_impure(node.target) or "checks" in node.meta)
 
 
-def defines_symbols(node: Node) -> bool:
-    """True where sizes or numbers come of the values of the operands: what is computed with those is told by their symbols."""
+def symbols_made(node: Node) -> set[Any]:
+    """The symbols of sizes and numbers that come of the values of the operands: what is computed with those is told by their symbols."""
     made = _open_symbols(node)
-    return bool(made) and not made <= {symbol for operand in node.all_input_nodes for symbol in _open_symbols(operand)}
+    return made - {symbol for operand in node.all_input_nodes for symbol in _open_symbols(operand)} if made else made
 
 
 def _open_symbols(node: Node) -> set[Any]:

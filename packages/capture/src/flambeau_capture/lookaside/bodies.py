@@ -53,8 +53,6 @@ def trace_body(
     t: Tracer, function: Value, arguments: Callable[[BodyGraph], Sequence[Value]], *, copied: bool = False
 ) -> Body:
     """Call `function` with what `arguments` makes, in a graph of its own. `copied`: the operator copies results, which may be what is given."""
-    if t.overrides.listens:
-        raise broken("a body within a mode of __torch_function__, which is asked about the operator first")
     known = set[int | None]()
 
     def called(graph: BodyGraph) -> tuple[list[Value], Structure]:
@@ -79,6 +77,8 @@ def trace_body(
 
 def in_a_body(t: Tracer, function: Value, trace: Callable[[BodyGraph], _Result]) -> tuple[BodyGraph, _Result]:
     """Run `trace`, which calls `function`, in a graph of its own; breaks the graph where that changes what is outside of it."""
+    if t.overrides.listens:
+        raise broken("a body within a mode of __torch_function__, which is asked about the operator first")
     before, generators, grad = t.heap.lasting(), len(t.generators), torch.is_grad_enabled()
     entered = list(t.graph.open_modes)
     with t.heap.watching((function,)), t.graph.body() as graph:

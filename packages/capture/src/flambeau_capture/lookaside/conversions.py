@@ -7,7 +7,7 @@ own objects what their special methods give, held to what Python takes of them.
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -141,12 +141,13 @@ def to_float(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if len(args) == 1 and isinstance(args[0], TensorValue):
         return float_of(t, args[0])
     if args and isinstance(args[0], ObjectValue):
-        return float_of_object(t, args[0])
+        found = float_of_object(t, args[0], "float() argument must be a string or a real number, not '{}'")
+        return t.folder.fold(float, args, kwargs) if found is None else found
     return t.folder.fold(float, args, kwargs)
 
 
-def float_of_object(t: Tracer, value: ObjectValue, function: Any = float) -> Value:
-    """What C asks of an object that it takes for a float; `function` is what is called where the class says that in C."""
+def float_of_object(t: Tracer, value: ObjectValue, words: str) -> Value | None:
+    """What C asks of an object that it takes for a float, or raises in these words; None where the class answers in C."""
     found = _asked(t, value, "__float__")
     if found is not None:
         return _held_to(t, found, float, f"{type_name(value.cls)}.__float__ returned non-float (type {{}})")
@@ -154,9 +155,8 @@ def float_of_object(t: Tracer, value: ObjectValue, function: Any = float) -> Val
     if found is not None:
         return to_float(t, [_held_to(t, found, int, "__index__ returned non-int (type {})")], {})
     if _lacks(value, "__float__", "__index__"):
-        words = "float() argument must be a string or a real number, not '{}'"
-        raise _refuse(t, words if function is float else "must be real number, not {}", value)
-    return t.folder.fold(function, [value], {})
+        raise _refuse(t, words, value)
+    return None
 
 
 @replaces(builtins.complex)

@@ -248,7 +248,8 @@ def _math(function: Any) -> None:
             asked = args[0].special(t, _ASKS[function]) if _ASKS[function] else None
             if asked is not None:
                 return t.caller.call(asked, [], {})
-            args = [float_of_object(t, args[0], function)]
+            found = float_of_object(t, args[0], "must be real number, not {}")
+            args = args if found is None else [found]
         if any(isinstance(a, SymbolicValue) for a in args):
             symbolic = _SYMBOLIC_MATH.get(function)
             if symbolic is not None:

@@ -6,12 +6,12 @@ computes, NumPy says how the result is laid out. A ufunc is listed with the kind
 
 from __future__ import annotations
 
-import operator as op
 from typing import TYPE_CHECKING, Any
 
 import torch
 from attrs import frozen
 
+from ...library import operator as op
 from ...numpy_classes import DTYPES, numpy
 from ...values.ndarrays import ArrayValue
 from .calls import Unknown, computes, known, refuse
