@@ -73,7 +73,7 @@ STAGES = (
         (f"{_C}/rewrite", *_PROGRAMS),
     ),
     Stage(
-        "interpreter", _below(_CAPTURE, "interp/assumed_branches.py", "interp/wrapper_tensors.py", "interp/wrapper_code.py",
+        "interpreter", _below(_CAPTURE, "interp/assumed_branches.py", "interp/comparisons.py", "interp/wrapper_tensors.py", "interp/wrapper_code.py",
                              "interp/handlers/*.py", "interp/operations.py", "interp/arithmetic.py", "interp/calls.py", "interp/cached.py", "interp/frame.py",
                               "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/class_members.py", "interp/texts.py", "interp/lifetimes.py",
                               "interp/callees.py", "values/members.py", "values/modules.py", "interp/enum_members.py", "patches.py", "library.py",
@@ -118,7 +118,7 @@ STAGES = (
          *_PROGRAMS),
     ),
     Stage(
-        "sizes", _below(_CAPTURE, "graph/assumptions.py", "graph/foreign.py", "graph/open_numbers.py",
+        "sizes", _below(_CAPTURE, "graph/assumptions.py", "graph/resizing.py", "graph/foreign.py", "graph/open_numbers.py",
                              "graph/shapes.py", "graph/builder.py", "graph/dynamics.py", "interp/stack.py"), 10,
         (f"{_C}/graph", "tests/dynamic/test_numbers.py", "tests/dynamic/test_sizes.py", "tests/dynamic/test_open_sizes.py"),
     ),

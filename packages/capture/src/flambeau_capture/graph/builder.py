@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager, nullcontext
 from operator import getitem
 from operator import pow as power
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -35,6 +35,7 @@ from .inner_tensors import is_fake, is_wrapper
 from .quiet import Heard, hearing
 from .refusals import is_total, refused, writes_shared_elements
 from .repeats import Region
+from .resizing import rounds_sizes
 from .trials import BEYOND_MEMORY, trial_of
 from .warned import Kernels
 
@@ -45,25 +46,8 @@ if TYPE_CHECKING:
     from ..sources.source import Source
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_EXACT = 2**12
 _DROPS = (torch.dropout, torch.nn.functional.dropout)
 """They give their argument back where nothing is dropped; the formula in Python gives a copy."""
-_RESIZING = (
-    "upsample_linear1d", "upsample_nearest1d", "_upsample_nearest_exact1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_nearest2d",
-    "_upsample_nearest_exact2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_trilinear3d", "upsample_nearest3d",
-    "_upsample_nearest_exact3d",
-)  # fmt: skip
-SCALES_SIZES: Final[dict[Any, tuple[int, str]]] = {
-    **dict.fromkeys(
-        (
-            torch.nn.functional.interpolate, torch.nn.functional.upsample, torch.nn.functional.upsample_nearest,
-            torch.nn.functional.upsample_bilinear,
-        ),
-        (2, "scale_factor"),
-    ),
-    **{op: (len(op._schema.arguments) - 1, "scale_factors") for op in (getattr(torch.ops.aten, name).vec for name in _RESIZING)},
-}  # fmt: skip
-"""Functions that compute sizes with factors, and where those stand among the arguments."""
 _WANTS_PLAIN = "expected to contain only concrete integers"
 _PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
 
@@ -390,7 +374,7 @@ class GraphBuilder:
     def _run(self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], *, each_time: bool) -> Any:
         try:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
-            keeps = self.shape_env is not None and target not in _DROPS and not _rounds_sizes(target, args, kwargs)
+            keeps = self.shape_env is not None and target not in _DROPS and not rounds_sizes(target, args, kwargs)
             dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
             self.fake_mode.region, self.fake_mode.has_failed = self.region, False
             self.fake_mode.kernels = self.kernels = Kernels()
@@ -560,20 +544,6 @@ def _as_given(value: Any, real: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.requires_grad and not real.requires_grad:
         return value.detach()
     return value
-
-
-def _rounds_sizes(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether sizes are scaled by floats that round: the stages below hold integers in integer arithmetic only, so these become constants."""
-    if target not in SCALES_SIZES:
-        return False
-    place, name = SCALES_SIZES[target]
-    scale = kwargs.get(name, args[place] if len(args) > place else None)
-    factors = scale if isinstance(scale, (list, tuple)) else (scale,)
-    return any(
-        isinstance(factor, torch.SymFloat)
-        or (isinstance(factor, float) and max(map(abs, factor.as_integer_ratio())) > _EXACT)
-        for factor in factors
-    )
 
 
 def _is_pure_read(node: torch.fx.Node) -> bool:

@@ -35,7 +35,7 @@ from ..values.sets import SetValue
 from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue, method_name
-from ..values.trust import is_pure_native, is_trusted_namespace
+from ..values.trust import classes_in, is_pure_native, is_trusted_namespace
 from . import enum_members
 from .cached import call_cached
 from .exceptions import has_python_init
@@ -45,7 +45,7 @@ from .part import Part
 from .tensor_classes import construct_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _PURE_OBJECTS = (re.Pattern, re.Match)
@@ -544,8 +544,6 @@ class Caller(Part):
         if issubclass(cls, weakref.ref):
             return self.t.lifetimes.reference(cls, args)
         if issubclass(cls, dict):
-            import collections
-
             base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
             return ObjectValue(cls, storage=DictValue({}, base))
         if issubclass(cls, list):
@@ -587,7 +585,7 @@ class Caller(Part):
 
     def asked_of_class(self, cls: type, classes: Any, check: str = "__instancecheck__") -> None:
         """Guard what a class answers for itself to `isinstance` and `issubclass`: an abstract one may get a subclass later."""
-        for one in _flat(classes):
+        for one in classes_in(classes):
             _, owner = mro_lookup(type(one), check)
             if owner in (type, None) or (is_trusted_namespace(one) and is_trusted_namespace(cls)):
                 continue
@@ -595,12 +593,3 @@ class Caller(Part):
                 raise GraphBreak("unsupported-call", f"{class_name(type(one))}.{check} decides")
             with contextlib.suppress(TypeError):  # of a class that refuses to answer, the caller too
                 self.t.guards.answer(issubclass, (cls, one), {}, issubclass(cls, one))
-
-
-def _flat(classes: Any) -> Iterator[type]:
-    """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth; and objects of the program's in their place."""
-    if issubclass(type(classes), type) or not is_trusted_namespace(type(classes)):
-        yield classes
-        return
-    for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", ()):
-        yield from _flat(one)

@@ -20,18 +20,18 @@ from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
 from ..values.builtins import ClassValue
 from ..values.constants import ConstantValue
-from ..values.functions import CellValue, MethodValue
+from ..values.functions import MethodValue
 from ..values.keys import assume_members
 from ..values.mappings import DictValue, DictView
 from ..values.ndarrays import operated
-from ..values.objects import ObjectValue, OpaqueValue
-from ..values.references import ReferenceValue
+from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.sets import SetValue, set_of
 from ..values.subclasses import SubclassValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from . import enum_members
+from .comparisons import compares_natively, family
 from .conversions import as_truth
 from .folding import fits_an_index
 from .part import Part
@@ -431,7 +431,7 @@ class Operators(Part):
                 and not isinstance(other, _SYMBOLIC)
                 and not (other.is_constant() and isinstance(other.constant(), (*_NUMBERS, *SCALARS)))
             ):
-                if _compares_natively(other):
+                if compares_natively(other):
                     raise GraphBreak(
                         "unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}"
                     )
@@ -453,7 +453,7 @@ class Operators(Part):
             if not isinstance(other, SymbolicValue) and not (
                 other.is_constant() and isinstance(other.constant(), (int, float, bool))
             ):
-                if symbol in ("==", "!=") and not _compares_natively(other):
+                if symbol in ("==", "!=") and not compares_natively(other):
                     return ConstantValue(symbol == "!=")
                 raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
             return self.t.arithmetic.symbolic(COMPARE[symbol], [left, right])
@@ -473,7 +473,7 @@ class Operators(Part):
         if any(isinstance(value, DictView) for value in (left, right)):
             left, right = (self._view_as_set(value) for value in (left, right))
         a, b = (self._as_sequence(left), self._as_sequence(right))
-        if a is not None and b is not None and _family(left) is _family(right):
+        if a is not None and b is not None and family(left) is family(right):
             for x, y in zip(a, b, strict=False):
                 if not self.same_or_equal(x, y):
                     return ConstantValue(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, x, y)
@@ -498,7 +498,7 @@ class Operators(Part):
                 equal = self.identical(left.function, right.function) and self.identical(
                     left.owner.realise(self.t), right.owner.realise(self.t)
                 )
-            elif _compares_natively(left) or _compares_natively(right):
+            elif compares_natively(left) or compares_natively(right):
                 raise GraphBreak("unsupported-operation", f"comparing {left.describe()} {symbol} {right.describe()}")
             else:
                 equal = self.identical(left, right)
@@ -590,14 +590,3 @@ class Operators(Part):
         except TypeError as error:
             raise self.t.exceptions.raised(error) from None
         return [items[i] for i in order]
-
-
-def _family(value: Value) -> type:
-    """Sequences compare by their elements with those of their own class or its subclasses."""
-    return next(base for base in (tuple, list, object) if issubclass(value.python_type(), base))
-
-
-def _compares_natively(value: Value) -> bool:
-    """Whether `==` is the class's own, written in C, so that it is more than identity."""
-    kind: Any = value.python_type()
-    return isinstance(value, (ObjectValue, OpaqueValue, CellValue, ReferenceValue)) and kind.__eq__ is not object.__eq__

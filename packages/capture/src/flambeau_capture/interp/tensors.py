@@ -14,7 +14,7 @@ import torch
 
 from ..class_names import class_module, type_name
 from ..constant_objects import PLACEMENTS
-from ..graph.builder import SCALES_SIZES
+from ..graph.resizing import SCALES_SIZES
 from ..library import functools, operator
 from ..refusal import CannotCapture
 from ..signals import GraphBreak

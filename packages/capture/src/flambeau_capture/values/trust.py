@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -84,3 +85,12 @@ def is_trusted_namespace(obj: Any) -> bool:
     if isinstance(obj, dict):
         return is_trusted_module_name(obj.get("__name__"))
     return is_trusted_module_name(module_name(obj))
+
+
+def classes_in(classes: Any) -> Iterator[type]:
+    """The classes of an argument of `isinstance`: one, a union, or tuples of these in any depth; and objects of the program's in their place."""
+    if issubclass(type(classes), type) or not is_trusted_namespace(type(classes)):
+        yield classes
+        return
+    for one in classes if isinstance(classes, tuple) else getattr(classes, "__args__", ()):
+        yield from classes_in(one)
