@@ -21,7 +21,8 @@ LAUNCH_SECONDS = 3e-6
 
 @frozen
 class Device:
-    """``multiprocessors``; ``threads`` and ``registers`` of each; ``cache`` bytes of L2; ``bandwidth`` of a copy in bytes/s."""
+    """``multiprocessors``; ``threads`` and ``registers`` of each; ``cache`` bytes of L2; ``bandwidth`` of a copy in bytes/s;
+    ``shared`` bytes of memory that one program can have for itself."""
 
     name: str
     multiprocessors: int
@@ -29,6 +30,7 @@ class Device:
     registers: int
     cache: int
     bandwidth: float
+    shared: int = 227 << 10
 
     def seconds(self, total: float, programs: int) -> float:
         """About how long ``programs`` equal programs take to read ``total`` bytes."""
@@ -40,12 +42,12 @@ class Device:
 H200 = Device("H200", 132, 2048, 65536, 60 << 20, 4.3e12)
 #: Compute capability -> facts that the driver does not tell, or tells only where there is a GPU.
 _KNOWN = {
-    (8, 0): Device("A100", 108, 2048, 65536, 40 << 20, 1.7e12),
-    (8, 6): Device("A10", 72, 1536, 65536, 6 << 20, 0.5e12),
-    (8, 9): Device("L40S", 142, 1536, 65536, 96 << 20, 0.75e12),
+    (8, 0): Device("A100", 108, 2048, 65536, 40 << 20, 1.7e12, 163 << 10),
+    (8, 6): Device("A10", 72, 1536, 65536, 6 << 20, 0.5e12, 99 << 10),
+    (8, 9): Device("L40S", 142, 1536, 65536, 96 << 20, 0.75e12, 99 << 10),
     (9, 0): H200,
     (10, 0): Device("B200", 148, 2048, 65536, 126 << 20, 6.5e12),
-    (12, 0): Device("RTX PRO 6000", 188, 1536, 65536, 128 << 20, 1.6e12),
+    (12, 0): Device("RTX PRO 6000", 188, 1536, 65536, 128 << 20, 1.6e12, 99 << 10),
 }
 
 
@@ -67,4 +69,5 @@ def _present(index: int) -> Device:
         getattr(found, "regs_per_multiprocessor", known.registers),
         getattr(found, "L2_cache_size", known.cache) or known.cache,
         known.bandwidth,
+        getattr(found, "shared_memory_per_block_optin", known.shared),
     )

@@ -3,6 +3,7 @@
 In: an interpreting Triton, already imported. Out: the same, with
 - ``libdevice`` for CPU arrays: the functions of the device library computed by torch's own kernels;
 - float32 to bfloat16 rounded to nearest even, as hardware does (the interpreter cuts bits off), and exact back;
+- products of bfloat16 blocks (the interpreter multiplies their bits);
 - float32's fused multiply-add with one rounding, also where a Triton has two;
 - comparisons as truth values also where a scalar's is spread over a block;
 - inline assembly that names itself in its first line (``// name number ...``), done by the function of that name here;
@@ -96,6 +97,7 @@ def install() -> None:
         return
     builder.flambeau_installed = True
     original_cast, original_binary, original_fma = builder.cast_impl, builder.binary_op, builder.create_fma
+    original_dot = builder.create_dot
 
     def cast_impl(self: Any, src: Any, dst_type: Any) -> Any:
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
@@ -118,6 +120,11 @@ def install() -> None:
         with np.errstate(all="ignore"):
             return interpreter.TensorHandle((x.data.astype(np.float64) * y.data + z.data).astype(np.float32), z.dtype)
 
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        # The product of two bfloat16 is exact in float32.
+        sides = [cast_impl(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x for x in (a, b)]
+        return original_dot(self, *sides, *rest)
+
     def create_inline_asm(self: Any, text: str, constraints: str, args: list[Any], *rest: Any) -> _Results:
         _, name, *numbers = text.split("\n", 1)[0].split()
         if name not in _ASSEMBLY:
@@ -136,6 +143,7 @@ def install() -> None:
     builder.cast_impl = cast_impl
     builder.binary_op = binary_op
     builder.create_fma = create_fma
+    builder.create_dot = create_dot
     builder.create_inline_asm = create_inline_asm
     builder.create_assert = create_assert
     interpreter.ReduceOps.generic_reduce = _generic_reduce

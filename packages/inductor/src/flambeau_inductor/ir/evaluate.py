@@ -16,7 +16,8 @@ from ..expr import Expr, evaluate, free_symbols
 from ..ops.table import scalar_op
 from .graph import Graph, ScalarInput, TensorInput
 from .layout import Buffer, Ref
-from .loops import Assert, Axis, Extern, Nested, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter
+from .loops import Assert, Axis, Extern, Nested, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, Template
+from .meanings import MEANINGS
 from .scalar import Scalar
 
 
@@ -121,6 +122,8 @@ class _Machine:
         """One operation."""
         if isinstance(operation, Extern):
             self._extern(operation)
+        elif isinstance(operation, Template):
+            self._template(operation)
         elif isinstance(operation, ReadItem):
             value = self.window(operation.source).item()
             self.parameters[operation.name] = value
@@ -152,6 +155,16 @@ class _Machine:
         for buffer, value in zip(operation.outs, results, strict=False):
             if buffer is not None:
                 self.memory[buffer.name] = self._as_planned(buffer, value)
+
+    def _template(self, operation: Template) -> None:
+        def body(name: str, known: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            grid = _Grid(self, operation.axes, known)
+            return grid.scalar(operation.bodies[name]).expand(grid.shape)
+
+        operands = {name: self.window(ref) for name, ref in operation.operands.items()}
+        for name, value in MEANINGS[operation.kind](operands, operation.facts, body).items():
+            out = operation.outs[name]
+            self.memory[out.name] = self._as_planned(out, value.to(out.layout.dtype))
 
     def _nested(self, op: Nested, passed: Any, same: Any, slices: Any, length: int = 0) -> tuple[Any, ...]:
         first, last = (self.bodies[name] for name in (op.bodies[0], op.bodies[-1]))
@@ -221,9 +234,12 @@ def _write(memory: torch.Tensor, positions: Any, values: Any, mode: str) -> None
 
 
 class _Grid:
-    """Evaluates expressions and scalars at every point of some axes at once."""
+    """Evaluates expressions and scalars at every point of some axes at once. ``known`` are the ``reduced`` values there."""
 
-    def __init__(self, machine: _Machine, axes: Sequence[Axis]) -> None:
+    def __init__(
+        self, machine: _Machine, axes: Sequence[Axis], known: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        self.known = known or {}
         self.machine = machine
         self.shape = [machine.integer(axis.size) for axis in axes]
         self.numel = math.prod(self.shape)
@@ -262,6 +278,8 @@ class _Grid:
             return self.expression(node.index).to(node.dtype)
         if node.kind == "parameter":
             return torch.tensor(self.machine.parameters[node.args[0]], dtype=node.dtype)
+        if node.kind == "reduced":
+            return self.known[node.args[0]]
         if node.kind == "load":
             memory = self.machine.flat(node.buffer)
             position = self.expression(node.index)

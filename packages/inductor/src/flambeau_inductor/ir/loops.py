@@ -7,6 +7,7 @@ it). A value whose dtype differs from the output's dtype is converted as ``to_dt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -14,7 +15,7 @@ from attrs import field, frozen
 
 from ..expr import Expr, Symbol, as_expr
 from .layout import Buffer, Ref
-from .scalar import Scalar
+from .scalar import Scalar, loads
 
 #: What a reduction can do. ``min``/``max``/``argmin``/``argmax`` treat NaN as the extreme value; ties take the first
 #: index.
@@ -145,6 +146,39 @@ class Extern:
 
 
 @frozen
+class Template:
+    """One kernel that is no nest of loops over points: ``kind`` names what it computes (``ir/templates.py``), and who writes it.
+
+    ``operands`` and ``outs`` have names that the kind knows, and so have ``bodies``: scalars that the kernel evaluates in its midst, at the
+    points of ``axes``. They may load from buffers, and read what the kernel has computed by then as ``reduced`` values. ``facts`` is plain data.
+    ``name`` and ``stacks`` are those of the kernel, given by ``schedule``.
+    """
+
+    kind: str
+    operands: Mapping[str, Ref]
+    outs: Mapping[str, Buffer]
+    axes: tuple[Axis, ...]
+    bodies: Mapping[str, Scalar]
+    facts: Mapping[str, Any]
+    origins: tuple[str, ...] = ()
+    name: str = ""
+    stacks: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return next(iter(self.outs.values())).layout.device
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        loaded = loads(*self.bodies.values())
+        return tuple(
+            dict.fromkeys([*(ref.buffer for ref in self.operands.values()), *(node.buffer for node in loaded)])
+        )
+
+
+@frozen
 class ReadItem:
     """``symbol`` (or parameter ``name``) is the value of the one-element tensor ``source``: ``.item()``."""
 
@@ -164,7 +198,7 @@ class Assert:
     origins: tuple[str, ...] = ()
 
 
-Operation: TypeAlias = Pointwise | Reduction | Scan | Scatter | Extern | ReadItem | Assert
+Operation: TypeAlias = Pointwise | Reduction | Scan | Scatter | Extern | Template | ReadItem | Assert
 Loop: TypeAlias = Pointwise | Reduction | Scan | Scatter
 
 
@@ -172,6 +206,8 @@ def written(operation: Operation) -> tuple[Buffer, ...]:
     """The buffers an operation fills."""
     if isinstance(operation, Extern):
         return (*(out for out in operation.outs if out is not None), *operation.changed)
+    if isinstance(operation, Template):
+        return tuple(operation.outs.values())
     if isinstance(operation, ReadItem | Assert):
         return ()
     return (operation.out,)

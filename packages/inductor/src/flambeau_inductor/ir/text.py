@@ -12,7 +12,7 @@ from ..expr import Expr, render
 from .graph import Graph, ScalarInput, TensorInput
 from .kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from .layout import Buffer, Layout, Ref
-from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter
+from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, Template
 from .scalar import dtype_text, index_text, scalar_text
 
 
@@ -59,12 +59,22 @@ def operation_text(operation: Operation) -> str:
         outs = ", ".join("_" if out is None else _buffer(out) for out in (*operation.outs, *operation.changed))
         given = [_argument(a) for a in operation.args] + [f"{k}={_argument(v)}" for k, v in operation.kwargs.items()]
         return f"{outs} = call {operation.op}({', '.join(given)})"
+    if isinstance(operation, Template):
+        return _template_text(operation)
     if isinstance(operation, ReadItem):
         return f"{operation.name} = item {_argument(operation.source)}"
     assert isinstance(operation, Assert)
     condition = operation.condition
     shown = render(condition) if isinstance(condition, Expr) else str(condition)
     return f"assert {shown}: {operation.message}"
+
+
+def _template_text(template: Template) -> str:
+    outs = ", ".join(f"{name}={_buffer(out)}" for name, out in template.outs.items())
+    given = [f"{name}={_argument(ref)}" for name, ref in template.operands.items()]
+    given += [f"{name}={fact!r}" for name, fact in template.facts.items()]
+    bodies = "; ".join(f"{name}: {scalar_text(body)}" for name, body in template.bodies.items())
+    return f"{outs} = {template.kind}({', '.join(given)}) for {_axes(template.axes)}: {bodies}"
 
 
 def graph_text(graph: Graph) -> str:

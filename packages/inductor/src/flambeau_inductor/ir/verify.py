@@ -30,6 +30,7 @@ from .loops import (
     Reduction,
     Scan,
     Scatter,
+    Template,
     refs,
     written,
 )
@@ -52,6 +53,8 @@ def reads_of(operation: Operation) -> frozenset[str]:
     """Names of the buffers an operation reads."""
     if isinstance(operation, Extern):
         return frozenset(r.buffer for r in refs(operation.args) + refs(operation.kwargs))
+    if isinstance(operation, Template):
+        return frozenset(operation.reads)
     if isinstance(operation, ReadItem):
         return frozenset({operation.source.buffer})
     if isinstance(operation, Loop):
@@ -141,6 +144,10 @@ class _Checker:
             self.symbols.add(operation.name)
             if operation.symbol is not None:
                 self._note_symbols(operation.symbol)
+        elif isinstance(operation, Template):
+            allowed = {axis.symbol.name for axis in operation.axes} | self.symbols
+            for node in walk(*operation.bodies.values()):
+                self._scalar(node, allowed)
         elif isinstance(operation, Loop):
             self._loop(operation)
         for out in written(operation):

@@ -21,10 +21,12 @@ from ..ir.graph import ConstantInput, ScalarInput, TensorInput
 from ..ir.layout import Layout, Ref, contiguous_strides, strides_in_order
 from ..ir.loops import Extern, Nested
 from ..ir.scalar import Scalar
+from . import attention
 from .associative import after_first, begun, first, running
 from .bodies import Bodies, Body, Form, Order, dense_order
 from .builder import Builder
 from .fitting import Fitting
+from .registry import Decline
 from .steps import inputs_of, stepping, writing
 from .values import TensorValue
 
@@ -81,6 +83,11 @@ class _Call:
 def lower_nested(site: Site, args: Sequence[Any]) -> tuple[Any, ...]:
     """The results of a higher-order operator's node. Raises UnsupportedGraphError for one that has no rule."""
     target: Any = site.node.target
+    if target in attention.RULES:
+        try:
+            return attention.RULES[target](site.builder, site.results, *args)
+        except Decline as decline:
+            raise UnsupportedGraphError(f"{target.name()}: {decline}") from decline
     rule = _RULES.get(target.name())
     if rule is None:
         raise UnsupportedGraphError(f"the higher-order operator {target.name()}")

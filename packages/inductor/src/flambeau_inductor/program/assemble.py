@@ -15,9 +15,11 @@ from flambeau_runtime.artifact import Library
 from ..codegen import cpp, triton
 from ..codegen.kernel import GeneratedKernel
 from ..codegen.triton.combine import generate_combined
+from ..codegen.triton.templates import generate_templates
 from ..effects import divides, may_fail, writes_last
 from ..ir.graph import Graph, TensorInput
 from ..ir.kernel import Combined, KernelBody
+from ..ir.loops import Template
 from ..ir.text import kernel_text, operation_text
 from ..log import KERNEL_BODIES, Text, logger
 from ..schedule import Step, schedule
@@ -62,9 +64,9 @@ def assemble(
     bodies = {name: planned(body) for name, body in graph.bodies.items()}
     plan = planned(graph)
     logger.debug(KERNEL_BODIES, artifact="ir_post_fusion", text=Text(partial(_plans_text, (*bodies.values(), plan))))
-    by_target: dict[str, list[KernelBody | Combined]] = {}
+    by_target: dict[str, list[KernelBody | Combined | Template]] = {}
     for step in chain.from_iterable(part.steps for part in (*bodies.values(), plan)):
-        if isinstance(step, KernelBody | Combined):
+        if isinstance(step, KernelBody | Combined | Template):
             by_target.setdefault(target_of(step, cpu_target), []).append(step)
     libraries: list[Library] = []
     kernels: dict[str, tuple[int, GeneratedKernel]] = {}
@@ -102,8 +104,10 @@ def _plans_text(plans: Sequence[Schedule]) -> str:
     return "\n".join(texts) + "\n"
 
 
-def _generate(target: str, bodies: Sequence[KernelBody | Combined]) -> list[GeneratedKernel]:
+def _generate(target: str, bodies: Sequence[KernelBody | Combined | Template]) -> list[GeneratedKernel]:
     """One generated kernel for each body, in order."""
     single = iter(_TARGETS[target].generate([body for body in bodies if isinstance(body, KernelBody)]))
     several = iter(generate_combined([body for body in bodies if isinstance(body, Combined)]))
-    return [next(several if isinstance(body, Combined) else single) for body in bodies]
+    templates = iter(generate_templates([body for body in bodies if isinstance(body, Template)]))
+    sources = {KernelBody: single, Combined: several, Template: templates}
+    return [next(sources[type(body)]) for body in bodies]

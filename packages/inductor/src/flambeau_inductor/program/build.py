@@ -44,7 +44,7 @@ from ..expr import Expr
 from ..ir.graph import Graph, ScalarInput, TensorInput
 from ..ir.kernel import Combined, KernelBody
 from ..ir.layout import Buffer, Ref
-from ..ir.loops import Assert, Extern, Nested, ReadItem, refs
+from ..ir.loops import Assert, Extern, Nested, ReadItem, Template, refs
 from ..ir.scalar import Scalar as ScalarNode
 from ..schedule import Schedule
 from .memory import hand_overs, may_alias, pinned_buffers, step_reads, step_writes
@@ -73,7 +73,7 @@ def build(
     reuse: bool = True,
     size_asserts: bool = True,
 ) -> BuiltProgram:
-    """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody`` or ``Combined`` to (library, kernel).
+    """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody``, ``Combined`` or ``Template`` to (library, kernel).
 
     ``bodies`` has the schedules of ``graph.bodies``, whose kernels are among ``kernels``. The artifact's ``meta["waits"]``,
     where there is one, names what reads a number from a GPU to decide how to go on.
@@ -140,7 +140,7 @@ class _Builder:
         self._inputs()
         deaths = self._deaths()
         for position, step in enumerate(self.schedule.steps):
-            if isinstance(step, KernelBody | Combined):
+            if isinstance(step, KernelBody | Combined | Template):
                 self._launch(step)
             elif isinstance(step, Extern):
                 self._call(step)
@@ -283,7 +283,7 @@ class _Builder:
             self.instructions.append(Free(tuple(dict.fromkeys(freed))))
 
     # ---- steps --------------------------------------------------------------------------------------------------------------------
-    def _launch(self, body: KernelBody | Combined) -> None:
+    def _launch(self, body: KernelBody | Combined | Template) -> None:
         library, kernel = self.whole.generated[body.name]
         buffers = tuple(self._register(name) for name in kernel.buffers)
         scalars = tuple(self._scalar(s) for s in kernel.scalars)
@@ -477,6 +477,6 @@ class _Builder:
         return None
 
 
-def _stack(body: KernelBody | Combined) -> list[Any]:
+def _stack(body: KernelBody | Combined | Template) -> list[Any]:
     bodies = body.bodies if isinstance(body, Combined) else (body,)
     return list(dict.fromkeys(stack for part in bodies for stack in part.stacks))

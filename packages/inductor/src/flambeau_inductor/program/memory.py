@@ -15,7 +15,7 @@ from .. import expr as ex
 from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody, Store
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
-from ..ir.loops import Extern, Nested, ReadItem, refs, written
+from ..ir.loops import Extern, Nested, ReadItem, Template, refs, written
 from ..ir.scalar import loads
 from ..schedule import Schedule, Step
 from ..schedule.nest import values
@@ -29,6 +29,8 @@ def step_reads(step: Step) -> set[str]:
         return {node.buffer for node in loads(*(v for s in step.statements for v in values(s)))}
     if isinstance(step, Extern):
         return {r.buffer for r in refs((step.args, step.kwargs))}
+    if isinstance(step, Template):
+        return set(step.reads)
     return {step.source.buffer} if isinstance(step, ReadItem) else set()
 
 
@@ -38,7 +40,7 @@ def step_writes(step: Step) -> set[str]:
         return {name for body in step.bodies for name in step_writes(body)}
     if isinstance(step, KernelBody):
         return {s.buffer for s in step.statements if isinstance(s, Store)}
-    return {out.name for out in written(step)} if isinstance(step, Extern) else set()
+    return {out.name for out in written(step)} if isinstance(step, Extern | Template) else set()
 
 
 #: Their results are views of their argument, although their schemas do not say so.
@@ -157,7 +159,7 @@ def hand_overs(schedule: Schedule, kept: set[str], outer: Set[str] = frozenset()
             if storage not in outer:
                 first.setdefault(storage, position)
                 last[storage] = len(steps) if storage in kept else position
-        if isinstance(step, KernelBody | Combined):
+        if isinstance(step, KernelBody | Combined | Template):
             made |= {buffers[n].storage for n in step_writes(step) if first.get(buffers[n].storage) == position}
     use = [0] * (len(steps) + 1)
     for storage, position in first.items():

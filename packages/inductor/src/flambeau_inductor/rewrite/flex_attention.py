@@ -1,6 +1,6 @@
-"""Attention with score and mask functions, block by block of the keys: memory grows with the length, not with its square.
+"""Attention with score and mask functions that no template computes, block by block of the keys: memory grows with the length, not with its square.
 
-In: ``flex_attention`` and ``flex_attention_backward``, in torch's schema. Out: ``scan``s over blocks of keys and values that keep a running maximum, a
+In: ``flex_attention`` and ``flex_attention_backward``, in torch's schema. Out: those that become templates stay; of the others, ``scan``s over blocks of keys and values that keep a running maximum, a
 running sum and the running result (forward), or the query's gradient (backward); only a block of scores exists at a time.
 
 The mask function alone decides what takes part, as in eager: the block mask says the same of whole blocks, and is not looked at.
@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from ..context import CompileContext
 from ..decomposition_table import decompositions
 from ..errors import UnsupportedGraphError
+from ..lowering.trial import declined
 from .fakes import fake_mode_of, quietly
 from .splice import splice
 
@@ -32,12 +33,13 @@ _LN2 = math.log(2)
 
 
 def blocked_attention(gm: fx.GraphModule, context: CompileContext) -> bool:
-    """Rewrite both operators."""
+    """Rewrite both operators where they need it."""
     rules: dict[Any, Callable[..., Any]] = {hop.flex_attention: _forward, hop.flex_attention_backward: _backward}
     found = [node for node in gm.graph.nodes if node.op == "call_function" and node.target in rules]
-    for node in found:
+    rewritten = [node for node in found if declined(gm, node, context)]
+    for node in rewritten:
         _rewrite(gm, node, rules[node.target])
-    return bool(found)
+    return bool(rewritten)
 
 
 def _rewrite(gm: fx.GraphModule, node: fx.Node, rule: Callable[..., Any]) -> None:

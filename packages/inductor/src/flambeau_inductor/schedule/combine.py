@@ -14,7 +14,7 @@ from .. import expr as ex
 from ..effects import checks
 from ..ir.kernel import Combined, KernelBody, Store
 from ..ir.layout import Buffer
-from ..ir.loops import Extern, ReadItem, refs, written
+from ..ir.loops import Extern, ReadItem, Template, refs, written
 from ..ir.scalar import loads
 from .nest import values
 from .plan import Schedule, Step
@@ -26,7 +26,7 @@ EARLY_BYTES = 16 << 20
 MOST_BODIES, MOST_ARGUMENTS = 32, 160
 
 
-def target_of(step: KernelBody | Combined, cpu_target: str) -> str:
+def target_of(step: KernelBody | Combined | Template, cpu_target: str) -> str:
     """The language a step is written in."""
     device = (step.bodies[0] if isinstance(step, Combined) else step).device
     return cpu_target if device.type == "cpu" else "triton"
@@ -144,6 +144,8 @@ def _touched(step: Step) -> tuple[set[str], set[str]]:
     if isinstance(step, Extern):
         found = {r.buffer for r in refs((step.args, step.kwargs))}
         return found, {out.name for out in written(step)} | {found_name for found_name in found if step.changed}
+    if isinstance(step, Template):
+        return set(step.reads), {out.name for out in written(step)}
     return ({step.source.buffer} if isinstance(step, ReadItem) else set()), set()
 
 

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from .. import expr as ex
 from ..effects import checks, draws, may_fail
 from ..ir.layout import Buffer
-from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, refs, written
+from ..ir.loops import Assert, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, Template, refs, written
 from ..ir.scalar import Scalar, walk
 from ..log import FUSION, Text, logger
 from .merge import MOST_BUFFERS, MOST_LOOPS, merge, too_serial
@@ -54,9 +54,11 @@ class Note:
 
 
 def operation_reads(operation: Operation) -> set[str]:
-    """Buffers that a library call, item read or assertion reads."""
+    """Buffers that a library call, template, item read or assertion reads."""
     if isinstance(operation, Extern):
         return {r.buffer for r in refs((operation.args, operation.kwargs))}
+    if isinstance(operation, Template):
+        return set(operation.reads)
     return {operation.source.buffer} if isinstance(operation, ReadItem) else set()
 
 

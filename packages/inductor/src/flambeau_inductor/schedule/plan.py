@@ -16,7 +16,7 @@ from .. import expr as ex
 from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody, Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer, Ref
-from ..ir.loops import Assert, Extern, Operation, ReadItem, Reduction
+from ..ir.loops import Assert, Extern, Operation, ReadItem, Reduction, Template
 from ..ir.scalar import walk
 from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
@@ -24,7 +24,7 @@ from .merge import MOST_BUFFERS, MOST_LOOPS
 from .nest import Nest, read_indices, values
 from .split import split_reduction
 
-Step: TypeAlias = KernelBody | Combined | Extern | ReadItem | Assert
+Step: TypeAlias = KernelBody | Combined | Template | Extern | ReadItem | Assert
 
 
 @frozen
@@ -55,12 +55,19 @@ def schedule(
     for group in groups:
         if group.nest is None:
             assert group.operation is not None
-            steps.append(group.operation)  # type: ignore[arg-type]
+            steps.append(_alone(group.operation, graph, names))
             continue
         nest = _without_dead(group.nest, needed[group.number], buffers)
         if nest.statements:
             steps.append(_body(improve(nest), buffers, graph, names))
     return Schedule(tuple(steps), buffers)
+
+
+def _alone(operation: Operation, graph: Graph, taken: set[str]) -> Step:
+    """What is no nest, as a step of its own."""
+    if not isinstance(operation, Template):
+        return operation  # type: ignore[return-value]
+    return evolve(operation, name=_name(operation.origins, taken), stacks=_stacks(operation.origins, graph))
 
 
 def _split_all(graph: Graph) -> tuple[list[Operation], dict[str, Buffer]]:
@@ -137,7 +144,7 @@ def _body(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[st
         if isinstance(statement, Store):
             names[statement.buffer] = None
     return KernelBody(
-        _name(nest, taken),
+        _name(nest.origins, taken),
         nest.outer,
         nest.inner,
         nest.statements,
@@ -146,13 +153,17 @@ def _body(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[st
         nest.device,
         nest.serial,
         nest.origins,
-        tuple(dict.fromkeys(graph.stacks[o] for o in nest.origins if o in graph.stacks)),
+        _stacks(nest.origins, graph),
     )
 
 
-def _name(nest: Nest, taken: set[str]) -> str:
+def _stacks(origins: Sequence[str], graph: Graph) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(graph.stacks[origin] for origin in origins if origin in graph.stacks))
+
+
+def _name(origins: Sequence[str], taken: set[str]) -> str:
     """``fused_`` and the names of the first operations that went in, made unique."""
-    words = dict.fromkeys(re.sub(r"(_default|_Tensor|_Scalar|_\d+)+$", "", origin) for origin in nest.origins)
+    words = dict.fromkeys(re.sub(r"(_default|_Tensor|_Scalar|_\d+)+$", "", origin) for origin in origins)
     text = re.sub(r"\W+", "_", "_".join(list(words)[:6])) or "kernel"
     base, number = f"fused_{text[:60].strip('_')}", 0
     while f"{base}_{number}" in taken:

@@ -1,0 +1,432 @@
+"""Attention with score and mask functions, and its gradients: no block of scores leaves the registers.
+
+In: ``Template``s of the three kinds. Out: kernels. Each program has a block of rows (of queries; of keys for the keys' gradients) and walks over the blocks of
+the other side that the block mask names: first those in which the mask function is asked, then the full ones. Sums are float32, products take 16 bits;
+exponentials are to the base 2. A position beyond the end stands where the last one does, so that what bodies look up exists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from attrs import frozen
+
+from flambeau_runtime.triton_kernels import WAIT
+
+from .... import expr as ex
+from ....device import device_facts
+from ....ir.layout import Ref
+from ....ir.loops import Template
+from ....ir.templates import LEAST_SIDE
+from ...kernel import GeneratedKernel
+from ..types import signature_text, type_text
+from .bodies import Bodies, always, is_plain
+
+_LOG2E = 1 / math.log(2)
+#: What gradients read one number a query of, and the variables that hold it.
+_NUMBERS = (("lse", "logs"), ("less", "extra"))
+
+
+@frozen
+class Shape:
+    """Rows of a program, places of one step along the other side, warps, and stages of the pipeline."""
+
+    rows: int
+    step: int
+    num_warps: int
+    num_stages: int
+
+
+#: Shapes by the larger head width, up to which each goes.
+FORWARD = {64: Shape(128, 128, 4, 3), 128: Shape(128, 64, 8, 3), 256: Shape(64, 32, 4, 3)}
+BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 64, 8, 2), 256: Shape(32, 32, 4, 1)}
+
+
+def forward(template: Template, name: str) -> GeneratedKernel:
+    """Results, the logarithms of the rows' sums of exponentials, and the rows' largest scores, both to the base 2."""
+    w = _Writer(template, name, ("b", "h", "m", "n"), FORWARD)
+    w.load_rows("q", "queries")
+    w.head += [
+        'peak = tl.full([XBLOCK], float("-inf"), tl.float32)',
+        "total = tl.zeros([XBLOCK], tl.float32)",
+        f"result = tl.zeros([XBLOCK, {w.wide('v')}], tl.float32)",
+    ]
+    for full in w.tables("kv"):
+        w.begin(full, "kv")
+        w.load_step("k", "keys")
+        scores = w.scores("queries", "keys", full)
+        w.body.line(f"higher = tl.maximum(peak, tl.max({scores}, 1))")
+        # Rows of which nothing takes part yet have no maximum to subtract.
+        w.body.line('base = tl.where(higher == float("-inf"), 0.0, higher)')
+        w.body.line(f"shares = tl.exp2({scores} - base[:, None])")
+        w.body.line("fade = tl.exp2(peak - base)")
+        w.body.line("total = total * fade + tl.sum(shares, 1)")
+        w.load_step("v", "values")
+        w.body.line(f"result = tl.dot(shares.to({w.dtype}), values, result * fade[:, None])")
+        w.body.line("peak = higher")
+        w.end()
+    w.tail += ["result = result / tl.where(total == 0.0, 1.0, total)[:, None]"]
+    w.store_rows("out", "result")
+    w.store_numbers("lse", "peak + tl.log2(total)")
+    w.store_numbers("peak", "peak")
+    return w.kernel()
+
+
+def query_gradient(template: Template, name: str) -> GeneratedKernel:
+    """The gradient of the queries."""
+    w = _Writer(template, name, ("b", "h", "m", "n"), BACKWARD)
+    w.load_rows("q", "queries")
+    w.load_rows("grad", "grads")
+    w.load_row_numbers()
+    w.head += [f"dq = tl.zeros([XBLOCK, {w.wide('q')}], tl.float32)"]
+    for full in w.tables("kv"):
+        w.begin(full, "kv")
+        w.load_step("k", "keys")
+        shares = w.shares("queries", "keys", full, "logs[:, None]")
+        w.load_step("v", "values")
+        slope = w.slope("grads", "values", shares, "extra[:, None]", full)
+        w.body.line(f"dq = tl.dot({slope}.to({w.dtype}), keys, dq)")
+        w.end()
+    w.store_rows("dq", f"dq * {w.scale!r}")
+    return w.kernel()
+
+
+def key_gradients(template: Template, name: str) -> GeneratedKernel:
+    """The gradients of keys and values, over all queries that share them."""
+    w = _Writer(template, name, ("b", "h", "n", "m"), BACKWARD)
+    w.load_rows("k", "keys")
+    w.load_rows("v", "values")
+    w.head += [
+        f"dk = tl.zeros([XBLOCK, {w.wide('k')}], tl.float32)",
+        f"dv = tl.zeros([XBLOCK, {w.wide('v')}], tl.float32)",
+    ]
+    for full in w.tables("q"):
+        w.begin(full, "q")
+        w.load_step("q", "queries")
+        w.load_step_numbers()
+        shares = w.shares("keys", "queries", full, "logs")
+        w.load_step("grad", "grads")
+        w.body.line(f"dv = tl.dot({shares}.to({w.dtype}), grads, dv)")
+        slope = w.slope("values", "grads", shares, "extra", full)
+        w.body.line(f"dk = tl.dot({slope}.to({w.dtype}), queries, dk)")
+        w.end()
+    w.store_rows("dk", f"dk * {w.scale!r}")
+    w.store_rows("dv", "dv")
+    return w.kernel()
+
+
+class _Writer:
+    """The text of one kernel: a block of rows along ``points[2]``, steps along ``points[3]``."""
+
+    def __init__(
+        self, template: Template, name: str, points: tuple[str, str, str, str], shapes: Mapping[int, Shape]
+    ) -> None:
+        self.template, self.name, self.facts = template, name, template.facts
+        self.operands, self.outs = template.operands, template.outs
+        axes = {axis.symbol.name: axis for axis in template.axes}
+        self.sizes = {key: int(axis.size) for key, axis in axes.items()}
+        self.row, self.place = points[2:]
+        self.by_keys = self.row == "n"
+        batch, heads = _ints(self.operands["k"].sizes)[:2]
+        self.sharing = (self.sizes["b"] // batch, self.sizes["h"] // heads)
+        moving = frozenset(axes[p].symbol for p, count in zip("bh", self.sharing) if self.by_keys and count > 1)
+        self.body = Bodies(template, axes[self.row].symbol, axes[self.place].symbol, moving)
+        self.half = self.operands["q"].dtype
+        self.dtype = type_text(self.half)
+        self.scale = float(self.facts["scale"])
+        self.blocks = {"m": int(self.facts["query_block"]), "n": int(self.facts["key_block"])}
+        self.shape = self._fitted(shapes)
+        self.parameters = [*self.operands, *self.body.pointers.values(), *(f"out_{out}" for out in self.outs)]
+        count = -(-self.sizes[self.row] // self.shape.rows)
+        lanes = (batch, heads) if self.by_keys else (self.sizes["b"], self.sizes["h"])
+        self.programs = count * lanes[0] * lanes[1]
+        #: Of a causal mask the last queries see most keys, and the first keys are seen by most queries: the longest programs come first.
+        rank = f"pid // {lanes[0] * lanes[1]}"
+        self.head: list[str] = [
+            "pid = tl.program_id(0)",
+            f"start = ({rank if self.by_keys else f'{count - 1} - {rank}'}) * XBLOCK",
+            f"ahead = pid % {lanes[1]}",
+            f"abatch = pid // {lanes[1]} % {lanes[0]}",
+            WAIT,
+            "xi = start + tl.arange(0, XBLOCK)",
+            f"rows = {self._inside('xi', self.row, self.shape.rows)}",
+            f"{self.row} = rows[:, None]",
+        ]
+        self.head += [
+            f"{axis} = {lane}" for axis, lane in (("b", "abatch"), ("h", "ahead")) if axes[axis].symbol not in moving
+        ]
+        #: Pointers of a head, the loops of a head, and what follows after all of them.
+        self.pointers: list[str] = []
+        self.loops: list[str] = []
+        self.tail: list[str] = []
+
+    # -- facts -----------------------------------------------------------------------------------------------------------
+
+    def _fitted(self, shapes: Mapping[int, Shape]) -> Shape:
+        """The shape for this width, in blocks that the mask's blocks are multiples of, with as many stages as shared memory holds."""
+        width = max(self.wide("q"), self.wide("v"))
+        shape = next(shape for limit, shape in shapes.items() if width <= limit)
+        rows = min(shape.rows, _power_in(self.blocks[self.row]), _power_above(self.sizes[self.row]))
+        step = min(shape.step, _power_in(self.blocks[self.place]), _power_above(self.sizes[self.place]))
+        both = 2 * (self.wide("q") + self.wide("v"))
+        room = device_facts(self.template.device).shared - rows * both
+        stages = max(1, min(shape.num_stages, room // (step * both)))
+        return Shape(rows, step, shape.num_warps if rows >= 64 else 4, stages)
+
+    def wide(self, operand: str) -> int:
+        """The head width of an operand, as a power of two."""
+        return _power_above(int(self.operands[operand].sizes[-1]))
+
+    def tables(self, side: str) -> Sequence[bool]:
+        """The walks: over partial blocks, and over full ones where the block mask has any."""
+        return (False, True) if f"full_{side}_num" in self.operands else (False,)
+
+    def _inside(self, text: str, point: str, block: int) -> str:
+        """A position, that of the last one for those beyond."""
+        return text if self._fits(point, block) else f"tl.minimum({text}, {self.sizes[point] - 1})"
+
+    def _fits(self, point: str, block: int) -> bool:
+        """Whether no block of positions goes beyond the end."""
+        size, of_mask = self.sizes[point], self.blocks[point]
+        return size % block == 0 and (point == self.row or size % of_mask == 0 or of_mask >= size)
+
+    # -- memory ----------------------------------------------------------------------------------------------------------
+
+    def _base(self, name: str, ref: Ref, lanes: tuple[str, str]) -> str:
+        """The first element of one head."""
+        parts = [
+            f"{lane}.to(tl.int64) * {stride}" for lane, stride in zip(lanes, _lane_strides(ref), strict=True) if stride
+        ]
+        return " + ".join([name, *([str(int(ref.offset))] if int(ref.offset) else []), *parts])
+
+    def _lanes(self, name: str) -> tuple[str, str]:
+        """Batch and head of an operand."""
+        if name in ("k", "v", "dk", "dv"):
+            b, h = self.sharing
+            return ("abatch", "ahead") if self.by_keys else (f"(b // {b})", f"(h // {h})")
+        return ("b", "h")
+
+    def _columns(self, name: str, ref: Ref) -> tuple[str, str]:
+        """The offsets of a row's elements, and which of them exist."""
+        width = int(ref.sizes[-1])
+        block = _power_above(width)
+        columns = f"tl.arange(0, {block})[None, :]"
+        return _times(columns, ref.strides[-1]), "" if width == block else f"{columns} < {width}"
+
+    def load_rows(self, name: str, variable: str) -> None:
+        """The program's rows of an operand."""
+        ref = self.operands[name]
+        columns, exists = self._columns(name, ref)
+        mask = f", mask={exists}, other=0.0" if exists else ""
+        self.head.append(f"{variable}_at = {self._base(name, ref, self._lanes(name))}")
+        self.head.append(
+            f"{variable} = tl.load({variable}_at + ({_times('rows[:, None]', ref.strides[2])} + {columns}){mask})"
+        )
+
+    def load_step(self, name: str, variable: str) -> None:
+        """What a step has of an operand."""
+        ref = self.operands[name]
+        columns, exists = self._columns(name, ref)
+        mask = f", mask={exists}, other=0.0" if exists else ""
+        self._point(f"{variable}_at = {self._base(name, ref, self._lanes(name))}")
+        self.body.line(
+            f"{variable} = tl.load({variable}_at + ({_times('places[:, None]', ref.strides[2])} + {columns}){mask})"
+        )
+
+    def load_row_numbers(self) -> None:
+        """What the gradient knows of each row; a row of which nothing takes part has shares of zero."""
+        for name, variable in _NUMBERS:
+            ref = self.operands[name]
+            self.head.append(
+                f"{variable} = tl.load({self._base(name, ref, ('b', 'h'))} + {_times('rows', ref.strides[2])})"
+            )
+        self.head.append('logs = tl.where(logs == float("-inf"), float("inf"), logs)')
+
+    def load_step_numbers(self) -> None:
+        """The same of each place."""
+        for name, variable in _NUMBERS:
+            ref = self.operands[name]
+            self._point(f"{variable}_at = {self._base(name, ref, ('b', 'h'))}")
+            self.body.line(f"{variable} = tl.load({variable}_at + {_times('places', ref.strides[2])})[None, :]")
+        self.body.line('logs = tl.where(logs == float("-inf"), float("inf"), logs)')
+
+    def store_rows(self, name: str, text: str) -> None:
+        """A result of the program's rows."""
+        ref = Ref.whole(self.outs[name])
+        columns, exists = self._columns(name, ref)
+        masks = [f"(xi < {self.sizes[self.row]})[:, None]"] if self.sizes[self.row] % self.shape.rows else []
+        mask = " & ".join([*masks, *([f"({exists})"] if exists else [])])
+        pointer = f"{self._base(f'out_{name}', ref, self._lanes(name))} + ({_times('xi[:, None]', ref.strides[2])} + {columns})"
+        self.tail.append(f"tl.store({pointer}, ({text}).to({type_text(ref.dtype)}){', mask=' + mask if mask else ''})")
+
+    def store_numbers(self, name: str, text: str) -> None:
+        """One number for each row."""
+        ref = Ref.whole(self.outs[name])
+        mask = f", mask=xi < {self.sizes[self.row]}" if self.sizes[self.row] % self.shape.rows else ""
+        pointer = f"{self._base(f'out_{name}', ref, ('b', 'h'))} + {_times('xi', ref.strides[2])}"
+        self.tail.append(f"tl.store({pointer}, {text}{mask})")
+
+    # -- loops -----------------------------------------------------------------------------------------------------------
+
+    def _point(self, line: str) -> None:
+        """A pointer that all loops of a head share."""
+        if line not in self.pointers:
+            self.pointers.append(line)
+
+    def begin(self, full: bool, side: str) -> None:
+        """Enter the walk over the blocks that a table names. The next block's number is read a step ahead."""
+        prefix = f"full_{side}" if full else side
+        block, size = self.blocks[self.place], self.sizes[self.place]
+        pieces = -(-min(block, size) // self.shape.step)
+        number, table = self.operands[f"{prefix}_num"], self.operands[f"{prefix}_at"]
+        row = f"(start // {self.blocks[self.row]})"
+        self.loops += [
+            f"blocks = tl.load({self._base(f'{prefix}_num', number, ('b', 'h'))} + {_times(row, number.strides[2])})",
+            f"steps = {_times('blocks', ex.Int(pieces))}",
+            f"table = {self._base(f'{prefix}_at', table, ('b', 'h'))} + {_times(row, table.strides[2])}",
+            "following = tl.load(table, mask=steps > 0, other=0)",
+        ]
+        self.body.begin()
+        ahead = "(step + 1)" if pieces == 1 else f"((step + 1) // {pieces})"
+        piece = "" if pieces == 1 else f" + step % {pieces} * RBLOCK"
+        self.body.line(f"ri = following * {min(block, size)}{piece} + tl.arange(0, RBLOCK)")
+        self.body.line(
+            f"following = tl.load(table + {_times(ahead, table.strides[3])}, mask=step + 1 < steps, other=0)"
+        )
+        self.body.line(f"places = {self._inside('ri', self.place, self.shape.step)}")
+        self.body.line(f"{self.place} = places[None, :]")
+
+    def end(self) -> None:
+        """Leave it."""
+        self.loops += ["for step in range(0, steps):", *("    " + line for line in self.body.lines)]
+
+    def scores(self, first: str, second: str, full: bool) -> str:
+        """The scores of a block to the base 2, minus infinity for what takes no part."""
+        plain = is_plain(self.template.bodies["score"], "score")
+        factor = self.scale * _LOG2E if plain else self.scale
+        self.body.line(f"plain = tl.dot({first}, tl.trans({second})) * {factor!r}")
+        scores = "plain"
+        if not plain:
+            scores = self.body.value("score", {"score": "plain"}, torch.float32)
+            self.body.line(f"scaled = {scores} * {_LOG2E!r}")
+            scores = "scaled"
+        return self._kept(scores, full, 'float("-inf")')
+
+    def shares(self, first: str, second: str, full: bool, lse: str) -> str:
+        """What each pair had of its row's sum."""
+        scores = self.scores(first, second, full)
+        self.body.line(f"shares = tl.exp2({scores} - {lse})")
+        return "shares"
+
+    def slope(self, first: str, second: str, shares: str, less: str, full: bool) -> str:
+        """The gradient of the products, without their scale."""
+        self.body.line(f"slope = {shares} * (tl.dot({first}, tl.trans({second})) + {less})")
+        if is_plain(self.template.bodies["slope"], "slope"):
+            return "slope"
+        plain = "plain"
+        if is_plain(self.template.bodies["score"], "score"):
+            self.body.line(f"unscaled = plain * {math.log(2)!r}")
+            plain = "unscaled"
+        slope = self.body.value("slope", {"score": plain, "slope": "slope"}, torch.float32)
+        return self._kept(slope, full, "0.0")
+
+    def _kept(self, value: str, full: bool, other: str) -> str:
+        """A block with ``other`` for pairs that take no part."""
+        keep = []
+        if not full and not always(self.template.bodies["mask"]):
+            keep.append(self.body.value("mask", {}, torch.bool))
+        if not self._fits(self.place, self.shape.step):
+            keep.append(f"(ri < {self.sizes[self.place]})[None, :]")
+        if not keep:
+            return value
+        self.body.line(f"kept_{value} = tl.where({' & '.join(keep)}, {value}, {other})")
+        return f"kept_{value}"
+
+    # -- the whole -------------------------------------------------------------------------------------------------------
+
+    def kernel(self) -> GeneratedKernel:
+        """All of it."""
+        lines = [*self.head, *self.body.once, *self._members([*self.pointers, *self.loops]), *self.tail]
+        buffers = [
+            *(ref.buffer for ref in self.operands.values()),
+            *self.body.pointers,
+            *(out.name for out in self.outs.values()),
+        ]
+        dtypes = [
+            *(ref.dtype for ref in self.operands.values()),
+            *self.body.dtypes,
+            *(out.layout.dtype for out in self.outs.values()),
+        ]
+        head = f"def {self.name}({', '.join(self.parameters)}, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):"
+        stacks = [f"# {line}" for stack in self.template.stacks[:4] for line in stack.splitlines()]
+        source = "\n".join([*stacks, "@triton.jit", head, *("    " + line for line in lines)]) + "\n"
+        return GeneratedKernel(
+            name=self.name,
+            source=source,
+            buffers=tuple(buffers),
+            dtypes=tuple(dtypes),
+            scalars=(),
+            scalar_kinds="",
+            extent=ex.Int(self.programs),
+            grain=1,
+            checks=("index out of range",) if self.body.emitter.asserts else (),
+            meta={
+                "signature": {p: "*" + signature_text(d) for p, d in zip(self.parameters, dtypes, strict=True)},
+                "constexprs": {"XBLOCK": self.shape.rows, "RBLOCK": self.shape.step},
+                "divisible": self._divisible(),
+                "num_warps": self.shape.num_warps,
+                "num_stages": self.shape.num_stages,
+                "asserts": self.body.emitter.asserts,
+                "helpers": sorted(self.body.emitter.helpers),
+                "bytes": sum(_bytes(r.sizes, r.dtype) for r in self.operands.values())
+                + sum(_bytes(o.layout.sizes, o.layout.dtype) for o in self.outs.values()),
+                "origins": list(self.template.origins),
+            },
+        )
+
+    def _members(self, lines: list[str]) -> list[str]:
+        """``lines`` for every head that shares the program's rows."""
+        batches, heads = self.sharing
+        if not self.by_keys or batches * heads == 1:
+            return lines
+        # One batch of keys alone is shared by several batches: the first one.
+        lanes = [f"b = abatch + member // {heads}"] if batches > 1 else []
+        lanes += [f"h = ahead * {heads} + member % {heads}"] if heads > 1 else []
+        return [f"for member in range(0, {batches * heads}):", *("    " + line for line in [*lanes, *lines])]
+
+    def _divisible(self) -> list[str]:
+        """The results, which are memory of their own, and operands whose buffers start at multiples of 16 bytes, as the facts say."""
+        return [name for name in self.parameters if name.startswith("out_") or name in self.facts["aligned"]]
+
+
+def _times(text: str, stride: ex.Expr) -> str:
+    """A position in steps of ``stride``."""
+    return text if stride is ex.ONE else f"{text} * {int(stride)}"
+
+
+def _lane_strides(ref: Ref) -> tuple[int, int]:
+    """What a step of one batch and one head is, 0 for what all of them share."""
+    first, second = (
+        0 if size.is_int and int(size) == 1 else int(stride) for size, stride in zip(ref.sizes[:2], ref.strides[:2])
+    )
+    return first, second
+
+
+def _ints(values: Sequence[ex.Expr]) -> list[int]:
+    return [int(value) for value in values]
+
+
+def _bytes(sizes: Sequence[ex.Expr], dtype: torch.dtype) -> int:
+    return math.prod(_ints(sizes)) * dtype.itemsize
+
+
+def _power_in(size: int) -> int:
+    """The largest power of two that divides ``size``."""
+    return size & -size
+
+
+def _power_above(size: int) -> int:
+    """The smallest power of two that a product takes and ``size`` fits in."""
+    return max(LEAST_SIDE, 1 << (size - 1).bit_length())

@@ -1,0 +1,76 @@
+"""The scalars that a template evaluates in its midst, as lines of its text.
+
+In: a template and the two axes that its blocks lie along. Out: lines for one block of points, and those that come once, before the loops over blocks.
+The emitter is the one of every other kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ....expr import Expr
+from ....ir.loops import Template
+from ....ir.scalar import Scalar, loads
+from ...tiling import Space, Tile
+from ..errors import UnsupportedKernel
+from ..values import LOOP, Dims, Emitter, Scope, Value
+
+_INT32 = 2**31 - 1
+#: A block of values: one for each row of the program and each place that the loop is at.
+_BLOCK: Dims = frozenset({"x", "r"})
+
+
+class Bodies:
+    """Writes the bodies of one template. The program has a block of ``rows`` and walks along ``along``; ``moving`` are the axes that an outer loop
+    goes along, the other axes have one value for the whole program. Variables have the names of the axes' symbols."""
+
+    def __init__(self, template: Template, rows: Expr, along: Expr, moving: frozenset[Expr]) -> None:
+        self._bodies = template.bodies
+        found = {node.buffer: node.dtype for node in loads(*template.bodies.values())}
+        if any(
+            not -_INT32 < end < _INT32 for n in loads(*template.bodies.values()) for end in (n.index.lo, n.index.hi)
+        ):
+            raise UnsupportedKernel("a body that reads beyond 32 bits")
+        #: The buffers that bodies read, each with its parameter, and their types.
+        self.pointers = {buffer: f"in{number}" for number, buffer in enumerate(found)}
+        self.dtypes = tuple(found.values())
+        sizes = {axis.symbol: axis.size for axis in template.axes}
+        space = Space((Tile("x", rows, sizes[rows]), Tile("r", along, sizes[along])), {})
+        positions = {rows: "x", along: "r", **dict.fromkeys(moving, LOOP)}
+        names = {axis.symbol.name: axis.symbol.name for axis in template.axes}
+        self.emitter = Emitter(space, positions, self.pointers, names, {}, 32, lambda node: "")
+
+    @property
+    def once(self) -> list[str]:
+        """The lines that come before the loops; complete when all loops are written."""
+        return self.emitter.scopes[0].lines
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the loop that was begun last."""
+        return self.emitter.scopes[1].lines
+
+    def begin(self) -> None:
+        """Start the lines of a loop."""
+        self.emitter.scopes[1:] = [Scope()]
+
+    def value(self, name: str, known: Mapping[str, str], dtype: torch.dtype) -> str:
+        """A variable that holds body ``name``; ``known`` names the blocks, of float32, that it may read."""
+        self.emitter.reduced.update({key: Value(text, _BLOCK, torch.float32) for key, text in known.items()})
+        return self.emitter.convert(self.emitter.emit(self._bodies[name]), dtype).text
+
+    def line(self, text: str) -> None:
+        """A line of the loop."""
+        self.emitter.line(text, _BLOCK)
+
+
+def is_plain(body: Scalar, name: str) -> bool:
+    """Whether a body is nothing but the value ``name`` that it is given."""
+    return body.kind == "reduced" and bool(body.args[0] == name)
+
+
+def always(body: Scalar) -> bool:
+    """Whether a body holds everywhere."""
+    return body.kind == "constant" and bool(body.args[0])

@@ -1,0 +1,22 @@
+"""What the kinds of ``Template`` compute.
+
+The three of attention take queries ``q`` (batch, heads, m, width), keys ``k`` and values ``v`` (batch or 1, heads that several of the queries' may share, n,
+width) in one type of 16 bits. Bodies are evaluated at (b, h, m, n): ``score`` of the value "score" (products times the fact ``scale``), ``mask``, a
+truth value, and in gradients ``slope``, the gradient of what ``score`` takes, of the values "score" and "slope".
+
+A block mask says where ``mask`` has to be asked: of ``query_block`` by ``key_block`` pairs, for each block of queries ``kv_num`` blocks of keys, by number
+in ``kv_at``; ``full_kv_num`` and ``full_kv_at``, where they are given, name blocks in which all pairs take part. What is in no such block takes no part. ``q_num``
+and so on say the same for each block of keys. The fact ``aligned`` names operands whose buffers start at multiples of 16 bytes.
+"""
+
+from __future__ import annotations
+
+#: -> ``out``; ``lse``, the logarithm to the base 2 of each row's sum of exponentials; ``peak``, each row's largest score times log2(e).
+ATTENTION = "attention"
+#: ``grad`` is the result's gradient, ``less`` the gradient of ``lse`` over ln(2), less each row's sum of result times gradient. -> ``dq``.
+ATTENTION_QUERY_GRADIENT = "attention_query_gradient"
+#: The same operands, with the block mask by keys. -> ``dk``, ``dv``.
+ATTENTION_KEY_GRADIENTS = "attention_key_gradients"
+
+#: The widest head of attention, and the smallest side of a block that products take.
+WIDEST_HEAD, LEAST_SIDE = 256, 16

@@ -1,0 +1,57 @@
+"""Whether a higher-order operator becomes a template: found out by lowering it on its own, before other passes see it.
+
+In: its node. Out: why not, "" where it does. Rules ask for sizes and types of operands alone, so that operands in memory stand for all others.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..codegen.triton.errors import UnsupportedKernel
+from ..codegen.triton.templates import template_kernel
+from ..context import CompileContext
+from ..errors import UnsupportedGraphError
+from ..expr import SymbolTable
+from ..ir.layout import Buffer, Layout, Ref
+from ..ir.loops import Template
+from .attention import RULES
+from .builder import Builder
+from .registry import Decline
+from .values import TensorValue
+
+
+def declined(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> str:
+    """Why ``node`` of ``gm`` is no template."""
+    vals = node.meta["val"]
+    device = vals[0].device
+    if device.type == "cpu" and context.config.cpu_backend != "triton":
+        return "a processor without tensor cores"
+    trial = Builder(context, SymbolTable())
+    trial.node = node
+    if not trial.may_loop(device):
+        return "kernels are switched off"
+    try:
+        args = fx.node.map_arg(node.args, lambda operand: _operand(trial, gm, operand))
+        RULES[node.target](trial, vals, *args)
+        for operation in trial.operations:
+            if isinstance(operation, Template):
+                template_kernel(operation)
+    except (Decline, UnsupportedKernel, UnsupportedGraphError) as error:
+        return str(error)
+    return ""
+
+
+def _operand(g: Builder, gm: fx.GraphModule, node: fx.Node) -> Any:
+    """What an operand's node will be."""
+    val: Any = node.meta.get("val")
+    if isinstance(val, torch.Tensor):
+        layout = Layout(g.exprs(val.shape), g.exprs(val.stride()), g.expr(val.storage_offset()), val.dtype, val.device)
+        g.buffers[node.name] = Buffer(node.name, layout)
+        return TensorValue.of_ref(Ref.whole(g.buffers[node.name]))
+    if isinstance(val, int | torch.SymInt):
+        return g.expr(val)
+    return attrgetter(str(node.target))(gm) if node.op == "get_attr" else val

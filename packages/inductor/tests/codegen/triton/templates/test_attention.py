@@ -1,0 +1,132 @@
+"""Attention's kernels under Triton's interpreter equal the formulas in float64, and compile for sm_90."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from flexing import Attention, causal, plain, plain_gradient
+from nesting import lowered
+
+from flambeau_inductor.codegen.triton.templates.attention import BACKWARD, FORWARD
+from flambeau_inductor.device import H200
+from flambeau_inductor.ir.evaluate import run_graph
+from flambeau_inductor.ir.loops import Template
+from flambeau_inductor.pipeline import compile_graph
+from flambeau_runtime import load
+from flambeau_runtime.artifact import Alloc, Launch
+from flambeau_runtime.triton_kernels import CompileRequest, compile_kernels
+
+TRITON = {"cpu_backend": "triton"}
+
+
+def sloped(s, b, h, m, n):
+    return s * 2 + (m - n) * 0.01 * (h + 1)
+
+
+def capped(s, b, h, m, n):
+    return 5 * torch.tanh(s / 5)
+
+
+def biased(s, b, h, m, n, table):
+    return s + torch.ops.aten.index.Tensor(table, [h, m - n + 149])
+
+
+def twice(s, b, h, m, n, g):
+    return [g * 2, None, None, None, None]
+
+
+def capped_gradient(s, b, h, m, n, g):
+    return [g * (1 - torch.tanh(s / 5) ** 2), None, None, None, None]
+
+
+def biased_gradient(s, b, h, m, n, g, table):
+    return [g, None, None, None, None, None]
+
+
+def near(b, h, m, n):
+    return (m - n).abs() < 50
+
+
+def not_the_first(b, h, m, n):
+    return m > 3
+
+
+CASES = {
+    "causal": lambda: Attention(1, 2, 2, (256, 256), (32, 16), plain, causal, plain_gradient),
+    "groups": lambda: Attention(2, 4, 2, (130, 300), (20, 16), plain, near, plain_gradient),
+    "empty rows": lambda: Attention(1, 2, 1, (70, 200), (16, 32), sloped, not_the_first, twice),
+    "shared keys": lambda: Attention(3, 2, 1, (40, 140), (16, 16), capped, causal, capped_gradient, shared=True, block=(32, 64)),
+    "a table": lambda: Attention(1, 2, 2, (150, 150), (16, 16), biased, causal, biased_gradient, buffers=[torch.randn(2, 299)]),
+    "bfloat16": lambda: Attention(1, 1, 1, (64, 64), (16, 16), plain, causal, plain_gradient, dtype=torch.bfloat16),
+}  # fmt: skip
+
+
+def run(gm, inputs, launches):
+    """What the interpreted kernels give, and the loop IR's interpreter."""
+    artifact = compile_graph(gm, inputs, TRITON)
+    assert sum(isinstance(step, Launch) for step in artifact.program.instructions) == launches
+    got = load(artifact, executor="python")(*inputs)
+    graph = lowered(gm, rewritten=True, **TRITON)
+    assert any(isinstance(operation, Template) for operation in graph.operations)
+    return artifact, got, run_graph(graph, inputs)
+
+
+def close(results, wanted, dtype):
+    tolerance = 2e-3 if dtype is torch.float16 else 1.6e-2
+    for result, want in zip(results, wanted, strict=True):
+        largest = want[want.isfinite()].abs().max().clamp(min=1)
+        torch.testing.assert_close(result.double(), want, rtol=0, atol=float(largest) * tolerance)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results(name):
+    case = CASES[name]()
+    gm, inputs = case.forward()
+    artifact, got, meant = run(gm, inputs, 1)
+    close(got, case.wanted(), case.dtype)
+    close(meant, case.wanted(), case.dtype)
+    # Nothing is made but the results.
+    assert sum(isinstance(step, Alloc) for step in artifact.program.instructions) == 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name):
+    """One kernel for the rows' sums, one for the queries, one for keys and values."""
+    case = CASES[name]()
+    gm, inputs, grads = case.backward()
+    _, got, meant = run(gm, inputs, 3)
+    wanted = case.wanted(*grads)
+    close(got, wanted, case.dtype)
+    close(meant, wanted, case.dtype)
+
+
+def test_blocks_that_no_table_names_are_not_looked_at():
+    """The last block of keys would make every result NaN."""
+    case = Attention(1, 1, 1, (128, 384), (16, 16), plain, lambda b, h, m, n: n < 256)
+    case.qkv[1][:, :, 256:] = float("nan")
+    gm, inputs = case.forward()
+    got = load(compile_graph(gm, inputs, TRITON), executor="python")(*inputs)
+    assert all(bool(result.isfinite().all()) for result in got)
+
+
+def requests(gm, inputs):
+    artifact = compile_graph(gm, inputs, TRITON)
+    source = artifact.libraries[0].source
+    return [CompileRequest.from_meta(source, kernel.entry, kernel.meta) for kernel in artifact.kernels]
+
+
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_kernels_compile_for_sm_90(width):
+    """Within the shared memory that there is, products by tensor cores."""
+    case = Attention(1, 1, 1, (256, 256), (width, width), sloped, causal, twice, dtype=torch.bfloat16)
+    found = [*requests(*case.forward()), *requests(*case.backward()[:2])]
+    for request, cubin in zip(found, compile_kernels(found), strict=True):
+        assert cubin.name == request.entry and cubin.shared <= H200.shared
+
+
+def test_every_shape_has_whole_warps():
+    for shape in (*FORWARD.values(), *BACKWARD.values()):
+        assert shape.rows * shape.step >= 32 * shape.num_warps
