@@ -39,8 +39,20 @@ def test_positions_fold(node, wanted):
 def test_what_is_not_known_stays():
     """An undecided comparison, a narrow type, and arithmetic that could wrap."""
     assert sc.op("lt", at(I), at(Int(7))).kind == "op"
-    assert sc.op("add", sc.index_value(I, torch.int32), sc.index_value(J, torch.int32)).kind == "op"
+    assert sc.op("add", sc.index_value(I, torch.int16), sc.index_value(I, torch.int16)).kind == "op"
+    large = sc.index_value(I * (1 << 30), torch.int32)
+    assert sc.op("add", large, large).kind == "op"
     assert sc.op("add", sc.constant(2**63 - 1, torch.int64), at(I)).kind == "op"
+
+
+def test_positions_of_32_bits():
+    """They fold where they cannot wrap around, and are positions of 64 bits as they are."""
+    i, five = sc.index_value(I, torch.int32), sc.constant(5, torch.int32)
+    assert sc.op("sub", i, five) is sc.index_value(I + -5, torch.int32)
+    assert sc.op("to_dtype", i, dtype=torch.int64) is at(I)
+    assert sc.indirect(sc.op("add", i, five), Int(13)) is I + 5
+    beyond = sc.index_value(I * (1 << 30), torch.int32)
+    assert sc.op("to_dtype", beyond, dtype=torch.int64).kind == "op"
 
 
 def test_an_index_inside_needs_no_check():

@@ -14,8 +14,8 @@ import torch
 from .. import expr as ex
 from ..expr import Expr
 
-#: Positions beyond this might wrap around in 64 bits, which expressions do not.
-_LIMIT = 1 << 62
+#: Positions beyond these might wrap around in an integer of their type, which expressions do not.
+_LIMITS = {torch.int64: 1 << 62, torch.int32: (1 << 31) - 1}
 
 Fold = Callable[..., Any]
 
@@ -46,7 +46,7 @@ _POSITIONS: dict[str, Fold] = {
 
 
 def fold(name: str, operands: tuple[Any, ...]) -> Any:
-    """The simpler value of ``name(*operands)``: an Expr (int64), a bool, an operand, or None."""
+    """The simpler value of ``name(*operands)``: an Expr (of the operands' type), a bool, an operand, or None."""
     if name == "where":
         condition, a, b = operands
         if condition.kind == "constant":
@@ -65,7 +65,7 @@ def fold(name: str, operands: tuple[Any, ...]) -> Any:
     if first is None or second is None:
         return None
     result = rule(first, second)
-    return None if isinstance(result, Expr) and not (result.lo > -_LIMIT and result.hi < _LIMIT) else result
+    return None if isinstance(result, Expr) and not _fits(result, operands[0].dtype) else result
 
 
 def _logical(is_and: bool, a: Any, b: Any) -> Any:
@@ -89,13 +89,15 @@ _OPPOSITES = frozenset({("lt", "ge"), ("ge", "lt"), ("gt", "le"), ("le", "gt"), 
 
 
 def position_of(node: Any) -> Expr | None:
-    """The index expression that an int64 scalar is, or None."""
-    if node.dtype is not torch.int64 or node.kind not in ("index", "constant"):
+    """The index expression that an integer is, of 64 bits or of 32, or None."""
+    if node.dtype not in _LIMITS or node.kind not in ("index", "constant"):
         return None
-    value: Any = node.args[0]
-    if node.kind == "constant":
-        return ex.Int(value) if -_LIMIT < value < _LIMIT else None
-    return value if value.lo > -_LIMIT and value.hi < _LIMIT else None
+    value: Any = ex.Int(node.args[0]) if node.kind == "constant" else node.args[0]
+    return value if _fits(value, node.dtype) else None
+
+
+def _fits(value: Expr, dtype: torch.dtype) -> bool:
+    return bool(value.lo > -_LIMITS[dtype] and value.hi < _LIMITS[dtype])
 
 
 def is_inside(position: Expr, size: Expr) -> bool:

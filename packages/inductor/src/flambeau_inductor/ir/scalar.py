@@ -191,9 +191,13 @@ def op(name: str, *args: Any, dtype: torch.dtype | None = None) -> Scalar:
     result = record.result([part.dtype for part in operands], dtype)
     if name == "to_dtype" and operands[0].dtype is result:
         return operands[0]
+    if name == "to_dtype" and operands[0].dtype is torch.int32 and result is torch.int64:
+        position = position_of(operands[0])
+        if position is not None:
+            return index_value(position)
     folded = fold(name, args)
     if isinstance(folded, Expr):
-        return index_value(folded)
+        return index_value(folded, result)
     if isinstance(folded, bool):
         return constant(folded, torch.bool)
     return _intern("op", (name, *args), result) if folded is None else folded
