@@ -127,6 +127,14 @@ def test_kernels_compile_for_sm_90(width):
         assert cubin.name == request.entry and cubin.shared <= H200.shared
 
 
+def test_what_functions_read_has_room():
+    """A table of pairs takes shared memory in every stage of the pipeline."""
+    sizes = (1, 2, 1, (150, 150), (64, 64))
+    case = Attention(*sizes, biased, causal, biased_gradient, buffers=[torch.randn(2, 299)], dtype=torch.bfloat16)
+    found = [*requests(*case.forward()), *requests(*case.backward()[:2])]
+    assert all(cubin.shared <= H200.shared for cubin in compile_kernels(found))
+
+
 def test_every_shape_has_whole_warps():
     for shape in (*FORWARD.values(), *BACKWARD.values()):
         assert shape.rows * shape.step >= 32 * shape.num_warps

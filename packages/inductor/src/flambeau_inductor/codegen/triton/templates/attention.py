@@ -28,6 +28,9 @@ _LOG2E = 1 / math.log(2)
 #: What gradients read one number a query of, and the variables that hold it.
 _NUMBERS = (("lse", "logs"), ("less", "extra"))
 
+#: Bytes of shared memory: what a stage may take for what functions read of pairs, and what Triton takes for itself.
+_PAIRS, _SCRATCH = 32 << 10, 2 << 10
+
 
 @frozen
 class Shape:
@@ -41,7 +44,7 @@ class Shape:
 
 #: Shapes by the larger head width, up to which each goes.
 FORWARD = {64: Shape(128, 128, 4, 3), 128: Shape(128, 64, 8, 3), 256: Shape(64, 32, 4, 3)}
-BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 64, 8, 2), 256: Shape(32, 32, 4, 1)}
+BACKWARD = {64: Shape(64, 64, 4, 3), 128: Shape(64, 64, 8, 2), 256: Shape(64, 32, 8, 2)}
 
 
 def forward(template: Template, name: str) -> GeneratedKernel:
@@ -171,8 +174,10 @@ class _Writer:
         rows = min(shape.rows, _power_in(self.blocks[self.row]), _power_above(self.sizes[self.row]))
         step = min(shape.step, _power_in(self.blocks[self.place]), _power_above(self.sizes[self.place]))
         both = 2 * (self.wide("q") + self.wide("v"))
-        room = device_facts(self.template.device).shared - rows * both
-        stages = max(1, min(shape.num_stages, room // (step * both)))
+        while rows * step * self.body.pair_bytes > _PAIRS and step > LEAST_SIDE:
+            step //= 2
+        room = device_facts(self.template.device).shared - rows * both - _SCRATCH
+        stages = max(1, min(shape.num_stages, room // (step * (both + rows * self.body.pair_bytes))))
         return Shape(rows, step, shape.num_warps if rows >= 64 else 4, stages)
 
     def wide(self, operand: str) -> int:

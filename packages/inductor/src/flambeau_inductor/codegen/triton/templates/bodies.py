@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import torch
 
-from ....expr import Expr
+from ....expr import Expr, free_symbols
 from ....ir.loops import Template
-from ....ir.scalar import Scalar, loads
+from ....ir.scalar import Scalar, expressions, loads, walk
 from ...tiling import Space, Tile
 from ..errors import UnsupportedKernel
 from ..values import LOOP, Dims, Emitter, Scope, Value
@@ -42,6 +42,11 @@ class Bodies:
         names = {axis.symbol.name: axis.symbol.name for axis in template.axes}
         self.emitter = Emitter(space, positions, self.pointers, names, {}, 32, lambda node: "")
 
+        #: The bytes that bodies read anew for each pair of a row and a place.
+        self.pair_bytes = sum(
+            node.dtype.itemsize for node in loads(*template.bodies.values()) if {rows, along} <= _symbols(node)
+        )
+
     @property
     def once(self) -> list[str]:
         """The lines that come before the loops; complete when all loops are written."""
@@ -64,6 +69,11 @@ class Bodies:
     def line(self, text: str) -> None:
         """A line of the loop."""
         self.emitter.line(text, _BLOCK)
+
+
+def _symbols(node: Scalar) -> set[Expr]:
+    """The axes that a value depends on."""
+    return {symbol for part in walk(node) for e in expressions(part) for symbol in free_symbols(e)}
 
 
 def is_plain(body: Scalar, name: str) -> bool:
