@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from nesting import Outer
 from torch import fx
-from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.attention.flex_attention import _create_empty_block_mask, create_block_mask
 
 hop = torch.ops.higher_order
 
@@ -17,7 +17,7 @@ hop = torch.ops.higher_order
 class Attention:
     """Operands of one attention, of the head widths (of keys, of values); ``few`` heads of keys, ``shared`` by the whole batch.
 
-    ``score`` and ``mask`` are functions as users write them, ``joint`` is the score's with its gradient; ``buffers`` is what the score reads.
+    ``block`` is the size of the mask's blocks, None where one block is all. ``score`` and ``mask`` are functions as users write them, ``joint`` is the score's with its gradient; ``buffers`` is what the score reads.
     """
 
     def __init__(
@@ -35,14 +35,19 @@ class Attention:
         shared: bool = False,
         block: Any = 128,
         dtype: torch.dtype = torch.float16,
+        symbolic: bool = False,
     ) -> None:
         torch.manual_seed(sum(lengths))
         (queries, keys), (width, of_values), rows = lengths, widths, 1 if shared else batch
         shapes = [(batch, heads, queries, width), (rows, few, keys, width), (rows, few, keys, of_values)]
         self.qkv = [torch.randn(shape).to(dtype) for shape in shapes]
         self.score, self.mask, self.joint, self.buffers = score, mask, joint, list(buffers)
-        self.scale, self.dtype = 1 / math.sqrt(width), dtype
-        blocks = create_block_mask(mask, None, None, queries, keys, device="cpu", BLOCK_SIZE=block)
+        self.scale, self.dtype, self.symbolic = 1 / math.sqrt(width), dtype, symbolic
+        blocks = (
+            _create_empty_block_mask(*self.qkv[:2])
+            if block is None
+            else create_block_mask(mask, None, None, queries, keys, device="cpu", BLOCK_SIZE=block)
+        )
         self.table = blocks.as_tuple()[:-1]
         self.arrays = [part for part in self.table if isinstance(part, torch.Tensor)]
 
@@ -83,7 +88,7 @@ class Attention:
         return o.finish(*o.parts(o.call(hop.flex_attention_backward, *args, val=vals))[:3]), given, grads
 
     def _begun(self, given: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        o = Outer()
+        o = Outer(self.symbolic)
         nodes = [o.input(x) for x in given]
         first = 3 + len(self.buffers)
         arrays, read = iter(nodes[first:]), nodes[3:first]

@@ -9,7 +9,7 @@ from flambeau_inductor.expr import Int, Symbol
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.graph import Graph, TensorInput
 from flambeau_inductor.ir.layout import Buffer, Layout, Ref
-from flambeau_inductor.ir.loops import Pointwise, Scatter, make_axes
+from flambeau_inductor.ir.loops import Pointwise, Scatter, Template, make_axes
 from flambeau_inductor.ir.text import graph_text
 from flambeau_inductor.ir.verify import verify
 
@@ -94,3 +94,33 @@ def test_a_scatter_of_an_unknown_mode_is_refused():
             continue
         with pytest.raises(VerifyError, match=message):
             verify(made)
+
+
+def template_of(**bodies):
+    """buf0[8] made from x[8] by a template with these bodies."""
+    graph = graph_of(sc.load("x", I, torch.float32))
+    x, out = graph.buffers["x"], graph.buffers["buf0"]
+    operation = Template("kind", {"q": Ref.whole(x)}, {"out": out}, make_axes((Int(8),)), bodies, {"scale": 2.0})
+    return evolve(graph, operations=(operation,))
+
+
+def test_a_template_prints():
+    """With the scalars that its kernel evaluates."""
+    graph = template_of(score=sc.op("to_dtype", sc.reduced("score", torch.float32), dtype=torch.float64))
+    verify(graph)
+    line = "  out=buf0: f32[8; 1] = kind(q=x<f32[8; 1] +0>, scale=2.0) for i0<8: score: f64(%score)"
+    assert line in graph_text(graph).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (sc.load("missing", I, torch.float32), "before it is written"),
+        (sc.index_value(Symbol("k", bound=Int(8))), "no axis"),
+        (sc.op("exp", sc.load("x", I, torch.int64)), "dtype"),
+    ],
+)
+def test_bodies_of_templates_keep_the_rules(body, message):
+    """Those of any scalar."""
+    with pytest.raises(VerifyError, match=message):
+        verify(template_of(score=body))

@@ -46,10 +46,11 @@ def summed(s, b, h, m, n, t):
     [
         (lambda: Attention(*SIZES, plain, causal, dtype=torch.float32), "16 bits"),
         (lambda: Attention(*SIZES[:4], (320, 16), plain, causal), "too wide"),
+        (lambda: Attention(*SIZES, plain, causal, symbolic=True), "known at run time"),
         (lambda: Attention(*SIZES, plain, causal, block=8), "blocks of the mask"),
         (lambda: Attention(*SIZES, summed, causal, buffers=[torch.randn(64)]), "in a kernel"),
     ],
-    ids=["float32", "wide", "small blocks", "no scalar"],
+    ids=["float32", "wide", "symbolic", "small blocks", "no scalar"],
 )
 def test_what_no_kernel_computes_stays_a_scan(case, why):
     gm, _ = case().forward()

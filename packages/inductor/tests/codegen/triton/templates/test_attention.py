@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attrs import evolve
 
 pytest.importorskip("triton")
 
 from flexing import Attention, causal, plain, plain_gradient
 from nesting import lowered
 
+from flambeau_inductor.codegen.triton.templates import generate_templates
 from flambeau_inductor.codegen.triton.templates.attention import BACKWARD, FORWARD
 from flambeau_inductor.device import H200
 from flambeau_inductor.ir.evaluate import run_graph
@@ -54,12 +56,20 @@ def not_the_first(b, h, m, n):
     return m > 3
 
 
+def turned(case):
+    """Operands as projections leave them: heads lie behind positions."""
+    case.qkv = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in case.qkv]
+    return case
+
+
 CASES = {
     "causal": lambda: Attention(1, 2, 2, (256, 256), (32, 16), plain, causal, plain_gradient),
     "groups": lambda: Attention(2, 4, 2, (130, 300), (20, 16), plain, near, plain_gradient),
     "empty rows": lambda: Attention(1, 2, 1, (70, 200), (16, 32), sloped, not_the_first, twice),
     "shared keys": lambda: Attention(3, 2, 1, (40, 140), (16, 16), capped, causal, capped_gradient, shared=True, block=(32, 64)),
     "a table": lambda: Attention(1, 2, 2, (150, 150), (16, 16), biased, causal, biased_gradient, buffers=[torch.randn(2, 299)]),
+    "one block": lambda: Attention(1, 2, 2, (70, 90), (16, 16), plain, near, plain_gradient, block=None),
+    "strides": lambda: turned(Attention(2, 2, 2, (70, 70), (24, 24), plain, causal, plain_gradient)),
     "bfloat16": lambda: Attention(1, 1, 1, (64, 64), (16, 16), plain, causal, plain_gradient, dtype=torch.bfloat16),
 }  # fmt: skip
 
@@ -133,6 +143,18 @@ def test_what_functions_read_has_room():
     case = Attention(*sizes, biased, causal, biased_gradient, buffers=[torch.randn(2, 299)], dtype=torch.bfloat16)
     found = [*requests(*case.forward()), *requests(*case.backward()[:2])]
     assert all(cubin.shared <= H200.shared for cubin in compile_kernels(found))
+
+
+def test_equal_templates_share_a_kernel():
+    """Whatever memory they read, and wherever they come from."""
+    graph = lowered(CASES["causal"]().forward()[0], rewritten=True, **TRITON)
+    (template,) = (operation for operation in graph.operations if isinstance(operation, Template))
+    operands = {name: evolve(ref, buffer=f"other_{ref.buffer}") for name, ref in template.operands.items()}
+    other = evolve(template, operands=operands, name="other", stacks=("model.py:7 in forward",))
+    scaled = evolve(template, facts={**template.facts, "scale": 2.0}, name="scaled")
+    first, second, third = generate_templates([evolve(template, name="first"), other, scaled])
+    assert (second.name, second.source) == (first.name, first.source) and third.name != first.name
+    assert second.buffers[0] == f"other_{first.buffers[0]}"
 
 
 def test_every_shape_has_whole_warps():

@@ -20,12 +20,11 @@ _WRITERS: dict[str, Callable[[Template, str], GeneratedKernel]] = {
     templates.ATTENTION_QUERY_GRADIENT: attention.query_gradient,
     templates.ATTENTION_KEY_GRADIENTS: attention.key_gradients,
 }
-_ANY_NAME = "template"
 
 
 def template_kernel(template: Template) -> GeneratedKernel:
     """The kernel of one template. Raises UnsupportedKernel where its bodies hold what Triton cannot express."""
-    return _WRITERS[template.kind](template, f"triton_{template.kind}_{template.name}")
+    return _WRITERS[template.kind](template, f"triton_{template.kind}_{template.name.removeprefix('fused_')}")
 
 
 def generate_templates(templates: Sequence[Template]) -> list[GeneratedKernel]:
@@ -34,11 +33,16 @@ def generate_templates(templates: Sequence[Template]) -> list[GeneratedKernel]:
     kernels: list[GeneratedKernel] = []
     for template in templates:
         kernel = template_kernel(template)
-        code = kernel.source.replace(kernel.name, _ANY_NAME)
-        key = (code, str(kernel.extent), repr(sorted((k, v) for k, v in kernel.meta.items() if k != "origins")))
-        same = known.setdefault(key, kernel)
+        same = known.setdefault(_identity(kernel), kernel)
         kernels.append(evolve(kernel, name=same.name, source=same.source))
     return kernels
+
+
+def _identity(kernel: GeneratedKernel) -> Hashable:
+    """What makes two kernels one: the code without its name and comments, and how it is compiled."""
+    code = [line for line in kernel.source.splitlines() if not line.startswith("#")]
+    compiled = {key: value for key, value in kernel.meta.items() if key not in ("origins", "bytes")}
+    return "\n".join(code).replace(f"def {kernel.name}(", "def kernel("), repr(compiled)
 
 
 __all__ = ["generate_templates", "template_kernel"]
