@@ -122,6 +122,17 @@ def test_blocks_that_no_table_names_are_not_looked_at():
     assert all(bool(result.isfinite().all()) for result in got)
 
 
+def test_a_mask_made_for_more_positions():
+    """Blocks beyond the end hold nothing."""
+    case = Attention(1, 1, 1, (128, 128), (16, 16), plain, causal, plain_gradient, block=64)
+    longer = Attention(1, 1, 1, (256, 256), (16, 16), plain, lambda b, h, m, n: n >= 0, block=64)
+    case.mask, case.table, case.arrays = longer.mask, longer.table, longer.arrays
+    gm, inputs = case.forward()
+    close(run(gm, inputs, 1)[1], case.wanted(), case.dtype)
+    gm, inputs, grads = case.backward()
+    close(run(gm, inputs, 3)[1], case.wanted(*grads), case.dtype)
+
+
 def requests(gm, inputs):
     artifact = compile_graph(gm, inputs, TRITON)
     source = artifact.libraries[0].source

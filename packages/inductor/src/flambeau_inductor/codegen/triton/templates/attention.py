@@ -194,8 +194,13 @@ class _Writer:
 
     def _fits(self, point: str, block: int) -> bool:
         """Whether no block of positions goes beyond the end."""
-        size, of_mask = self.sizes[point], self.blocks[point]
-        return size % block == 0 and (point == self.row or size % of_mask == 0 or of_mask >= size)
+        size = self.sizes[point]
+        if point == self.row or size % block:
+            return size % block == 0
+        tables = (ref for name, ref in self.operands.items() if name.endswith("_at"))
+        named = max(int(table.sizes[3]) for table in tables)
+        # A table may name no block beyond its own width, which a mask made for more positions has more of.
+        return named == 1 or named * self.blocks[point] <= size
 
     # -- memory ----------------------------------------------------------------------------------------------------------
 
