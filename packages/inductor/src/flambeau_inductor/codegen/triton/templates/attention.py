@@ -145,11 +145,11 @@ class _Writer:
         count = -(-self.sizes[self.row] // self.shape.rows)
         lanes = (batch, heads) if self.by_keys else (self.sizes["b"], self.sizes["h"])
         self.programs = count * lanes[0] * lanes[1]
-        #: Of a causal mask the last queries see most keys, and the first keys are seen by most queries: the longest programs come first.
-        rank = f"pid // {lanes[0] * lanes[1]}"
         self.head: list[str] = [
             "pid = tl.program_id(0)",
-            f"start = ({rank if self.by_keys else f'{count - 1} - {rank}'}) * XBLOCK",
+            f"turn = pid // {lanes[0] * lanes[1]}",
+            *self._order(count),
+            "start = turn * XBLOCK",
             f"ahead = pid % {lanes[1]}",
             f"abatch = pid // {lanes[1]} % {lanes[0]}",
             WAIT,
@@ -164,6 +164,15 @@ class _Writer:
         self.pointers: list[str] = []
         self.loops: list[str] = []
         self.tail: list[str] = []
+
+    def _order(self, count: int) -> list[str]:
+        """Which block of rows is done when. Of a causal mask the last queries see most keys, and the first keys are seen by most queries: the longest
+        programs come first. Where all run at once, two beside each other, the second half goes the other way: each pair has the same to do."""
+        lines = []
+        if self.programs <= 2 * device_facts(self.template.device).multiprocessors:
+            half = (count + 1) // 2
+            lines.append(f"turn = tl.where(turn < {half}, turn, {count + half - 1} - turn)")
+        return lines if self.by_keys else [*lines, f"turn = {count - 1} - turn"]
 
     # -- facts -----------------------------------------------------------------------------------------------------------
 
