@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..class_names import class_module
 from ..signals import GraphBreak
 from ..sources.source import Computed, Pinned
 from ..values.base import MISSING, Value
@@ -70,6 +71,12 @@ class Overrides(Part):
     def listens(self) -> bool:
         """Whether a mode is asked about every operation."""
         return bool(self.modes) and self.asked is not Asked.NOBODY
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a mode of the program's is asked, which may note what torch's own functions call inside of them."""
+        classes = (mode.realise(self.t).python_type() for mode in self.modes)
+        return self.listens and any(class_module(cls).partition(".")[0] != "torch" for cls in classes)
 
     def applies(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> bool:
         """Whether torch asks a mode or a class about a call with these arguments."""

@@ -77,7 +77,7 @@ def trace_body(
 
 def in_a_body(t: Tracer, function: Value, trace: Callable[[BodyGraph], _Result]) -> tuple[BodyGraph, _Result]:
     """Run `trace`, which calls `function`, in a graph of its own; breaks the graph where that changes what is outside of it."""
-    if t.overrides.listens:
+    if t.overrides.is_watched:
         raise broken("a body within a mode of __torch_function__, which is asked about the operator first")
     before, generators, grad = t.heap.lasting(), len(t.generators), torch.is_grad_enabled()
     entered = list(t.graph.open_modes)
