@@ -14,6 +14,7 @@ import torch
 from attrs import frozen
 
 from ..class_names import class_name
+from ..library import functools, itertools, operator
 from ..signals import GraphBreak, TracedRaise
 from ..values.tensor import TensorValue
 from ..values.trees import Structure, flattened
@@ -120,33 +121,52 @@ def finished(t: Tracer, *bodies: Body, asks: Body | None = None) -> tuple[list[t
     return names, operands
 
 
-def call_operator(t: Tracer, operator: Any, args: Sequence[Any], results: Sequence[torch.Tensor]) -> list[Value]:
-    """Record `operator(*args)`, whose results are new tensors like `results`: they require grad where an operand does."""
+def call_operator(
+    t: Tracer,
+    called: Any,
+    args: Sequence[Any],
+    results: Sequence[torch.Tensor],
+    *,
+    differentiable: Sequence[bool] = (),
+) -> list[Value]:
+    """Record `called(*args)`, whose results are new tensors like `results`: they require grad where an operand does. `differentiable`: which of
+    them have a gradient, where that is the operator's own, whatever the bodies return."""
     read: list[torch.fx.Node] = []
     torch.fx.map_arg(tuple(args), read.append)
     tensors = [node.meta["val"] for node in read if isinstance(node.meta.get("val"), torch.Tensor)]
     with t.graph.unpatched:
-        made = _Computed.apply(lambda: tuple(_empty(t, like, like.shape, like.stride()) for like in results), *tensors)
-    if any(like.requires_grad != fake.requires_grad for like, fake in zip(results, made, strict=True)):
+        make = functools.partial(_made, t, results)
+        made = _Computed.apply(make, differentiable, *tensors)
+    if not differentiable and any(
+        like.requires_grad != fake.requires_grad for like, fake in zip(results, made, strict=True)
+    ):
         raise broken("a body returns what has no gradient, where the operator's result has one")
-    node = t.graph.call_bodies(operator, args, made)
+    node = t.graph.call_bodies(called, args, made)
     return list(t.operators.iterate_all(t.recorder.wrap_result(made, node)))
+
+
+def _made(t: Tracer, results: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    return tuple(_empty(t, like, like.shape, like.stride()) for like in results)
 
 
 class _Computed(torch.autograd.Function):
     """What gives fakes of results the history that the operator's autograd rule gives the results."""
 
     @staticmethod
-    def forward(ctx: Any, make: Callable[[], tuple[torch.Tensor, ...]], *operands: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any, make: Callable[[], tuple[torch.Tensor, ...]], differentiable: Sequence[bool], *operands: torch.Tensor
+    ) -> Any:
         """The results, new."""
         ctx.operands = operands
-        return make()
+        made = make()
+        ctx.mark_non_differentiable(*itertools.compress(made, map(operator.not_, differentiable)))
+        return made
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Gradients of the operands, whose layout is the operator's own matter, as `has_bodies` of the graph says."""
-        wanted = zip(ctx.operands, ctx.needs_input_grad[1:], strict=True)
-        return None, *(torch.empty_like(operand) if asked else None for operand, asked in wanted)
+        wanted = zip(ctx.operands, ctx.needs_input_grad[2:], strict=True)
+        return None, None, *(torch.empty_like(operand) if asked else None for operand, asked in wanted)
 
 
 def _empty(t: Tracer, like: torch.Tensor, shape: Sequence[Any], stride: Sequence[Any]) -> torch.Tensor:

@@ -152,6 +152,7 @@ def operator(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
             tuple(mask_reads),
         ),
         (out, lse, lse),
+        differentiable=(True, True, False),
     )
     return t.wrapper.sequence(made, tuple)
 
