@@ -23,7 +23,6 @@ MARKS = {
     "control_flow.assertion_fails": pytest.mark.compiles(graphs=0),
     "control_flow.while_on_data": pytest.mark.falls_back("the truth of a tensor"),
     "tensors.sparse_tensor": pytest.mark.falls_back("a Tensor with layout torch.sparse_coo"),
-    "tensors.vmap_and_grad": pytest.mark.compiles(graphs=0),
     "containers.slice_across_a_break": pytest.mark.falls_back("a tensor is written whose memory another input shares"),
 }
 if sys.version_info >= (3, 12):

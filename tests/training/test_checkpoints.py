@@ -241,9 +241,9 @@ def test_statistics_inside_of_a_checkpoint(training):
     assert_same(seen[1], seen[0])
 
 
-@pytest.mark.parametrize("call", ["grad", "parameters", "warning"])
+@pytest.mark.parametrize("call", ["parameters", "warning"])
 def test_what_a_reentrant_checkpoint_refuses(call):
-    """`torch.autograd.grad`; gradients of parameters alone, with a warning; to be the default without a word."""
+    """Gradients of parameters alone, with a warning; to be the default without a word."""
     layer = nn.Linear(4, 4)
 
     def step(x):
@@ -256,11 +256,5 @@ def test_what_a_reentrant_checkpoint_refuses(call):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             result = run(x)
-            raised = None
-            try:
-                if call == "grad":
-                    torch.autograd.grad(result.sum(), x)
-            except RuntimeError as error:
-                raised = str(error)
-        seen.append((result.requires_grad, raised, [(str(w.message), w.filename, w.lineno) for w in told]))
+        seen.append((result.requires_grad, [(str(w.message), w.filename, w.lineno) for w in told]))
     assert seen[1] == seen[0]

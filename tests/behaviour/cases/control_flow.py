@@ -84,7 +84,7 @@ def branch_on_data_then_go_on(x: Tensor) -> Tensor:
     return y.relu()
 
 
-@case(graphs=2, breaks=("data-dependent-value",))
+@case(graphs=1, breaks=("data-dependent-value",))
 def item_in_the_middle(x: Tensor) -> Any:
     total = (x * 2).sum().item()
     return x + total, round(total, 3)

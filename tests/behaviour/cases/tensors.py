@@ -153,7 +153,7 @@ def einsum_and_indexing(x: Tensor) -> Any:
     )
 
 
-@case(graphs=2, breaks=("dynamic-output-shape",))
+@case()
 def masks_with_data_dependent_shape(x: Tensor) -> Any:
     y = x * 2
     return y[y > 0] + 1
@@ -214,7 +214,7 @@ def sparse_tensor(x: Tensor) -> Any:
     return (x * 2).to_dense()
 
 
-@case(graphs=2, breaks=("numpy", "unsupported-call"))
+@case(graphs=2, breaks=("unsupported-call",))
 def numpy_in_the_middle(x: Tensor) -> Any:
     y = x * 2
     array = y.numpy().sum()
@@ -245,7 +245,7 @@ def tensor_in_a_list_from_outside() -> Callable[[Tensor], Any]:
     return run
 
 
-@case(graphs=2, breaks=("autograd-call",), arguments=leaf)
+@case(arguments=leaf)
 def backward_inside(x: Tensor) -> Any:
     loss = (x * x).sum()
     loss.backward()
@@ -253,6 +253,6 @@ def backward_inside(x: Tensor) -> Any:
     return x.grad * 2
 
 
-@case(graphs=0, breaks=("unsupported-call",), arguments=lambda: (torch.ones(2, 3), torch.ones(3)))
+@case(arguments=lambda: (torch.ones(2, 3), torch.ones(3)))
 def vmap_and_grad(x: Tensor, w: Tensor) -> Any:
     return torch.vmap(lambda row: row @ w)(x)

@@ -22,8 +22,9 @@ NOT_FUNCTIONAL = (
     "scaled_dot_product_attention", "__rmatmul__", "nanmean", "cosine_embedding_loss", "hinge_embedding_loss",
     "poisson_nll_loss", "matrix_power", "matrix_rank", "bernoulli", "normal", "multi_head_attention_forward",
 )  # fmt: skip
-#: Reads other storage than its argument's (``clone`` below gives it another), or sizes from sympy's Piecewise.
-OTHER = ("as_strided", "narrow", "item")
+#: Reads other storage than its argument's (``clone`` below gives it another), or sizes from sympy's Piecewise; has a size that torch bounds too low
+#: where the mask is larger than the input.
+OTHER = ("as_strided", "narrow", "item", "masked_select")
 QUICK = frozenset(
     {
         "add", "sub", "mul", "div", "exp", "where", "clamp", "sum", "mean", "var", "softmax", "log_softmax", "cumsum", "gather", "cat",
