@@ -47,6 +47,8 @@ def backend_of(name: str, recorder: Recorder) -> Any:
 
 
 def _joint(gm: fx.GraphModule, inputs: list[Any], *, compiler: Callable[..., Compiled], recorder: Recorder) -> Compiled:
+    if gm.meta.get("is_open"):
+        compiler = _as_it_is  # the interpreter has sizes as they were assumed to be
     lowers = compiler is _interpreted
     more = {"decompositions": inductor.decompositions(), "rewrite": inductor.rewrite_joint} if lowers else {}
     try:

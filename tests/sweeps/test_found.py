@@ -121,7 +121,8 @@ def test_views_and_their_history(backend: str, name: str) -> None:
                 backward(r)
                 show(a, *r)
         """
-    check(TENSORS[name] + driver, backend)
+    # Views that inference mode gives of a tensor from outside of it are eager's own, for each of the two kinds of input.
+    check(TENSORS[name] + driver, backend, refused=2 if "inference_mode" in TENSORS[name] else 0)
 
 
 def test_a_list_op_writes_what_another_argument_shows() -> None:

@@ -403,7 +403,7 @@ def drive(compile, call, show, backward):
 UNCOUNTED = """
 def f(x):
     y = x.amax(0)
-    torch.nonzero(x)
+    print(end='')
     x{write}
     return y
 

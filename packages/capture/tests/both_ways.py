@@ -38,7 +38,7 @@ def assert_equal(found, expected):
     assert found_spec == expected_spec
     for a, b in zip(found_leaves, expected_leaves, strict=True):
         if isinstance(b, torch.Tensor):
-            torch.testing.assert_close(a, b, rtol=0, atol=0)
+            torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
             assert type(a) is type(b)
             assert (a.requires_grad, a.is_leaf) == (b.requires_grad, b.is_leaf)
             assert strides(a) == strides(b)

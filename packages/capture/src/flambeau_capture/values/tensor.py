@@ -211,8 +211,12 @@ class TensorValue(Value):
             raise GraphBreak("unsupported-attribute", f"{name} of a tensor within a transformed function")
 
     def _is_view_of_outside(self, t: Tracer) -> bool:
-        """Whether inference mode is on, where fakes have no history, and the memory is that of an input which requires grad."""
-        if self.tensor is not MISSING or not self.fake.is_inference():
+        """Whether inference mode is or was on, where fakes have no history, and the memory is that of an input which requires grad."""
+        if self.tensor is not MISSING or self.fake.requires_grad:
+            return False
+        from .inference import ENTER
+
+        if not self.fake.is_inference() and not t.graph.root.find_nodes(op="call_function", target=ENTER):
             return False
         memory = self.fake.untyped_storage()._cdata
         return any(
