@@ -25,9 +25,7 @@ def call(model: Any, case: Any) -> Any:
 
 
 #: Examples without a tensor operation of their own, or with one in a higher-order operator only.
-MARKS = {
-    name: pytest.mark.compiles(graphs=0) for name in ("dynamic_shape_assert", "dynamic_shape_map", "scalar_output")
-}
+MARKS = {name: pytest.mark.compiles(graphs=0) for name in ("dynamic_shape_assert", "scalar_output")}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(EXAMPLES)])

@@ -16,7 +16,6 @@ import flambeau
 from flambeau_runtime import graphs
 from tests.comparison import assert_same, gradients
 from tests.models import zoo
-from tests.models.marks import FALLS_BACK
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -190,7 +189,6 @@ def test_lstm_loop() -> None:
         assert_same(state[1], expected[1], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.falls_back(FALLS_BACK["moe"])
 def test_mixture_of_experts() -> None:
     """Routing by data: sizes differ from call to call inside; results kept."""
     case = zoo.make("moe")

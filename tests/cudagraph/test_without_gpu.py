@@ -16,7 +16,6 @@ from flambeau_runtime import graphs
 from flambeau_runtime.graphs import GraphDecision
 from tests.comparison import assert_same, gradients, twin_of
 from tests.models import zoo
-from tests.models.marks import marked
 
 FAKE = Path(__file__).parents[2] / "packages" / "runtime" / "tests" / "graphs" / "fake.py"
 
@@ -59,7 +58,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     yield found
 
 
-@pytest.mark.parametrize("name", marked(["mlp", "lstm_cell", "moe"]))
+@pytest.mark.parametrize("name", ["mlp", "lstm_cell", "moe"])
 def test_inference(name: str, seen: Seen) -> None:
     """Results are looked at after the last call."""
     case = zoo.make(name)

@@ -33,10 +33,7 @@ FUNCTIONS: list[tuple[str, Callable[..., Any]]] = [
 
 @pytest.mark.parametrize(
     "function",
-    [
-        pytest.param(function, id=name, marks=pytest.mark.falls_back("has no source") if name == "sqrt" else ())
-        for name, function in FUNCTIONS
-    ],
+    [pytest.param(function, id=name) for name, function in FUNCTIONS],
 )
 def test_floats_become_inputs(function: Callable[..., Any]) -> None:
     """A float that changes costs a second compilation, and at most one more where a value is special."""

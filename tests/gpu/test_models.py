@@ -18,7 +18,6 @@ from torch.utils import _pytree as pytree
 import flambeau
 from tests.comparison import assert_as_exact, gradients, twin_of
 from tests.models import zoo
-from tests.models.marks import marked
 
 from .precision import use_tf32
 
@@ -118,7 +117,7 @@ def context_of(precision: Precision) -> AbstractContextManager[Any]:
     return torch.autocast("cuda", torch.bfloat16) if precision.autocast else nullcontext()
 
 
-@pytest.mark.parametrize("name", marked(zoo.ZOO))
+@pytest.mark.parametrize("name", zoo.ZOO)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_inference(name: str, precision: str) -> None:
     """Every output, twice: the second call runs the cached entry."""
@@ -132,7 +131,7 @@ def test_inference(name: str, precision: str) -> None:
         assert_as_exact(forward(eager, compiled, context_of(how)), theirs, right, tiny=how.tiny)
 
 
-@pytest.mark.parametrize("name", marked(zoo.ZOO))
+@pytest.mark.parametrize("name", zoo.ZOO)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_training_step(name: str, precision: str) -> None:
     """Loss and every parameter's gradient."""

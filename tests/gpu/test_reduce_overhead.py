@@ -19,7 +19,6 @@ from flambeau_runtime.graphs.call import RecordedProgram
 from flambeau_runtime.graphs.cuda import CudaRecorder
 from tests.comparison import assert_same, gradient_errors, gradients, relative_error, twin_of
 from tests.models import zoo
-from tests.models.marks import marked
 
 pytestmark = [
     pytest.mark.gpu,
@@ -38,7 +37,7 @@ def on_gpu(name: str) -> zoo.Case:
     return case
 
 
-@pytest.mark.parametrize("name", marked(["lstm_cell", "moe", "gpt2", "resnet50", "mlp"]))
+@pytest.mark.parametrize("name", ["lstm_cell", "moe", "gpt2", "resnet50", "mlp"])
 def test_inference(name: str) -> None:
     """Outputs are looked at only after the last call."""
     case = on_gpu(name)
@@ -52,7 +51,7 @@ def test_inference(name: str) -> None:
     assert max(relative_error(a, e) for a, e in zip(kept, expected, strict=True)) < 1e-3
 
 
-@pytest.mark.parametrize("name", marked(["lstm_cell", "moe", "gpt2", "mlp"]))
+@pytest.mark.parametrize("name", ["lstm_cell", "moe", "gpt2", "mlp"])
 def test_training(name: str) -> None:
     """Every loss and every gradient of a hundred steps; losses kept alive."""
     case = on_gpu(name)

@@ -14,10 +14,9 @@ import flambeau
 from tests.comparison import assert_same, assert_same_gradients, exact_gradients, gradients, twin_of
 
 from . import zoo
-from .marks import marked
 
 
-@pytest.mark.parametrize("name", marked(zoo.ZOO))
+@pytest.mark.parametrize("name", zoo.ZOO)
 def test_inference_equals_eager(name: str) -> None:
     """Every output tensor of a call without gradients."""
     case = zoo.make(name)
@@ -28,7 +27,7 @@ def test_inference_equals_eager(name: str) -> None:
             assert_same(case.outputs(compiled(**case.inputs)), expected)
 
 
-@pytest.mark.parametrize("name", marked(zoo.ZOO))
+@pytest.mark.parametrize("name", zoo.ZOO)
 def test_training_step_equals_eager(name: str) -> None:
     """Loss, every parameter's gradient and every buffer after a step in training mode, with the model's own dropout."""
     _check_training(zoo.make(name, own_dropout=True))
@@ -75,7 +74,7 @@ def test_one_graph(name: str) -> None:
     assert (explanation.graph_count, explanation.graph_break_count) == (1, 0)
 
 
-@pytest.mark.parametrize("name", marked(zoo.ZOO))
+@pytest.mark.parametrize("name", zoo.ZOO)
 def test_nothing_runs_in_eager(name: str) -> None:
     """Every captured graph becomes a forward and a backward program with generated kernels."""
     case = zoo.make(name)

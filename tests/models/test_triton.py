@@ -17,7 +17,6 @@ from flambeau_runtime.triton_kernels import CompileRequest, compile_kernels, ker
 from tests.comparison import assert_same, gradients, twin_of
 
 from . import zoo
-from .marks import marked
 
 pytest.importorskip("triton")
 
@@ -27,7 +26,7 @@ SAMPLE = 15
 #: Whole steps that take long under the interpreter; their forward is always tested.
 SLOW = frozenset({"swin", "t5", "resnet50", "mobilenet_v2"})
 STEPS = [
-    *marked(name for name in zoo.ZOO if name not in SLOW),
+    *(name for name in zoo.ZOO if name not in SLOW),
     *(pytest.param(name, marks=pytest.mark.slow) for name in sorted(SLOW)),
 ]
 
@@ -93,7 +92,6 @@ def _identity(request: CompileRequest) -> tuple[object, ...]:
     return (found[0].replace(request.entry, "kernel", 1).strip(), *sorted(arguments.items()))
 
 
-@pytest.mark.falls_back("the result shape of where depends on data")
 def test_a_sample_of_kernels_compiles_for_sm_90(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels spread evenly over those of several models."""
     requests = _requests(monkeypatch, ["mlp", "gpt2", "vit", "convnext", "gan", "moe"])

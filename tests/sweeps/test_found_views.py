@@ -71,7 +71,6 @@ def test_whether_a_view_taken_in_inference_mode_requires_grad(backend: str) -> N
             call(g, whole((3, 3)))
         """,
         backend,
-        refused=int(backend == "aot_eager"),
     )
 
 

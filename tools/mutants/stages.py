@@ -146,7 +146,8 @@ STAGES = (
     ),
     Stage(
         "rewrites", _below(_INDUCTOR, "rewrite/*.py", "lowering/builder.py", "lowering/philox.py", "lowering/random.py", "lowering/positions.py",
-                           "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/combine.py"), 12,
+                           "lowering/factories.py", "lowering/symbolic.py", "schedule/split.py", "schedule/combine.py",
+                           "lowering/attention.py", "lowering/inlined.py", "lowering/trial.py"), 12,
         (f"{_I}/rewrite", f"{_I}/lowering", f"{_I}/schedule", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
@@ -238,7 +239,8 @@ STAGES = (
     Stage(
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
-            "philox", "pieces", "reduction", "repeated", "statements", "types", "values"))), 20,
+            "philox", "pieces", "reduction", "repeated", "statements", "templates/__init__", "templates/attention",
+             "templates/bodies", "types", "values")), "ir/meanings.py"), 20,
         ("tests/robustness/test_tables.py", f"{_I}/codegen/triton"),
     ),
     Stage(

@@ -311,3 +311,15 @@ def test_identity_asks_no_method_of_the_program():
     for given in ((1, Asked.ONE), (Asked.ONE, 1), ((Asked.ONE,), (Asked.ONE,))):
         assert region(torch.ones(2), *given)[1] is False
     assert asked == []
+
+
+def test_which_objects_the_tuples_of_a_set_hold():
+    """Members are equal where their parts are the same objects."""
+
+    class Plain:
+        pass
+
+    one = Plain()
+    region = make_region(lambda x, a, b: (x + 1, (a, 1) in {(b, 1)}, len({(a,), (b,)})), eager)
+    for a, b, same in ((Plain(), Plain(), False), (one, one, True), (Plain(), Plain(), False), (one, one, True)):
+        assert region(torch.ones(2), a, b)[1:] == (same, 1 if same else 2)

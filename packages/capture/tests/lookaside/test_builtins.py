@@ -236,3 +236,19 @@ def test_batch_norm_of_what_has_no_channels(sizes):
     plain = outcome(of, torch.ones(sizes))
     assert plain[0] == "raised"
     assert outcome(breaks, torch.ones(sizes)) == plain
+
+
+class Hashed:
+    """An object with a hash of its own."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        return self.number
+
+
+@pytest.mark.parametrize("number", [5, -1, 2**61 + 5, 2**63 - 1, True])
+def test_a_hash_is_what_the_method_gives(check, number):
+    """But for -1, which says that there is an error."""
+    check(lambda x: (x + 1, hash(Hashed(number))))

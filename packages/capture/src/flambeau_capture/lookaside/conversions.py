@@ -7,6 +7,7 @@ own objects what their special methods give, held to what Python takes of them.
 from __future__ import annotations
 
 import builtins
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -188,4 +189,9 @@ def hash_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         raise GraphBreak("unsupported-call", "hash() of an object")
     if not issubclass(found.python_type(), int):
         raise t.exceptions.raised(TypeError("__hash__ method should return an integer"))
-    return t.folder.fold(hash, [ConstantValue(t.folder.integer(found))], {})
+    number = t.folder.integer(found)
+    if not -sys.maxsize - 1 <= number <= sys.maxsize:
+        return t.folder.fold(hash, [ConstantValue(number)], {})
+    return ConstantValue(
+        -2 if number == -1 else number
+    )  # what fits is the hash, but for the number that says there is an error

@@ -137,6 +137,9 @@ class TupleValue(SequenceValue):
     __slots__ = ("attrs",)
     methods = {"index": SequenceValue.m_index, "count": SequenceValue.m_count}
 
+    def hashed_parts(self) -> Iterable[Value]:
+        return self.items
+
     def rebuild(self, e: Any) -> None:
         if self.source is not None:
             e.source(self.source)
@@ -222,9 +225,6 @@ class ListValue(SequenceValue):
     ) -> None:
         super().__init__(items, cls, source)
         self.maxlen = maxlen
-
-    def hashed_parts(self) -> Iterable[Value]:
-        return self.items
 
     def rebuild(self, e: Any) -> None:
         if self.source is not None:
