@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -113,6 +113,7 @@ def in_inference(compiled: Callable[..., Any], graph: fx.GraphModule) -> Callabl
         with torch.inference_mode():
             return compiled(*args)
 
+    called: Any = call
     if getattr(compiled, "_boxed_call", False):
-        call._boxed_call = True  # type: ignore[attr-defined]
-    return call
+        called._boxed_call = True
+    return cast("Callable[..., Any]", called)

@@ -206,5 +206,6 @@ def _callable_of(cls: Any, told_absent: bool) -> Any:
         return cls.apply(*map(_as_made, args))
 
     call.__name__ = f"{class_name(cls)}_apply"
-    call.told_absent = told_absent  # type: ignore[attr-defined]
-    return call
+    made: Any = call
+    made.told_absent = told_absent
+    return made
