@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import structlog
@@ -79,7 +81,7 @@ def test_modules_nest_as_deep_as_in_plain_python():
         assert make_region(chain, eager)(torch.ones(2)).tolist() == [2.0, 2.0]
 
 
-def test_the_stack_of_the_thread_is_no_limit():
+def nest_beyond_the_stack():
     """Plain Python takes none of it for calls between functions; below some depth the program runs in plain Python, which is told once."""
     with _limit(60_000), structlog.testing.capture_logs() as events:
         region = make_region(_broken_at_each_level, eager)
@@ -130,7 +132,7 @@ def test_near_the_limit_a_frame_runs_as_it_is_and_is_captured_another_time(room)
     assert len(graphs) == 1
 
 
-def test_another_thread_nests_calls_while_a_region_runs():
+def nest_in_another_thread():
     """The hook is the process's: what other threads run meanwhile does not lie on their stacks either."""
     results = []
 
@@ -147,6 +149,14 @@ def test_another_thread_nests_calls_while_a_region_runs():
     with _limit(60_000):
         make_region(program, eager)(torch.ones(2))
     assert results == [1]
+
+
+@pytest.mark.parametrize("deep", [nest_beyond_the_stack, nest_in_another_thread])
+def test_deeper_than_the_stack_of_a_thread(deep):
+    """In a process of its own: torch.compile, where it has raised, leaves a hook on frames under which plain Python ends such a process."""
+    code = f"from native.test_nested_calls import {deep.__name__}; {deep.__name__}()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_another_threads_region_is_captured_while_one_compiles():
