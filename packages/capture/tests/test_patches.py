@@ -19,6 +19,11 @@ def _ours(*args, **kwargs):
     return "the program's"
 
 
+def _places():
+    """Whose functions are replaced, their names, and by what."""
+    return [(patch.owner, patch.name, patch.present) for patch in patches()]
+
+
 PLACES = [
     (torch.Tensor, "sum", lambda x: x.sum()),
     (torch.Tensor, "norm", lambda x: x.norm()),
@@ -37,9 +42,9 @@ def test_within_the_context_torchs_own_is_called(owner, name, call, monkeypatch)
     x = torch.arange(3.0)
     expected = str(call(x))
     # Torch replaces some itself, once its own compiler is imported.
-    before = patches()
+    before = _places()
     monkeypatch.setattr(owner, name, _ours)
-    assert (owner, name, _ours) in [(patch.owner, patch.name, patch.present) for patch in patches()]
+    assert (owner, name, _ours) in _places()
     context = unpatched()
     for _ in range(2):
         assert call(x) == "the program's"
@@ -47,7 +52,7 @@ def test_within_the_context_torchs_own_is_called(owner, name, call, monkeypatch)
             assert str(call(x)) == expected
     assert vars(owner)[name] is _ours
     monkeypatch.undo()
-    assert patches() == before
+    assert _places() == before
 
 
 def test_a_function_of_torch_under_another_name_is_the_programs(monkeypatch):
