@@ -93,7 +93,7 @@ STAGES = (
         (f"{_C}/lookaside/arrays", f"{_C}/interp/test_numpy_objects.py", f"{_C}/interp/test_numpy_numbers.py", "tests/behaviour/test_numpy.py"),
     ),
     Stage(
-        "lookasides", _below(_CAPTURE, "lookaside/conversions.py", "interp/conversions.py", "interp/presumed.py", "graph/histories.py",
+        "lookasides", _below(_CAPTURE, "lookaside/conversions.py", "interp/conversions.py", "graph/histories.py",
                              "lookaside/gradients.py", "lookaside/groups.py", "lookaside/hooks.py", "results.py",
                              "lookaside/transforms.py", "lookaside/transformed.py", "graph/dispatch.py", "values/graph_functions.py",
                              "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/messages.py",

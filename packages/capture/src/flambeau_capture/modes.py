@@ -144,9 +144,8 @@ def left_as_before(compiled: Callable[..., Any], graph: fx.GraphModule) -> Calla
             for device, (switch, dtype) in state.items():
                 torch.set_autocast_enabled(device, switch)
                 torch.set_autocast_dtype(device, dtype)
-            if graph.meta.get(
-                "starts_anew"
-            ):  # else the error passes, and the settings are as the program had them then
+            # Where the frame does not start anew the error passes, and the settings are as the program had them then.
+            if graph.meta.get("starts_anew"):
                 for setting, value in zip(settings, before, strict=True):
                     setting.write(value)
                 if numbers is not None:

@@ -44,7 +44,7 @@ def result_nodes(
     ends = tracer.graph.has_engine or tracer.graph.has_leaves
     for value in outputs:
         if not isinstance(value, TensorValue):
-            nodes.append(value.node)  # type: ignore[attr-defined]
+            nodes.append(value.node)  # type: ignore[attr-defined]  # a number of the graph
             continue
         node = tracer.recorder.node_of(value)
         later = _given_back(tracer, value, outputs) if ends and _requires_grad(value.fake) else None

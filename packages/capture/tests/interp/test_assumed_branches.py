@@ -9,7 +9,7 @@ import contextlib
 
 import pytest
 import torch
-from both_ways import assert_equal, eager, outcome
+from both_ways import assert_equal, eager, outcome, recorded
 
 from flambeau_capture import make_region
 
@@ -191,3 +191,79 @@ def test_a_truth_of_the_programs_own_is_asked(check, monkeypatch):
     assert_equal(outcome(region, x), outcome(program, x))
     monkeypatch.setattr(torch.Tensor, "__bool__", lambda self: False, raising=False)
     assert outcome(region, x) == outcome(program, x) == ("raised", (AssertionError, ""))
+
+
+def _asserted_in_words(x):
+    assert (x > 0).all(), f"{x.min()} is not positive"
+    return x.log()
+
+
+def _raised_for_nan_and_zero(x):
+    if x.isnan().any():
+        raise ValueError(f"nan in {x}")
+    if not x.sum().item():
+        raise ZeroDivisionError
+    return x / x.sum().item()
+
+
+def _branch_on_a_count(x):
+    if x[x > 0].numel():
+        return x + 1
+    raise ValueError("nothing is positive")
+
+
+def _caught(x):
+    try:
+        if x.min().item() < 0:
+            raise ValueError("negative")
+        return x.sqrt()
+    except ValueError as error:
+        return str(error)
+
+
+def _loop_of_doublings(x):
+    for i in range(3):
+        x = x * 2
+        if x.max() > 100:
+            raise OverflowError(i)
+    return x
+
+
+X = torch.linspace(1, 3, 6)
+
+
+@pytest.mark.parametrize(
+    "function", [_asserted_in_words, _raised_for_nan_and_zero, _branch_on_a_count, _caught, _loop_of_doublings]
+)
+def test_one_graph_checks_the_number(function):
+    """For values that pass and for those that do not."""
+    graphs = []
+    region = recorded(function, graphs, fullgraph=True)
+    for x in (X, -X, X * 0, X * 30, X):
+        assert_equal(outcome(region, x), outcome(function, x))
+    (graph,) = graphs
+    assert any(node.target in (torch._check, torch._assert_async) for node in graph.graph.nodes)
+
+
+def test_other_branches_break(broken):
+    """Where both sides raise, or the side that raises does something else on its way."""
+
+    def both(x):
+        if x.sum() > 0:
+            raise ValueError("positive")
+        raise TypeError("not positive")
+
+    def sometimes(x):
+        if x.sum() > 0:
+            if x.ndim > 3:
+                raise ValueError("many dimensions")
+            x = x + 1
+        return x
+
+    for function in (both, sometimes):
+        assert "data-dependent-branch" in broken(function)
+
+
+def test_not_is_a_number_of_the_graph(check):
+    """`not` of a tensor and of its numbers."""
+    check(lambda x: (not (x > 2).any(), not x.sum().item(), not x.argmax().item()))

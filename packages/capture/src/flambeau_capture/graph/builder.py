@@ -104,10 +104,10 @@ class GraphBuilder:
         #: Whether the graph holds a backward, and whether it makes leaves that require grad.
         self.has_engine = False
         self.has_leaves = False
+        #: Whether it may make leaves: not where a result led to one, in an earlier trace.
+        self.may_make_leaves = True
         #: Whether a wrapper tensor was met.
         self.wraps = False
-        #: Whether it may make them: not where a result led to one, in an earlier trace.
-        self.may_make_leaves = True
         #: Whether a checkpoint is of the reentrant kind, which refuses to be asked for the gradients of some tensors alone.
         self.has_reentrant = False
         #: What has to hold when the trace ends, of what a nested graph was made of and eager reads later.

@@ -1,7 +1,7 @@
-"""Branches on the truth of a tensor of which one way always raises: `assert (x > 0).all()`, `if bad.any(): raise ValueError(...)`.
+"""Branches of which one way always raises: `assert (x > 0).all()`, `if bad.any(): raise ValueError(...)`, `assert x.sum().item()`.
 
-In: a jump and the tensor that decides it. Out: the truth for which the program goes on, and a node of the graph that raises where the tensor has
-the other one; None where neither way or each raises, so that the branch stays one. What the node raises nobody sees: a frame whose graph
+In: a jump and what decides it, a tensor or a number that comes out of one. Out: the truth for which the program goes on, and a check in the graph
+that it is the one; where neither way or each raises, the branch stays one. What the check raises nobody sees: a frame whose graph
 raises runs in plain Python from its start, and there the program raises itself, with its words, after its effects, inside its handlers.
 """
 
@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..bytecode.flow import successors
+from ..signals import GraphBreak
 from ..values.constants import ConstantValue
+from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from .conversions import as_truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +28,24 @@ if TYPE_CHECKING:
 _JUMPS = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 _LEAVES = frozenset(("RETURN_VALUE", "YIELD_VALUE"))
 _MESSAGE = "a branch of the program goes the way that raises"
+
+
+def truth_or_raise(f: Frame, value: Value) -> bool:
+    """The truth of what decides the conditional jump that the frame is at: where one side raises, a number's is assumed as a tensor's is."""
+    try:
+        return truth_of_jump(f, f.index, value)
+    except GraphBreak as error:
+        if error.code != "data-dependent-branch":
+            raise
+        goes_on = side_that_goes_on(f, f.index)
+        condition = None if goes_on is None else as_truth(f.tracer, value)
+        if condition is not None and not goes_on:
+            negated = f.tracer.arithmetic.symbolic(torch.sym_not, [condition])
+            condition = negated if isinstance(negated, SymbolicValue) else None
+        if condition is None or goes_on is None:
+            raise
+        f.tracer.graph.check(condition.node, condition.symbol)
+        return goes_on
 
 
 def truth_of_jump(f: Frame, index: int, value: Value) -> bool:

@@ -21,7 +21,7 @@ TAKEN = (
 @pytest.mark.parametrize("text", TAKEN)
 def test_both_ways(text):
     for order in "CF":
-        assert_captured(function_of(text), lambda: [array("float64", order=order)])  # noqa: B023
+        assert_captured(function_of(text), lambda: [array("float64", order=order)])  # noqa: B023 - called in this round
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..presumed import truth_or_raise
+from ..assumed_branches import truth_or_raise
 from ..registry import Outcome, handles
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def jump(f: Frame, i: Instruction) -> None:
 @handles("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 def pop_jump_if(f: Frame, i: Instruction) -> None:
     value = f.stack[-1]
-    truth = truth_or_raise(f, i, value)
+    truth = truth_or_raise(f, value)
     f.stack.pop()
     if truth == (i.name == "POP_JUMP_IF_TRUE"):
         f.jump(i)
