@@ -6,7 +6,7 @@ import collections
 
 import pytest
 import torch
-from both_ways import assert_equal, eager, strides
+from both_ways import assert_equal, eager, outcome, strides
 from torch._higher_order_ops import while_loop
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as map_over
@@ -131,6 +131,16 @@ REFUSED = [
     lambda x: scan(lambda c, row: (c + row, row * 2), torch.zeros(4), x[:0]),
     lambda x: map_over(lambda row: row, x),
     lambda x: map_over(lambda row: row * 2, x[:0]),
+    lambda x: map_over(lambda row, w: row * w, x, w=x[0]),
+    lambda x: map_over(lambda row: row * 2),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v + 1),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,), x),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, operand=(x,)),
+    lambda x: torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,), pred=x.sum() > 0),
+    lambda x: torch.cond(x.sum() > 0, lambda *v: v[0] + 1, lambda *v: v[0] - 1, x),
+    lambda x: torch.cond(x.sum() > 0, lambda *v: x + 1, lambda *v: x - 1, "x"),
+    lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (v + 50,)),
+    lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (v + 50,), carried=(x,)),
 ]
 
 
@@ -140,6 +150,28 @@ def test_what_operators_do_not_take_breaks_before_them(function):
     region = make_region(lambda x: function(x + 1), eager, fullgraph=True)
     with pytest.raises(GraphBreakError):
         region(matrix())
+
+
+REFUSED_BY_TORCH = [
+    lambda x: scan(lambda c, row: (c + row, row * 2), torch.zeros(4), x, dim=2),
+    lambda x: scan(lambda c, row: (c + row, row * 2), torch.zeros(4), x, dim=-3),
+    lambda x: associative_scan(lambda a, b: a + b, x, 2, combine_mode="generic"),
+    lambda x: associative_scan(lambda a, b: a + b, x, -3, combine_mode="generic"),
+    lambda x: associative_scan(lambda a, b: a + b, x, 0),
+    lambda x: associative_scan(lambda a, b: a + b, x, 0, combine_mode="rows"),
+    lambda x: associative_scan(lambda a, b: a + b, x[:0], 0, combine_mode="generic"),
+    lambda x: associative_scan(lambda a, b: (a[0] + b[0], a[1] + b[1]), (x.t(), x[0]), 1, combine_mode="generic"),
+    lambda x: associative_scan(lambda a, b: (a[0] + b[0], 1), (x, 1), 0, combine_mode="generic"),
+    lambda x: associative_scan(lambda a, b: (), (), 0, combine_mode="generic"),
+]
+
+
+@pytest.mark.parametrize("function", REFUSED_BY_TORCH)
+def test_what_torch_refuses_is_refused_in_its_words(function):
+    """A dimension that is not there, a mode for GPUs, nothing to scan."""
+    found, expected = (outcome(run, matrix()) for run in (make_region(function, eager), function))
+    assert found == expected
+    assert found[0] == "raised"
 
 
 def test_what_a_body_computes_is_not_known_outside():
@@ -295,3 +327,24 @@ def test_associative_scan(size, reverse):
     for i in range(size):
         state = decay[i] * state + value[i]
         torch.testing.assert_close(states[i], state)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_an_associative_scan_combines_rows(size):
+    """The function sees two rows at a time, whatever it does along their own dimensions."""
+
+    def run(x, w):
+        turned = associative_scan(lambda a, b: a + b.flip(0), x, dim=0, combine_mode="generic")
+        summed = associative_scan(lambda a, b: a * b.roll(1, 0), x, dim=1, combine_mode="generic")
+        products = associative_scan(lambda a, b: a @ b, w, dim=0, combine_mode="generic")
+        return (
+            turned,
+            summed,
+            products,
+            associative_scan(lambda a, b: a + b.flip(0), x, dim=0, reverse=True, combine_mode="generic"),
+        )
+
+    region = make_region(run, eager, fullgraph=True)
+    x, w = torch.rand(size, size, 3), torch.rand(size, 2, 2)
+    for found, expected in zip(region(x, w), run(x, w), strict=True):
+        torch.testing.assert_close(found, expected)

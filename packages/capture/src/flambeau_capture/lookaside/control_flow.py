@@ -37,12 +37,30 @@ if TYPE_CHECKING:
 _HOP = torch.ops.higher_order
 
 
+def _named(names: tuple[str, ...], args: Args, kwargs: Kwargs, *, least: int) -> dict[str, Value]:
+    """The arguments by the operator's names for them, of which the first `least` must be given; what eager refuses breaks the graph."""
+    given = dict(zip(names, args, strict=False))
+    if len(args) > len(names) or given.keys() & kwargs.keys() or kwargs.keys() - set(names):
+        raise broken("arguments that the operator does not take")
+    given |= kwargs
+    if not given.keys() >= set(names[:least]):
+        raise broken("arguments that the operator needs are not given")
+    return given
+
+
+def _operands(t: Tracer, given: Value) -> list[Value]:
+    """What the branches of a `cond` are called with."""
+    if given.realise(t).python_type() not in (tuple, list):
+        raise broken("the operands of torch.cond are no tuple or list")
+    return list(t.operators.iterate_all(given))
+
+
 @replaces(torch.cond)
 def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`torch.cond(pred, true_fn, false_fn, operands)`: a predicate that is no tensor is decided now."""
-    given = {**dict(zip(("pred", "true_fn", "false_fn", "operands"), args, strict=False)), **kwargs}
+    given = _named(("pred", "true_fn", "false_fn", "operands"), args, kwargs, least=3)
     predicate, branches = given["pred"].realise(t), (given["true_fn"], given["false_fn"])
-    operands = list(t.operators.iterate_all(given["operands"])) if "operands" in given else []
+    operands = _operands(t, given["operands"]) if "operands" in given else []
     if not isinstance(predicate, TensorValue):
         return t.caller.call(branches[0] if predicate.truth(t) else branches[1], operands, {})
     if predicate.fake.dtype is not torch.bool or not t.graph.decide(predicate.fake.numel() == 1):
@@ -60,7 +78,7 @@ def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 @replaces(torch_while_loop)
 def while_loop(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`while_loop(cond_fn, body_fn, carried_inputs)`."""
-    given = {**dict(zip(("cond_fn", "body_fn", "carried_inputs"), args, strict=False)), **kwargs}
+    given = _named(("cond_fn", "body_fn", "carried_inputs"), args, kwargs, least=3)
     carried, structure = flattened(t, given["carried_inputs"])
     tensors = _contiguous(t, carried)
 
@@ -107,7 +125,7 @@ def _scan_any_dimension(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, re
     leaves, spec = pytree.tree_flatten(xs)
     if not leaves:
         return init, []
-    dim = dim % leaves[0].ndim
+    dim = _dimension_of(leaves[0], dim)
     if dim:
         leaves = [torch.movedim(leaf, dim, 0) for leaf in leaves]
     if reverse:
@@ -118,6 +136,13 @@ def _scan_any_dimension(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, re
     if dim:
         out = pytree.tree_map(lambda leaf: torch.movedim(leaf, 0, dim) if dim < leaf.ndim else leaf, out)
     return carry, out
+
+
+def _dimension_of(leaf: Any, dim: int) -> int:
+    """Which dimension is walked, from the first."""
+    if not -leaf.ndim <= dim < leaf.ndim:
+        raise IndexError(dim)
+    return dim % leaf.ndim
 
 
 def _scan_first_dimension(combine_fn: Any, init: Any, xs: Any) -> Any:
@@ -169,6 +194,8 @@ def _stacked(t: Tracer, fakes: Sequence[torch.Tensor], length: Any) -> list[torc
 @replaces(torch_map)
 def map_over(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`map(f, xs, *args)`: the results of `f(x, *args)` for the rows of `xs`, stacked."""
+    if kwargs or len(args) < 2:
+        raise broken("map takes a function, what it walks through, and what goes to each call, none by its name")
     function, given, *others = args
     scanned, rows = flattened(t, given)
     xs = _with_one_length(t, scanned)
@@ -198,7 +225,13 @@ def associative_scan(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 def _scan(combine_fn: Any, xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise") -> Any:
     leaves, spec = pytree.tree_flatten(xs)
-    count, dim = len(leaves), dim % leaves[0].ndim
+    count, dim = len(leaves), _dimension_of(leaves[0], dim)
+    if combine_mode == "generic":
+        combine_fn = torch.vmap(combine_fn)
+    elif combine_mode != "pointwise" or any(leaf.device.type == "cpu" for leaf in leaves):
+        raise ValueError(combine_mode)
+    if any(leaf.ndim <= dim or leaf.shape[dim] == 0 for leaf in leaves):
+        raise ValueError(dim)
     leaves = [torch.movedim(leaf, dim, 0) for leaf in leaves]
     if reverse:
         leaves = [torch.flip(leaf, [0]) for leaf in leaves]
