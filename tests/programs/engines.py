@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,17 +20,19 @@ _CALLS = ("call_function", "call_method", "call_module")
 
 @define
 class Counted:
-    """A backend that runs each graph as it is.
+    """A backend that runs each graph as it is, or hands it on.
 
     Attributes:
+        then: the backend that compiles them; None runs them as they are.
         graphs: how many graphs with an operation it was given.
     """
 
+    then: Callable[..., Any] | None = None
     graphs: int = 0
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
         self.graphs += any(node.op in _CALLS for node in graph.graph.nodes)
-        return graph.forward
+        return graph.forward if self.then is None else self.then(graph, inputs)
 
 
 @define
@@ -85,6 +88,27 @@ def default(compiler: str, told: Told, *, dynamic: bool | None = None) -> Callab
     return compiled
 
 
+def joint(compiler: str, told: Told, backend: str) -> tuple[Callable[..., Any], Callable[[], int]]:
+    """The compile call with a backend of the compiler's by its name, and how many graphs with an operation there were since."""
+    if compiler == "torch.compile":
+        count = Counted(torch._dynamo.lookup_backend(backend))
+        return lambda function: torch.compile(function, backend=count), lambda: count.graphs
+    from flambeau.compile import compile_recorded
+    from flambeau.records import Recorder
+
+    recorder = Recorder()
+    told.breaks, told.in_eager = recorder.breaks, recorder.eager_graphs  # type: ignore[assignment]
+    compiled = partial(compile_recorded, recorder=recorder, backend=backend)
+    return compiled, lambda: sum(graph.operations > 0 for graph in recorder.graphs)
+
+
+def breaks(compiler: str, told: Told) -> list[str]:
+    """Why graphs ended since the compiler was reset."""
+    if compiler == "torch.compile":
+        return [reason.splitlines()[0] for reason in torch._dynamo.utils.counters["graph_break"]]
+    return [f"{each.code}: {each.reason}" for each in told.breaks]  # type: ignore[attr-defined]
+
+
 def using(compiled: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
     """While this holds, programs compile their own parts with `compiled`."""
     return _inner(compiled)
@@ -94,6 +118,7 @@ def reset(compiler: str) -> None:
     """Forget what was compiled in this process."""
     if compiler == "torch.compile":
         torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
     elif compiler == "flambeau":
         import flambeau
 

@@ -11,13 +11,14 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from tests.processes import read_records
 
 from .observe import Record
 from .registry import Program
@@ -46,41 +47,11 @@ def run(compiler: str, programs: Sequence[Program], out: Path, variant: str = "p
     return whole
 
 
-def _chunk(compiler: str, variant: str, names: list[str]) -> Iterator[tuple[str, Record]]:
-    while names:
-        with tempfile.TemporaryDirectory() as folder:
-            lines = Path(folder) / "lines"
-            lines.touch()
-            code = _wait(_started(compiler, variant, names, lines), lines)
-            begun = ""
-            for line in lines.read_text().splitlines():
-                record = json.loads(line)
-                begun = record.get("begins", begun)
-                if "name" in record:
-                    begun = ""
-                    names.remove(record["name"])
-                    yield record.pop("name"), record
-        if names:
-            crashed = begun or names[0]
-            names.remove(crashed)
-            yield crashed, {"status": "crashed", "why": f"the process ended with {code}"}
+def _chunk(compiler: str, variant: str, names: Sequence[str]) -> Iterator[tuple[str, Record]]:
+    return read_records(names, partial(_started, compiler, variant), _SILENCE)
 
 
 def _started(compiler: str, variant: str, names: Sequence[str], lines: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "FLAMBEAU_SUPPRESS_ERRORS": "0"}
     command = [sys.executable, "-m", "tests.programs.worker", compiler, variant, json.dumps(list(names)), str(lines)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def _wait(process: subprocess.Popen[bytes], lines: Path) -> int | str:
-    size, heard = 0, time.monotonic()
-    while True:
-        try:
-            return process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            if lines.stat().st_size != size:
-                size, heard = lines.stat().st_size, time.monotonic()
-            if time.monotonic() - heard > _SILENCE:
-                process.kill()
-                process.wait()
-                return "a kill, as it heard no alarm"

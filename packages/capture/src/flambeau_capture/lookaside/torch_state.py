@@ -102,7 +102,8 @@ _answer(
     watched=False,
 )  # fmt: skip
 _answer(
-    "torch.cuda.current_device", "torch.get_num_threads", "torch.get_num_interop_threads", "torch.distributed.is_initialized",
+    "torch.cuda.current_device", "torch.cuda.is_current_stream_capturing", "torch.get_num_threads", "torch.get_num_interop_threads",
+    "torch.distributed.is_initialized",
     watched=True,
 )  # fmt: skip
 

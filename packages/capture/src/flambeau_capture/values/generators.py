@@ -5,10 +5,12 @@ In: a frame of the interpreter. Out: `send` and `throw` run it to its next yield
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING, Any
 
 from ..signals import GraphBreak, TracedRaise
 from .base import Value
+from .builtins import ClassValue
 from .constants import ConstantValue
 from .iterators import IteratorValue
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from .base import Tracer
 
 _COMPILER_MADE = frozenset({"CALL_INTRINSIC_1", "CLEANUP_THROW"})
+#: What a handler does that takes no error, beside asking for the classes of those that it takes.
+_PASSED_ON = frozenset({"PUSH_EXC_INFO", "BUILD_TUPLE", "COPY", "POP_EXCEPT", "NOP"})
 
 
 class GeneratorValue(IteratorValue):
@@ -87,9 +91,40 @@ class GeneratorValue(IteratorValue):
             return False
         instructions = self.frame.instructions
         handler = instructions[self.frame.index].handler
-        while handler is not None and instructions[handler.target].name in _COMPILER_MADE:
-            handler = instructions[handler.target].handler
-        return handler is not None
+        while handler is not None:
+            raises_again = self._raises_again(handler.target)
+            if raises_again is None:
+                return True
+            handler = instructions[raises_again].handler
+        return False
+
+    def _raises_again(self, index: int) -> int | None:
+        """Where the handler that begins at `index` raises the GeneratorExit again that ends the generator; None where it does something else."""
+        instructions = self.frame.instructions
+        if instructions[index].name in _COMPILER_MADE:
+            return index
+        takes = False
+        while instructions[index].name != "RERAISE":
+            instruction = instructions[index]
+            if instruction.name == "LOAD_GLOBAL":
+                takes |= self._takes_the_end(instruction.value)
+            elif (
+                instruction.name == "POP_JUMP_IF_FALSE"
+                and instructions[index - 1].name == "CHECK_EXC_MATCH"
+                and not takes
+            ):
+                index = instruction.target
+                continue
+            elif instruction.name not in _PASSED_ON and instruction.name != "CHECK_EXC_MATCH":
+                return None
+            index += 1
+        return index
+
+    def _takes_the_end(self, name: str) -> bool:
+        """Whether what an `except` names may be a class of GeneratorExit: all but classes of Python's own that are not."""
+        found = self.frame.tracer.attributes.load_global(self.frame.globals, name).realise(self.frame.tracer)
+        cls = found.object if isinstance(found, ClassValue) else None
+        return cls is None or vars(builtins).get(name) is not cls or issubclass(GeneratorExit, cls)
 
     def throw(self, t: Tracer, error: Value) -> Value | None:
         """Raise at the point where the generator waits."""
