@@ -130,36 +130,6 @@ def test_a_compile_shows_no_warning_again():
     assert [str(w.message) for w in record] == ["known"]
 
 
-Point = collections.namedtuple("Point", ["x", "y"])
-
-
-def test_deep_copies_of_tuples():
-    """The tuple itself where no part of it is copied; a named one is always another object."""
-
-    def function(x, kept, changing, point):
-        copies = copy.deepcopy((kept, changing, point))
-        copies[1][0].append(2)
-        return x + 1, copies, copies[0] is kept, copies[1] is changing, copies[2] is point
-
-    for _ in range(2):
-        arguments = (1, ("a",)), ([1],), Point(1, 2)
-        found, wanted = (f(torch.ones(1), *arguments) for f in (make_region(function, eager), function))
-        assert found == wanted
-
-
-def test_a_deep_copy_of_a_dict_that_changes():
-    """What its keys are is guarded."""
-
-    def function(x, table):
-        made = copy.deepcopy(table)
-        made["own"] = x + 1
-        return made
-
-    region = make_region(function, eager)
-    for table in ({"a": [1]}, {"a": [1], "b": 2}, {"b": 2}, {}):
-        assert region(torch.ones(1), table) == function(torch.ones(1), table)
-
-
 def test_a_counter_counts(check):
     """Made, updated, added to and asked, in one graph; one from outside keeps what was counted."""
     kept = collections.Counter("xy")

@@ -1,11 +1,10 @@
-"""functools, itertools, collections, math, copy, dataclasses.
+"""functools, itertools, collections, math, dataclasses.
 
 In: calls of standard library functions that are written in C or whose Python body is not worth tracing. Out: the same on values.
 """
 
 from __future__ import annotations
 
-import enum
 import random
 import reprlib
 import types
@@ -14,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..class_names import type_name
-from ..constant_objects import UNHASHABLE
-from ..library import collections, copy, dataclasses, functools, inspect, itertools, math
+from ..library import collections, dataclasses, functools, inspect, itertools, math
 from ..replacements import replaces, replaces_wrapper
 from ..signals import GraphBreak, TracedRaise
 from ..sources.source import Pinned
@@ -26,8 +23,7 @@ from ..values.constants import ConstantValue
 from ..values.functions import ClosureValue, FunctionValue, MethodValue, PartialValue
 from ..values.mappings import DictValue
 from ..values.objects import ObjectValue
-from ..values.sequences import ListValue, TupleValue
-from ..values.sets import SetValue
+from ..values.sequences import ListValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from ..values.trust import is_trusted_namespace
@@ -268,110 +264,6 @@ def _math(function: Any) -> None:
 for _name in dir(math):
     if callable(getattr(math, _name)) and not _name.startswith("_"):
         _math(getattr(math, _name))
-
-
-#: Constants that may have a method for it, or refuse.
-_COPIED_FOR_REAL = (enum.Enum, *UNHASHABLE)
-
-
-@replaces(copy.copy)
-def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    value = args[0]
-    if issubclass(value.python_type(), _COPIED_FOR_REAL):
-        return t.folder.fold(copy.copy, [value], {})
-    if value.python_type() in (torch.Size, torch.device) or (isinstance(value, TupleValue) and value.cls is not tuple):
-        raise GraphBreak("unsupported-call", f"copy.copy of a {type_name(value.python_type())} makes another one")
-    if value.is_constant() or isinstance(value, (TupleValue, SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
-        return value
-    if isinstance(value, (ListValue, SetValue)) or (isinstance(value, DictValue) and not value.is_proxy()):
-        return value.call_method(t, "copy", [], {})
-    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
-        return t.caller.call(t.wrapper.wrap_pinned(_copy_object), [value], {})
-    raise GraphBreak("unsupported-call", "copy.copy of an object")
-
-
-def _copy_object(obj: Any) -> Any:
-    made = object.__new__(type(obj))
-    for name, value in obj.__dict__.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
-@replaces(copy.deepcopy)
-def deep_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) > 2 or (len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None)):
-        raise GraphBreak("unsupported-call", "copy.deepcopy with a memo")
-    memo: dict[Value, Value] = {}
-    made = _deep_copy(t, args[0], memo)
-    # What is one object is copied once: at another call, objects that are two now might be one.
-    sources = [value.source for value in memo if value.source is not None]
-    if len(sources) > 1:
-        t.guards.distinct(*sources)
-    return made
-
-
-def _deep_copy(t: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
-    """A copy; what is met twice is copied once (`memo`, by the stand-in), and a copy is there before its parts are looked at."""
-    value = value.realise(t)
-    if issubclass(value.python_type(), _COPIED_FOR_REAL):
-        return t.folder.fold(copy.deepcopy, [value], {})
-    if value.python_type() in (torch.Size, torch.device, slice, frozenset):
-        raise GraphBreak("unsupported-call", f"copy.deepcopy of a {type_name(value.python_type())} makes another one")
-    if value.is_constant() or isinstance(value, (SymbolicValue, FunctionValue, ClosureValue, ClassValue)):
-        return value
-    if value in memo:
-        return memo[value]
-    made: Value
-    if isinstance(value, TupleValue):
-        return _deep_copy_of_tuple(t, value, memo)
-    if isinstance(value, ListValue):
-        made = memo[value] = value.with_items([])
-        made.items.extend(_deep_copy(t, item, memo) for item in list(value.items))
-        return made
-    if isinstance(value, DictValue) and not value.is_proxy():
-        value.guard_all(t)
-        made = memo[value] = DictValue({}, value.cls, default=value.default)
-        for hashed, (key, item) in value.items.items():
-            made.items[hashed] = (_deep_copy(t, key, memo), _deep_copy(t, item, memo))
-        return made
-    if isinstance(value, SetValue) and all(item.is_constant() for item in value.items.values()):
-        made = memo[value] = SetValue(value.items, value.cls, table=value.table.copy())
-        return made
-    if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
-        made = memo[value] = ObjectValue(value.cls)
-        for key, item in t.operators.mapping_items(t.attributes.get_attribute(value, "__dict__")):
-            made.attrs[t.folder.concrete(key)] = _deep_copy(t, item, memo)
-        return made
-    raise GraphBreak("unsupported-call", "copy.deepcopy of an object")
-
-
-def _deep_copy_of_tuple(t: Tracer, value: TupleValue, memo: dict[Value, Value]) -> Value:
-    """The tuple itself where no part of it is another one afterwards."""
-    items = [item.realise(t) for item in value.items]
-    copies = [_deep_copy(t, item, memo) for item in items]
-    if value in memo:  # it is a part of itself
-        return memo[value]
-    if value.cls is tuple and all(copied is item for copied, item in zip(copies, items, strict=True)):
-        return value
-    made = memo[value] = t.wrapper.sequence(copies, value.cls)
-    return made
-
-
-def _plainly_copied(t: Tracer, cls: type) -> bool:
-    """Whether copying instances of a class means copying their `__dict__`."""
-    names = (
-        "__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__",
-        "__setattr__", "__getattribute__",
-    )  # fmt: skip
-    for name in names:
-        t.members.class_member(cls, name)
-    return (
-        all(getattr(cls, name, None) is getattr(object, name, None) for name in names)
-        and getattr(cls, "__dictoffset__", 0) != 0
-        and not issubclass(cls, torch.nn.Module | BaseException | type)
-        and not any("__slots__" in vars(base) for base in cls.__mro__ if base is not object)
-        and cls.__new__ is object.__new__
-    )
 
 
 @replaces(types.MappingProxyType)

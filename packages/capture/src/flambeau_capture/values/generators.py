@@ -123,8 +123,8 @@ class GeneratorValue(IteratorValue):
     def _takes_the_end(self, name: str) -> bool:
         """Whether what an `except` names may be a class of GeneratorExit: all but classes of Python's own that are not."""
         found = self.frame.tracer.attributes.load_global(self.frame.globals, name).realise(self.frame.tracer)
-        cls = found.object if isinstance(found, ClassValue) else None
-        return cls is None or vars(builtins).get(name) is not cls or issubclass(GeneratorExit, cls)
+        cls: Any = vars(builtins).get(name)
+        return not isinstance(found, ClassValue) or cls is not found.object or issubclass(GeneratorExit, cls)
 
     def throw(self, t: Tracer, error: Value) -> Value | None:
         """Raise at the point where the generator waits."""
