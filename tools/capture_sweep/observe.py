@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from tests.processes import Record
@@ -52,12 +53,18 @@ def observe(architecture: Architecture, mode: str, compiler: str, backend: str) 
             graphs_after=graphs(), breaks=list(dict.fromkeys(breaks(compiler, told))), in_eager=list(told.in_eager)
         )
         if found:
-            what = next(
-                (each for n, pair in enumerate(zip(found, expected, strict=True)) if (each := _difference(*pair, n))),
-                "",
-            )
+            what = _differences(found, expected)
+            if what and not _differences(found, _told_to_be_compiled(architecture, mode)):
+                record["as"] = "eager where torch.compiler.is_compiling() is true"
+                what = ""
             record.update(verdict="wrong" if what else "equal", what=what)
         return record
+
+
+def _told_to_be_compiled(architecture: Architecture, mode: str) -> list[Record]:
+    """What eager does where it is told that it is compiled: some models do something else then."""
+    with mock.patch.multiple(torch.compiler, is_compiling=lambda: True, is_dynamo_compiling=lambda: True):
+        return _eager(architecture, mode)[0]
 
 
 def _eager(architecture: Architecture, mode: str) -> tuple[list[Record], float]:
@@ -120,6 +127,12 @@ def _left_behind(model: nn.Module) -> Record:
     gradients = {name: None if each.grad is None else each.grad.clone() for name, each in model.named_parameters()}
     model.zero_grad()
     return {"gradients": gradients, "buffers": {name: each.clone() for name, each in model.named_buffers()}}
+
+
+def _differences(found: Sequence[Record], expected: Sequence[Record]) -> str:
+    """The first difference in any call."""
+    pairs = enumerate(zip(found, expected, strict=True))
+    return next((what for number, pair in pairs if (what := _difference(*pair, number))), "")
 
 
 def _difference(found: Record, expected: Record, number: int) -> str:
