@@ -8,6 +8,7 @@ import pytest
 import torch
 from both_ways import assert_equal, eager, outcome, strides
 from torch._higher_order_ops import while_loop
+from torch._higher_order_ops._invoke_quant import InvokeQuant, invoke_quant_packed
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
@@ -139,6 +140,8 @@ REFUSED = [
     lambda x: torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,), pred=x.sum() > 0),
     lambda x: torch.cond(x.sum() > 0, lambda *v: v[0] + 1, lambda *v: v[0] - 1, x),
     lambda x: torch.cond(x.sum() > 0, lambda *v: x + 1, lambda *v: x - 1, "x"),
+    lambda x: invoke_quant_packed(lambda v: v + 1, x),
+    lambda x: invoke_quant_packed(lambda v: (v + 1,), x, scale=2),
     lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (v + 50,)),
     lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (v + 50,), carried=(x,)),
 ]
@@ -303,6 +306,42 @@ def test_nested_regions_are_traced_in_place():
     region = make_region(function, eager, fullgraph=True)
     w = torch.ones(4, 4)
     assert_equal(region(matrix(), w), function(matrix(), w))
+
+
+def test_quantised_regions_are_traced_in_place():
+    """As in eager: the scheme is for compilers alone."""
+    quantised = InvokeQuant()
+
+    def function(x):
+        first = quantised(lambda a, b: (a.sin() * b,), x, x, scheme="nf4")[0]
+        return (
+            first,
+            invoke_quant_packed(lambda a: (a.cos(),), first, scheme="nf4", quant_options=quantised)[0],
+            quantised(torch.add, x, other=x),
+        )
+
+    region = make_region(function, eager, fullgraph=True)
+    ours, theirs = (matrix().requires_grad_() for _ in range(2))
+    for found, expected in zip(region(ours), function(theirs), strict=True):
+        assert_equal(found, expected)
+        found.sum().backward(retain_graph=True)
+        expected.sum().backward(retain_graph=True)
+        assert_equal(ours.grad, theirs.grad)
+
+
+def test_the_operator_that_registers_a_hook():
+    operator = pytest.importorskip("torch._higher_order_ops.register_hook").register_hook_op
+
+    def function(x, w):
+        return operator(x * 2, lambda gradient, factor: gradient * factor, w).sin()
+
+    region = make_region(function, eager, fullgraph=True)
+    ours, theirs = (matrix().requires_grad_() for _ in range(2))
+    found, expected = region(ours, torch.tensor(3.0)), function(theirs, torch.tensor(3.0))
+    assert_equal(found, expected)
+    found.sum().backward()
+    expected.sum().backward()
+    assert_equal(ours.grad, theirs.grad)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 13])

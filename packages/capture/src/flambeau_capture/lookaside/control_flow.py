@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._higher_order_ops._invoke_quant import InvokeQuant, invoke_quant_packed
 from torch._higher_order_ops.associative_scan import associative_scan as torch_associative_scan
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.map import map as torch_map
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
     Args = Sequence[Value]
     Kwargs = Mapping[str, Value]
+
+try:
+    from torch._higher_order_ops.register_hook import register_hook_op
+except ImportError:  # an older torch
+    register_hook_op = None
 
 _HOP = torch.ops.higher_order
 
@@ -215,6 +221,34 @@ def map_over(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def nested_region(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """A call of a function marked with `torch.compiler.nested_compile_region`: part of the graph, as the plain call that it is in eager."""
     return t.caller.call(args[0], args[1:], kwargs)
+
+
+@replaces(InvokeQuant.__call__)
+def quantised_region(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`InvokeQuant()(function, *args, scheme=None)`: part of the graph, as the plain call that it is in eager."""
+    return t.caller.call(args[1], args[2:], {name: value for name, value in kwargs.items() if name != "scheme"})
+
+
+@replaces(invoke_quant_packed)
+def packed_quantised_region(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`invoke_quant_packed(function, *args, scheme=None, quant_options=None)`, of a function that returns a tuple."""
+    if kwargs.keys() - {"scheme", "quant_options"} or not args:
+        raise broken("arguments that the operator does not take")
+    found = t.caller.call(args[0], args[1:], {}).realise(t)
+    if found.python_type() is not tuple:
+        raise broken("the function of invoke_quant_packed returns no tuple")
+    return found
+
+
+@replaces(*filter(None, [register_hook_op]))
+def hooked(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`register_hook_op(tensor, hook, *args)`: the tensor, with `hook(gradient, *args)` as its hook."""
+    return t.caller.call(t.wrapper.wrap_pinned(_hooked), args, kwargs)
+
+
+def _hooked(tensor: Any, hook_body: Any, *freevars: Any) -> Any:
+    tensor.register_hook(lambda gradient: hook_body(gradient, *freevars))
+    return tensor
 
 
 @replaces(torch_associative_scan)

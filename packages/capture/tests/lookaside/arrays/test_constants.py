@@ -12,6 +12,8 @@ NUMBERS = (
     "np.sqrt(2.0) + np.pi", "np.sqrt(x.shape[-1])", "int(np.prod(x.shape))", "np.float32(2.5) * 2", "np.log(3).item()", "float(np.interp(2, [0, 4], [0.0, 1.0]))",
     "np.isscalar(x) or np.isnan(2.0)", "np.arange(4)[2]", "np.linspace(0, 1, 5).sum()", "np.dtype('f4').itemsize", "np.result_type(np.int8, 2.0).itemsize", "np.argmax([1, 3, 2])",
     "np.float64(2) == 2", "round(np.float32(2.5))", "np.int64(7) // 2", "np.maximum(2, x.dim())", "np.array([1, 2]).tolist()[1]", "np.float64(3) > x.dim()",
+    "np.lcm(4, x.shape[0] + 4)", "np.divmod(7, 2)[1]", "np.modf(1.5)[0]", "np.cbrt(8.0)", "np.heaviside(1.0, 0.5)", "len(np.binary_repr(5))", "np.searchsorted(np.arange(5), 3)",
+    "np.linalg.det(np.eye(2) * 2)", "np.linalg.svd(np.eye(2))[1][0]", "np.polyfit(np.arange(4.0), np.arange(4.0) * 2, 1)[0]", "np.nanstd([1.0, 2.0])",
 )  # fmt: skip
 
 

@@ -27,9 +27,16 @@ _NAMES = (
     "unravel_index", "ravel_multi_index", "broadcast_shapes", "diag_indices", "tril_indices", "triu_indices", "polyval", "vander", "array_equal", "allclose",
     "isclose", "cross", "kron", "digitize", "histogram", "bincount", "unique", "nonzero", "flatnonzero", "argwhere", "setdiff1d", "union1d", "intersect1d",
     "isin", "median", "percentile", "quantile", "nansum", "nanmean", "nanmax", "nanmin", "cov", "corrcoef", "convolve", "gradient", "sinc", "fix",
-    "nan_to_num", "angle", "unwrap", "meshgrid", "ix_", "pad", "average",
+    "nan_to_num", "angle", "unwrap", "meshgrid", "ix_", "pad", "average", "append", "base_repr", "binary_repr", "common_type", "correlate", "delete", "ediff1d",
+    "histogram_bin_edges", "i0", "insert", "iscomplex", "isdtype", "isneginf", "isposinf", "isreal", "lexsort", "mintypecode", "nanargmax", "nanargmin", "nancumprod",
+    "nancumsum", "nanmedian", "nanprod", "nanstd", "nanvar", "poly", "polyadd", "polyder", "polyfit", "polyint", "polymul", "polysub", "roots", "searchsorted",
+    "setxor1d", "trapezoid", "tril_indices_from", "triu_indices_from", "vdot",
 )  # fmt: skip
-only_folds(*(getattr(numpy, name) for name in _NAMES))
+_LINEAR_ALGEBRA = (
+    "cholesky", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matrix_power", "matrix_rank", "multi_dot", "pinv", "qr", "slogdet", "solve",
+    "svd", "tensorinv", "tensorsolve",
+)  # fmt: skip
+only_folds(*(getattr(numpy, name) for name in _NAMES), *(getattr(numpy.linalg, name) for name in _LINEAR_ALGEBRA))
 
 
 @replaces(numpy.isscalar)
