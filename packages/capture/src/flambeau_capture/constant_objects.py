@@ -6,6 +6,8 @@ In: an object. Out: `is_constant_object`, `is_nan`, and the classes of which the
 from __future__ import annotations
 
 import enum
+import types
+import typing
 from typing import Any
 
 import torch
@@ -32,6 +34,20 @@ ONE_OF_EACH = range(-5, 257)
 
 PLACEMENTS = "torch.distributed.tensor.placement_types"
 """The module of what says how a distributed tensor lies on its mesh; importing it takes longer than most programs need."""
+
+_SUBSCRIPTED = (
+    *(form[int] for form in (vars(typing)["List"], vars(typing)["Optional"])),
+    typing.Callable[[int], int], typing.Literal[1], typing.Annotated[int, 1],
+)  # fmt: skip
+_OF_TYPING = tuple(type(each) for each in (*vars(typing).values(), *_SUBSCRIPTED))
+ANNOTATIONS: frozenset[type] = frozenset(
+    (
+        types.UnionType,
+        typing.TypeVar,
+        *(kind for kind in _OF_TYPING if kind.__module__ == "typing" and not issubclass(kind, type)),
+    )
+)
+"""Classes of what annotations are made of. Such objects do not change."""
 
 UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 """Those that cannot be hashed: what one of them is about is its `dtype`."""

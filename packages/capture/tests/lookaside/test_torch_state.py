@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import pytest
 import torch
 from both_ways import assert_equal, eager
@@ -272,4 +274,6 @@ def test_members_of_enums_of_c_are_constants(check):
 def test_annotate_gives_its_value(check):
     """`torch.jit.annotate` says a type, and does nothing."""
     check(lambda x: torch.jit.annotate(list[int], [x + 1]))
+    check(lambda x: torch.jit.annotate(typing.List[torch.Tensor], [x + 1]))  # noqa: UP006 - what older models write
+    check(lambda x: torch.jit.annotate(typing.Dict[str, typing.Optional[int]], {"a": x}), typing.Callable[[int], int])  # noqa: UP006, UP045 - the same
     check(lambda x: torch.jit.annotate(the_value=x, the_type=int) + 1)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import enum
 import types
-import typing
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..class_names import class_module, class_name, class_qualname, type_name
-from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_constant_object
+from ..constant_objects import ANNOTATIONS, PLAIN_TYPES, UNHASHABLE, is_constant_object
 from ..graph import shapes
 from ..graph.inner_tensors import is_wrapper_class
 from ..guards.spec import TensorMatch, own_length
@@ -206,7 +205,7 @@ class Wrapper(Part):
         if kind in ACCESSORS and is_of_tensors(obj):
             self.t.guards.identity(source, obj)
             return AccessorValue(obj, source)
-        if kind in (types.UnionType, typing.TypeVar):
+        if kind in ANNOTATIONS:
             self.t.guards.identity(source, obj)
             return ConstantValue(obj, source)
         if kind is functools.partial:
