@@ -124,7 +124,7 @@ STAGES = (
     ),
     Stage(
         "joint", _below(_AUTOGRAD, "functional/wrapped.py",
-                             "joint/*.py", "joint/nested/*.py", "functional/recorder.py", "functional/scatter.py", "functional/overlap.py",
+                             "joint/*.py", "joint/nested/*.py", "functional/recorder.py", "functional/mutations.py", "functional/scatter.py", "functional/overlap.py",
                         "functional/ops.py", "functional/special.py", "functional/symbols.py", "functional/layout.py"), 26,
         (_A, *_DERIVED),
     ),

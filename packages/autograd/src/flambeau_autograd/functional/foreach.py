@@ -113,7 +113,7 @@ class _Step:
         value = value.to(target.dtype)
         if self.found_inf is not None:
             value = torch.where(self.found_inf == 1, target, value)
-        self.recorder.write(target, self.recorder.match_layout(target, value))
+        self.recorder.mutations.write(target, self.recorder.mutations.match_layout(target, value))
 
 
 def _adam(decoupled: bool) -> Rule:

@@ -40,7 +40,7 @@ def record_opaque_write(recorder: Any, func: Any, args: tuple[Any, ...], kwargs:
         _name(recorder, node, place, part)
     for name, contents in zip(names, new):
         for tensor, written in zip(tensors_in(given[name]), tensors_in(contents)):
-            recorder.write(tensor, written)
+            recorder.mutations.write(tensor, written)
     return out
 
 

@@ -20,14 +20,13 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import InternalError, UnsupportedGraph, UnsupportedMutation
-from .layout import fill_order, hint
+from .mutations import Mutations
 from .opaque import record_opaque_write, tensors_in
-from .ops import Kind, indexes_nothing, is_random, kind_of, short_name, view_twin, write_plan
-from .overlap import MOVES, collides, lies_within, overlaps
+from .ops import Kind, indexes_nothing, kind_of, short_name
+from .overlap import lies_within
 from .predictions import corrected, is_plain
-from .random import fills_in_memory_order
 from .refusals import refused
-from .scatter import is_absolute, is_strided, scatter_back
+from .scatter import is_absolute, is_strided
 from .special import SPECIAL
 from .symbols import SymbolNodes
 from .values import Cell, Step, Value
@@ -61,15 +60,16 @@ class Recorder(TorchDispatchMode):
         self.unchecked: list[tuple[str, Cell, int]] = []
         #: Follows the sums that the engine makes, while it differentiates.
         self.sums: Any = None
+        self.mutations = Mutations(self)
         self._rules: dict[Any, Rule] = {}
         self._open: set[OpOverload] = set()
         self._kind_rules: dict[Kind, Rule] = {
             Kind.PURE: self._pure,
             Kind.VIEW: self._view,
             Kind.IDENTITY: self._identity,
-            Kind.WRITE: self._write,
-            Kind.METADATA_WRITE: self._metadata_write,
-            Kind.OPAQUE_WRITE: self._opaque_write,
+            Kind.WRITE: self.mutations.by_call,
+            Kind.METADATA_WRITE: self.mutations.of_metadata,
+            Kind.OPAQUE_WRITE: lambda func, args, kwargs: record_opaque_write(self, func, args, kwargs),
             Kind.QUERY: self._query,
             Kind.COMPOSITE: self._composite,
             Kind.REFUSED: self._refused,
@@ -135,10 +135,10 @@ class Recorder(TorchDispatchMode):
         value = self.value_of(tensor)
         cell = value.cell
         if value.version != cell.version:
-            value.node, value.version = self._from_base(value), cell.version
+            value.node, value.version = self.from_base(value), cell.version
         return value.node
 
-    def _from_base(self, value: Value, strided: bool = False) -> Node:
+    def from_base(self, value: Value, strided: bool = False) -> Node:
         """The chain of views taken of the base; `strided`: one more that is told in strides follows."""
         cell, node = value.cell, value.cell.base
         if strided or any(is_strided(step.op) for step in value.chain):
@@ -147,14 +147,14 @@ class Recorder(TorchDispatchMode):
                 raise UnsupportedMutation(
                     "a view in strides is taken of a tensor whose memory a write has laid out anew"
                 )
-        self._refuse_unknown_start(value)
+        self.refuse_unknown_start(value)
         for step in value.chain:
             if is_strided(step.op):
-                self.refuse_beside(step.source, step.out)
-            node = self._replay(step, node)
+                self.mutations.refuse_beside(step.source, step.out)
+            node = self.replay(step, node)
         return node
 
-    def _refuse_unknown_start(self, value: Value) -> None:
+    def refuse_unknown_start(self, value: Value) -> None:
         if value.cell.input_index >= 0 and any(is_absolute(step) for step in value.chain):
             raise UnsupportedMutation(
                 "a written input has a view at an offset of its storage; where the input starts is not known"
@@ -164,10 +164,10 @@ class Recorder(TorchDispatchMode):
         """The node of the contents, in the tensor's own strides: a view that was written is taken of its base again."""
         value, node = self.value_of(tensor), self.node_of(tensor)
         if value.chain and node.meta["val"] is not tensor and node.meta["val"].stride() != tensor.stride():
-            node = value.node = self._from_base(value)
+            node = value.node = self.from_base(value)
         return node
 
-    def _replay(self, step: Step, source: Node) -> Node:
+    def replay(self, step: Step, source: Node) -> Node:
         node = self.add_node(step.op, (source, *self.operands(step.args)), self.operands(step.kwargs), step.out)
         if step.item is not None:
             node = self.add_node(getitem, (node, step.item), {}, step.result)
@@ -313,11 +313,11 @@ class Recorder(TorchDispatchMode):
         source = args[0]
         value = self.value_of(source)
         if is_strided(func):
-            self.refuse_beside(source, out)
+            self.mutations.refuse_beside(source, out)
             value.cell.looked_beside |= bool(value.chain) and not lies_within(out, source)
             if value.cell.version:
                 # What a write left as the contents need not lie in memory as the tensor does.
-                value.node, value.version = self._from_base(value, strided=True), value.cell.version
+                value.node, value.version = self.from_base(value, strided=True), value.cell.version
         node = self.add_node(func, self.operands(args), self.operands(kwargs), out)
         if isinstance(out, torch.Tensor):
             if out is source:
@@ -337,7 +337,7 @@ class Recorder(TorchDispatchMode):
             out = func.decompose(*args, **kwargs)
         if out is NotImplemented:
             return self.record(func, args, kwargs)
-        return self._laid_out_as(out, corrected(func, args, kwargs, out))
+        return self.laid_out_as(out, corrected(func, args, kwargs, out))
 
     def _decompose(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = self._adopt(args, kwargs)
@@ -363,20 +363,20 @@ class Recorder(TorchDispatchMode):
             return self._kind_rules[kind_of(func)](func, args, kwargs)
         if not is_plain((args, kwargs, out)):
             with self.python_kernels():
-                out = self._laid_out_as(out, corrected(func, args, kwargs, func(*args, **kwargs)))
+                out = self.laid_out_as(out, corrected(func, args, kwargs, func(*args, **kwargs)))
         if kind_of(func) is Kind.COMPOSITE or kind_of(func) is Kind.VIEW:
             return out
         cells = {self.value_of(t).cell for t in tensors_in((args, kwargs))}
         return self._separate(out, cells)
 
-    def _laid_out_as(self, out: Any, shown: Any) -> Any:
+    def laid_out_as(self, out: Any, shown: Any) -> Any:
         """What a formula gave, copied where the op's kernel lays a result out otherwise than the formula did."""
         if isinstance(out, torch.Tensor):
             differs = out.shape == shown.shape and out.stride() != shown.stride()
             return self.with_strides(out, shown.stride()) if differs else out
         if out is shown or not isinstance(out, (list, tuple)):
             return out
-        laid = map(self._laid_out_as, out, shown)
+        laid = map(self.laid_out_as, out, shown)
         return list(laid) if isinstance(out, list) else tuple(laid)
 
     def _separate(self, out: Any, cells: set[Cell]) -> Any:
@@ -401,198 +401,12 @@ class Recorder(TorchDispatchMode):
         fresh._flambeau = Value(self, value.cell, value.chain, value.node, value.version)
         return fresh
 
-    def _write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        plan = write_plan(func)
-        if plan is None:
-            raise InternalError(f"no write plan for {func}")
-        arguments = func._schema.arguments
-        kept = tuple(args[i] if i < len(args) else arguments[i].default_value for i in plan.keep)
-        named = {k: kwargs[k] for k in plan.keep_kwargs if k in kwargs}
-        targets = [kwargs[t] if isinstance(t, str) else args[t] for t in plan.targets]
-        if plan.factory:
-            named.update(dtype=targets[0].dtype, device=targets[0].device)
-        for target in tensors_in(targets):
-            self.refuse_collisions(target, (kept, named))
-        if short_name(func) in MOVES:
-            self._refuse_moves(args[0], (kept[1:], named))
-        self._refuse_repeated(list(tensors_in(targets)))
-        self._refuse_crossed(targets, (kept, named))
-        out = (
-            self._filled(func, plan.functional, kept, named)
-            if is_random(func)
-            else self.call(plan.functional, *kept, **named)
-        )
-        results = [out] if len(targets) == 1 else list(out)
-        for target, result in zip(targets, results):
-            pairs = zip(target, result) if isinstance(target, (list, tuple)) else ((target, result),)
-            for tensor, new in pairs:
-                self.write(tensor, self._conform(func, args, kwargs, tensor, new))
-            if isinstance(target, (list, tuple)):
-                # The kernels of list ops count each write, not autograd's part of them.
-                torch.autograd.graph.increment_version(target)
-        # An op may write more arguments than it gives back, the first of them (`_amp_update_scale_`).
-        given = targets[: len(func._schema.returns)]
-        return None if not given else given[0] if len(given) == 1 else tuple(given)
-
-    def refuse_collisions(self, target: torch.Tensor, operands: Any) -> None:
-        """Raise `UnsupportedMutation` when `target` partly lies over another operand: eager raises its own error."""
-        cell = self.value_of(target).cell
-        for other in tensors_in(operands):
-            if other is target or not isinstance(other, FakeTensor) or self.value_of(other).cell is not cell:
-                continue
-            if collides(target, other):
-                raise UnsupportedMutation("a write reads memory that it overwrites")
-
-    def refuse_beside(self, source: torch.Tensor, view: torch.Tensor) -> None:
-        """Raise `UnsupportedMutation` when `view` looks beside the elements of memory that is not an input's as it came."""
-        cell = self.value_of(source).cell
-        if (cell.version or cell.input_index < 0) and not lies_within(view, cell.meta):
-            raise UnsupportedMutation(
-                "a view in strides reads memory beside the elements of a tensor that the graph made or wrote"
-            )
-
-    def _refuse_moves(self, target: torch.Tensor, operands: Any) -> None:
-        """Raise `UnsupportedMutation` when elements would be taken from the memory that they are put into, at other places."""
-        cell = self.value_of(target).cell
-        for other in tensors_in(operands):
-            if isinstance(other, FakeTensor) and self.value_of(other).cell is cell and overlaps(target, other):
-                raise UnsupportedMutation("a write takes its new elements from the memory that it overwrites")
-
-    def _refuse_repeated(self, targets: list[torch.Tensor]) -> None:
-        """Raise `UnsupportedMutation` when one call writes the same memory twice: a list op writes one tensor after the other."""
-        seen: dict[Cell, list[torch.Tensor]] = {}
-        for target in targets:
-            others = seen.setdefault(self.value_of(target).cell, [])
-            if any(overlaps(target, other) for other in others):
-                raise UnsupportedMutation("a call writes the same memory twice")
-            others.append(target)
-
-    def _refuse_crossed(self, targets: list[Any], operands: Any) -> None:
-        """Raise `UnsupportedMutation` when a list op reads for one tensor what it has written for another."""
-        lists = [part for part in (*operands[0], *operands[1].values()) if isinstance(part, (list, tuple))]
-        for target in targets:
-            for at, written in enumerate(target if isinstance(target, (list, tuple)) else ()):
-                cell = self.value_of(written).cell
-                read = [part for other in lists for part in other[at + 1 :] if isinstance(part, FakeTensor)]
-                if any(self.value_of(part).cell is cell and overlaps(written, part) for part in read):
-                    raise UnsupportedMutation("a call reads for one tensor what it has written for another")
-
-    def _filled(self, func: Any, functional: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The new contents of a tensor that is filled with random numbers, in the order in which eager fills its memory."""
-        target = args[0]
-        if not isinstance(target, torch.Tensor) or not fills_in_memory_order(func, target):
-            return self.call(functional, *args, **kwargs)
-        order = fill_order(target)
-        if order == tuple(range(len(order))):
-            return self.call(functional, *args, **kwargs)
-        inverse = [0] * len(order)
-        for place, dim in enumerate(order):
-            inverse[dim] = place
-        flat = self.call(functional, self.call(aten.permute.default, target, list(order)), *args[1:], **kwargs)
-        return self.call(aten.permute.default, flat, inverse)
-
-    def _conform(self, func: Any, args: Any, kwargs: Any, target: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """`new` with the target's dtype and layout; an impossible write raises what eager raises."""
-        if new.shape != target.shape or not torch.can_cast(new.dtype, target.dtype):
-            func(*args, **kwargs)
-            raise UnsupportedMutation(f"{func} resizes its target from {tuple(target.shape)} to {tuple(new.shape)}")
-        if new.dtype != target.dtype:
-            new = self.call(aten._to_copy.default, new, dtype=target.dtype)
-        return self.match_layout(target, new)
-
-    def match_layout(self, target: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        """`new` with the strides of `target` where later views could tell the difference."""
-        if tuple(new.stride()) == tuple(target.stride()) or self.value_of(target).chain:
-            return new
-        return self.with_strides(new, target.stride())
-
     def with_strides(self, tensor: torch.Tensor, strides: Any) -> Any:
         """A copy that lies so."""
         room = self.call(
             aten.empty_strided.default, list(tensor.shape), list(strides), dtype=tensor.dtype, device=tensor.device
         )
         return self.call(aten.copy.default, room, tensor)
-
-    def write(self, target: torch.Tensor, new: torch.Tensor) -> None:
-        """From here on the contents of `target` (and of what shares its storage) are those of `new`."""
-        value = self.value_of(target)
-        cell = value.cell
-        if self.differentiates and cell.looked_beside:
-            # Eager then takes the view, and its gradient, of the base at once; of fakes autograd takes each view of the one before.
-            raise UnsupportedMutation(
-                "a write comes after a view in strides that looks beside the view it was taken of"
-            )
-        node = self.node_of(new)
-        if not value.chain:
-            cell.base = node
-        else:
-            if any(
-                is_strided(s.op) and not is_absolute(s) and hint(s.source.storage_offset()) != 0 for s in value.chain
-            ):
-                raise UnsupportedMutation("a write goes through a view in strides that starts where another view does")
-            self._refuse_unknown_start(value)
-            # What came before an absolute view does not matter: it starts at the storage again.
-            first = max((i for i, step in enumerate(value.chain) if is_absolute(step)), default=0)
-            chain = value.chain[first:]
-            bases = [self.tensor_at(cell.base)]
-            for step in chain[:-1]:
-                bases.append(self.tensor_at(self._replay(step, self.node_of(bases[-1]))))
-            current = self.tensor_at(node)
-            for step, base in zip(reversed(chain), reversed(bases)):
-                current = scatter_back(self.call, step, base, current, cell.meta)
-            cell.base = self.node_of(self._laid_out_as(current, cell.meta))
-        cell.version += 1
-        if not value.chain or node.meta["val"].stride() == target.stride():
-            value.node, value.version = node, cell.version
-
-    def _metadata_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        target = args[0]
-        value = self.value_of(target)
-        if value.cell.input_index >= 0:
-            raise UnsupportedMutation(f"{func} changes the shape of a graph input")
-        twin = view_twin(func)
-        if twin is None:
-            raise UnsupportedMutation(f"{func} has no functional twin")
-        if self.differentiates and (target._is_view() or self._has_views(value.cell)):
-            # Autograd takes views again of what their base has become, and knows nothing of its former shape.
-            raise UnsupportedMutation(f"{func} changes the shape of a tensor with views that may have a history")
-        before = self.node_of(target)
-        with self.fake_mode, torch.no_grad():
-            shown = target.detach()
-        if value.cell.meta is target:
-            # Other views are taken of the memory as it was made.
-            value.cell.meta = shown
-            shown._flambeau = Value(self, value.cell, (), before, value.version)
-        self._show_instead(target, shown)
-        view = self.call(twin, *args, **kwargs)
-        func(*args, **kwargs)
-        target._flambeau = self.value_of(view)
-        return target
-
-    def _has_views(self, cell: Cell) -> bool:
-        """Whether autograd knows of views of the cell."""
-        shown = (tensor for node in self.graph.nodes for tensor in tensors_in(node.meta.get("val")))
-        return any(t._is_view() and hasattr(t, "_flambeau") and t._flambeau.cell is cell for t in shown)
-
-    def _show_instead(self, tensor: torch.Tensor, shown: torch.Tensor) -> None:
-        """Nodes and views that were recorded with `tensor` show `shown` from here on: its own shape is about to change."""
-
-        def other(value: Any) -> Any:
-            if isinstance(value, (list, tuple)):
-                return tuple(map(other, value))
-            return shown if value is tensor else value
-
-        for node in self.graph.nodes:
-            seen = node.meta.get("val")
-            for part in tensors_in(seen):
-                value = getattr(part, "_flambeau", None)
-                for step in value.chain[-1:] if value is not None else ():
-                    step.source, step.out = other(step.source), other(step.out)
-            if any(part is tensor for part in tensors_in(seen)):
-                node.meta["val"] = other(seen)
-
-    def _opaque_write(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return record_opaque_write(self, func, args, kwargs)
 
 
 def _is_torchs(formula: Any) -> bool:

@@ -114,8 +114,8 @@ def _functional_batch_norm(recorder: Any, args: tuple[Any, ...], training: bool,
         aten._native_batch_norm_legit_functional.default,
         source, weight, bias, mean, variance, True, momentum, eps,
     )  # fmt: skip
-    recorder.write(mean, new_mean)
-    recorder.write(variance, new_variance)
+    recorder.mutations.write(mean, new_mean)
+    recorder.mutations.write(variance, new_variance)
     return out, save_mean, save_rstd
 
 
@@ -129,7 +129,7 @@ def native_batch_norm(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: d
 def rrelu_with_noise(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """It fills its second argument with the slopes that it draws; its functional twin returns them."""
     out, noise = recorder.call(aten.rrelu_with_noise_functional.default, *args, **kwargs)
-    recorder.write(args[1], recorder.match_layout(args[1], noise))
+    recorder.mutations.write(args[1], recorder.mutations.match_layout(args[1], noise))
     return out if is_plain(out) else recorder.call(aten.clone.default, out, memory_format=torch.contiguous_format)
 
 
@@ -156,8 +156,8 @@ def random_between(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict
 def batch_norm_with_update(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The form that says that it writes; it returns a reserve buffer as well."""
     *results, new_mean, new_variance = recorder.call(aten._batch_norm_with_update_functional.default, *args, **kwargs)
-    recorder.write(args[3], new_mean)
-    recorder.write(args[4], new_variance)
+    recorder.mutations.write(args[3], new_mean)
+    recorder.mutations.write(args[4], new_variance)
     return tuple(results)
 
 
@@ -205,7 +205,7 @@ def product(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return recorder.without_special(func, mask, share)
     zeros = recorder.call(aten.new_zeros.default, share, mask.shape)
     filled = recorder.call(aten.masked_fill.Tensor, zeros, mask, share)
-    return recorder.match_layout(zeros, filled)
+    return recorder.mutations.match_layout(zeros, filled)
 
 
 @register(aten.prod.default, aten.prod.dim_int)
@@ -240,7 +240,7 @@ def total(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 def strided_copy(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A copy of what a view in strides shows."""
     args = recorder.adopt_tree(args)
-    recorder.refuse_beside(args[0], aten.as_strided.default(*args, **kwargs))
+    recorder.mutations.refuse_beside(args[0], aten.as_strided.default(*args, **kwargs))
     return recorder.without_special(func, *args, **kwargs)
 
 
@@ -248,5 +248,5 @@ def strided_copy(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[s
 def strided_scatter(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A copy of all the memory, in which a view in strides is overwritten."""
     args = recorder.adopt_tree(args)
-    recorder.refuse_beside(args[0], aten.as_strided.default(args[0], *args[2:], **kwargs))
+    recorder.mutations.refuse_beside(args[0], aten.as_strided.default(args[0], *args[2:], **kwargs))
     return recorder.without_special(func, *args, **kwargs)
