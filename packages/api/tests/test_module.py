@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 import flambeau
-from flambeau.compile import compile_recorded
+from flambeau.compile import compile_recorded, rebuild
 from flambeau.module import compiled_module, original_of
 from flambeau.records import Recorder
 
@@ -35,7 +35,7 @@ def twin(model: nn.Module) -> tuple[nn.Module, list[Any]]:
         calls.append((args, kwargs))
         return model(*args, **kwargs)
 
-    return compiled_module(model, region, {"fullgraph": True}, flambeau.compile), calls
+    return compiled_module(model, region, flambeau.compile, (rebuild, (model, {"fullgraph": True}))), calls
 
 
 def test_state_is_shared_and_unprefixed() -> None:

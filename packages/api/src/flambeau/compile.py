@@ -22,7 +22,7 @@ from .backends import Backend, aot_eager, cudagraphs, inductor, lookup_backend
 from .defaults import Settings, settings_of
 from .errors import InvalidOption, NotHereYet, UnknownName
 from .log import logger
-from .module import compiled_module, original_of, rebuild
+from .module import compiled_module, original_of
 from .observe import observer_of
 from .options import Options, resolve
 from .records import Recorder
@@ -123,9 +123,14 @@ def _compile(model: Any, arguments: Mapping[str, Any], recorder: Recorder | None
     )
     if isinstance(model, torch.nn.Module):
         again = functools.partial(_compile, arguments=arguments, recorder=recorder, disable=False)
-        return compiled_module(model, region, arguments, again)
+        return compiled_module(model, region, again, (rebuild, (model, dict(arguments))))
     region.__flambeau_made_from__ = model, dict(arguments)
     return region
+
+
+def rebuild(model: Any, arguments: Mapping[str, Any]) -> Any:
+    """Compile an unpickled or copied module or function again, with the arguments of the first time."""
+    return compile(model, **arguments)
 
 
 def _reduce(region: Any) -> Any:

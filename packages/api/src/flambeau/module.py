@@ -11,7 +11,7 @@ import copy
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -21,26 +21,19 @@ from flambeau_capture import Region
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 
 
-def rebuild(model: Any, arguments: Mapping[str, Any]) -> Any:
-    """Compile an unpickled or copied module or function again, with the arguments of the first time."""
-    from .compile import compile
-
-    return compile(model, **arguments)
-
-
 def compiled_module(
-    original: ModuleT, region: Callable[..., Any], arguments: Mapping[str, Any], again: Callable[[Any], Any]
+    original: ModuleT, region: Callable[..., Any], again: Callable[[Any], Any], pickled: tuple[Any, ...]
 ) -> ModuleT:
     """The original's twin whose `__call__` goes through `region`.
 
     Args:
         original: stays as it is and uncompiled; both share every attribute.
         region: called with the call's arguments.
-        arguments: the keyword arguments of `flambeau.compile`, for pickles.
         again: compiles another module or function as this one was compiled, with the same arguments and records.
+        pickled: what `__reduce_ex__` gives, of the original and the keyword arguments of `flambeau.compile`.
     """
     # Not by the class's own `__new__`, which may make another class (fx.GraphModule, fully_shard).
-    twin: ModuleT = object.__new__(_twin_class(type(original), original, region, arguments, again))
+    twin: ModuleT = object.__new__(_twin_class(type(original), original, region, again, pickled))
     object.__setattr__(twin, "__dict__", original.__dict__)
     return twin
 
@@ -49,8 +42,8 @@ def _twin_class(
     base: type[torch.nn.Module],
     original: torch.nn.Module,
     region: Callable[..., Any],
-    arguments: Mapping[str, Any],
     again: Callable[[Any], Any],
+    pickled: tuple[Any, ...],
 ) -> Any:
     """The subclass of `base` that a twin is an instance of."""
 
@@ -58,13 +51,13 @@ def _twin_class(
         return region(*args, **kwargs)
 
     def reduce_ex(self: torch.nn.Module, protocol: int) -> Any:
-        return rebuild, (original, dict(arguments))
+        return pickled
 
     def deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
         result: torch.nn.Module = again(copy.deepcopy(original, memo))
         return result
 
-    again_for = functools.partial(_twin_class, original=original, region=region, arguments=arguments, again=again)
+    again_for = functools.partial(_twin_class, original=original, region=region, again=again, pickled=pickled)
     namespace = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,

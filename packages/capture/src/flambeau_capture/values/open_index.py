@@ -19,11 +19,10 @@ from .symbolic import SymbolicValue
 
 if TYPE_CHECKING:
     from .base import Tracer
-    from .tensor import TensorValue
 
 
-def window(t: Tracer, tensor: TensorValue, key: Value) -> Any:
-    """`tensor[key]`, where a position in the key is open; else None."""
+def window(t: Tracer, tensor: Value, dimensions: int, key: Value) -> Any:
+    """`tensor[key]` of a tensor with so many dimensions, where a position in the key is open; else None."""
     key = key.realise(t)
     parts = [part.realise(t) for part in key.items] if isinstance(key, TupleValue) else [key]
     if not any(_is_open(part) for part in parts):
@@ -31,14 +30,14 @@ def window(t: Tracer, tensor: TensorValue, key: Value) -> Any:
     if not all(_is_basic(part) for part in parts):
         raise GraphBreak("data-dependent-value", "a position that comes from a tensor beside one that is a tensor")
     taken = sum(not _is(part, None) and not _is(part, ...) for part in parts)
-    if taken > tensor.fake.ndim:
+    if taken > dimensions:
         raise GraphBreak("operator-error", "too many indices for a tensor")
     places: list[tuple[int, Value]] = []
     rest: list[Value] = []
     dim = 0
     for part in parts:
         if _is(part, ...):
-            dim += tensor.fake.ndim - taken
+            dim += dimensions - taken
         elif _is_open(part):
             places.append((dim, part))
             part = ConstantValue(slice(None))

@@ -383,11 +383,11 @@ class TensorValue(Value):
                 t.graph.bodies[-1].indexes_by_tensors or all(_is_place_in_a_sample(t, place) for place in places)
             ):
                 return t.recorder.record("call_function", torch.ops.aten.index.Tensor, [self, ListValue(places)], {})
-        found: Value | None = window(t, self, key)
+        found: Value | None = window(t, self, self.fake.ndim, key)
         return t.recorder.record("call_function", getitem, [self, key], {}) if found is None else found
 
     def set_item(self, t: Tracer, key: Value, value: Value) -> None:
-        found = window(t, self, key)
+        found = window(t, self, self.fake.ndim, key)
         target, key = (self, key) if found is None else (found, ConstantValue(...))
         t.recorder.record("call_function", setitem, [target, key, value], {})
 
