@@ -2,7 +2,8 @@
 
 In: a tensor, asked for `item()` or `tolist()`. Out: symbolic numbers that no example stands for; the graph computes with them, and what they are
 decides nothing. One that an argument of the frame on the CPU holds has a formula all the same: where the program branches on it, a guard on
-Python's own number does. What turns tensors into numbers of another kind is in `interp/conversions.py`.
+Python's own number does. What turns tensors into numbers of another kind is in `interp/conversions.py`. (A tensor here is a `TensorValue`,
+whose module imports this one.)
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from .symbolic import SymbolicValue, formula_of_input
 
 if TYPE_CHECKING:
     from .base import Tracer
-    from .tensor import TensorValue
 
 _MOST_ITEMS = 64
 """Elements of a tensor that becomes a list: each is a number of the graph."""
 
 
-def item(t: Tracer, tensor: TensorValue) -> Value:
+def item(t: Tracer, tensor: Any) -> Value:
     """`tensor.item()`."""
     refuse(t, tensor, "item")
     made = number_in(t, tensor)
@@ -35,7 +35,7 @@ def item(t: Tracer, tensor: TensorValue) -> Value:
     return made
 
 
-def to_list(t: Tracer, tensor: TensorValue) -> Value:
+def to_list(t: Tracer, tensor: Any) -> Value:
     """`tensor.tolist()`."""
     sizes = tensor.fake.shape
     if not sizes:
@@ -61,7 +61,7 @@ def number_in(t: Tracer, tensor: Value) -> Value:
     return t.recorder.record("call_method", "item", [tensor], {})
 
 
-def refuse(t: Tracer, tensor: TensorValue, name: str, *, one: bool = True) -> None:
+def refuse(t: Tracer, tensor: Any, name: str, *, one: bool = True) -> None:
     """Break where the graph is to hold no numbers of tensors, or cannot; `one`: the tensor has to hold one number."""
     t.members.refuse_patched(tensor, name)
     fake = tensor.fake
@@ -74,7 +74,7 @@ def refuse(t: Tracer, tensor: TensorValue, name: str, *, one: bool = True) -> No
         raise GraphBreak("data-dependent-value", f"Tensor.{name}() of {tensor.describe()}")
 
 
-def _is_as_given(t: Tracer, tensor: TensorValue) -> bool:
+def _is_as_given(t: Tracer, tensor: Any) -> bool:
     """Whether the caller's tensor can be asked before the graph: nothing here has written to it."""
     return tensor.fake.device.type == "cpu" and not any(
         fake.is_inference() or fake._version for _, fake, _ in t.wrapper.tensor_inputs
