@@ -74,15 +74,8 @@ def page(ours: dict[str, Record], theirs: dict[str, Record], versions: dict[str,
         for name, record in ran.items()
         if not is_one_graph(record)
     ]
-    told = [name for name, record in ran.items() if "as" in record]
-    parts += [
-        "",
-        "## Asks whether it is compiled",
-        "",
-        "As eager is where `torch.compiler.is_compiling()` is true, and not as it is else:",
-        "",
-    ]
-    parts += [", ".join(f"`{name}`" for name in told) or "none"]
+    parts += ["", "## As eager is otherwise", "", "| architecture | as | plainly |", "| --- | --- | --- |"]
+    parts += [f"| `{name}` | {r['as']} | {_cell(r['what'])} |" for name, r in ran.items() if "as" in r]
     left = {name: record for name, record in ours.items() if name not in ran}
     parts += ["", "## Not run", "", "No small model of these could be made or called in eager.", ""]
     parts += [", ".join(f"`{name}`" for name in left)]
