@@ -129,6 +129,20 @@ def programs(session: nox.Session) -> None:
 
 
 @nox.session
+def architectures(session: nox.Session) -> None:
+    """Architectures of transformers and timm, made small, captured beside eager, in two hours; torch.compile of those alone that are not one graph."""
+    install(session, "api")
+    session.install(*TEST_REQUIREMENTS, "timm==1.0.31", "torchvision==0.28.0")
+    folder = Path(session.create_tmp())
+    ours, theirs = folder / "flambeau.json", folder / "torch.json"
+    for name, out, several in (("flambeau", ours, []), ("torch.compile", theirs, ["--several", str(ours)])):
+        out.unlink(missing_ok=True)
+        session.run("python", "-m", "tools.capture_sweep", "run", "--compiler", name, "--out", str(out), *several)
+    page = ["--flambeau", str(ours), "--torch", str(theirs), "--out", "docs/captured-architectures.md"]
+    session.run("python", "-m", "tools.capture_sweep", "table", *page)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Seeded faults, each of which the tests must notice: `-- --slice` for the twenty that CI runs, `-- --shard 0/8` for a part."""
     install(session, "api")
