@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-KNOWN: dict[str, str] = {}
+KNOWN: dict[str, str] = {
+    "higher:while_loop_stack_output.simple:*": "breaks the graph: an operator that only the gradient of a while loop calls, "
+    "whose results have as many rows as steps are taken",
+}
 
 #: What differs on CUDA beside that.
 KNOWN_ON_CUDA: dict[str, str] = {
@@ -32,6 +35,8 @@ IN_EAGER: dict[str, str] = {
     "custom:NumpyNonzero*:*": "",
     "op:nn.functional.feature_alpha_dropout*:*": "",
     "higher:scan*:*": "",
+    # Nothing but a hook on a tensor from outside, which is registered after the call.
+    "higher:register_hook.simple:*": "",
     "custom:NumpySplitCopy*:*": "returns lists of tensors",
     "module:nn.Lazy*:*": "a lazy module that has not run yet",
     "function:*AutogradFunction:*": "",
@@ -42,6 +47,7 @@ IN_EAGER: dict[str, str] = {
 #: Cases that cannot be run twice alike, or not at all here, in eager itself.
 NOT_RUN: dict[str, str] = {
     "custom:NumpyNonzeroCustomOp:bool": "torch's own samples cannot be made",
+    "higher:register_hook.simple:[biu]*": "torch's own samples cannot be made: they ask for gradients of whole numbers",
     "higher:scan.simple:*": "torch's own example takes minutes in eager",
     "op:torch.ops.aten._*_attention_forward:*": "eager leaves the seed and offset of no dropout uninitialised",
     "op:linalg.eig*:*": "eigenvectors are determined up to a phase; eager's backward looks at the data to refuse a loss that depends on it",

@@ -151,6 +151,7 @@ def _count(case: Case, findings: list[dict[str, Any]], totals: Counter[str], dev
     faults = [finding for finding in findings if finding["fault"]]
     totals[f"{case.database}: programs"] += len(findings)
     totals[f"{case.database}: faults"] += len(faults)
+    totals[f"{case.database}: programs without a graph"] += sum(not f["graphs"] and not f["raised"] for f in findings)
     totals[f"{case.database}: programs with a graph in eager"] += sum(bool(finding["eager"]) for finding in findings)
     if known is not None and faults:
         totals[f"{case.database}: faults that are listed"] += len(faults)

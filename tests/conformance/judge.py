@@ -7,6 +7,7 @@ Compared are: results, their kinds and sharing (with the arguments too), argumen
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -57,13 +58,16 @@ class Outcome:
 
 
 def judge(program: Program, backend: str) -> Finding:
-    """Both sides of one program."""
+    """Both sides of one program; one that must be whole and breaks, though eager runs it, is at fault."""
     flambeau.compiler.reset()
     theirs = _outcome(program, lambda function: function)
+    # A call that eager refuses breaks the graph, so that eager says why: only what eager takes can be whole.
+    whole = program.whole and theirs.error is None
+    compiled = partial(flambeau.compile, backend=backend, dynamic=False, fullgraph=whole)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLAMBEAU_SUPPRESS_ERRORS", "0")
         witness = watch(patch)
-        ours = _outcome(program, lambda function: flambeau.compile(function, backend=backend, dynamic=False))
+        ours = _outcome(program, compiled)
     fault = _difference(program, ours, theirs)
     told = tuple(dict.fromkeys(reason.splitlines()[0] for reason in witness.in_eager))
     return Finding(program.label, fault, told, witness.graphs, theirs.error is not None)

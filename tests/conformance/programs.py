@@ -39,6 +39,7 @@ class Program:
         determined: False where the values are uninitialised memory: kinds alone are compared.
         raises: whether eager is expected to raise; what it raises then is what must be raised.
         steps: how often it is called; state is carried on.
+        whole: whether it must be one graph where eager runs it: a break is an error then.
     """
 
     label: str
@@ -46,6 +47,7 @@ class Program:
     determined: bool = True
     raises: bool = False
     steps: int = 1
+    whole: bool = False
 
 
 @frozen
@@ -71,11 +73,11 @@ def cases(database: str, device: str = "cpu") -> list[Case]:
 # ops
 
 
-def _of_ops(database: str, entries: list[OpInfo], device: str) -> list[Case]:
+def _of_ops(database: str, entries: list[OpInfo], device: str, whole: bool = False) -> list[Case]:
     found = []
     for op in entries:
         for dtype in sorted(op.supported_dtypes(device), key=str):
-            found.append(Case(database, identifier(op), _short(dtype), partial(_samples, op, dtype, device)))
+            found.append(Case(database, identifier(op), _short(dtype), partial(_samples, op, dtype, device, whole)))
     return found
 
 
@@ -87,7 +89,7 @@ def _errors(device: str) -> list[Case]:
     ]
 
 
-def _samples(op: OpInfo, dtype: torch.dtype, device: str, count: int) -> Iterator[Program]:
+def _samples(op: OpInfo, dtype: torch.dtype, device: str, whole: bool, count: int) -> Iterator[Program]:
     """The first samples, each as it is and with strides; entries that are drawn from are fixed by the seed."""
     torch.manual_seed(0)
     grads = op.supports_autograd and dtype in op.supported_backward_dtypes(torch.device(device).type)
@@ -100,6 +102,8 @@ def _samples(op: OpInfo, dtype: torch.dtype, device: str, count: int) -> Iterato
                 f"{number}{form}",
                 partial(_called, op, chosen.input, chosen.args, chosen.kwargs),
                 op.name not in UNDETERMINED,
+                # An operator that takes functions is one node: a program that is broken there has lost it.
+                whole=whole,
             )
 
 
@@ -237,6 +241,8 @@ DATABASES: dict[str, Callable[[str], list[Case]]] = {
     "module": _modules,
     "optimizer": _optimizers,
     "custom": partial(_of_ops, "custom", list(custom_op_db)),
-    "higher": partial(_of_ops, "higher", [op for op in hop_db if op.name not in ("flex_attention_backward",)]),
+    "higher": partial(
+        _of_ops, "higher", [op for op in hop_db if op.name not in ("flex_attention_backward",)], whole=True
+    ),
     "function": partial(_of_ops, "function", list(autograd_function_db)),
 }

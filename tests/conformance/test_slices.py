@@ -7,18 +7,23 @@ any backend. A case that `exceptions.py` lists must differ, and any other must n
 from __future__ import annotations
 
 import pytest
+import torch
+
+import flambeau
 
 from .exceptions import IN_EAGER, KNOWN, NOT_RUN, reason
 from .judge import judge
-from .programs import DATABASES, Case, cases
+from .programs import DATABASES, Case, Program, cases
 
-#: Database -> one case in so many. Custom and higher-order operators are left to the whole run: a case of theirs may take minutes.
+#: Database -> one case in so many. Custom operators are left to the whole run: a case of theirs may take minutes.
 SHARES = {"op": 500, "error": 28, "module": 40, "optimizer": 6, "function": 12}
 SAMPLES = 2
 
 
 def _slice() -> list[Case]:
     found = [case for name, share in SHARES.items() for case in cases(name)[share // 2 :: share]]
+    # Higher-order operators in one type alone, each of which must be one graph.
+    found += [case for case in cases("higher") if case.dtype == "f32"]
     return [case for case in found if reason(NOT_RUN, case.identity) is None]
 
 
@@ -37,6 +42,21 @@ def test_equals_eager(case: Case) -> None:
     told = [why for finding in findings for why in finding.eager]
     assert [why for why in told if allowed is None or allowed not in why] == []
     assert allowed is not None or all(finding.graphs or finding.raised for finding in findings)
+
+
+@pytest.mark.judges_itself
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_program_that_must_be_whole_may_not_break(whole: bool) -> None:
+    """The same break is passed over in a program that may be in parts."""
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        flambeau.compiler.graph_break()
+        return y.cos()
+
+    finding = judge(Program("broken", lambda: (broken, (torch.ones(3),), {}), whole=whole), "aot_eager")
+    assert ("GraphBreakError" in finding.fault) == whole
+    assert finding.graphs == (0 if whole else 2)
 
 
 def test_every_database_has_cases() -> None:
