@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention.flex_attention import create_block_mask
 
+import flambeau
 from flambeau.backends import lookup_backend
 from flambeau.records import Recorder
 
@@ -211,3 +212,31 @@ def test_operators_equal_their_formulas(
         torch.autograd.backward([result.sum() for result in results if result.requires_grad])
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_marked_layers_are_compiled_once(dynamic: bool) -> None:
+    """The region is a method of a module; what its layers give and their gradients are eager's."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(6, 6)
+
+        @torch.compiler.nested_compile_region
+        def forward(self, x: Tensor) -> Tensor:
+            return x + torch.relu(self.linear(x)) * x.shape[0]
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(Layer() for _ in range(3)))
+    recorder = flambeau.explain(model, dynamic=dynamic)(torch.randn(4, 6, requires_grad=True))
+    assert [(repeat.name, repeat.calls) for repeat in recorder.repeats] == [("nested_compile_region", 3)]
+    run = flambeau.compile(model, fullgraph=True, dynamic=dynamic)
+    for size in (4, 7):
+        found = []
+        for call in (run, model):
+            x = torch.linspace(-1, 1, size * 6).reshape(size, 6).requires_grad_()
+            call(x).square().mean().backward()
+            found.append([x.grad, *(parameter.grad for parameter in model.parameters())])
+            model.zero_grad()
+        torch.testing.assert_close(*found)

@@ -17,8 +17,8 @@ from flambeau.log import ARTIFACTS
 FRESH = {"force_disable_caches": True}
 """What comes from the disk cache is not compiled, so that the compiler has nothing to tell."""
 
-NEED_MORE = {"caching", "cudagraphs", "perf_hints", "fallbacks"}
-"""Names that need more than a program: a cache, a device, an option, something that cannot be compiled."""
+NEED_MORE = {"caching", "cudagraphs", "perf_hints", "fallbacks", "repeats"}
+"""Names that need more than a program: a cache, a device, an option, something that cannot be compiled, layers."""
 
 
 class Counter:
@@ -244,6 +244,13 @@ def test_library_calls_and_missed_kernels_are_told() -> None:
     hints = shown("perf_hints", calls, (torch.eye(3),))
     assert lines_with(hints, "[flambeau perf_hints]", "view", "reason=the bits of a half type")
     assert not lines_with(hints, "linalg_inv")
+
+
+def test_what_was_compiled_once_is_told() -> None:
+    """A region that is called twice."""
+    gate = torch.compiler.nested_compile_region(lambda x: x.sin().cos().tan() + 1)
+    text = shown("repeats", lambda x: gate(gate(x)), (torch.ones(3),))
+    assert lines_with(text, "[flambeau repeats] compiled_once", "calls=2", "operations=4")
 
 
 def test_seconds_of_every_stage_are_told() -> None:

@@ -38,6 +38,7 @@ def explain(function: Callable[..., Any], **compile_arguments: Any) -> Callable[
             tuple(recorder.eager_graphs),
             tuple(recorder.cuda_graphs),
             recorder.not_captured,
+            tuple(recorder.repeats),
         )
 
     return run

@@ -47,6 +47,7 @@ ARTIFACTS: Mapping[str, str] = {
     "kernel_code": "the source of each generated kernel",
     "caching": "cache hits, misses and the reason of each miss",
     "cudagraphs": "what is recorded as a CUDA graph and what is not, with the reason",
+    "repeats": "calls of modules and regions that are alike and were compiled once",
     "perf_hints": "missed optimisations",
     "timings": "seconds spent in each stage of a compilation",
 }

@@ -62,6 +62,12 @@ _SPECS = (
     _spec(
         "max_fusion_size", 64, "loops, each with a result of its own, fused into one kernel at most", accepts=_POSITIVE
     ),
+    _spec(
+        "repeats_outlined",
+        8,
+        "calls of modules that are alike and are compiled once from this many on; 0 = only regions that are marked",
+        accepts=_NOT_NEGATIVE,
+    ),
     _spec("allow_buffer_reuse", True, "let a freed buffer serve a later one"),
     _spec("inplace_buffers", True, "let a kernel write its result over an intermediate that it reads last"),
     _spec("spend_memory", False, "hold more memory at a time than eager does where that saves time"),

@@ -75,6 +75,24 @@ class ProgramRecord:
     artifact: Artifact
 
 
+@frozen
+class RepeatRecord:
+    """Calls of a graph that were compiled once.
+
+    Attributes:
+        name: the class of the modules, or "nested_compile_region".
+        calls: how many there are.
+        operations: captured operations in one of them.
+    """
+
+    name: str
+    calls: int
+    operations: int
+
+    def __str__(self) -> str:
+        return f"{self.calls} calls of {self.name} ({self.operations} operations each)"
+
+
 @define
 class Recorder:
     """Collects the records of one region while it compiles."""
@@ -86,6 +104,7 @@ class Recorder:
     seconds: dict[str, float] = Factory(dict)
     eager_graphs: list[str] = Factory(list)
     cuda_graphs: list[GraphDecision] = Factory(list)
+    repeats: list[RepeatRecord] = Factory(list)
     not_captured: str = ""
 
     def ran_in_eager(self, reason: str) -> None:
@@ -108,6 +127,7 @@ class Explanation:
         eager_graphs: why each graph that could not be compiled runs in eager.
         cuda_graphs: what CUDA graphs were recorded and what runs without one, each with its reason.
         not_captured: why nothing of the target can be captured, or "".
+        repeats: calls that are alike and were compiled once.
     """
 
     graphs: tuple[GraphRecord, ...]
@@ -119,6 +139,7 @@ class Explanation:
     eager_graphs: tuple[str, ...] = ()
     cuda_graphs: tuple[GraphDecision, ...] = ()
     not_captured: str = ""
+    repeats: tuple[RepeatRecord, ...] = ()
 
     @property
     def graph_count(self) -> int:
@@ -150,6 +171,7 @@ class Explanation:
         lines += [f"not captured: {self.not_captured}"] if self.not_captured else []
         lines += [f"break {number}: {reason}" for number, reason in enumerate(self.breaks, 1)]
         lines += [f"runs in eager: {reason}" for reason in self.eager_graphs]
+        lines += [f"compiled once: {repeat}" for repeat in self.repeats]
         lines += [f"CUDA graph, {decision}" for decision in self.cuda_graphs]
         lines += [f"{stage}: {seconds:.3f} s" for stage, seconds in self.seconds.items()]
         return "\n".join(lines)

@@ -41,6 +41,7 @@ from .graph_key import Uncacheable, graph_key
 from .log import Deferred, logger
 from .options import Options
 from .records import ProgramRecord, Recorder
+from .repeats import outline
 from .rescue import REPORT, as_if_not_called, in_eager, mispredicted_operator, rescue, writes_last
 from .shape_guards import replay_guards, shape_guards
 from .stages import Stages, resolve_stages
@@ -165,6 +166,32 @@ def _leave_numbers_out(gm: fx.GraphModule, error: Exception) -> None:
 
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:
+    """With calls that repeat compiled once, where there are such and no stage refuses their body."""
+    with _timed(recorder, "repeats"):
+        outlined = outline(gm, options["repeats_outlined"])
+    if outlined is not None:
+        try:
+            made = _compile_graph(outlined.graph, gm, inputs, options, stages, recorder)
+        except (autograd.UnsupportedGraph, NotLowered) as error:
+            logger.info("repeats_not_outlined", artifact="fallbacks", reason=str(error))
+        else:
+            for repeat in outlined.repeats:
+                logger.info(
+                    "compiled_once",
+                    artifact="repeats",
+                    name=repeat.name,
+                    calls=repeat.calls,
+                    operations=repeat.operations,
+                )
+            recorder.repeats += outlined.repeats
+            return made
+    return _compile_graph(gm, gm, inputs, options, stages, recorder)
+
+
+def _compile_graph(
+    gm: fx.GraphModule, plain: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder
+) -> CompiledFn:
+    """`plain`: the graph as it was captured, for what is run again in eager."""
     toolchain = _toolchain(stages)
     if toolchain is None and stages.inductor.cpu_backend == "cpp":
         stages = attrs.evolve(stages, inductor=stages.inductor.with_options({"cpp_kernels": False}))
@@ -176,17 +203,23 @@ def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: St
             found = _read(key, store, inputs)
         if found is not None:
             with _timed(recorder, "load"):
-                return _assemble(found, options, stages, gm, recorder, store, cached=True)
-    compiled = _compile_both(gm, inputs, options, stages, recorder, store)
+                return _assemble(found, options, stages, gm, plain, recorder, store, cached=True)
+    compiled = _compile_both(gm, plain, inputs, options, stages, recorder, store)
     if key is not None and _self_contained(compiled.graph):
         with _timed(recorder, "cache"):
             store.put(key, compiled.graph.to_bytes())
     with _timed(recorder, "load"):
-        return _assemble(compiled.graph, options, stages, gm, recorder, store, constants=compiled.constants)
+        return _assemble(compiled.graph, options, stages, gm, plain, recorder, store, constants=compiled.constants)
 
 
 def _compile_both(
-    gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder, store: Store
+    gm: fx.GraphModule,
+    plain: fx.GraphModule,
+    inputs: list[Any],
+    options: Options,
+    stages: Stages,
+    recorder: Recorder,
+    store: Store,
 ) -> Fresh:
     """Autograd and inductor; the C++ compiler works on the forward while the backward is still being lowered."""
     if any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in inputs):
@@ -199,6 +232,7 @@ def _compile_both(
             decompositions=inductor.decompositions(),
             config=stages.autograd,
             rewrite=partial(inductor.rewrite_joint, options=stages.inductor),
+            plain=None if plain is gm else plain,
         )
     mark_static(gm, prepared)
     _log_graphs(prepared)
@@ -273,7 +307,7 @@ def _join(
     forward: CompiledFn,
     backward: CompiledFn | None,
     stages: Stages,
-    again: Callable[[], autograd.Trace],
+    again: Callable[[], autograd.Trace] | None,
     laid: Callable[..., Any],
     *,
     isolate: bool = False,
@@ -355,6 +389,7 @@ def _assemble(
     options: Options,
     stages: Stages,
     gm: fx.GraphModule,
+    plain: fx.GraphModule,
     recorder: Recorder,
     store: Store,
     *,
@@ -376,9 +411,12 @@ def _assemble(
     in_order = bool(compiled.forward.meta.get("writes_last"))
     # With what `_compile_both` gives `prepare`.
     rewrite = partial(inductor.rewrite_joint, options=stages.inductor)
-    again = partial(_retraced, gm, config=stages.autograd, decomposed=True, rewrite=rewrite)
+    # What eager saves in calls of a body is not known of what the body's forward saves.
+    again = (
+        None if plain is not gm else partial(_retraced, gm, config=stages.autograd, decomposed=True, rewrite=rewrite)
+    )
     return _join(
-        gm, compiled.signature, loaded[0], backward, stages, again, _laid(gm, decomposed=True), in_order=in_order
+        plain, compiled.signature, loaded[0], backward, stages, again, _laid(plain, decomposed=True), in_order=in_order
     )
 
 

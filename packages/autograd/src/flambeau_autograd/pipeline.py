@@ -54,11 +54,13 @@ def prepare(
     decompositions: Mapping[Any, Callable[..., Any] | None] | None = None,
     config: Config | None = None,
     rewrite: Rewrite | None = None,
+    plain: GraphModule | None = None,
 ) -> Prepared:
     """Trace `gm` on `inputs` (fakes, symbolic numbers, numbers) into forward and backward ATen graphs.
 
     `rewrite(graph, kept)` may edit the graph of forward and backward before it is cut in two; it answers with what stands
-    for those of the nodes `kept` (results, written values, gradients) that it replaced.
+    for those of the nodes `kept` (results, written values, gradients) that it replaced. `plain`: the same graph with the bodies of `invoke_subgraph`
+    in the place of their calls, which is what a second derivative is taken of.
     Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
     for what fails in eager too: the caller then runs the graph in eager, which raises its own error. Anything else that
     goes wrong is ours, an `InternalError`.
@@ -100,7 +102,7 @@ def prepare(
         hands_on=hands_on,
         watched=halves.watched,
         frees=tuple(joint.frees) if joint.grads else (),
-        double_backward=_double_backward(joint),
+        double_backward=_double_backward(joint, inlined=plain is not None),
         not_linear=bent,
         decisive=tuple(_decisive(joint)) if joint.grads else (),
         draws=any(draws(node) and _is_on_cpu(node) for node in halves.forward.graph.nodes),
@@ -115,7 +117,7 @@ def prepare(
             saved=len(halves.saved),
         )
     forward_inputs = [t.node.meta["val"] for t in joint.inputs]
-    return Prepared(signature, halves.forward, halves.backward, forward_inputs, halves.backward_inputs, gm)
+    return Prepared(signature, halves.forward, halves.backward, forward_inputs, halves.backward_inputs, plain or gm)
 
 
 def _saved_by_eager(joint: Joint) -> tuple[frozenset[int], frozenset[int]]:
@@ -324,9 +326,11 @@ def _refuse_late_draws(joint: Joint) -> None:
             raise UnsupportedGraph(f"the backward draws random numbers ({node.target})")
 
 
-def _double_backward(joint: Joint) -> str:
-    """Why the forward computes other values when it is run again, or has operators that torch does not differentiate twice; or ""."""
-    calling = next(filter(bodies, joint.graph.nodes), None)
+def _double_backward(joint: Joint, *, inlined: bool) -> str:
+    """Why the forward computes other values when it is run again, or has operators that torch does not differentiate twice; or "". `inlined`: what is
+    run again has no calls of `invoke_subgraph`."""
+    left_out = torch.ops.higher_order.invoke_subgraph if inlined else None
+    calling = next((node for node in joint.graph.nodes if node.target is not left_out and bodies(node)), None)
     if calling is not None:
         return f"the graph calls the higher-order operator {calling.target}"
     drawing = next(filter(draws, joint.graph.nodes), None)

@@ -344,6 +344,30 @@ def test_the_operator_that_registers_a_hook():
     assert_equal(ours.grad, theirs.grad)
 
 
+def test_nodes_tell_in_which_calls_they_were_made():
+    """Each call of a module or of a region has a number, those outside of it come first."""
+    inner = torch.nn.Linear(4, 4)
+    region = torch.compiler.nested_compile_region(lambda x: inner(x.sin()))
+    outer = torch.nn.Sequential(torch.nn.Tanh(), inner)
+    graphs = []
+
+    def keep(gm, inputs):
+        graphs.append(gm)
+        return gm
+
+    make_region(lambda x: outer(region(region(x))).cos(), keep, fullgraph=True)(matrix())
+    made = [node.meta.get("calls", ()) for node in graphs[0].graph.nodes if node.op.startswith("call")]
+    assert [[(name, marked) for _, name, marked in calls] for calls in made] == [
+        *[[("nested_compile_region", True)], [("nested_compile_region", True), ("Linear", False)]] * 2,
+        [("Sequential", False), ("Tanh", False)],
+        [("Sequential", False), ("Linear", False)],
+        [],
+    ]
+    numbers = [number for calls in made for number, _, _ in calls]
+    assert made[0][0] == made[1][0] and made[2][0] == made[3][0] and made[4][0] == made[5][0]
+    assert len({*numbers}) == 7
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 13])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_associative_scan(size, reverse):

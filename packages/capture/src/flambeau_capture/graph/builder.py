@@ -113,6 +113,9 @@ class GraphBuilder:
         #: What has to hold when the trace ends, of what a nested graph was made of and eager reads later.
         self.lasting: list[Callable[[], bool]] = []
         self.region: Region | None = None
+        #: The calls of modules and of nested compile regions that the program is in, the outermost first: number, name, whether it is a region.
+        self.calls: tuple[tuple[int, str, bool], ...] = ()
+        self._calls = 0
         self._checkpoints = 0
         self._names: set[str] = set()
         self._position = position
@@ -314,6 +317,8 @@ class GraphBuilder:
     def _describe(self, node: torch.fx.Node, value: Any) -> None:
         node.meta["val"] = value
         node.meta["stack"] = self._position()
+        if self.calls:
+            node.meta["calls"] = self.calls
         if self.region is not None and self.region.number is not None:
             node.meta["checkpoint"] = self.region.number
             if self.region.policy is not None:
@@ -332,6 +337,16 @@ class GraphBuilder:
             yield self.region
         finally:
             self.region = outer
+
+    @contextmanager
+    def call_of(self, name: str, *, marked: bool = False) -> Iterator[None]:
+        """Nodes made inside are of one more call of what has this name; `marked`: as a region to compile once."""
+        outer, self._calls = self.calls, self._calls + 1
+        self.calls = (*outer, (self._calls, name, marked))
+        try:
+            yield
+        finally:
+            self.calls = outer
 
     def refuse_question(self, what: str) -> None:
         """Break where the program asks about gradients in a reentrant checkpoint, which runs once without and once with them."""

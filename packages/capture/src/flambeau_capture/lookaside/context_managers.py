@@ -13,6 +13,7 @@ import torch
 import torch.amp.autocast_mode
 
 from ..captured import CallFunction
+from ..class_names import class_name
 from ..replacements import replaces
 from ..signals import GraphBreak
 from ..sources.source import InstanceDict, Item, Pinned
@@ -86,9 +87,9 @@ def _call_itself(t: Tracer, module: ObjectValue, args: Args, kwargs: Kwargs, abo
         inner: Any = torch.nn.Module._call_impl
         t.frames.left_out = above
         return t.caller.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
-    return t.caller.call_through(
-        (_CALLS_FORWARD, *above), t.attributes.get_attribute(module, "forward"), args[1:], kwargs
-    )
+    forward = t.attributes.get_attribute(module, "forward")
+    with t.graph.call_of(class_name(module.python_type())):
+        return t.caller.call_through((_CALLS_FORWARD, *above), forward, args[1:], kwargs)
 
 
 @replaces(torch.nn.Module.__getattr__)

@@ -2,7 +2,7 @@
 
 In: calls met while tracing. Out: `cond`, `while_loop`, `scan` and `map` are one node each, over bodies; `cond` on a predicate that is no
 tensor becomes the branch it takes; `associative_scan` becomes the slices and combinations it stands for (their number grows with the
-logarithm of the length); a nested compile region is traced in place. What eager would refuse breaks the graph, with the reason `control-flow-operator`.
+logarithm of the length); a nested compile region is traced in place, and its nodes say so. What eager would refuse breaks the graph, with the reason `control-flow-operator`.
 """
 
 from __future__ import annotations
@@ -219,8 +219,10 @@ def map_over(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 
 @replaces(invoke_subgraph_placeholder)
 def nested_region(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """A call of a function marked with `torch.compiler.nested_compile_region`: part of the graph, as the plain call that it is in eager."""
-    return t.caller.call(args[0], args[1:], kwargs)
+    """A call of a function marked with `torch.compiler.nested_compile_region`: part of the graph, as the plain call that it is in eager. Its nodes
+    tell in `meta["calls"]` that they are a region, so that what compiles the graph can do it once for all calls that are alike."""
+    with t.graph.call_of("nested_compile_region", marked=True):
+        return t.caller.call(args[0], args[1:], kwargs)
 
 
 @replaces(InvokeQuant.__call__)

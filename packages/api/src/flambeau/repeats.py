@@ -1,0 +1,270 @@
+"""Calls that repeat, as calls of one body: a layer of a deep model is traced, partitioned and lowered once.
+
+In: a captured graph whose nodes tell which calls of modules and of nested compile regions they were made in (`meta["calls"]`). Out: the same graph with
+`invoke_subgraph` in the place of calls that are alike, or None where there are too few of them. Calls are alike where their nodes do the same on values
+of the same kinds. A call is left as it is where that would not be equal to a body's call: it gives what it was given, or what is no tensor, changes
+settings, or takes part in a checkpoint. The graph itself is not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import getitem
+from typing import Any
+
+import torch
+from attrs import field, frozen
+from torch import Tensor, fx
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from .records import RepeatRecord
+
+_INVOKE = torch.ops.higher_order.invoke_subgraph
+_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+_ROOTS = frozenset(("torch", "_operator", "operator", "math", "builtins"))
+#: What no kernel is fused with across calls: layers without them become one kernel together, which is worth more than compiling them once.
+_PRODUCTS = frozenset((
+    "linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention",
+))  # fmt: skip
+#: Below this a call costs more than what it saves.
+_LEAST_OPERATIONS = 4
+#: A region that the program marks is worth a body from its second call on.
+_LEAST_MARKED = 2
+
+
+@frozen
+class Outlined:
+    """`graph`: what is compiled; `repeats`: what it does once."""
+
+    graph: fx.GraphModule
+    repeats: tuple[RepeatRecord, ...]
+
+
+@frozen(eq=False)
+class _Call:
+    """`inside`: its nodes; `operands`: what they read of the graph around them, in order; `results`: those of its nodes that others read."""
+
+    name: str
+    marked: bool
+    inside: tuple[fx.Node, ...]
+    operands: tuple[fx.Node, ...]
+    results: tuple[fx.Node, ...]
+    #: Equal for calls that are alike.
+    form: Any = field(repr=False)
+
+
+def outline(gm: fx.GraphModule, least: int) -> Outlined | None:
+    """Put bodies in the place of calls that are alike: `least` of them on the CPU, if they multiply matrices, or 2 where the program marks them.
+    `least` 0: marked ones alone."""
+    if gm.meta.get("wrappers") or any(node.meta.get("inference") for node in gm.graph.find_nodes(op="placeholder")):
+        return None
+    every = list(gm.graph.nodes)
+    if any(
+        isinstance(value, Tensor) and value.device.type != "cpu"
+        for node in every
+        for value in _parts(node.meta.get("val"))
+    ):
+        least = 0  # what fusion across layers is worth there has not been measured
+    groups = list(_alike({node: place for place, node in enumerate(every)}, every, every, 0, least))
+    if not groups:
+        return None
+    return Outlined(
+        _with_bodies(gm, groups),
+        tuple(RepeatRecord(calls[0].name, len(calls), len(calls[0].inside)) for calls in groups),
+    )
+
+
+def _alike(
+    order: dict[fx.Node, int], every: Sequence[fx.Node], nodes: Sequence[fx.Node], depth: int, least: int
+) -> Iterator[list[_Call]]:
+    """Groups of calls at this depth of the program's calls among `nodes`, and of those inside of the others."""
+    made: dict[int, list[fx.Node]] = {}
+    for node in nodes:
+        if len(calls := node.meta.get("calls", ())) > depth:
+            made.setdefault(calls[depth][0], []).append(node)
+    groups: dict[Any, list[_Call]] = {}
+    rest: list[fx.Node] = []
+    for members in made.values():
+        call = _call_of(order, every, members, members[0].meta["calls"][depth])
+        if call is None:
+            rest += members
+        else:
+            groups.setdefault((call.name, call.marked, call.form), []).append(call)
+    for calls in groups.values():
+        multiplies = any(_name(node) in _PRODUCTS for node in calls[0].inside)
+        wanted = _LEAST_MARKED if calls[0].marked else least if multiplies else 0
+        if wanted and len(calls) >= wanted:
+            yield calls
+        else:
+            rest += [node for call in calls for node in made[call.inside[0].meta["calls"][depth][0]]]
+    if rest:
+        yield from _alike(order, every, rest, depth + 1, least)
+
+
+def _call_of(
+    order: dict[fx.Node, int], every: Sequence[fx.Node], members: Sequence[fx.Node], mark: tuple[int, str, bool]
+) -> _Call | None:
+    """The call that made these nodes; None where it is not to be that of a body."""
+    inside: dict[fx.Node, int] = {}
+    for node in members:
+        # What a call is the first to ask of the sizes around it stays there: other calls use the answer.
+        around = not any(operand in inside for operand in node.all_input_nodes)
+        if node.op != "get_attr" and not (isinstance(node.meta.get("val"), _SIZES) and around):
+            inside[node] = len(inside)
+    if len(inside) < _LEAST_OPERATIONS or not all(map(_is_plain, inside)):
+        return None
+    first, last = order[next(iter(inside))], order[next(reversed(inside))]
+    known = {*members}
+    if not all(node in known or node.op in ("placeholder", "get_attr") for node in every[first:last]):
+        return None
+    operands = dict.fromkeys(operand for node in inside for operand in node.all_input_nodes if operand not in inside)
+    results = tuple(node for node in inside if any(user not in inside for user in node.users))
+    if not _is_on_its_own(inside, tuple(operands), results):
+        return None
+    return _Call(mark[1], mark[2], tuple(inside), tuple(operands), results, _form(inside, tuple(operands), results))
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """Whether a call computes, by torch's functions alone, as it would in any graph."""
+    target: Any = node.target
+    if node.op == "call_function" and not isinstance(target, OpOverload):
+        module = getattr(target, "__module__", None) or getattr(
+            getattr(target, "__objclass__", None), "__module__", None
+        )
+        if isinstance(target, HigherOrderOperator) or (module or "torch").partition(".")[0] not in _ROOTS:
+            return False
+    elif node.op not in ("call_function", "call_method"):
+        return False
+    if "checkpoint" in node.meta or node.kwargs.get("out") is not None or "conv" in _name(node):
+        return False  # how convolutions lie is decided for all of a graph at once
+    return all(_is_value(value) for value in _parts(node.meta.get("val")))
+
+
+def _name(node: fx.Node) -> str:
+    """Of what is called."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return str(name).partition(".")[0]
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.layout is torch.strided and not value.is_conj() and not value.is_neg()
+    return isinstance(value, _SIZES)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _parts(part)
+    else:
+        yield value
+
+
+def _is_on_its_own(inside: dict[fx.Node, int], operands: tuple[fx.Node, ...], results: tuple[fx.Node, ...]) -> bool:
+    """Whether all that others see of a call are tensors of its own, and of its gradients that its operands lead to its one result."""
+    given = [operand.meta.get("val") for operand in operands]
+    shown = [result.meta.get("val") for result in results]
+    if not results or not all(map(_is_value, given)) or not all(isinstance(value, Tensor) for value in shown):
+        return False
+    if any(
+        node.op == "placeholder" and value._version
+        for node, value in zip(operands, given, strict=True)
+        if isinstance(value, Tensor)
+    ):
+        return False  # somebody writes to it, the call perhaps
+    memories = [value.untyped_storage()._cdata for value in shown]
+    if len({*memories}) < len(memories) or {*memories} & {
+        value.untyped_storage()._cdata for value in given if isinstance(value, Tensor)
+    }:
+        return False
+    ends = [node for node in results if node.meta["val"].requires_grad]
+    if len(ends) > 1:
+        return False
+    leading = {*ends}
+    for node in reversed(inside):
+        if node in leading:
+            leading.update(o for o in node.all_input_nodes if _requires_grad(o.meta.get("val")))
+    return all(operand in leading for operand in operands if _requires_grad(operand.meta["val"])) or not ends
+
+
+def _requires_grad(value: Any) -> bool:
+    return any(isinstance(part, Tensor) and part.requires_grad for part in _parts(value))
+
+
+def _form(inside: dict[fx.Node, int], operands: tuple[fx.Node, ...], results: tuple[fx.Node, ...]) -> Any:
+    """Equal for calls whose bodies are the same: what is called, on what, with which results."""
+    places = {operand: place for place, operand in enumerate(operands)}
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return ("node", inside[value]) if value in inside else ("operand", places[value])
+        if isinstance(value, (tuple, list)):
+            return (type(value).__name__, *map(argument, value))
+        if isinstance(value, slice):
+            return ("slice", *map(argument, (value.start, value.stop, value.step)))
+        if isinstance(value, dict):
+            return ("dict", *((key, argument(part)) for key, part in value.items()))
+        # Neither equality nor a hash of its own can be trusted: 1, 1.0 and True are equal.
+        return (type(value).__name__, repr(value))
+
+    body = tuple((n.op, n.target, argument(n.args), argument(n.kwargs), _described(n.meta["val"])) for n in inside)
+    return body, tuple(_described(operand.meta["val"]) for operand in operands), tuple(inside[r] for r in results)
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        lying = (*map(str, value.shape), str(value.storage_offset()), *map(str, value.stride()))
+        return (lying, value.dtype, value.device, value.requires_grad)
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_described, value))
+    return (type(value).__name__, str(value))
+
+
+def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.GraphModule:
+    """A copy of the graph that calls one body for each group."""
+    root = torch.nn.Module()
+    ends: dict[fx.Node, tuple[str, _Call]] = {}
+    gone: set[fx.Node] = set()
+    for number, calls in enumerate(groups):
+        name = f"repeated_{number}"
+        root.add_module(name, _body(calls[0]))
+        ends.update((call.inside[-1], (name, call)) for call in calls)
+        gone.update(node for call in calls for node in call.inside)
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    named: dict[str, fx.Node] = {}
+    for node in gm.graph.nodes:
+        if node not in gone:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            if node.op == "get_attr":
+                held = getattr(gm, str(node.target))
+                root.register_buffer(str(node.target), held) if isinstance(held, Tensor) else setattr(
+                    root, str(node.target), held
+                )
+        elif node in ends:
+            name, call = ends[node]
+            if name not in named:
+                named[name] = graph.create_node("get_attr", name)
+                named[name].meta["stack"] = node.meta["stack"]
+            made = graph.call_function(_INVOKE, (named[name], name, *(copies[operand] for operand in call.operands)))
+            made.meta.update(val=tuple(result.meta["val"] for result in call.results), stack=node.meta["stack"])
+            for place, result in enumerate(call.results):
+                copies[result] = graph.call_function(getitem, (made, place))
+                copies[result].meta.update(result.meta)
+    module = _LazyGraphModule(root, graph, "OutlinedGraph")
+    module.meta.update(gm.meta)
+    return module
+
+
+def _body(call: _Call) -> fx.GraphModule:
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for place, operand in enumerate(call.operands):
+        copies[operand] = graph.placeholder(f"operand_{place}")
+        copies[operand].meta.update(val=operand.meta["val"], stack=operand.meta.get("stack", ()))
+    for node in call.inside:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    output = graph.output(tuple(copies[result] for result in call.results))
+    output.meta["val"] = tuple(result.meta["val"] for result in call.results)
+    return fx.GraphModule(torch.nn.Module(), graph, "Body")

@@ -1,0 +1,291 @@
+"""Calls that repeat are compiled once: which are found, which are left, and that results, gradients and random numbers are those of eager."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+import flambeau
+from flambeau.repeats import outline
+from flambeau_capture import make_region
+
+INVOKE = torch.ops.higher_order.invoke_subgraph
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int = 8, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.dropout(self.down(torch.nn.functional.gelu(self.up(self.norm(x)))))
+
+
+class Stack(nn.Module):
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.sin()
+        for layer in self.layers:
+            x = layer(x)
+        return x.cos()
+
+
+def captured(function: object, *inputs: object) -> fx.GraphModule:
+    """The one graph of a function."""
+    graphs: list[fx.GraphModule] = []
+
+    def keep(gm: fx.GraphModule, _inputs: list[object]) -> object:
+        graphs.append(gm)
+        return gm
+
+    make_region(function, keep, fullgraph=True)(*inputs)  # type: ignore[arg-type]
+    (graph,) = graphs
+    return graph
+
+
+def calls(gm: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in gm.graph.nodes if node.target is INVOKE]
+
+
+def stack(count: int, **more: float) -> Stack:
+    torch.manual_seed(0)
+    return Stack([Layer(**more) for _ in range(count)])  # type: ignore[arg-type]
+
+
+def leaf() -> Tensor:
+    """An input that requires a gradient, as what a layer gives does."""
+    return torch.randn(2, 8, requires_grad=True)
+
+
+def test_layers_that_are_alike_share_one_body() -> None:
+    """The graph that was captured stays as it is."""
+    gm = captured(stack(3), leaf())
+    before = str(gm.graph)
+    made = outline(gm, 3)
+    assert made is not None and str(gm.graph) == before
+    found = calls(made.graph)
+    assert [node.args[1] for node in found] == ["repeated_0"] * 3 and len({node.args[0] for node in found}) == 1
+    assert len([n for n in made.graph.graph.nodes if n.op == "call_function" and n.target is not INVOKE]) == 3
+    (repeat,) = made.repeats
+    assert (repeat.name, repeat.calls) == ("Layer", 3) and str(repeat).startswith("3 calls of Layer (")
+    torch.testing.assert_close(
+        made.graph.get_submodule("repeated_0")(*(torch.ones(node.meta["val"].shape) for node in found[0].args[2:])),
+        (layer_of_ones(torch.ones(2, 8)),),
+    )
+
+
+def layer_of_ones(x: Tensor) -> Tensor:
+    """What a layer whose parameters are ones makes of `x`."""
+    layer = Layer()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(1)
+        return layer(x)  # type: ignore[no-any-return]
+
+
+def test_too_few_calls_stay() -> None:
+    gm = captured(stack(3), leaf())
+    assert outline(gm, 4) is None and outline(gm, 0) is None
+
+
+def test_layers_of_two_kinds_have_a_body_each() -> None:
+    torch.manual_seed(0)
+    layers = [
+        Layer(),
+        *(nn.Sequential(Layer(), nn.Tanh(), nn.Linear(8, 8), nn.ReLU()) for _ in range(3)),
+        Layer(),
+        Layer(),
+    ]
+    made = outline(captured(Stack(layers), leaf()), 3)
+    assert made is not None
+    assert {(repeat.name, repeat.calls) for repeat in made.repeats} == {("Layer", 3), ("Sequential", 3)}
+
+
+def test_layers_inside_of_a_module_that_is_called_once() -> None:
+    made = outline(captured(Stack([stack(3)]), leaf()), 3)
+    assert made is not None and len(calls(made.graph)) == 3
+
+
+@pytest.mark.parametrize("other", ["shape", "constant", "gradient"])
+def test_what_differs_has_no_body_in_common(other: str) -> None:
+    """A layer of another shape, with another number, or without gradients."""
+
+    class Scaled(nn.Module):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.factor, self.linear = factor, nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (self.linear(x) * self.factor).tanh().sin()
+
+    if other == "shape":
+        layers: list[nn.Module] = [Layer(8), nn.Linear(8, 4), Layer(4)]
+    elif other == "constant":
+        layers = [Scaled(1.0), Scaled(2.0)]
+    else:
+        layers = [Scaled(1.0), Scaled(1.0)]
+        layers[1].requires_grad_(False)
+    assert outline(captured(Stack(layers), leaf()), 2) is None
+
+
+def writing(x: Tensor) -> Tensor:
+    x.add_(1)
+    return (x * 2).sin().cos()
+
+
+def viewing(x: Tensor) -> Tensor:
+    (x + 1).sin().cos()
+    return x[:].view(-1)
+
+
+def switching(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = x.sin().cos()
+    return (x * y).sin()
+
+
+def convolving(x: Tensor) -> Tensor:
+    return torch.nn.functional.conv1d(x[None, None], torch.ones(1, 1, 1))[0, 0].sin().cos().tan()
+
+
+def pairing(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.sin().cos(), x.cos().sin()
+
+
+@pytest.mark.parametrize("body", [writing, viewing, switching, convolving, pairing])
+def test_regions_that_are_more_than_a_call_of_a_body(body: object) -> None:
+    """They write to what they are given, give it back, change settings, or have two results with gradients."""
+    region = torch.compiler.nested_compile_region(body)
+
+    def function(x: Tensor) -> list[object]:
+        x = x * 1
+        return [region(x), region(x), x]
+
+    x = torch.randn(6, requires_grad=True)
+    gm = captured(function, x)
+    made = outline(gm, 0)
+    assert made is None or body is writing  # a write to what is no input is refused by a later stage
+    run = flambeau.compile(function, fullgraph=True)
+    torch.testing.assert_close(run(x), function(x))
+
+
+def test_checkpointed_layers_stay() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    layers = [Layer() for _ in range(3)]
+
+    def function(x: Tensor) -> Tensor:
+        for layer in layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+    assert outline(captured(function, torch.randn(2, 8, requires_grad=True)), 2) is None
+
+
+def test_marked_regions_share_a_body_from_the_second_call_on() -> None:
+    @torch.compiler.nested_compile_region
+    def gate(x: Tensor, y: Tensor) -> Tensor:
+        return (torch.sigmoid(x) * y).sin() + 1
+
+    def function(x: Tensor) -> Tensor:
+        return gate(x, x + 1) + gate(x * 2, x)
+
+    made = outline(captured(function, torch.randn(4)), 0)
+    assert made is not None and [str(r) for r in made.repeats] == [
+        "2 calls of nested_compile_region (4 operations each)"
+    ]
+
+
+def gradients(model: nn.Module, run: object, x: Tensor) -> list[Tensor]:
+    x = x.clone().requires_grad_()
+    out = run(x)  # type: ignore[operator]
+    out.square().sum().backward()
+    found = [out.detach(), x.grad, *(parameter.grad for parameter in model.parameters())]
+    assert all(tensor is not None for tensor in found)
+    model.zero_grad()
+    return found  # type: ignore[return-value]
+
+
+def test_results_and_gradients_are_eagers_and_the_reuse_is_reported() -> None:
+    model = stack(9)
+    x = torch.randn(3, 8)
+    explanation = flambeau.explain(copy.deepcopy(model))(x.clone().requires_grad_())
+    assert [(repeat.name, repeat.calls) for repeat in explanation.repeats] == [("Layer", 9)]
+    assert "compiled once: 9 calls of Layer" in str(explanation)
+    torch.testing.assert_close(gradients(model, flambeau.compile(model, fullgraph=True), x), gradients(model, model, x))
+    with torch.no_grad():
+        torch.testing.assert_close(flambeau.compile(model, fullgraph=True)(x), model(x))
+
+
+def test_the_option_switches_it_off() -> None:
+    explanation = flambeau.explain(stack(9), options={"repeats_outlined": 0})(torch.randn(3, 8))
+    assert explanation.repeats == ()
+
+
+def test_dynamic_sizes() -> None:
+    model = stack(9)
+    run = flambeau.compile(model, fullgraph=True, dynamic=True)
+    for size in (3, 5):
+        x = torch.randn(size, 8)
+        torch.testing.assert_close(gradients(model, run, x), gradients(model, model, x))
+
+
+def test_dropout_draws_as_in_eager() -> None:
+    """In the order of the calls, from the same generator."""
+    model = stack(9, dropout=0.5)
+    run, x = flambeau.compile(model, fullgraph=True), torch.randn(3, 8)
+    torch.manual_seed(3)
+    found = gradients(model, run, x)
+    after = torch.rand(1)
+    torch.manual_seed(3)
+    torch.testing.assert_close(found, gradients(model, model, x))
+    torch.testing.assert_close(after, torch.rand(1), rtol=0, atol=0)
+
+
+def test_a_second_derivative() -> None:
+    """It runs the graph as it was captured."""
+    model = stack(9)
+    run = flambeau.compile(model, fullgraph=True)
+
+    def penalty(function: object) -> Tensor:
+        x = torch.ones(2, 8, requires_grad=True)
+        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)  # type: ignore[operator]
+        return torch.autograd.grad(first.square().sum(), x)[0]
+
+    torch.testing.assert_close(penalty(run), penalty(model))
+
+
+def test_layers_that_count_batches_run_as_they_are() -> None:
+    """What a call writes stays outside of a body."""
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(9)]
+    model = Stack(layers)  # type: ignore[arg-type]
+    x = torch.randn(16, 8)
+    assert outline(captured(copy.deepcopy(model), x.clone().requires_grad_()), 2) is None
+    found = [copy.deepcopy(model) for _ in range(2)]
+    for least, one in zip((2, 0), found, strict=True):
+        flambeau.compile(one, fullgraph=True, options={"repeats_outlined": least})(x)
+    torch.testing.assert_close(found[0].state_dict(), found[1].state_dict(), rtol=0, atol=0)
+    assert found[0].layers[0][1].num_batches_tracked == 1  # type: ignore[index]
+
+
+def test_layers_of_elementwise_operations_are_fused_instead() -> None:
+    layers = [nn.Sequential(nn.Tanh(), nn.ELU(), nn.Softplus(), nn.Sigmoid()) for _ in range(3)]
+    assert outline(captured(Stack(layers), leaf()), 2) is None  # type: ignore[arg-type]
+
+
+def test_another_process_reads_it_back() -> None:
+    """The cache has the graph under the key of what was compiled."""
+    model, x = stack(9), torch.randn(3, 8)
+    for _ in range(2):
+        flambeau.compiler.reset()
+        explanation = flambeau.explain(copy.deepcopy(model))(x)
+        torch.testing.assert_close(explanation.result, model(x))
+    assert all(program.cached for program in explanation.programs) and len(explanation.repeats) == 1
