@@ -1,12 +1,10 @@
-"""The native guard tree and its Python twin agree, on constants, containers, tensors, state and shapes."""
+"""The native guard tree and its Python twin agree, on constants, containers, tensors and state."""
 
 from __future__ import annotations
 
 import collections
 import math
 import sys
-import types
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,18 +12,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flambeau_capture.errors import GuardBuildError
 from flambeau_capture.guards import check as twin
 from flambeau_capture.guards import spec as gs
 from flambeau_capture.guards.build import build
 from flambeau_capture.guards.explain import describe, explain
-from flambeau_capture.guards.shape_program import compile_expression, run
 from flambeau_capture.guards.state import current_state
 from flambeau_capture.native import _C
 from flambeau_capture.sources import source as src
 
-X = src.Local("x")
-Y = src.Local("y")
+from .agreement import X, Y, agree
 
 scalars = st.one_of(
     st.none(),
@@ -55,22 +50,6 @@ values = st.one_of(
     st.dictionaries(st.one_of(st.integers(-2, 2), st.text(max_size=1)), scalars, max_size=3),
     st.sets(st.integers(-2, 2), max_size=3),
 )
-
-
-def agree(specs, f_locals, f_globals=None):
-    """Both checks give one verdict; return it."""
-    f_globals = f_globals or {}
-    tree, _ = build(specs)
-    native = tree.check(f_locals, f_globals)
-    failing = [i for i, spec in enumerate(specs) if not twin.holds(spec, f_locals, f_globals)]
-    assert (native == -1) == (failing == []), (specs, f_locals, native, failing)
-    if failing:
-        assert native in failing
-        for index in failing:
-            assert explain(specs[index], f_locals, f_globals)
-    for spec in specs:
-        assert describe(spec)
-    return native == -1
 
 
 @given(constants, constants)
@@ -385,88 +364,6 @@ def test_only_written_tensors_need_memory_of_their_own():
     assert "1 written tensor is no other's" in describe(first[0])
 
 
-numbers = st.one_of(st.integers(-9, 9), st.sampled_from([2**62, 2**63 - 1, -(2**63), 64]))
-leaves = st.one_of(numbers.map(str), st.sampled_from(["s0", "s1", "s2"]))
-expressions = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from(["+", "-", "*", "//", "%", "/"]), inner).map(
-            lambda t: f"({t[0]} {t[1]} {t[2]})"
-        ),
-        st.tuples(st.sampled_from(["Mod", "FloorDiv", "Max", "Min", "IntTrueDiv"]), inner, inner).map(
-            lambda t: f"{t[0]}({t[1]}, {t[2]})"
-        ),
-        st.tuples(st.sampled_from(["Abs", "floor", "CeilToInt", "ToFloat", "-", "RoundToInt"]), inner).map(
-            lambda t: f"{t[0]}({t[1]})"
-        ),
-        st.tuples(inner, st.integers(0, 3)).map(lambda t: f"({t[0]})**{t[1]}"),
-        st.tuples(inner, inner, inner).map(lambda t: f"Where({t[0]} < {t[1]}, {t[1]}, {t[2]})"),
-    ),
-    max_leaves=6,
-)
-relations = st.tuples(expressions, st.sampled_from(["<", "<=", "==", "!=", ">", ">="]), expressions).map(" ".join)
-
-
-@given(relations, st.tuples(numbers, numbers, numbers))
-@settings(max_examples=300)
-def test_shape_expressions(text, at):
-    symbols = tuple((f"s{i}", src.Item(X, i)) for i in range(3))
-    agree([gs.ShapeExpression(text, symbols)], {"x": list(at)})
-
-
-@pytest.mark.parametrize(
-    "text, at, holds",
-    [
-        ("Eq(Mod(s0, 8), 0)", (16,), True),
-        ("Eq(Mod(s0, 8), 0)", (17,), False),
-        ("(s0 >= 2) & (s0 < 10) | Eq(s0, 77)", (77,), True),
-        ("And(2 <= s0, Ne(s0, 5))", (5,), False),
-        ("2 <= s0 <= 9223372036854775806", (3,), True),
-        ("~(s0 > 3)", (3,), True),
-        ("Not(s0 > 3)", (4,), False),
-        ("Eq(ModularIndexing(s0, 4, 3), 2)", (11,), True),
-        ("-s0 // 4 == -3", (10,), True),
-        ("s0**2 > 99", (10,), True),
-        ("Eq(PowByNatural(s0, 64), 0)", (10,), False),
-        ("1/s0 > 0", (0,), False),
-        ("s0*4611686018427387904 > 0", (1,), True),
-        ("s0*4611686018427387904 > 0", (2,), False),
-        ("-s0*4611686018427387904 < 0", (2,), True),
-        ("-s0*4611686018427387904 < 0", (3,), False),
-        ("Piecewise((s0, s0 > 3), (0, True)) > 3", (5,), True),
-        ("OpaqueUnaryFn_log2(s0) < 3.5", (8,), True),
-        ("OpaqueUnaryFn_sqrt(s0) == 3.0", (9,), True),
-        ("Eq(BitwiseFn_bitwise_and(s0, 6), 4)", (12,), True),
-        ("s0 < 2.5", (2,), True),
-        *(
-            (f"{name}({operands}) >= 0", (12,), False)
-            for name in ("BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or", "BitwiseFn_bitwise_xor", "RShift")
-            for operands in ("s0/2, 6", "6, s0/2")
-        ),
-    ],
-)
-def test_shape_expressions_as_sympy_prints_them(text, at, holds):
-    tensor = torch.empty(*at)
-    symbols = (("s0", src.TensorSize(X, 0)),)
-    assert agree([gs.ShapeExpression(text, symbols)], {"x": tensor}) is holds
-    assert run(compile_expression(text, ["s0"]), at) is holds
-
-
-def test_strides_offsets_and_python_numbers_are_symbols_too():
-    tensor = torch.arange(20.0).view(4, 5)[1:, 2:]
-    symbols = (("a", src.TensorStride(X, 0)), ("b", src.TensorOffset(X)), ("c", src.Attribute(Y, "n")))
-    guard = gs.ShapeExpression("Eq(a + 2, b) & Eq(c, 1.5)", symbols)
-    assert agree([guard], {"x": tensor, "y": SimpleNamespace(n=1.5)})
-    assert not agree([guard], {"x": tensor, "y": SimpleNamespace(n="no")})
-    assert not agree([guard], {"x": tensor, "y": SimpleNamespace(n=10**30)})
-    assert agree([gs.ConstantIs(src.TensorSize(X, 1), 3)], {"x": tensor})
-
-
-def test_an_expression_without_a_native_form_is_refused():
-    with pytest.raises(GuardBuildError, match="Frobnicate"):
-        build([gs.ShapeExpression("Frobnicate(s0)", (("s0", src.TensorSize(X, 0)),))])
-
-
 def test_identities_are_weak_and_a_dead_object_never_matches():
     class Model:
         pass
@@ -504,100 +401,3 @@ def test_errors_inside_guards_mean_that_they_do_not_hold():
     ]:
         assert build([guard])[0].check(frame, {}) == 0
     assert twin.check([guard], frame, {}) == 0
-
-
-def _member(cls, name, after=None):
-    order = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
-    owner = next((base for base in order if name in vars(base)), None)
-    found = None if owner is None else vars(owner)[name]
-    return gs.ClassMember(name, after, owner, found if hasattr(type(found), "__get__") else None)
-
-
-def test_members_of_classes():
-    """Found, inherited, absent and behind a class; written to, shadowed, restored, in a base."""
-
-    class Base:
-        def method(self):
-            return 1
-
-        data = 3
-
-    class Derived(Base):
-        def own(self):
-            return 2
-
-    asked = [("method", None), ("data", None), ("own", None), ("absent", None), ("method", Derived), ("__len__", Base)]
-    guard = [gs.ClassMembers(src.Pinned(Derived), tuple(_member(Derived, name, after) for name, after in asked))]
-    tree = build(guard)[0]
-
-    def holds():
-        native = tree.check({}, {}) < 0
-        assert native == agree(guard, {})
-        return native
-
-    assert holds() and holds()
-    Base.data = 4
-    Derived.unrelated = 1
-    assert holds() and holds()
-    for name, value in [("absent", 1), ("data", 5), ("method", lambda self: 3)]:
-        setattr(Derived, name, value)
-        assert not holds()
-        delattr(Derived, name)
-        assert holds()
-    method = Base.method
-    Base.method = lambda self: 4
-    assert not holds()
-    Base.method = method
-    assert holds()
-    Base.__len__ = lambda self: 0
-    assert holds()
-    del Derived.own
-    assert not holds()
-    assert "absent" in explain(guard[0], {}, {})
-
-
-def test_bindings_of_modules():
-    """Replaced, restored, deleted, and there where it was not; what else the module binds is its own affair."""
-    module = types.ModuleType("somebody")
-    names = vars(module)
-    names["function"] = original = len
-    guard = [gs.ModuleBindings(names, (("function", len), ("absent",)))]
-    tree = build(guard)[0]
-
-    def holds():
-        native = tree.check({}, {}) < 0
-        assert native == agree(guard, {})
-        return native
-
-    assert holds() and holds()
-    module.unrelated = 1
-    assert holds() and holds()
-    module.function = abs
-    assert not holds()
-    assert "somebody: function was replaced" in explain(guard[0], {}, {})
-    module.function = original
-    assert holds()
-    del module.function
-    assert not holds()
-    module.function = original
-    module.absent = None
-    assert not holds()
-    del module.absent
-    assert holds()
-    assert "absent, function" in describe(guard[0])
-
-
-def test_what_a_container_holds_is_asked_of_its_base():
-    """Whatever its class says when it is iterated over; what is no dict or set says it itself."""
-
-    class Claims(dict):
-        def __iter__(self):
-            raise AssertionError("asked")
-
-    class Members(set):
-        def __iter__(self):
-            raise AssertionError("asked")
-
-    assert gs.own_keys(Claims(a=1, b=2)) == ("a", "b")
-    assert gs.own_keys(Members((3,))) == (3,)
-    assert gs.own_keys(types.MappingProxyType({"c": 1})) == ("c",)
