@@ -38,12 +38,17 @@ def _ranks(t: Tracer, operands: list[Operand], function: Any) -> list[int]:
     return [each.array.tensor(t).fake.ndim for each in operands if each.array is not None]
 
 
+def _product_of_ranked(t: Tracer, function: Any, a: Value, b: Value, compute: Any) -> Value:
+    """A product of two arrays that both have dimensions."""
+    operands = [operand(t, value, function) for value in (a, b)]
+    if 0 in _ranks(t, operands, function):
+        refuse(function, "of an array without dimensions")
+    return _product(t, function, operands, compute)
+
+
 @computes(numpy.matmul)
 def matmul(t: Tracer, a: Value, b: Value) -> Value:
-    operands = [operand(t, value, numpy.matmul) for value in (a, b)]
-    if 0 in _ranks(t, operands, numpy.matmul):
-        refuse(numpy.matmul, "of an array without dimensions")
-    return _product(t, numpy.matmul, operands, torch.matmul)
+    return _product_of_ranked(t, numpy.matmul, a, b, torch.matmul)
 
 
 @computes(numpy.dot, ARRAY.dot)
@@ -57,10 +62,7 @@ def dot(t: Tracer, a: Value, b: Value) -> Value:
 
 @computes(numpy.inner)
 def inner(t: Tracer, a: Value, b: Value) -> Value:
-    operands = [operand(t, value, numpy.inner) for value in (a, b)]
-    if 0 in _ranks(t, operands, numpy.inner):
-        refuse(numpy.inner, "of an array without dimensions")
-    return _product(t, numpy.inner, operands, torch.inner)
+    return _product_of_ranked(t, numpy.inner, a, b, torch.inner)
 
 
 @computes(numpy.outer)
