@@ -184,7 +184,10 @@ def test_however_one_looks(looks, config):
 def test_a_tangent_whose_memory_shows_other_numbers(lazy, config):
     """The backward is compiled for one that is what its memory holds."""
     mark = getattr(torch, lazy)
-    function = lambda x: torch.complex(torch.view_as_real(x)[..., 1], torch.view_as_real(x)[..., 0])  # noqa: E731
+
+    def function(x):
+        return torch.complex(torch.view_as_real(x)[..., 1], torch.view_as_real(x)[..., 0])
+
     made = [torch.tensor([1 + 2j, 3 - 1j]).requires_grad_() for _ in range(2)]
     runs = (function, lambda x: compile_function(function, [x], config=config)(x)[0])
     for x, run in zip(made, runs):

@@ -17,7 +17,10 @@ def _checks(graph):
 def test_sizes_that_are_added_are_equal():
     """Where they are not, one element is broadcast as in eager, or eager's error comes."""
     graphs = []
-    add = lambda x, y: (x[x > 0] + y[y > 0], x[x > 0].shape[0])  # noqa: E731
+
+    def add(x, y):
+        return (x[x > 0] + y[y > 0], x[x > 0].shape[0])
+
     region = recorded(add, graphs, fullgraph=True)
     for y in (X + 0, -X, X * 0, torch.tensor([1.0, 1.0, -1.0, -1.0])):
         assert_equal(outcome(region, X, y), outcome(add, X, y))

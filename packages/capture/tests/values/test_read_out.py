@@ -62,17 +62,26 @@ def test_a_number_of_the_caller_is_guarded_where_it_decides():
 def test_where_the_graph_cannot_hold_it_plain_python_does():
     """Numbers beyond 64 bits, and errors for the numbers that come."""
     big = torch.tensor([2**62, 3])
-    power = lambda x: x.max().item() * x.max().item() + x.min().item()  # noqa: E731
+
+    def power(x):
+        return x.max().item() * x.max().item() + x.min().item()
+
     _calls(power, (torch.tensor([7, 3]),), (big,), (-big,))
     _calls(lambda x: 7 // x.min().item(), (torch.tensor([7, 3]),), (torch.tensor([7, 0]),))
     _calls(lambda x: x + 1 / x.sum().item(), (X,), (X * 0,))
-    same = lambda x: torch.isnan(x * 0 + (lambda m: m - m)(x.max().item()))  # noqa: E731
+
+    def same(x):
+        return torch.isnan(x * 0 + (lambda m: m - m)(x.max().item()))
+
     _calls(same, (X,), (torch.full((2,), float("inf")),), fullgraph=False)
 
 
 def test_truth_values_are_no_numbers_of_the_graph():
     """Only Python counts with them."""
-    truth = lambda x: ((x > 0).any().item() == True, (x > 0).any().item() + 1)  # noqa: E712, E731
+
+    def truth(x):
+        return ((x > 0).any().item() == True, (x > 0).any().item() + 1)  # noqa: E712
+
     _calls(truth, (X,), (-X * X,), fullgraph=False)
 
 

@@ -42,7 +42,10 @@ def test_branches_return_trees(tree):
 @pytest.mark.parametrize("other", [lambda v: {"b": v}, lambda v: [v], lambda v: (v, v + 1), lambda v: Pair(v, v + 1)])
 def test_different_trees_break(other):
     """The containers, their keys or their lengths differ."""
-    function = lambda x: torch.cond(x.sum() > 0, lambda v: {"a": v + 1}, lambda v: other(v + 2), (x,))  # noqa: E731
+
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda v: {"a": v + 1}, lambda v: other(v + 2), (x,))
+
     with pytest.raises(GraphBreakError):
         make_region(function, eager, fullgraph=True)(torch.ones(3))
 
@@ -50,6 +53,9 @@ def test_different_trees_break(other):
 @pytest.mark.parametrize("kind", [collections.deque, lambda items: collections.defaultdict(int, enumerate(items))])
 def test_containers_that_are_not_taken_apart_break(kind):
     """torch knows more of them."""
-    function = lambda x: torch.cond(x.sum() > 0, lambda v: kind([v + 1]), lambda v: kind([v + 2]), (x,))  # noqa: E731
+
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda v: kind([v + 1]), lambda v: kind([v + 2]), (x,))
+
     with pytest.raises(GraphBreakError):
         make_region(function, eager, fullgraph=True)(torch.ones(3))

@@ -33,7 +33,10 @@ def lies() -> Iterator[Any]:
         library.define(f"{name}(Tensor x) -> Tensor")
         library.impl(name, kernel, "CPU")
         if name == "found":
-            fake = lambda x: x.new_empty((torch.library.get_ctx().new_dynamic_size(), 2))  # noqa: E731
+
+            def fake(x):
+                return x.new_empty((torch.library.get_ctx().new_dynamic_size(), 2))
+
         else:
             fake = torch.empty_like
         torch.library.register_fake(f"flambeau_test_held::{name}", fake, lib=library)
