@@ -31,6 +31,8 @@ ALLOW_MARK = "_flambeau_allow_in_graph"
 """Attribute of a function that becomes one node."""
 BREAK_MARK = "_flambeau_graph_break"
 """Attribute of the function that asks for a graph break."""
+CONSTANT_MARK = "_dynamo_marked_constant"
+"""Attribute that `torch.compiler.assume_constant_result` gives to a function; libraries set it themselves, so as not to import torch."""
 
 _BY_ID: dict[int, tuple[Any, Replacement]] = {}
 _BY_CLASS: dict[tuple[type, str], Replacement] = {}

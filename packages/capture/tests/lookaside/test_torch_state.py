@@ -277,3 +277,32 @@ def test_annotate_gives_its_value(check):
     check(lambda x: torch.jit.annotate(typing.List[torch.Tensor], [x + 1]))  # noqa: UP006 - what older models write
     check(lambda x: torch.jit.annotate(typing.Dict[str, typing.Optional[int]], {"a": x}), typing.Callable[[int], int])  # noqa: UP006, UP045 - the same
     check(lambda x: torch.jit.annotate(the_value=x, the_type=int) + 1)
+
+
+def test_what_is_marked_as_constant_is_asked_once():
+    """With constants as arguments and result; anything else is traced, as the plain function that it is."""
+    asked = []
+
+    @torch.compiler.assume_constant_result
+    def known(name="a"):
+        asked.append(name)
+        return len(name) + 1
+
+    @torch.compiler.assume_constant_result
+    def refused(name):
+        raise ValueError(name)
+
+    @torch.compiler.assume_constant_result
+    def of_a_tensor(x):
+        return x * 2
+
+    def function(x):
+        try:
+            refused("words")
+        except ValueError as error:
+            return x * known() + known(name="abc"), of_a_tensor(x), str(error)
+
+    region = make_region(function, eager, fullgraph=True)
+    for _ in range(3):
+        assert_equal(region(torch.ones(2)), (torch.full((2,), 6.0), torch.full((2,), 2.0), "words"))
+    assert asked == ["a", "abc"]

@@ -101,6 +101,9 @@ class Caller(Part):
         if original is not None:
             return self.call(self.t.wrapper.wrap_pinned(original), args, kwargs)
         replacements.refuse_marked(function)
+        assumed = self.t.folder.assumed(function, args, kwargs)
+        if assumed is not None:
+            return assumed
         decision = replacements.torch_decision(function)
         if decision is Decision.ALWAYS_RECORD or (
             decision is Decision.RECORD and self.t.recorder.has_tensor(args, kwargs)

@@ -14,6 +14,7 @@ import warnings
 from operator import index as as_index
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import replacements
 from ..class_names import class_name, name_of, type_name
 from ..constant_objects import is_constant_object, is_nan
 from ..library import collections, functools, inspect, math, operator
@@ -198,6 +199,21 @@ class Folder(Part):
         if not -(2**31) <= found < 2**31:
             raise GraphBreak("unsupported-call", "a flag that is too large")
         return found != 0
+
+    def assumed(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+        """What a function gives whose result the program marks as a constant (`torch.compiler.assume_constant_result`), asked once. None of
+        any other, and where the arguments or the result are no constants: those are traced."""
+        if not getattr(function, replacements.CONSTANT_MARK, False):
+            return None
+        given = [value.realise(self.t) for value in (*args, *kwargs.values())]
+        if not all(value.is_constant() for value in given):
+            return None
+        named = {name: value.constant() for name, value in zip(kwargs, given[len(args) :], strict=True)}
+        try:
+            result = function(*(value.constant() for value in given[: len(args)]), **named)
+        except Exception as error:
+            raise self.t.exceptions.raised(error) from None
+        return ConstantValue(result) if is_constant_object(result) else None
 
     def ask(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`fold` of a function whose answer depends on state that no other guard watches: every call asks again."""

@@ -269,6 +269,9 @@ class Folds(Protocol):
     def ask(self, function: Callable[..., Any], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:
         """`fold` of a function whose answer depends on state that no other guard watches: every call asks again."""
 
+    def assumed(self, function: Any, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value | None:
+        """What a function gives that the program marks as a constant, or None."""
+
     def concrete(self, value: Value) -> Any:
         """A Python number or other constant; a symbol is specialised."""
 
