@@ -48,6 +48,9 @@ HANDLERS = {
     f"{_CAPTURE}/interp/folding.py:Folder.fold": (
         "packages/capture/tests/lookaside/test_generated.py::test_methods_do_what_python_does"
     ),
+    f"{_CAPTURE}/interp/folding.py:Folder.assumed": (
+        "packages/capture/tests/lookaside/test_torch_state.py::test_what_is_marked_as_constant_is_asked_once"
+    ),
     f"{_CAPTURE}/interp/folding.py:Folder.real_error": f"{_FAULTS}test_a_model_that_raises_where_python_does_not",
     f"{_CAPTURE}/interp/cached.py:_Call._found": f"{_FAULTS}test_a_cached_function_that_raises_when_asked_for_real",
     f"{_CAPTURE}/interp/exceptions.py:Exceptions.make_exception": (

@@ -40,7 +40,7 @@ _SUBSCRIPTED = (
     typing.Callable[[int], int], typing.Literal[1], typing.Annotated[int, 1],
 )  # fmt: skip
 _OF_TYPING = tuple(type(each) for each in (*vars(typing).values(), *_SUBSCRIPTED))
-ANNOTATIONS: frozenset[type] = frozenset(
+_ANNOTATIONS: frozenset[type] = frozenset(
     (
         types.UnionType,
         typing.TypeVar,
@@ -51,6 +51,18 @@ ANNOTATIONS: frozenset[type] = frozenset(
 
 UNHASHABLE: frozenset[type] = frozenset((torch.finfo, torch.iinfo))
 """Those that cannot be hashed: what one of them is about is its `dtype`."""
+
+
+def is_annotation(obj: Any) -> bool:
+    """Whether it is what annotations are made of; not a program's own generic class with its parameters, which is called as the class is."""
+    if type(obj) not in _ANNOTATIONS:
+        return False
+    return getattr(getattr(obj, "__origin__", None), "__module__", "typing") in (
+        "builtins",
+        "typing",
+        "collections",
+        "collections.abc",
+    )
 
 
 def is_nan(obj: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_module, class_name, class_qualname, type_name
-from ..constant_objects import ANNOTATIONS, PLAIN_TYPES, UNHASHABLE, is_constant_object
+from ..constant_objects import PLAIN_TYPES, UNHASHABLE, is_annotation, is_constant_object
 from ..graph import shapes
 from ..graph.inner_tensors import is_wrapper_class
 from ..guards.spec import TensorMatch, own_length
@@ -205,7 +205,7 @@ class Wrapper(Part):
         if kind in ACCESSORS and is_of_tensors(obj):
             self.t.guards.identity(source, obj)
             return AccessorValue(obj, source)
-        if kind in ANNOTATIONS:
+        if is_annotation(obj):
             self.t.guards.identity(source, obj)
             return ConstantValue(obj, source)
         if kind is functools.partial:
