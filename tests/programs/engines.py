@@ -39,8 +39,8 @@ class Counted:
 class Told:
     """What flambeau tells of the graphs that it compiled: why graphs ended, and why graphs ran in eager."""
 
-    breaks: list[str] = Factory(list)
-    in_eager: list[str] = Factory(list)
+    breaks: list[Any] = Factory(list)
+    in_eager: list[Any] = Factory(list)
 
 
 #: How a program that compiles a part of itself does it; set while a program runs.
@@ -82,7 +82,7 @@ def default(compiler: str, told: Told, *, dynamic: bool | None = None) -> Callab
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         recorder = Recorder()
         region = compile_recorded(function, recorder, dynamic=dynamic)
-        told.breaks, told.in_eager = recorder.breaks, recorder.eager_graphs  # type: ignore[assignment]
+        told.breaks, told.in_eager = recorder.breaks, recorder.eager_graphs
         return region
 
     return compiled
@@ -97,7 +97,7 @@ def joint(compiler: str, told: Told, backend: str) -> tuple[Callable[..., Any], 
     from flambeau.records import Recorder
 
     recorder = Recorder()
-    told.breaks, told.in_eager = recorder.breaks, recorder.eager_graphs  # type: ignore[assignment]
+    told.breaks, told.in_eager = recorder.breaks, recorder.eager_graphs
     compiled = partial(compile_recorded, recorder=recorder, backend=backend)
     return compiled, lambda: sum(graph.operations > 0 for graph in recorder.graphs)
 
@@ -106,7 +106,7 @@ def breaks(compiler: str, told: Told) -> list[str]:
     """Why graphs ended since the compiler was reset."""
     if compiler == "torch.compile":
         return [reason.splitlines()[0] for reason in torch._dynamo.utils.counters["graph_break"]]
-    return [f"{each.code}: {each.reason}" for each in told.breaks]  # type: ignore[attr-defined]
+    return [f"{each.code}: {each.reason}" for each in told.breaks]
 
 
 def using(compiled: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:

@@ -48,7 +48,7 @@ def observe(program: Program, compiler: str, *, fullgraph: bool = True, variant:
     compiled = default(compiler, told, dynamic=True if variant == "dynamic" else None)
     record: Record = {"status": "ran", "calls": _calls(program, compiled, gradients=variant == "gradients")}
     if compiler == "flambeau":
-        record["breaks"] = [f"{each.code}: {each.reason}" for each in told.breaks]  # type: ignore[attr-defined]
+        record["breaks"] = [f"{each.code}: {each.reason}" for each in told.breaks]
         record["in_eager"] = list(told.in_eager)
     if compiler != "eager":
         record["graphs"] = graphs(program, compiler)

@@ -77,7 +77,13 @@ def page(ours: dict[str, Record], theirs: dict[str, Record], versions: dict[str,
     parts += ["", "## As eager is otherwise", "", "| architecture | as | plainly |", "| --- | --- | --- |"]
     parts += [f"| `{name}` | {r['as']} | {_cell(r['what'])} |" for name, r in ran.items() if "as" in r]
     left = {name: record for name, record in ours.items() if name not in ran}
-    parts += ["", "## Not run", "", "No small model of these could be made or called in eager.", ""]
+    parts += [
+        "",
+        "## Not run",
+        "",
+        "No small model of these could be made or called in eager, or eager is not the same twice.",
+        "",
+    ]
     parts += [", ".join(f"`{name}`" for name in left)]
     return "\n".join(parts) + "\n"
 

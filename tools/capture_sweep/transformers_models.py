@@ -26,27 +26,27 @@ _BATCH, _LENGTH, _SIDE, _FRAMES = 2, 12, 64, 64
 _SIZES: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "hidden_dim", "embedding_size", "encoder_hidden_size",
                      "decoder_hidden_size", "projection_dim", "out_hidden_size", "projector_hidden_size", "text_hidden_size", "emb_dim",
-                     "encoder_hidden_dim", "output_hidden_size", "fusion_hidden_size", "width", "embedding_dim", "word_embed_proj_dim", "n_embed"), 32),
+                     "encoder_hidden_dim", "output_hidden_size", "fusion_hidden_size", "embedding_dim", "word_embed_proj_dim"), 32),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads",
-                     "decoder_num_attention_heads", "num_key_value_heads_of_all", "num_attention_heads_of_all"), 4),
-    **dict.fromkeys(("num_key_value_heads", "num_kv_heads", "n_head_kv"), 2),
+                     "decoder_num_attention_heads"), 4),
+    **dict.fromkeys(("num_key_value_heads", "num_kv_heads"), 2),
     **dict.fromkeys(("head_dim", "d_kv", "attention_head_dim", "v_head_dim", "qk_nope_head_dim", "qk_rope_head_dim", "kv_channels"), 8),
-    "global_head_dim": 8, "num_global_key_value_heads": 2, "qk_head_dim": 16, "kv_lora_rank": 16, "q_lora_rank": 16,
+    "qk_head_dim": 16, "kv_lora_rank": 16, "q_lora_rank": 16,
     **dict.fromkeys(("intermediate_size", "encoder_ffn_dim", "decoder_ffn_dim", "n_inner", "ffn_dim", "d_ff", "mlp_dim", "moe_intermediate_size",
-                     "shared_expert_intermediate_size", "ffn_hidden_size", "d_inner", "encoder_intermediate_size", "decoder_intermediate_size",
+                     "shared_expert_intermediate_size", "ffn_hidden_size", "d_inner", "decoder_intermediate_size",
                      "moe_shared_expert_intermediate_size", "intermediate_size_mlp", "dense_intermediate_size", "shared_intermediate_size"), 64),
     **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_decoder_layers",
-                     "num_encoder_layers", "depth", "num_encoder_blocks_of_text", "encoder_num_hidden_layers", "decoder_num_hidden_layers"), 2),
+                     "num_encoder_layers", "depth", "encoder_num_hidden_layers", "decoder_num_hidden_layers"), 2),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_top_k", "top_k_experts"), 2),
     "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "num_shared_experts": 1, "first_k_dense_replace": 1,
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_2d_position_embeddings", "max_source_positions", "max_target_positions"), _FRAMES),
-    "image_size": _SIDE, "num_mel_bins": 16, "vocab_size_or_config_json_file": _VOCABULARY,
-    "sliding_window": 8, "attention_window": 4, "num_queries": 8, "query_length": 8, "qformer_num_query_length": 4,
+    "image_size": _SIDE, "num_mel_bins": 16,
+    "sliding_window": 8, "attention_window": 4, "num_queries": 8,
     "mamba_d_state": 8, "state_size": 8, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_num_heads": 8, "mamba_head_dim": 8,
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "index_head_dim": 8, "index_n_heads": 2,
     "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2, "codebook_size": 32, "xvector_output_dim": 16,
-    "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": _VOCABULARY, "lru_width": 32, "num_prompt_tokens": 2,
+    "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": _VOCABULARY, "lru_width": 32,
     "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 2, "attn_layer_offset": 1, "chunk_size": 8,
 }  # fmt: skip
 #: The tables of `transformers` that say which model there is for a configuration, the fullest first.
@@ -178,7 +178,7 @@ def _input(name: str, config: Any, model: nn.Module) -> Any:
     """An argument of `forward`, or None for one that is left out."""
     main = getattr(model, "main_input_name", "input_ids")
     if name == "input_ids":
-        return _tokens() if main in ("input_ids", name) or _has_text(config) else None
+        return _tokens() if main == name or _has_text(config) else None
     if name == "attention_mask":
         return torch.ones(_BATCH, _LENGTH, dtype=torch.int64) if main == "input_ids" else None
     if name == "decoder_input_ids":

@@ -45,7 +45,7 @@ def captured(function: object, *inputs: object) -> fx.GraphModule:
         graphs.append(gm)
         return gm
 
-    make_region(function, keep, fullgraph=True)(*inputs)  # type: ignore[arg-type]
+    make_region(function, keep, fullgraph=True)(*inputs)
     (graph,) = graphs
     return graph
 
@@ -56,7 +56,7 @@ def calls(gm: fx.GraphModule) -> list[fx.Node]:
 
 def stack(count: int, **more: float) -> Stack:
     torch.manual_seed(0)
-    return Stack([Layer(**more) for _ in range(count)])  # type: ignore[arg-type]
+    return Stack([Layer(**more) for _ in range(count)])
 
 
 def leaf() -> Tensor:
@@ -87,7 +87,7 @@ def layer_of_ones(x: Tensor) -> Tensor:
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.fill_(1)
-        return layer(x)  # type: ignore[no-any-return]
+        return layer(x)
 
 
 def test_too_few_calls_stay() -> None:
@@ -205,12 +205,12 @@ def test_marked_regions_share_a_body_from_the_second_call_on() -> None:
 
 def gradients(model: nn.Module, run: object, x: Tensor) -> list[Tensor]:
     x = x.clone().requires_grad_()
-    out = run(x)  # type: ignore[operator]
+    out = run(x)
     out.square().sum().backward()
     found = [out.detach(), x.grad, *(parameter.grad for parameter in model.parameters())]
     assert all(tensor is not None for tensor in found)
     model.zero_grad()
-    return found  # type: ignore[return-value]
+    return found
 
 
 def test_results_and_gradients_are_eagers_and_the_reuse_is_reported() -> None:
@@ -256,7 +256,7 @@ def test_a_second_derivative() -> None:
 
     def penalty(function: object) -> Tensor:
         x = torch.ones(2, 8, requires_grad=True)
-        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)  # type: ignore[operator]
+        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
         return torch.autograd.grad(first.square().sum(), x)[0]
 
     torch.testing.assert_close(penalty(run), penalty(model))
@@ -266,19 +266,19 @@ def test_layers_that_count_batches_run_as_they_are() -> None:
     """What a call writes stays outside of a body."""
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(9)]
-    model = Stack(layers)  # type: ignore[arg-type]
+    model = Stack(layers)
     x = torch.randn(16, 8)
     assert outline(captured(copy.deepcopy(model), x.clone().requires_grad_()), 2) is None
     found = [copy.deepcopy(model) for _ in range(2)]
     for least, one in zip((2, 0), found, strict=True):
         flambeau.compile(one, fullgraph=True, options={"repeats_outlined": least})(x)
     torch.testing.assert_close(found[0].state_dict(), found[1].state_dict(), rtol=0, atol=0)
-    assert found[0].layers[0][1].num_batches_tracked == 1  # type: ignore[index]
+    assert found[0].layers[0][1].num_batches_tracked == 1
 
 
 def test_layers_of_elementwise_operations_are_fused_instead() -> None:
     layers = [nn.Sequential(nn.Tanh(), nn.ELU(), nn.Softplus(), nn.Sigmoid()) for _ in range(3)]
-    assert outline(captured(Stack(layers), leaf()), 2) is None  # type: ignore[arg-type]
+    assert outline(captured(Stack(layers), leaf()), 2) is None
 
 
 def test_another_process_reads_it_back() -> None:

@@ -1,6 +1,6 @@
 """Which objects are constants: immutable through and through, and compared by value.
 
-In: an object. Out: `is_constant_object`, `is_nan`, and the classes of which there are constants.
+In: an object. Out: `is_constant_object`, `is_annotation`, `is_nan`, and the classes of which there are constants.
 """
 
 from __future__ import annotations

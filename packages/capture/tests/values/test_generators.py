@@ -14,6 +14,13 @@ from flambeau_capture import GraphBreakError, make_region
 NOTES: list[str] = []
 
 
+def _first_part(x, made):
+    """Takes one element of what may have more."""
+    for scale, part in zip((2,), made()):
+        x = x * scale + part
+    return x, len(NOTES)
+
+
 class Layers(collections.abc.Sequence):
     """Its `__iter__` is Python's own generator, which waits in a `try`."""
 
@@ -60,14 +67,9 @@ UNSEEN = [Layers, _takes_one_class, _takes_several, _nested]
 
 @pytest.mark.parametrize("made", UNSEEN, ids=lambda made: made.__name__)
 def test_handlers_that_do_not_take_the_end(made):
-    def function(x):
-        for scale, part in zip((2,), made()):
-            x = x * scale + part
-        return x
-
-    region = make_region(function, eager, fullgraph=True)
+    region = make_region(_first_part, eager, fullgraph=True)
     for _ in range(2):
-        assert_equal(region(torch.ones(3)), function(torch.ones(3)))
+        assert_equal(region(torch.ones(3), made), _first_part(torch.ones(3), made))
     assert not NOTES
 
 
@@ -138,17 +140,12 @@ SEEN = [_at_last, _takes_all, _takes_the_end, _bare, _within, _around, _shadowed
 
 @pytest.mark.parametrize("made", SEEN, ids=lambda made: made.__name__)
 def test_handlers_that_may_do_something_at_the_end(made):
-    def function(x):
-        for scale, part in zip((2,), made()):
-            x = x * scale + part
-        return x, len(NOTES)
-
     found = []
-    for run in (function, make_region(function, eager)):
+    for run in (_first_part, make_region(_first_part, eager)):
         NOTES.clear()
-        found.append((outcome(run, torch.ones(3)), outcome(run, torch.ones(3)), list(NOTES)))
+        found.append((outcome(run, torch.ones(3), made), outcome(run, torch.ones(3), made), list(NOTES)))
     assert_equal(found[1], found[0])
     NOTES.clear()
     with pytest.raises(GraphBreakError):
-        make_region(function, eager, fullgraph=True)(torch.ones(3))
+        make_region(_first_part, eager, fullgraph=True)(torch.ones(3), made)
     NOTES.clear()

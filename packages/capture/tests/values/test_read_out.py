@@ -80,7 +80,7 @@ def test_truth_values_are_no_numbers_of_the_graph():
     """Only Python counts with them."""
 
     def truth(x):
-        return ((x > 0).any().item() == True, (x > 0).any().item() + 1)  # noqa: E712
+        return ((x > 0).any().item() == True, (x > 0).any().item() + 1)  # noqa: E712 - the comparison is what is tested
 
     _calls(truth, (X,), (-X * X,), fullgraph=False)
 

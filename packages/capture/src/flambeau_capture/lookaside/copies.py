@@ -27,7 +27,7 @@ from ..values.sets import SetValue
 from ..values.symbolic import SymbolicValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..values.base import Tracer
 
@@ -51,12 +51,7 @@ def shallow_copy(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         return value.call_method(t, "copy", [], {})
     if isinstance(value, ObjectValue) and value.storage is None and _plainly_copied(t, value.cls):
         _ask(t, value, "__reduce__", "__getstate__")
-        attributes = list(t.operators.mapping_items(t.attributes.plain_attribute(value, "__dict__", hook=False)))
-        made = ObjectValue(value.cls)
-        if attributes:
-            _ask(t, made, "__setstate__", "__dict__")
-        made.attrs.update((t.folder.concrete(key), item) for key, item in attributes)
-        return made
+        return _filled(t, ObjectValue(value.cls), value, lambda item: item)
     raise GraphBreak("unsupported-call", "copy.copy of an object")
 
 
@@ -108,8 +103,13 @@ def _deep_copy(t: Tracer, value: Value, memo: dict[Value, Value]) -> Value:
 def _deep_copy_of_object(t: Tracer, value: ObjectValue, memo: dict[Value, Value]) -> Value:
     _ask(t, value, "__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__")
     made = memo[value] = ObjectValue(value.cls)
+    return _filled(t, made, value, lambda item: _deep_copy(t, item, memo))
+
+
+def _filled(t: Tracer, made: ObjectValue, value: ObjectValue, part: Callable[[Value], Value]) -> ObjectValue:
+    """`made`, with what the attributes of `value` become."""
     attributes = list(t.operators.mapping_items(t.attributes.plain_attribute(value, "__dict__", hook=False)))
-    copied = [(t.folder.concrete(key), _deep_copy(t, item, memo)) for key, item in attributes]
+    copied = [(t.folder.concrete(key), part(item)) for key, item in attributes]
     if copied:
         _ask(t, made, "__setstate__", "__dict__")
     made.attrs.update(copied)
