@@ -165,7 +165,9 @@ def wrong_places(name: str, ours: Tensor, eager: Tensor, exact: Any, inputs: lis
             (ours.double() - eager.double()).abs() <= 4 * step
         )
         tiny = (ours.abs() <= 256 * info.smallest_normal) & ((eager != 0) | (ours != 0))
-        good = good | (near & ((ours.signbit() == eager.signbit()) | tiny))
+        # Some of eager's vectors lose the sign of a zero, by the machine (gelu of -0.0 with AVX2): the exact result's is right too.
+        signed = (ours.signbit() == eager.signbit()) | (ours.signbit() == exact.signbit())
+        good = good | (near & (signed | tiny))
     return ~good
 
 
