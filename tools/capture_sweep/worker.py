@@ -15,7 +15,7 @@ from tests.processes import Record, write_records
 from .observe import observe
 from .registry import all_architectures
 
-SECONDS = 120
+SECONDS = 300
 
 
 def main(compiler: str, backend: str, names: list[str], out: Path) -> None:
