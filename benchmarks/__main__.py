@@ -84,6 +84,8 @@ def _suites(args: argparse.Namespace) -> dict[str, Sequence[str]]:
     """Suite -> names: what a run of models measures."""
     if args.train:
         suites: dict[str, Sequence[str]] = {"transformers": workloads.TRAINABLE}
+        if args.device == "cuda" or args.suite:
+            suites["attention"] = workloads.SUITES["attention"]
     elif args.device == "cuda" or args.suite:
         suites = dict(workloads.SUITES)
     else:

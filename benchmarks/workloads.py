@@ -1,4 +1,4 @@
-"""What is measured: op-level workloads, the models of `tests.models.zoo`, and torchvision's convolutional networks.
+"""What is measured: op-level workloads, attention with masks, the models of `tests.models.zoo`, and torchvision's convolutional networks.
 
 In: a name, the device, the scale, the number format. Out: a callable and the arguments of one call, made from a fixed seed on
 that device.
@@ -15,7 +15,7 @@ from tests.models import zoo
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import ops, vision
+from . import attention, ops, vision
 
 #: The models of published architectures.
 TRANSFORMERS = (
@@ -32,12 +32,13 @@ SUITES: dict[str, tuple[str, ...]] = {
     "transformers": TRANSFORMERS + SMALL,
     "ops": GPU_OPS,
     "vision": tuple(vision.NETWORKS),
+    "attention": tuple(attention.ATTENTION),
 }
 TRAINABLE = (*TRANSFORMERS, *SMALL, "gan")
 MODELS = tuple(zoo.ZOO)
 OPS = tuple(ops.OPS)
 #: The number format in which a model is served, where that is not float32.
-NATURAL = {"llama": "bfloat16", "moe": "bfloat16", "whisper": "bfloat16"}
+NATURAL = dict.fromkeys(("llama", "moe", "whisper", *attention.ATTENTION), "bfloat16")
 FORMATS = ("float32", "bfloat16", "float16", "autocast")
 #: By how much the op-level workloads grow on a GPU: in the steady-state table, and where the caches must not help.
 GPU_FACTOR, BANDWIDTH_FACTOR = 4, 16
@@ -108,7 +109,7 @@ def make(
     """A workload by name.
 
     Args:
-        name: one of `OPS`, `MODELS` or `vision.NETWORKS`.
+        name: one of `OPS`, `MODELS`, `attention.ATTENTION` or `vision.NETWORKS`.
         train: for a model, forward and backward of its loss.
         scale: for a model, "tiny", "small" or "real".
         device: where its tensors live: "cpu" or "cuda".
@@ -124,6 +125,9 @@ def make(
             model, images = vision.make(name, scale)
             case = zoo.Case(model, {"images": images}, lambda r: [r], lambda r: r.float().square().mean())
             positional = True
+        elif name in attention.ATTENTION:
+            model = attention.make(name, scale, train)
+            case, positional = zoo.Case(model, {}, lambda r: [r], lambda r: r.float().square().mean()), False
         else:
             case, positional = zoo.make(name, scale), False
     return _workload(case, train, device, format_of(name, scale, dtype), positional)
