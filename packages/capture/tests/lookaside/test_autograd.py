@@ -94,8 +94,9 @@ def test_a_function_is_one_node_with_its_own_gradient():
 
 def test_what_cannot_be_in_the_graph_breaks(broken):
     """The result is eager's all the same."""
-    assert broken(Captures.apply, torch.ones(3)) <= {"autograd-function", "unsupported-call"}
-    assert broken(lambda x: Captures.apply(x) + 1, torch.ones(3)) == {"autograd-function"}
+    x = torch.ones(3, requires_grad=True)
+    assert broken(Captures.apply, x) <= {"autograd-function", "unsupported-call"}
+    assert broken(lambda x: Captures.apply(x) + 1, x) == {"autograd-function"}
 
 
 def _outcome(function, *args):
@@ -146,3 +147,84 @@ def test_containers_that_may_change_before_the_backward(function):
         return x.grad
 
     assert torch.equal(gradient(make_region(function, eager)), gradient(function))
+
+
+LAYERS = torch.nn.ModuleList([torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)])
+
+
+class Layers(torch.autograd.Function):
+    """Is given modules, as functions of reversible layers are; its first argument is a result too."""
+
+    @staticmethod
+    def forward(ctx, x, layers, record):
+        ctx.layers = layers
+        y = x
+        for layer in layers:
+            y = layer(y)
+        ctx.save_for_backward(y)
+        record.append(ctx.needs_input_grad)
+        return x, y, len(layers)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise NotImplementedError
+
+
+class SetsUp(torch.autograd.Function):
+    """Has a `setup_context`, and takes an existing dict."""
+
+    @staticmethod
+    def forward(x, options):
+        return x * options["scale"]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.scale = inputs[1]["scale"]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.scale, None
+
+
+@pytest.mark.parametrize("grad", ["asked for", "not enabled", "not required"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, record: Layers.apply(x, LAYERS, record),
+        lambda x, record: (Takes.apply(x, [x.detach()], KEPT),),
+        lambda x, record: (SetsUp.apply(x, KEPT),),
+        lambda x, record: (Captures.apply(x),),
+    ],
+)
+def test_what_cannot_be_a_node_is_its_forward_where_no_gradient_is_asked_for(function, grad):
+    """One graph, which does all that the forward does: results, which of them are the arguments, and what it changes."""
+
+    def outcome(call):
+        x, record = torch.tensor([1.0, 2.0, 3.0], requires_grad=grad != "not required"), []
+        with torch.set_grad_enabled(grad != "not enabled"):
+            results = call(x, record)
+        kinds = [(r.tolist(), r.requires_grad, r is x, r._base is x) if torch.is_tensor(r) else r for r in results]
+        return kinds, record
+
+    region = make_region(function, eager, fullgraph=grad != "asked for")
+    with torch.no_grad():
+        for parameter in LAYERS.parameters():
+            parameter.requires_grad_(grad != "not required")
+    assert [outcome(region), outcome(region)] == [outcome(function), outcome(function)]
+
+
+def test_writing_to_an_argument_where_no_gradient_is_asked_for():
+    class Writes(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, options):
+            ctx.mark_dirty(x)
+            return x.mul_(options["scale"])
+
+    def function(x):
+        y = Writes.apply(x, KEPT)
+        return y is x, y + x
+
+    with torch.no_grad():
+        found, expected = make_region(function, eager)(torch.ones(3)), function(torch.ones(3))
+    assert found[0] == expected[0]
+    assert torch.equal(found[1], expected[1])

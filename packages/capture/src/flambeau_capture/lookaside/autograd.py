@@ -6,6 +6,8 @@ own `backward`, whenever the graph is run or differentiated.
 Running the user's class from the graph is right as long as it does what it did now. So `forward` and `backward` are first traced like any
 other function: that guards everything they read, and breaks the graph where they have effects or cannot be traced. What that trace
 put in the graph is then taken away again.
+
+A call that cannot be a node, but of which no gradient can be asked, is its `forward`, traced like any other function.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ class Context:
     """Stands for the `ctx` of an `autograd.Function` while its methods are traced."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.dirtied = False
         self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[Any, ...] = ()
         self.saved_for_forward: tuple[Any, ...] = ()
@@ -65,6 +68,7 @@ class Context:
 
     def mark_dirty(self, *tensors: Any) -> None:
         """As of a real context; the node's own run sees it."""
+        self.dirtied = True
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """As of a real context; the node's own run sees it."""
@@ -79,39 +83,72 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     cls, *inputs = args
     if not isinstance(cls, ClassValue) or kwargs:
         raise GraphBreak("autograd-function", "it is called with keyword arguments")
+    needs = tuple(isinstance(value, TensorValue) and bool(value.fake.requires_grad) for value in inputs)
+    is_forward_alone = not (torch.is_grad_enabled() and any(needs)) and not any(body.transform for body in t.graph.bodies)
+    refused = next(filter(None, (_refused(t, value) for value in inputs)), None)
+    if refused is not None:
+        if is_forward_alone:
+            return _forward_alone(t, cls, inputs, needs)
+        raise GraphBreak("autograd-function", f"{refused.describe()} is an argument of {cls.describe()}")
     for value in inputs:
-        _refuse_argument(t, cls, value)
         t.recorder.argument(value)
     before = t.heap.size()
     mark = t.graph.mark()
     outer, t.wrapper.rehearsing = t.wrapper.rehearsing, True
     try:
         with t.heap.watching(inputs):
-            told_absent = _rehearse(t, cls, inputs)
+            told_absent = _rehearse(t, cls, inputs, needs)
     except TracedRaise:
         raise GraphBreak("autograd-function", f"{cls.describe()} raises an exception") from None
     finally:
         t.wrapper.rehearsing = outer
         leftover = t.graph.rewind(mark)
-    if leftover:
-        raise GraphBreak("autograd-function", f"{cls.describe()} uses a tensor that is not among its arguments")
     if t.heap.size() != before:
         raise GraphBreak("autograd-function", f"{cls.describe()} changes objects outside of itself")
+    if leftover:
+        if is_forward_alone:
+            return _forward_alone(t, cls, inputs, needs)
+        raise GraphBreak("autograd-function", f"{cls.describe()} uses a tensor that is not among its arguments")
     t.heap.keep_as_is(inputs)
     return t.recorder.record("call_function", _callable_of(cls.object, told_absent), inputs, {})
 
 
-def _refuse_argument(t: Tracer, cls: ClassValue, value: Value) -> None:
-    """Tensors, numbers and constants, and containers of these that the frame makes: what it is given others may change before the backward."""
+def _refused(t: Tracer, value: Value) -> Value | None:
+    """What cannot be given to a node: all but tensors, numbers and constants, and containers of these that the frame makes. What else it
+    is given others may change before the backward."""
     if isinstance(value, (TensorValue, SymbolicValue, FunctionValue)) or value.is_constant():
-        return
+        return None
     if value.source is None and value.python_type() in (list, tuple, dict):
         is_dict = value.python_type() is dict
         parts = [part for _, part in t.operators.mapping_items(value)] if is_dict else t.operators.iterate_all(value)
-        for part in parts:
-            _refuse_argument(t, cls, part.realise(t))
-        return
-    raise GraphBreak("autograd-function", f"{value.describe()} is an argument of {cls.describe()}")
+        return next(filter(None, (_refused(t, part.realise(t)) for part in parts)), None)
+    return value
+
+
+def _forward_alone(t: Tracer, cls: ClassValue, inputs: Sequence[Value], needs: tuple[bool, ...]) -> Value:
+    """The call where no gradient can be asked for: an argument that is returned as it is becomes a view of itself, as of any other call."""
+    enabled = torch.is_grad_enabled()
+    set_grad_mode(t, False)
+    try:
+        context, outputs = _run_forward(t, cls, inputs, needs)
+    finally:
+        set_grad_mode(t, enabled)
+    if t.attributes.get_attribute(context, "dirtied").constant():
+        raise GraphBreak("autograd-function", f"{cls.describe()} writes to its arguments")
+    outputs = outputs.realise(t)
+    if isinstance(outputs, TensorValue):
+        return _viewed(t, outputs, inputs)
+    if outputs.python_type() is tuple:
+        return t.wrapper.sequence([_viewed(t, item.realise(t), inputs) for item in t.operators.iterate_all(outputs)], tuple)
+    return outputs
+
+
+def _viewed(t: Tracer, output: Value, inputs: Sequence[Value]) -> Value:
+    if not isinstance(output, TensorValue) or all(output is not value for value in inputs):
+        return output
+    if output.fake.requires_grad:
+        return t.recorder.record("call_method", "detach", [output], {})
+    return t.recorder.record("call_method", "view_as", [output, output], {})
 
 
 def _as_made(argument: Any) -> Any:
@@ -124,22 +161,24 @@ def _as_made(argument: Any) -> Any:
     return argument
 
 
-def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value]) -> bool:
-    """Trace `forward` and, where a gradient may be asked for, `backward`. Whether that is told which gradients are absent."""
-    needs = tuple(isinstance(value, TensorValue) and bool(value.fake.requires_grad) for value in inputs)
-    enabled = torch.is_grad_enabled()
+def _run_forward(t: Tracer, cls: ClassValue, inputs: Sequence[Value], needs: tuple[bool, ...]) -> tuple[Value, Value]:
+    """Trace `forward` and, where the class has one, `setup_context`: the context and the outputs."""
     context = t.caller.call(t.wrapper.wrap_pinned(Context), [t.wrapper.from_python(needs)], {})
+    forward = t.attributes.get_attribute(cls, "forward")
+    if cls.object.setup_context is _NO_SETUP:
+        return context, t.caller.call(forward, [context, *inputs], {})
+    outputs = t.caller.call(forward, inputs, {})
+    setup = t.attributes.get_attribute(cls, "setup_context")
+    t.caller.call(setup, [context, t.wrapper.sequence(inputs, tuple), outputs], {})
+    return context, outputs
+
+
+def _rehearse(t: Tracer, cls: ClassValue, inputs: Sequence[Value], needs: tuple[bool, ...]) -> bool:
+    """Trace `forward` and, where a gradient may be asked for, `backward`. Whether that is told which gradients are absent."""
+    enabled = torch.is_grad_enabled()
     set_grad_mode(t, False)
     try:
-        if cls.object.setup_context is _NO_SETUP:
-            outputs = t.caller.call(t.attributes.get_attribute(cls, "forward"), [context, *inputs], {})
-        else:
-            outputs = t.caller.call(t.attributes.get_attribute(cls, "forward"), inputs, {})
-            t.caller.call(
-                t.attributes.get_attribute(cls, "setup_context"),
-                [context, t.wrapper.sequence(inputs, tuple), outputs],
-                {},
-            )
+        context, outputs = _run_forward(t, cls, inputs, needs)
         if enabled and any(needs):
             _rehearse_backward(t, cls, context, outputs)
         _rehearse_rules(t, cls, context, inputs)
