@@ -89,10 +89,31 @@ MAKERS = {
     "item getter": "operator.itemgetter(1)",
     "format spec": "string.Template('$a')",
     "path": "pathlib.PurePosixPath('/a/b.c')",
+    "dtype of numpy": "numpy.dtype('f4')",
+    "number of numpy": "numpy.float32(2)",
+    "optional": "typing.Optional[int]",
+    "literal": "typing.Literal['a', 'b']",
+    "annotated": "typing.Annotated[int, 3]",
+    "generic alias": "typing.List[int]",
+    "union": "int | None",
+    "any": "typing.Any",
+    "special form": "typing.Union",
 }
 MODULES = {
     name: importlib.import_module(name)
-    for name in ("datetime", "fractions", "itertools", "operator", "pathlib", "re", "string", "types", "weakref")
+    for name in (
+        "datetime",
+        "fractions",
+        "itertools",
+        "numpy",
+        "operator",
+        "pathlib",
+        "re",
+        "string",
+        "types",
+        "typing",
+        "weakref",
+    )
 }
 Point = collections.namedtuple("Point", ["x", "y"])
 
@@ -158,7 +179,7 @@ def looked_at(value):
 
 def function_of(expression, name, given):
     """Reads one attribute of an object that is given, or made inside."""
-    text = f"def f(x, value):\n    value = {'value' if given else expression}\n    there = hasattr(value, {name!r})\n    return x + 1, there, getattr(value, {name!r}, 'absent')\n"
+    text = f"def f(x, value):\n    value = {'value' if given else expression}\n    there = hasattr(value, {name!r})\n    read = getattr(value, {name!r}, 'absent')\n    return x + 1, (there, type(read).__name__, isinstance(read, type)), read\n"
     scope = {**MODULES, **globals()}
     exec(text, scope)
     return scope["f"], eval(expression, scope)
@@ -175,9 +196,9 @@ def differs(kind, name, given):
 
 
 def names_of(kind):
-    """What such an object has, and what it has not; whether somebody watches it is nothing that a program can rely on."""
+    """What such an object has, and what it has not; who watches it and where it lies are nothing that a program can rely on."""
     _, value = function_of(MAKERS[kind], "missing", True)
-    return sorted({*dir(value), *MORE} - {"__weakref__"})
+    return sorted({*dir(value), *MORE} - {"__weakref__", "__array_interface__", "data"})
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["given", "made"])

@@ -110,9 +110,14 @@ class Heap:
         if id(namespace) in self._stored_in:
             raise GraphBreak("unsupported-operation", "reading a namespace as a dict after something was stored in it")
 
-    def refuse_written(self, obj: Any) -> None:
-        """Break where an object (a dict: of globals) is asked for what it has by name, and its dict was written to as a dict."""
-        if self._written and id(obj if isinstance(obj, dict) else _namespace_of(obj)) in self._written:
+    def refuse_written_attributes(self, obj: Any) -> None:
+        """Break where an object is asked for an attribute, and its namespace was written to as a dict."""
+        if self._written:
+            self.refuse_written(_namespace_of(obj))
+
+    def refuse_written(self, namespace: Any) -> None:
+        """Break where a dict is asked for what it has by name, as that of globals is, and it was written to as a dict."""
+        if id(namespace) in self._written:
             raise GraphBreak("unsupported-operation", "using a namespace whose dict was written to before")
 
     def _note(self, target: Value) -> None:

@@ -281,7 +281,7 @@ class Attributes(Part):
                 return self.t.wrapper.wrap_pinned(cls)
             if name == "__dict__":
                 return self._instance_dict(value)
-        self.t.heap.refuse_written(value.object)
+        self.t.heap.refuse_written_attributes(value.object)
         access = self.special_method(value, "__getattribute__")
         if access is not None:
             asked = self._or_else_asked(
@@ -480,7 +480,7 @@ class Attributes(Part):
 
     def plain_store(self, value: ObjectValue, name: str, new: Value) -> None:
         """`object.__setattr__`, or `nn.Module.__setattr__` of what is in none of its tables."""
-        self.t.heap.refuse_written(value.object)
+        self.t.heap.refuse_written_attributes(value.object)
         found, _ = self.t.members.class_member(value.cls, name)
         if isinstance(found, property):
             if found.fset is None:

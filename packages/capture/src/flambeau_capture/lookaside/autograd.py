@@ -84,7 +84,9 @@ def apply(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if not isinstance(cls, ClassValue) or kwargs:
         raise GraphBreak("autograd-function", "it is called with keyword arguments")
     needs = tuple(isinstance(value, TensorValue) and bool(value.fake.requires_grad) for value in inputs)
-    is_forward_alone = not (torch.is_grad_enabled() and any(needs)) and not any(body.transform for body in t.graph.bodies)
+    is_forward_alone = not (torch.is_grad_enabled() and any(needs)) and not any(
+        body.transform for body in t.graph.bodies
+    )
     refused = next(filter(None, (_refused(t, value) for value in inputs)), None)
     if refused is not None:
         if is_forward_alone:
@@ -139,7 +141,9 @@ def _forward_alone(t: Tracer, cls: ClassValue, inputs: Sequence[Value], needs: t
     if isinstance(outputs, TensorValue):
         return _viewed(t, outputs, inputs)
     if outputs.python_type() is tuple:
-        return t.wrapper.sequence([_viewed(t, item.realise(t), inputs) for item in t.operators.iterate_all(outputs)], tuple)
+        return t.wrapper.sequence(
+            [_viewed(t, item.realise(t), inputs) for item in t.operators.iterate_all(outputs)], tuple
+        )
     return outputs
 
 

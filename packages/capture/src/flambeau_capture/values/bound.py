@@ -9,12 +9,17 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..class_names import class_name
-from .base import Value
+from .base import MISSING, Value
+from .members import mro_lookup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .base import Tracer
+
+
+#: Classes of what a class has, that make a method of an object and run nothing of the program's.
+_BINDING = (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType, classmethod)
 
 
 class BoundBuiltin(Value):
@@ -28,7 +33,11 @@ class BoundBuiltin(Value):
         self.name = name
 
     def python_type(self) -> type:
-        return types.BuiltinMethodType
+        cls, real = self.owner.python_type(), self.owner.real()
+        found, _ = mro_lookup(cls, self.name)
+        if real is not MISSING and isinstance(found, _BINDING):
+            return type(found.__get__(real, cls))
+        return types.MethodWrapperType if isinstance(found, types.WrapperDescriptorType) else types.BuiltinMethodType
 
     def describe(self) -> str:
         return f"{class_name(self.owner.python_type())}.{self.name}"

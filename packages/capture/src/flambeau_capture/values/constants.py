@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..class_names import class_name, objects_have
-from ..constant_objects import MADE_ANEW, ONE_OF_EACH, PLAIN_TYPES
+from ..constant_objects import MADE_ANEW, ONE_OF_EACH, PLAIN_TYPES, is_annotation
 from ..library import math
 from ..signals import GraphBreak
 from ..sources.source import Item
@@ -96,8 +96,11 @@ class ConstantValue(Value):
             found = getattr(self.value, name)
         except AttributeError as error:
             raise t.exceptions.raised(error) from None
-        if callable(found):
+        if getattr(found, "__self__", None) is not None and callable(found):
             return BoundBuiltin(self, name)
+        if callable(found) or is_annotation(self.value):
+            # A class, or something else that does not change as what has it does not.
+            return t.wrapper.wrap_pinned(found)
         return t.wrapper.from_python(found)
 
     def call_method(self, t: Tracer, name: str, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Value:

@@ -109,6 +109,24 @@ def the_dict_of_a_module():
     return _twice(f)
 
 
+class Both(dict):
+    """What is stored as an item is an attribute too, in a dict of its own."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+
+@p
+def a_dict_with_attributes():
+    def f(x, d):
+        d["a"] = x + len(d)
+        d["b"] = d.a * 2
+        return d.b + d["a"], list(d), sorted(vars(d))
+
+    return f, [(x, Both()), (x, Both(c=1)), (x, Both(a=2))]
+
+
 @p
 def globals_as_a_dict():
     names = {"G": 1}
