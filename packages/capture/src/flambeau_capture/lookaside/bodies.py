@@ -98,10 +98,35 @@ def _memory(value: Any) -> int | None:
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
 
 
-def bound(t: Tracer, graph: BodyGraph, like: torch.Tensor, shape: Sequence[Any], stride: Sequence[Any]) -> TensorValue:
-    """A tensor that the operator hands to a body: of the dtype and device of `like`."""
+def trace_step(
+    t: Tracer,
+    function: Value,
+    carried: Sequence[torch.Tensor],
+    arguments: Callable[[BodyGraph, Sequence[bool]], Sequence[Value]],
+) -> Body:
+    """Trace a body whose first results are what the next step is handed in the place of `carried`. `arguments` is told which of these require
+    gradients: those too that only do once a step has been taken."""
+    needs = [fake.requires_grad for fake in carried]
+    while True:
+        body = trace_body(t, function, lambda graph, needs=needs: arguments(graph, needs))
+        returned = [fake.requires_grad for fake in body.fakes[: len(needs)]]
+        if not any(has and not had for had, has in zip(needs, returned, strict=False)):
+            return body
+        needs = [had or has for had, has in itertools.zip_longest(needs, returned, fillvalue=False)]
+
+
+def bound(
+    t: Tracer,
+    graph: BodyGraph,
+    like: torch.Tensor,
+    shape: Sequence[Any],
+    stride: Sequence[Any],
+    *,
+    requires_grad: bool | None = None,
+) -> TensorValue:
+    """A tensor that the operator hands to a body: of the dtype and device of `like`, and with a gradient as that has one, unless told."""
     fake = _empty(t, like, shape, stride)
-    if like.requires_grad:
+    if like.requires_grad if requires_grad is None else requires_grad:
         with t.graph.unpatched, torch.enable_grad():
             fake = fake.requires_grad_().clone()  # of a leaf, other operations are refused
     value = TensorValue(fake, graph.bind(fake))
@@ -138,7 +163,7 @@ def call_operator(
         make = functools.partial(_made, t, results)
         made = _Computed.apply(make, differentiable, *tensors)
     if not differentiable and any(
-        like.requires_grad != fake.requires_grad for like, fake in zip(results, made, strict=True)
+        like.requires_grad and not fake.requires_grad for like, fake in zip(results, made, strict=True)
     ):
         raise broken("a body returns what has no gradient, where the operator's result has one")
     node = t.graph.call_bodies(called, args, made)

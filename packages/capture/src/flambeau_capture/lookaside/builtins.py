@@ -374,7 +374,7 @@ def sum_of(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
         if numbers is None:
             total = t.operators.binary("+", total, item)
             continue
-        if issubclass(item.python_type(), int | float):
+        if issubclass(item.python_type(), int):
             raise GraphBreak("unsupported-call", f"sum() of {item.describe()}")
         integers = numbers[0].python_type() is int and all(n.python_type() in (int, bool) for n in numbers)
         total = t.operators.binary("+", _sum_of_numbers(t, numbers), item)

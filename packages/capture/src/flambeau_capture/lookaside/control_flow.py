@@ -22,7 +22,7 @@ from ..replacements import replaces
 from ..values.base import Value
 from ..values.tensor import TensorValue
 from ..values.trees import Structure, flattened
-from .bodies import alike, bound, broken, call_operator, finished, trace_body
+from .bodies import alike, bound, broken, call_operator, finished, trace_body, trace_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,11 +88,12 @@ def while_loop(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     carried, structure = flattened(t, given["carried_inputs"])
     tensors = _contiguous(t, carried)
 
-    def arguments(graph: BodyGraph) -> list[Value]:
-        fresh = [bound(t, graph, fake, fake.shape, fake.stride()) for fake in tensors]
+    def arguments(graph: BodyGraph, needs: Sequence[bool]) -> list[Value]:
+        fresh = _carried(t, graph, tensors, needs)
         return list(t.operators.iterate_all(structure.filled(fresh)))
 
-    asked, stepped = (trace_body(t, given[name], arguments) for name in ("cond_fn", "body_fn"))
+    asked = trace_body(t, given["cond_fn"], lambda graph: arguments(graph, [fake.requires_grad for fake in tensors]))
+    stepped = trace_step(t, given["body_fn"], tensors, arguments)
     if [(fake.dtype, fake.ndim) for fake in asked.fakes] != [(torch.bool, 0)] or asked.structure != Structure():
         raise broken("cond_fn of while_loop returns no truth value")
     if stepped.structure.parts != structure.parts or not _go_on(t, tensors, stepped.fakes):
@@ -110,6 +111,12 @@ def _contiguous(t: Tracer, values: Sequence[Value]) -> list[torch.Tensor]:
     if not all(fake.is_contiguous() for fake in fakes):
         raise broken("what is handed from step to step is not contiguous")
     return fakes
+
+
+def _carried(t: Tracer, graph: BodyGraph, fakes: Sequence[torch.Tensor], needs: Sequence[bool]) -> list[Value]:
+    """What a body is handed of what goes from step to step."""
+    each = zip(fakes, needs, strict=True)
+    return [bound(t, graph, fake, fake.shape, fake.stride(), requires_grad=grad) for fake, grad in each]
 
 
 def _go_on(t: Tracer, given: Sequence[torch.Tensor], returned: Sequence[torch.Tensor]) -> bool:
@@ -162,12 +169,12 @@ def scan_first_dimension(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     combine, (carried, structure), (scanned, rows) = args[0], flattened(t, args[1]), flattened(t, args[2])
     init, xs = _contiguous(t, carried), _with_one_length(t, scanned)
 
-    def arguments(graph: BodyGraph) -> list[Value]:
-        carry = [bound(t, graph, fake, fake.shape, fake.stride()) for fake in init]
+    def arguments(graph: BodyGraph, needs: Sequence[bool]) -> list[Value]:
+        carry = _carried(t, graph, init, needs)
         row = [bound(t, graph, fake, fake.shape[1:], fake.stride()[1:]) for fake in xs]
         return [structure.filled(carry), rows.filled(row)]
 
-    body = trace_body(t, combine, arguments)
+    body = trace_step(t, combine, init, arguments)
     count, parts = len(init), body.structure.parts
     if body.structure.cls not in (tuple, list) or len(parts) != 2 or parts[0] != structure:
         raise broken("combine_fn of scan does not return a carry and a part of the result")

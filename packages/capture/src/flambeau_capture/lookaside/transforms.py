@@ -337,3 +337,27 @@ def _jacobian(t: Tracer, transform: Any, wrapper: Value, args: Args, kwargs: Kwa
 
 _OPTIONS = frozenset(("argnums", "has_aux", "chunk_size", "_preallocate_and_copy", "randomness"))
 """What the wrappers close over beside the function."""
+
+
+# what torch makes
+
+
+@replaces(eager_transforms._chunked_standard_basis_for_)
+def standard_basis(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """The rows of identity matrices: torch 2.11 reads where they begin out of a tensor."""
+    return t.caller.call(t.wrapper.wrap_pinned(_standard_basis), args, kwargs)
+
+
+def _standard_basis(tensors: Any, tensor_numels: Any, chunk_size: Any = None) -> Any:
+    if len(tensors) != len(tensor_numels) or not tensors or (chunk_size is not None and chunk_size <= 0):
+        raise AssertionError
+    total = sum(tensor_numels)
+    rows = total if chunk_size is None else min(chunk_size, total)
+    for first in range(0, total, rows):
+        count, begins, chunk = min(rows, total - first), 0, []
+        for tensor, width in zip(tensors, tensor_numels, strict=False):
+            basis = tensor.new_zeros(count, width)
+            basis.diagonal(first - begins).fill_(1)
+            chunk.append(basis.view(count, *tensor.shape))
+            begins += width
+        yield tuple(chunk)

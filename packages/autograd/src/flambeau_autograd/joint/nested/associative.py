@@ -39,9 +39,7 @@ def associative_scan(replay: Replays, body: GraphModule, xs: Sequence[Any], addi
         with calls.apart(replay.recorder):
             known[key] = _Combined(recomputing(traced), len(xs))
     made = _AssociativeScan(replay.recorder, known[key], operands)
-    if not made.differentiable:
-        return list(made.forward(operands)[0])
-    return calls.differentiable_call(made, operands)
+    return calls.run_control_flow(made, operands)
 
 
 def _refuse_more_than_pointwise(traced: Trace) -> None:

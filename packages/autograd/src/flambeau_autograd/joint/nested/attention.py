@@ -74,9 +74,7 @@ def flex_attention(
             known[name] = _Bodies(_of_one(made.forward), _of_one(cut(asked).forward), joint)
     call = _Flex(recorder, known[name], block_mask, scale, kernel_options, len(scored))
     operands = [*projected, *block_mask[:-1], *scored, *masked]
-    if not wanted:
-        return tuple(call.forward(operands)[0])
-    return tuple(calls.differentiable_call(call, operands))
+    return tuple(calls.run(call, operands))
 
 
 def _cast(tensor: torch.Tensor) -> torch.Tensor:

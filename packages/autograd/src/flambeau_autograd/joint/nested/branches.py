@@ -38,9 +38,7 @@ def cond(replay: Replays, pred: Any, true_body: GraphModule, false_body: GraphMo
             known[key] = _Branches([recomputing(t) for t in traces])
         branches: _Branches = known[key]
     made = _Cond(replay.recorder, pred, branches, len(operands))
-    if not branches.differentiable:
-        return tuple(made.forward(operands)[0])
-    return tuple(calls.differentiable_call(made, operands))
+    return tuple(calls.run_control_flow(made, operands))
 
 
 def _uneven(ones: Sequence[Any], others: Sequence[Any]) -> list[int]:

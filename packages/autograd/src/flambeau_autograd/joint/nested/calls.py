@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import getitem
 from typing import Any, Protocol
 
@@ -97,6 +98,10 @@ class Call(Protocol):
     """One call with a gradient."""
 
     @property
+    def recorder(self) -> Recorder:
+        """What its nodes are written down with."""
+
+    @property
     def differentiable(self) -> Sequence[int]:
         """The places of the results that have a history."""
 
@@ -107,33 +112,48 @@ class Call(Protocol):
         """Record the backward; a gradient, or None, for each operand. A tangent is None where no gradient came."""
 
 
-def differentiable_call(call: Call, operands: Sequence[Any]) -> list[Any]:
-    """The results of a call whose gradients autograd asks `call` for."""
-    results = _Differentiable.apply(call, *operands)
-    return list(results)
+def run(call: Call, operands: Sequence[Any]) -> list[Any]:
+    """The results of a call. Autograd asks `call` for the gradients of those that have a history."""
+    return list(_Differentiable.apply(call, False, *operands)) if call.differentiable else call.forward(operands)[0]
+
+
+def run_control_flow(call: Call, operands: Sequence[Any]) -> list[Any]:
+    """The results of a call of an operator that has one autograd function of torch's around it all: where it is asked for any gradient, every
+    result that can have one has one, and every operand that wants a gradient gets one, of zeros at least."""
+    if not any(map(is_wanted, operands)):
+        return call.forward(operands)[0]
+    return list(_Differentiable.apply(call, True, *operands))
 
 
 class _Differentiable(torch.autograd.Function):
     """Both halves are recorded where autograd runs them."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *operands: Any) -> Any:
+    def forward(ctx: Any, call: Call, every: bool, *operands: Any) -> Any:
         """As `Function` defines it."""
         results, kept = call.forward(operands)
         ctx.call = call
         ctx.save_for_backward(*(value for value in kept if isinstance(value, torch.Tensor)))
         ctx.others = [None if isinstance(value, torch.Tensor) else (value,) for value in kept]
         ctx.set_materialize_grads(False)
-        places = set(call.differentiable)
+        places = range(len(results)) if every else call.differentiable
         ctx.mark_non_differentiable(*(r for i, r in enumerate(results) if r is not None and i not in places))
+        wanted = zip(operands, ctx.needs_input_grad[2:])
+        # No tensors, which would be taken for values that are kept.
+        ctx.zeros = [
+            partial(zeros, call.recorder, like(call.recorder, o)) if every and is_asked else None
+            for o, is_asked in wanted
+        ]
         return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *tangents: Any) -> Any:
         """As `Function` defines it."""
-        tensors = iter(ctx.saved_tensors)
+        call, tensors = ctx.call, iter(ctx.saved_tensors)
         kept = [next(tensors) if other is None else other[0] for other in ctx.others]
-        return (None, *ctx.call.backward(kept, tangents))
+        grads = call.backward(kept, tangents) if call.differentiable else [None] * len(ctx.zeros)
+        filled = (make() if grad is None and make is not None else grad for grad, make in zip(grads, ctx.zeros))
+        return None, None, *filled
 
 
 def is_wanted(operand: Any) -> bool:

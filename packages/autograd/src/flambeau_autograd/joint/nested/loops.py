@@ -47,9 +47,7 @@ def while_loop(
         with calls.apart(recorder):
             known[key] = _bodies(asked, stepped, len(carried))
     made = _While(recorder, known[key], len(operands))
-    if not made.differentiable:
-        return tuple(made.forward(operands)[0])
-    return tuple(calls.differentiable_call(made, operands))
+    return tuple(calls.run_control_flow(made, operands))
 
 
 def _refuse_other_conditions(asked: Trace) -> None:

@@ -34,9 +34,7 @@ def map_impl(replay: Replays, body: GraphModule, xs: Sequence[Any], args: Sequen
         with calls.apart(replay.recorder):
             known[key] = _Mapped(cut(traced), len(xs))
     made = _Map(replay.recorder, known[key], operands)
-    if not made.differentiable:
-        return list(made.forward(operands)[0])
-    return calls.differentiable_call(made, operands)
+    return calls.run_control_flow(made, operands)
 
 
 class _Mapped:

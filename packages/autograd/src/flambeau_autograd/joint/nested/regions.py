@@ -34,9 +34,7 @@ def invoke_subgraph(replay: Replays, body: GraphModule, identifier: str | None, 
             known[key] = (cut(traced), f"{identifier}_{variants}" if variants else str(identifier))
     body_cut, name = known[key]
     made = _Invoke(replay.recorder, body_cut, name, len(operands))
-    if not made.differentiable:
-        return tuple(made.forward(operands)[0])
-    return tuple(calls.differentiable_call(made, operands))
+    return tuple(calls.run(made, operands))
 
 
 class _Invoke:

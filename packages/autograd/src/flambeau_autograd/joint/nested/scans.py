@@ -38,9 +38,7 @@ def scan(replay: Replays, body: GraphModule, init: Sequence[Any], xs: Sequence[A
         with calls.apart(replay.recorder):
             known[key] = _Scanned(cut(traced), len(init), len(xs))
     made = _Scan(replay.recorder, known[key], operands)
-    if not made.differentiable:
-        return list(made.forward(operands)[0])
-    return calls.differentiable_call(made, operands)
+    return calls.run_control_flow(made, operands)
 
 
 def trace_loop(replay: Replays, body: GraphModule, carried: Sequence[Any], others: Sequence[Any]) -> Trace:
