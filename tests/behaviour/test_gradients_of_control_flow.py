@@ -1,4 +1,4 @@
-"""Gradients of `cond`, `scan`, `map` and `while_loop` beside eager: which results have one, and which operands get one.
+"""Gradients of `cond`, `scan` and `map` beside eager, which results have one, and which operands get one; of `while_loop` beside plain Python.
 
 Torch's operators have one autograd function around all of their results. So a result has a gradient though nothing that it is made of has one, and an
 operand gets zeros though no result depends on it.
@@ -67,3 +67,40 @@ def test_as_in_eager(name: str, is_wanted: bool, dynamic: bool) -> None:
     for ours, theirs in zip((*found[0], *found[2]), (*wanted[0], *wanted[2]), strict=True):
         assert (ours is None) == (theirs is None)
         torch.testing.assert_close(ours, theirs)
+
+
+def _looped(holds: Any, step: Any, carried: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What `while_loop` stands for. Its own gradient is wrong where a carry has none at first (torch 2.13)."""
+    while holds(*carried):
+        carried = step(*carried)
+    return carried
+
+
+LOOPS: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
+    "steps": lambda loop, x, w: loop(
+        lambda n, y: n < 3, lambda n, y: (n + 1, y.sin() * w), (torch.tensor(0), x.sum(0))
+    )[1],
+    "as many as a value says": lambda loop, x, w: loop(
+        lambda y, z: y.sum() < 20, lambda y, z: (y.abs() * 1.5 + 1, z * w + y), (x * w, torch.zeros(5, 3))
+    ),
+    "no step, which could not be taken": lambda loop, x, w: loop(
+        lambda n, y: n < 5, lambda n, y: (n + 1, y * x.index_select(0, n.reshape(1))[0]), (torch.tensor(5), w * 2)
+    )[1],
+    "one after another": lambda loop, x, w: loop(
+        lambda n, y: n < 2,
+        lambda n, y: (n + 1, y * w),
+        (torch.tensor(0), loop(lambda y: y.sum() < 9, lambda y: (y * y + 1,), (x,))[0]),
+    )[1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+@pytest.mark.parametrize("is_wanted", [True, False], ids=["of all", "of one"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_as_in_plain_python(name: str, is_wanted: bool, backend: str) -> None:
+    """As many steps back as were made, none included; the operator gives zeros where plain Python gives nothing."""
+    compiled = flambeau.compile(lambda x, w: LOOPS[name](while_loop, x, w), fullgraph=True, backend=backend)
+    found, _, gradients = _outcome(compiled, is_wanted)
+    wanted, _, expected = _outcome(lambda x, w: LOOPS[name](_looped, x, w), is_wanted)
+    for ours, theirs in zip((*found, *gradients), (*wanted, *expected), strict=True):
+        torch.testing.assert_close(ours, torch.zeros_like(ours) if theirs is None else theirs)

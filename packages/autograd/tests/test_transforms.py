@@ -9,8 +9,8 @@ import pytest
 import torch
 from lifting import as_tuple, check_gradient, check_same, clones, compile_graph, fakes, lift_function, scalar_loss
 from torch.fx import Graph, GraphModule
-from torch.utils import _pytree as pytree
 from torch.torch_version import TorchVersion
+from torch.utils import _pytree as pytree
 
 from flambeau_autograd import prepare
 from flambeau_autograd.errors import UnsupportedGraph

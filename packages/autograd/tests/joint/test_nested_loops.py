@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.torch_version import TorchVersion
 from lifting import compile_graph
 from nested_graphs import DYNAMIC, R, check, lifted, of, operators, prepared, sign
+from torch.torch_version import TorchVersion
 
 from flambeau_autograd import UnsupportedGraph
 

@@ -194,15 +194,33 @@ def test_what_a_body_computes_is_not_known_outside():
         make_region(function, eager, fullgraph=True)(matrix())
 
 
-def test_results_without_gradients_beside_operands_with_some_break():
-    """The operator marks all of its results as differentiable."""
+def test_results_without_gradients_beside_operands_with_some():
+    """The operator marks all of its results as differentiable, and the frame sees them so."""
 
     def function(x):
-        return torch.cond(x.sum() > 0, lambda v: v.detach() + 1, lambda v: v.detach() - 1, (x,))
+        made = torch.cond(x.sum() > 0, lambda v: v.detach() + 1, lambda v: v.detach() - 1, (x,))
+        return made, made.requires_grad
 
-    make_region(function, eager, fullgraph=True)(matrix())
-    with pytest.raises(GraphBreakError):
-        make_region(function, eager, fullgraph=True)(matrix().requires_grad_())
+    for x in (matrix(), matrix().requires_grad_()):
+        (found, has), (wanted, had) = make_region(function, eager, fullgraph=True)(x), function(x)
+        assert_equal(found, wanted)
+        assert has == had == found.requires_grad == x.requires_grad
+
+
+def test_a_carry_that_has_a_gradient_from_the_second_step_on():
+    """The body is traced for those steps too, so that what it gives has the gradient that it has there."""
+
+    def function(x, w):
+        return scan(lambda c, row: ((c * w + row).tanh(), c * 2), torch.zeros(4), x, dim=0)
+
+    region = make_region(function, eager, fullgraph=True)
+    grads = []
+    for call in (region, function):
+        x, w = matrix().requires_grad_(), torch.full((4,), 0.5, requires_grad=True)
+        carry, rows = call(x, w)
+        (carry.sum() + rows.square().sum()).backward()
+        grads.append((x.grad, w.grad))
+    torch.testing.assert_close(*grads)
 
 
 def test_a_size_that_a_body_asks_first_is_known_after_it():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.utils.checkpoint
-from torch.torch_version import TorchVersion
 from both_ways import assert_equal, eager, outcome
+from torch.torch_version import TorchVersion
 
 from flambeau_capture import GraphBreakError, make_region
 

@@ -18,7 +18,7 @@ from . import calls
 from .cut import Cut, Graphed, Key, call, recomputing, rewired, united, zeros_like
 from .trace import Replays, same_kind, same_strides, trace
 
-_COND = torch.ops.higher_order.cond
+COND = torch.ops.higher_order.cond
 
 
 def cond(replay: Replays, pred: Any, true_body: GraphModule, false_body: GraphModule, operands: Sequence[Any]) -> Any:
@@ -121,7 +121,7 @@ class _Cond:
         branches = self.branches
         given = tuple(calls.operand_of(self.recorder, key, operands) for key in branches.takes)
         args = (self.pred, *branches.forward, given)
-        results = calls.record(self.recorder, _COND, args, branches.results)
+        results = calls.record(self.recorder, COND, args, branches.results)
         if not branches.differentiable:
             return results, []
         kept = [key for key in branches.needs if key.kind != "tangent"]
@@ -135,5 +135,5 @@ class _Cond:
             calls.tangent_of(recorder, tangents[place], branches.tangents[place]) for place in branches.differentiable
         ]
         args = (pred, *(b.module for b in branches.backward), (*saved, *given))
-        grads = calls.record(recorder, _COND, args, branches.gradients)
+        grads = calls.record(recorder, COND, args, branches.gradients)
         return calls.by_place(branches.gives, grads, self.count)

@@ -1,24 +1,27 @@
 """`while_loop`: a body that is called as long as a condition holds.
 
 In: two bodies, values that are carried, operands that every step sees. Out: `while_loop` over functional bodies with equal signatures. Where it has a
-gradient, `while_loop_stack_output` instead, which gives what each step gives, and which counts its steps besides. The gradient is a
-`while_loop` that counts back to the first step, and computes each again from what it was given.
+gradient, it counts its steps besides, and a `scan` of as many takes them again, now that there is room for what each step is given; a `cond` around
+that leaves it out where there is none. The gradient is a `while_loop` that counts back to the first step, and computes each again from that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
 from attrs import frozen
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ...errors import UnsupportedGraph
 from ...functional.recorder import Recorder
 from . import calls
-from .cut import Graphed, Key, call, composed, cut, inlined, operand, recomputing, rewired, united
-from .scans import Step, step, trace_loop
+from .branches import COND
+from .cut import Graphed, Key, call, composed, cut, inlined, operand, recomputing, rewired, united, zeros_like
+from .scans import SCAN, Step, step, trace_loop
 from .trace import Replays, Trace, trace
 
 aten = torch.ops.aten
@@ -60,13 +63,14 @@ def _refuse_other_conditions(asked: Trace) -> None:
 @frozen(eq=False)
 class _Bodies:
     """`asks`, `steps`: of one signature, which begins with a count where there is a gradient, and with the carries. `back`: a step of that gradient
-    around what a step was given."""
+    around what a step was given; `again`: a step of the scan that gives this."""
 
     asks: Graphed
     steps: Graphed
     carried: int
     differentiable: tuple[int, ...] = ()
     back: Step | None = None
+    again: Graphed | None = None
 
 
 def _bodies(asked: Trace, stepped: Trace, carried: int) -> _Bodies:
@@ -77,8 +81,58 @@ def _bodies(asked: Trace, stepped: Trace, carried: int) -> _Bodies:
     asks, steps = (rewired(g, takes, g.gives, values) for g in graphs)
     if after.backward is None or not after.backward.gives:
         return _Bodies(_of_one(asks), steps, carried)
+    back = step(after.backward, carried, 0)
+    again = _again(steps, carried, back.apart)
     asks, steps = (_counting(g, is_step) for g, is_step in ((asks, False), (steps, True)))
-    return _Bodies(_of_one(asks), steps, carried, stepped.differentiable, step(after.backward, carried, 0))
+    return _Bodies(_of_one(asks), steps, carried, stepped.differentiable, back, again)
+
+
+def _again(steps: Graphed, carried: int, shown: Sequence[Key]) -> Graphed:
+    """The same step, as a scan takes it, which gives as extras some of what it is given."""
+    graph = Graph()
+    values = list(steps.values().items())
+    values.insert(carried, (_COUNT, torch.empty((), dtype=torch.int64)))
+    given = {key: operand(graph, f"operand_{place}", fake) for place, (key, fake) in enumerate(values)}
+    results = inlined(graph, steps, given)
+    graph.output((*results.values(), *(given[key] for key in shown)))
+    return composed(steps, graph, tuple(given), (*steps.gives, *(Key("extra", key) for key in shown)))
+
+
+def _operands_of_steps(graph: Graph, again: Graphed, rows: torch.Tensor) -> dict[Key, Node]:
+    """Operands of a body around all steps of a scan: what it walks through, in the place of its row."""
+    fakes = {**again.values(), _COUNT: rows}
+    return {key: operand(graph, f"operand_{place}", fakes[key]) for place, key in enumerate(again.takes)}
+
+
+def _taking_again(again: Graphed, rows: torch.Tensor, stacks: Sequence[torch.Tensor]) -> Graphed:
+    """The scan of a step for each of the rows, which gives what is stacked."""
+    graph = Graph()
+    given = _operands_of_steps(graph, again, rows)
+    nodes, carried = list(given.values()), again.takes.index(_COUNT)
+    body = graph.get_attr("body")
+    body.meta.update(val=None, stack=(), body=again.module)
+    scanned = graph.call_function(SCAN, (body, nodes[:carried], nodes[carried : carried + 1], nodes[carried + 1 :]))
+    scanned.meta.update(val=(*again.results()[:carried], *stacks), stack=())
+    parts = [call(graph, getitem, scanned, carried + place) for place in range(len(stacks))]
+    graph.output(tuple(parts))
+    root = torch.nn.Module()
+    root.body = again.module
+    return Graphed(GraphModule(root, graph), tuple(given), again.gives[carried:])
+
+
+def _without_steps(again: Graphed, rows: torch.Tensor, stacks: Sequence[torch.Tensor]) -> Graphed:
+    """As much room, of zeros."""
+    graph = Graph()
+    given = _operands_of_steps(graph, again, rows)
+    length = call(graph, aten.sym_size.int, given[_COUNT], 0)
+    shown = [key.what for key in again.gives[again.takes.index(_COUNT) :]]
+    made = []
+    for key, stack in zip(shown, stacks):
+        zeros = call(graph, aten.unsqueeze.default, zeros_like(graph, given[key]), 0)
+        room = call(graph, aten.expand.default, zeros, [length, *[-1] * (stack.dim() - 1)])
+        made.append(call(graph, aten.clone.default, room, memory_format=torch.contiguous_format))
+    graph.output(tuple(made))
+    return composed(again, graph, tuple(given), again.gives[again.takes.index(_COUNT) :])
 
 
 def _of_one(asks: Graphed) -> Graphed:
@@ -157,24 +211,29 @@ class _While:
         graphs = (bodies.asks.module, bodies.steps.module)
         if bodies.back is None:
             return calls.record(recorder, _WHILE, (*graphs, tuple(init), others), bodies.steps.results()), []
-        carried = (self._count(0), *init)
-        length = _unknown_length(recorder)
-        stacks = [calls.like(recorder, fake, (length,)) for fake in bodies.steps.results()]
-        target = torch.ops.higher_order.while_loop_stack_output
-        stacks = calls.record(recorder, target, (*graphs, carried, others), stacks)
-        recorder.symbols.bind_tensor(stacks[0], recorder.node_of(stacks[0]))
-        count, *results = (self._last(stack) for stack in stacks)
-        kept = [stacks[1 + key.what] for key in bodies.back.apart]
-        return results, [count, *kept, *operands]
+        assert bodies.again is not None
+        counted = (self._count(0), *init)
+        count, *results = calls.record(recorder, _WHILE, (*graphs, counted, others), bodies.steps.results())
+        return results, [count, *self._stacked(bodies.again, count, init, others), *operands]
+
+    def _stacked(self, again: Graphed, count: Any, init: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+        """What each step is given, in one row at least."""
+        recorder = self.recorder
+        length = _number_of(recorder, recorder.call(aten.clamp_min.default, count, 1))
+        rows = recorder.call(aten.arange.default, length, dtype=torch.int64, device="cpu")
+        with calls.apart(recorder):
+            stacks = [calls.like(recorder, fake, (length,)) for fake in again.results()[len(init) :]]
+            made, without = (
+                _taking_again(again, calls.like(recorder, rows), stacks),
+                _without_steps(again, rows, stacks),
+            )
+        is_any = recorder.call(aten.gt.Scalar, count, 0)
+        operands = (*init, rows, *others)
+        return calls.record(recorder, COND, (is_any, made.module, without.module, operands), stacks)
 
     def _count(self, number: int) -> torch.Tensor:
         made: torch.Tensor = self.recorder.call(aten.full.default, [], number, dtype=torch.int64, device="cpu")
         return made
-
-    def _last(self, stack: torch.Tensor) -> torch.Tensor:
-        """What the last step gave; without steps a stack has what was carried at first."""
-        last: torch.Tensor = self.recorder.call(aten.clone.default, self.recorder.call(aten.select.int, stack, 0, -1))
-        return last
 
     def backward(self, kept: list[Any], tangents: Sequence[Any]) -> list[Any]:
         """As `Call` defines it."""
@@ -184,26 +243,21 @@ class _While:
         fakes = made.graphed.values()
         gradients = [calls.tangent_of(recorder, tangents[key.what], fakes[key]) for key in made.carries]
         sums = [calls.zeros(recorder, fakes[key]) for key in made.sums]
-        # A step was given what the one before gave, the first what was carried at first.
-        given = [
-            recorder.call(aten.cat.default, [recorder.call(aten.unsqueeze.default, operands[key.what], 0), stack])
-            for key, stack in zip(made.apart, stacks)
-        ]
         alike = [calls.operand_of(recorder, key, operands) for key in made.alike]
-        stacked = {key: calls.like(recorder, stack) for key, stack in zip(made.apart, given)}
+        stacked = {key: calls.like(recorder, stack) for key, stack in zip(made.apart, stacks)}
         with calls.apart(recorder):
             asks, steps = _asking_back(made, stacked), _stepping_back(made, stacked)
-        args = (asks.module, steps.module, (count, *gradients, *sums), (*given, *alike))
+        args = (asks.module, steps.module, (count, *gradients, *sums), (*stacks, *alike))
         _, *grads = calls.record(recorder, _WHILE, args, steps.results())
         return calls.by_place(made.graphed.gives, grads, self.operands)
 
 
-def _unknown_length(recorder: Recorder) -> torch.SymInt:
-    """How many rows a stack has: at least one."""
-    shapes = recorder.fake_mode.shape_env
-    if shapes is None or not hasattr(torch.ops.higher_order, "while_loop_stack_output"):
-        raise UnsupportedGraph("while_loop has a gradient, of as many steps as its values decide")
-    with shapes.ignore_fresh_unbacked_symbols():
-        length = shapes.create_unbacked_symint()
-    torch._check(length >= 1)
-    return length
+def _number_of(recorder: Recorder, count: torch.Tensor) -> torch.SymInt:
+    """A number that nothing before the loop tells."""
+    mode = recorder.fake_mode
+    if mode.shape_env is None:
+        mode.shape_env = ShapeEnv()
+    with mode.shape_env.ignore_fresh_unbacked_symbols():
+        number: torch.SymInt = recorder.call(aten._local_scalar_dense.default, count)
+    torch._check(number >= 1)
+    return number

@@ -21,7 +21,7 @@ from .cut import Cut, Graphed, Key, call, composed, cut, inlined, operand, zeros
 from .trace import Replays, Trace, same_kind, trace
 
 aten = torch.ops.aten
-_SCAN = torch.ops.higher_order.scan
+SCAN = torch.ops.higher_order.scan
 
 
 def scan(replay: Replays, body: GraphModule, init: Sequence[Any], xs: Sequence[Any], additional: Sequence[Any]) -> Any:
@@ -163,7 +163,7 @@ def run_back(
     flipped = [recorder.call(aten.flip.default, stack, [0]) for stack in slices]
     results = [fakes[key] for key in (*made.carries, *made.sums)]
     results += [calls.like(recorder, fakes[key], (length,)) for key in made.slices]
-    found = calls.record(recorder, _SCAN, (made.graphed.module, init, flipped, list(others)), results)
+    found = calls.record(recorder, SCAN, (made.graphed.module, init, flipped, list(others)), results)
     grads = dict(zip(made.graphed.gives, found))
     for key in made.slices:
         grads[key] = recorder.call(aten.flip.default, grads[key], [0])
@@ -188,7 +188,7 @@ class _Scan:
             fake if place < carried or fake is None else calls.like(recorder, fake, (self.length,))
             for place, fake in enumerate(scanned.forward.results())
         ]
-        results = calls.record(recorder, _SCAN, args, fakes)
+        results = calls.record(recorder, SCAN, args, fakes)
         if scanned.step is None:
             return results[: scanned.count], []
         values = dict(zip(scanned.forward.gives, results))
