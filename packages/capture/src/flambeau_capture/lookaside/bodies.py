@@ -102,13 +102,13 @@ def trace_step(
     t: Tracer,
     function: Value,
     carried: Sequence[torch.Tensor],
-    arguments: Callable[[BodyGraph, Sequence[bool]], Sequence[Value]],
+    arguments: Callable[..., Sequence[Value]],
 ) -> Body:
-    """Trace a body whose first results are what the next step is handed in the place of `carried`. `arguments` is told which of these require
+    """Trace a body whose first results are what the next step is handed in the place of `carried`. `arguments(graph, needs)` is told which of these require
     gradients: those too that only do once a step has been taken."""
     needs = [fake.requires_grad for fake in carried]
     while True:
-        body = trace_body(t, function, lambda graph, needs=needs: arguments(graph, needs))
+        body = trace_body(t, function, functools.partial(arguments, needs=needs))
         returned = [fake.requires_grad for fake in body.fakes[: len(needs)]]
         if not any(has and not had for had, has in zip(needs, returned, strict=False)):
             return body
