@@ -10,7 +10,7 @@ from collections import namedtuple
 import pytest
 import torch
 from both_ways import assert_equal, eager, outcome, recorded
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 
 from flambeau_capture import GraphBreakError, make_region
 
@@ -93,6 +93,10 @@ PROGRAMS = {
     "cotangents of a batch": lambda x, y: vmap(vjp(lambda a: a.sin(), y)[1])(torch.eye(3)),
     "tangents": lambda x, y: jvp(lambda a, b: ({"u": a * b}, a.sum()), (x, y), (x * 2, y + 1)),
     "tangents, and beside": lambda x, y: jvp(lambda a: (a * 2, a * 3), (x,), (x,), has_aux=True),
+    "linearized": lambda x, y: (lambda out, push: (out, push(x), push(x * y)))(*linearize(lambda a: a.sin() * y, x)),
+    "linearized at a tree": lambda x, y: (lambda out, push: (out, push({"k": y}, x)))(
+        *linearize(lambda a, b: ({"u": a["k"] * b}, b.sum(0)), {"k": y}, x)
+    ),
     "jacrev": lambda x, y: jacrev(lambda p, q: {"u": p["a"] * q, "v": [q.sum()]}, argnums=(0, 1))({"a": y}, y * 2),
     "jacfwd": lambda x, y: jacfwd(lambda p, q: (p * q, (q * 1,)), has_aux=True)(y, y * 2),
     "hessian": lambda x, y: hessian(lambda p: (p["a"] ** 3).sum())({"a": y}),
@@ -156,6 +160,10 @@ RAISING = {
     "an argument twice": lambda x, y: grad(lambda a: a.sum(), argnums=(0, 0))(x),
     "other cotangents": lambda x, y: vjp(lambda a: (a, a * 2), x)[1](x),
     "other tangents": lambda x, y: jvp(lambda a: a, (x,), (y,)),
+    "tangents of another shape": lambda x, y: linearize(torch.sin, x)[1](y),
+    "tangents of another type": lambda x, y: linearize(torch.sin, x)[1](x.double()),
+    "linearized in a batch": lambda x, y: vmap(lambda a: linearize(lambda b: b.pow(3) * y, a)[1](a))(x),
+    "too few tangents": lambda x, y: linearize(torch.mul, x, y)[1](x),
     "a checkpoint": lambda x, y: grad(
         lambda a: torch.utils.checkpoint.checkpoint(torch.sin, a, use_reentrant=False).sum()
     )(x),
@@ -181,6 +189,10 @@ BROKEN = {
     "the layout of a sample": lambda x, y: vmap(lambda a: a * (2 if a.is_contiguous() else a.stride(0)), in_dims=1)(x),
     "an element of all": lambda x, y: vmap(lambda a: a[torch.tensor(1)].mul_(2))(x * 1),
     "a rule with effects": lambda x, y: (vmap(Noted.apply)(x), KEPT.pop()),
+    "what is linearized draws": lambda x, y: linearize(lambda a: a * torch.rand(3), x)[1](x),
+    "what is linearized is written": lambda x, y: (lambda z, out: (out[1](x), z.mul_(2), out[1](x)))(
+        *(lambda z: (z, linearize(lambda a: a.sin() * z, x)))(y * 1)
+    ),
     "chunks of the same numbers": lambda x, y: vmap(lambda a: a * torch.rand(3), randomness="same", chunk_size=2)(x),
 }
 

@@ -25,7 +25,7 @@ from ..values.objects import ObjectValue
 from ..values.sequences import TupleValue
 from ..values.tensor import TensorValue
 from ..values.trees import Structure
-from .bodies import broken
+from .bodies import alike, broken
 from .transformed import as_function, as_python, called, leaves_of, record, traced
 
 if TYPE_CHECKING:
@@ -283,15 +283,56 @@ def jvp(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     ):
         raise broken("primals and tangents of jvp are not alike")
 
-    def handed(place: int, leaf: TensorValue) -> Handed:
-        return leaf.fake.shape, leaf.fake.stride(), False
-
-    body = traced(t, function, leaves, handed, _calling(t, function, structure), "jvp")
+    body = traced(t, function, leaves, _as_it_is, _calling(t, function, structure), "jvp")
     outputs, result, beside = body.divided(has_aux=options.get("has_aux", False))
     made = record(t, torch.func.jvp, (as_function(t, body, outputs), tuple(body.operands), tuple(tangents)), options)
     results, derivatives, *aux = made
     parts = [result.filled(results), result.filled(derivatives), *(() if beside is None else (beside.filled(aux[0]),))]
     return TupleValue(parts, tuple)
+
+
+def _as_it_is(place: int, leaf: TensorValue) -> Handed:
+    return leaf.fake.shape, leaf.fake.stride(), False
+
+
+@replaces(torch.func.linearize)
+def linearize(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`linearize(function, *primals)`: results, and a function that pushes tangents forward, by `jvp` at each call. As in eager the function is called
+    a second time for it, now: what it reads then is what counts, so it must not be written before the last call."""
+    function, *primals = args
+    leaves, structure = leaves_of(t, TupleValue(primals, tuple))
+    if kwargs or not all(isinstance(leaf, TensorValue) for leaf in leaves):
+        raise broken("linearize at what is no tensor")
+    if any(outer.transform for outer in t.graph.bodies):
+        raise broken("linearize within a transform")
+    outputs = t.caller.call(function, primals, {})
+    body = traced(t, function, leaves, _as_it_is, _calling(t, function, structure), "jvp")
+    if body.graph.region.draws:
+        raise broken("linearize of a function that draws random numbers, which are the same for all tangents")
+    nodes, result, _ = body.divided(has_aux=False)
+    made = as_function(t, body, nodes)
+    fakes = [leaf.fake for leaf in body.operands] + [node.meta["val"] for node in body.graph.lifted]
+    versions = [(fake, fake._version) for fake in fakes if isinstance(fake, torch.Tensor)]
+
+    def pushed(t: Tracer, own: GraphFunctionValue, args: Args, kwargs: Kwargs) -> Value:
+        tangents, given = leaves_of(t, TupleValue(list(args), tuple))
+        if kwargs or given != structure or not all(map(functools.partial(_is_tangent, t), tangents, leaves)):
+            raise broken("tangents are not as what was linearized at")
+        if any(fake._version != version for fake, version in versions):
+            raise broken("what was linearized reads a tensor that was written since")
+        _, derivatives = record(t, torch.func.jvp, (own, tuple(body.operands), tuple(tangents)))
+        return result.filled(derivatives)
+
+    made.called = pushed
+    return TupleValue([outputs, made], tuple)
+
+
+def _is_tangent(t: Tracer, tangent: Value, leaf: Value) -> bool:
+    return (
+        isinstance(tangent, TensorValue)
+        and isinstance(leaf, TensorValue)
+        and alike(t, tangent.fake, leaf.fake, strides=False)
+    )
 
 
 # Jacobians
