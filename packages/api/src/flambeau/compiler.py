@@ -9,6 +9,7 @@ import sys
 
 from flambeau_capture import (
     allow_in_graph,
+    assume_constant_result,
     disable,
     graph_break,
     is_capturing,
@@ -16,6 +17,7 @@ from flambeau_capture import (
     mark_static,
     mark_unbacked,
     maybe_mark_dynamic,
+    nested_compile_region,
     wrap_numpy,
 )
 from flambeau_capture import reset as _reset_capture
@@ -28,6 +30,7 @@ from .options import list_mode_options, list_options
 
 __all__ = [
     "allow_in_graph",
+    "assume_constant_result",
     "compile",
     "config",
     "cudagraph_mark_step_begin",
@@ -43,6 +46,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "nested_compile_region",
     "register_backend",
     "reset",
     "set_logs",

@@ -27,7 +27,15 @@ from .graph.names import hold_replaced
 from .graph.quiet import no_warnings
 from .graph.shapes import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from .hook import Region, call_disabled
-from .marks import allow_in_graph, disable, graph_break, is_capturing, wrap_numpy
+from .marks import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    graph_break,
+    is_capturing,
+    nested_compile_region,
+    wrap_numpy,
+)
 from .modes import left_as_before
 from .patches import unpatched
 from .pipeline import capture_frame, make_region
@@ -54,6 +62,7 @@ __all__ = [
     "Skip",
     "SkipAlways",
     "allow_in_graph",
+    "assume_constant_result",
     "call_disabled",
     "capture_frame",
     "disable",
@@ -66,6 +75,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "nested_compile_region",
     "no_warnings",
     "raised_in_hook",
     "register_correction",

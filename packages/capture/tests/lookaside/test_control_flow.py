@@ -14,7 +14,7 @@ from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch.utils._pytree import tree_leaves
 
-from flambeau_capture import GraphBreakError, make_region
+from flambeau_capture import GraphBreakError, make_region, nested_compile_region
 
 
 def test_cond_on_a_number_takes_a_branch(check):
@@ -309,10 +309,16 @@ def test_maps():
     assert_equal(region(x, w), [torch.stack([(w @ row).tanh() * 3 for row in x]), x.sum(1)])
 
 
-def test_nested_regions_are_traced_in_place():
+MARKED = pytest.mark.parametrize(
+    "nested", [nested_compile_region, torch.compiler.nested_compile_region], ids=["own", "of torch"]
+)
+
+
+@MARKED
+def test_nested_regions_are_traced_in_place(nested):
     """They are plain calls, which may write to what they are given."""
 
-    @torch.compiler.nested_compile_region
+    @nested
     def layer(x, w):
         x.add_(1)
         return (x @ w).relu()
@@ -362,10 +368,23 @@ def test_the_operator_that_registers_a_hook():
     assert_equal(ours.grad, theirs.grad)
 
 
-def test_nodes_tell_in_which_calls_they_were_made():
+def test_what_a_nested_region_is_made_of():
+    def layer(x, scale=2):
+        """Words."""
+        return x * scale
+
+    region = nested_compile_region()(layer)
+    assert (region.__name__, region.__doc__, region.__wrapped__) == ("layer", "Words.", layer)
+    assert_equal(region(matrix(), scale=3), layer(matrix(), 3))
+    with pytest.raises(TypeError, match="takes a function, not int"):
+        nested_compile_region(3)
+
+
+@MARKED
+def test_nodes_tell_in_which_calls_they_were_made(nested):
     """Each call of a module or of a region has a number, those outside of it come first."""
     inner = torch.nn.Linear(4, 4)
-    region = torch.compiler.nested_compile_region(lambda x: inner(x.sin()))
+    region = nested(lambda x: inner(x.sin()))
     outer = torch.nn.Sequential(torch.nn.Tanh(), inner)
     graphs = []
 

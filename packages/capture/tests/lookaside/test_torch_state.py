@@ -8,7 +8,7 @@ import pytest
 import torch
 from both_ways import assert_equal, eager
 
-from flambeau_capture import make_region
+from flambeau_capture import assume_constant_result, make_region
 
 FROM_OUTSIDE = torch.autocast("cpu", dtype=torch.bfloat16)
 
@@ -279,20 +279,23 @@ def test_annotate_gives_its_value(check):
     check(lambda x: torch.jit.annotate(the_value=x, the_type=int) + 1)
 
 
-def test_what_is_marked_as_constant_is_asked_once():
+@pytest.mark.parametrize(
+    "constant", [assume_constant_result, torch.compiler.assume_constant_result], ids=["own", "torch"]
+)
+def test_what_is_marked_as_constant_is_asked_once(constant):
     """With constants as arguments and result; anything else is traced, as the plain function that it is."""
     asked = []
 
-    @torch.compiler.assume_constant_result
+    @constant
     def known(name="a"):
         asked.append(name)
         return len(name) + 1
 
-    @torch.compiler.assume_constant_result
+    @constant
     def refused(name):
         raise ValueError(name)
 
-    @torch.compiler.assume_constant_result
+    @constant
     def of_a_tensor(x):
         return x * 2
 

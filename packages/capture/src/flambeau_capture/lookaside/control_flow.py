@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._higher_order_ops._invoke_quant import InvokeQuant, invoke_quant_packed
 from torch._higher_order_ops.associative_scan import associative_scan as torch_associative_scan
-from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
@@ -222,14 +221,6 @@ def map_over(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     results = _stacked(t, body.fakes, xs[0].shape[0])
     made = call_operator(t, _HOP.map_impl, (*names, list(_nodes(t, scanned)), list(lifted)), results)
     return body.structure.filled(made)
-
-
-@replaces(invoke_subgraph_placeholder)
-def nested_region(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
-    """A call of a function marked with `torch.compiler.nested_compile_region`: part of the graph, as the plain call that it is in eager. Its nodes
-    tell in `meta["calls"]` that they are a region, so that what compiles the graph can do it once for all calls that are alike."""
-    with t.graph.call_of("nested_compile_region", marked=True):
-        return t.caller.call(args[0], args[1:], kwargs)
 
 
 @replaces(InvokeQuant.__call__)
