@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from both_ways import assert_equal, eager
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from flambeau_capture import make_region
 from flambeau_capture.graph import fake_mode, shapes
 from flambeau_capture.graph.shape_env import new_shape_env
 
@@ -162,3 +164,29 @@ def test_what_may_be_written_is_what_eager_lets_be_written(make):
         assert not expected
     else:
         assert expected
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 2), (0, 2)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+        lambda x: torch.unique(x, return_inverse=True, return_counts=True, dim=0),
+        lambda x: torch.unique(x, dim=0),
+        lambda x: torch.unique(x, return_counts=True),
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0),
+    ],
+)
+def test_different_elements_are_counted_in_whole_numbers(function, dtype, shape):
+    x = torch.ones(shape, dtype=dtype)
+
+    def kinds(x):
+        found = function(x)
+        found = found if isinstance(found, tuple) else (found,)
+        return [(part.dtype, part.ndim) for part in found], [part + 0 for part in found]
+
+    (told, parts), (wanted, expected) = make_region(kinds, eager, fullgraph=True)(x), kinds(x)
+    assert told == wanted
+    assert_equal(parts, expected)

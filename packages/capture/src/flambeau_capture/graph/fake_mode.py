@@ -183,28 +183,31 @@ def _pack_padded_sequence(
         return values.new_empty((packed, *values.shape[2:])), lengths.new_empty((steps,))
 
 
-def _unique_slices(func: OpOverload) -> Any:
-    """Torch's own, for an op that gives the different slices of a tensor: kernels stack them, and move that dimension to its place."""
-    own = op_implementations_dict[func]
+def _unique(func: OpOverload) -> Any:
+    """Torch's own, for an op that gives the different elements or slices of a tensor: kernels stack slices, and move that dimension to its place.
+    Where each is found, and how often, are whole numbers (in 2.11 torch's own are of the tensor's dtype)."""
+    own, place = op_implementations_dict[func], _DIM_OF_UNIQUE[func]
 
     @functools.wraps(own)
     def unique(mode: FakeTensorMode, func: OpOverload, values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         found, *more = own(mode, func, values, *args, **kwargs)
-        dim = kwargs.get("dim", args[_DIM_OF_UNIQUE[func]] if len(args) > _DIM_OF_UNIQUE[func] else None)
-        if dim is not None and found.ndim:
-            with mode:
+        dim = None if place is None else kwargs.get("dim", args[place] if len(args) > place else None)
+        with mode:
+            if dim is not None and found.ndim:
                 sizes = list(found.shape)
                 found = values.new_empty([sizes.pop(dim % found.ndim), *sizes]).movedim(0, dim)
+            more = [numbers.new_empty(numbers.shape, dtype=torch.int64) for numbers in more]
         return (found, *more)
 
     return unique
 
 
-_DIM_OF_UNIQUE: dict[Any, int] = {
+_DIM_OF_UNIQUE: dict[Any, int | None] = {
+    torch.ops.aten._unique2.default: None,
     torch.ops.aten.unique_dim.default: 0,
     torch.ops.aten.unique_consecutive.default: 2,
 }
-"""Where among the arguments after the first the dimension stands."""
+"""Where among the arguments after the first the dimension stands, if there is one."""
 
 
 def _of_its_dtype(formula: Any) -> Any:
@@ -224,7 +227,7 @@ def _correct_fakes() -> None:
     register_op_impl(torch.ops.aten.hardshrink_backward.default)(_shrink_backward)
     register_op_impl(torch.ops.aten._upsample_bicubic2d_aa_backward.default)(_upsample_backward)
     for op in _DIM_OF_UNIQUE:
-        op_implementations_dict[op] = _unique_slices(op)
+        op_implementations_dict[op] = _unique(op)
     op_implementations_dict[torch.ops.aten._pack_padded_sequence.default] = _pack_padded_sequence
     table, dropout = torch._decomp.decomposition_table, torch.ops.aten.alpha_dropout.default
     table[dropout] = _of_its_dtype(table[dropout])

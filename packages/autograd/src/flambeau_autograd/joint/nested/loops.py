@@ -223,10 +223,8 @@ class _While:
         rows = recorder.call(aten.arange.default, length, dtype=torch.int64, device="cpu")
         with calls.apart(recorder):
             stacks = [calls.like(recorder, fake, (length,)) for fake in again.results()[len(init) :]]
-            made, without = (
-                _taking_again(again, calls.like(recorder, rows), stacks),
-                _without_steps(again, rows, stacks),
-            )
+            walked = calls.like(recorder, rows)
+            made, without = _taking_again(again, walked, stacks), _without_steps(again, walked, stacks)
         is_any = recorder.call(aten.gt.Scalar, count, 0)
         operands = (*init, rows, *others)
         return calls.record(recorder, COND, (is_any, made.module, without.module, operands), stacks)
