@@ -185,24 +185,16 @@ _CASES = [cond, while_loop, scan, map_impl, associative_scan, repeated_layers, f
 
 @pytest.mark.parametrize("differentiated", [False, True])
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case.__name__)
-def test_operators_equal_their_formulas(
-    case: Callable[[], Case], differentiated: bool, request: pytest.FixtureRequest
-) -> None:
-    """Results and gradients; but for the gradient of a while_loop, no graph runs in eager."""
+def test_operators_equal_their_formulas(case: Callable[[], Case], differentiated: bool) -> None:
+    """Results and gradients; no graph runs in eager."""
     torch.manual_seed(0)
     inputs, build, formula = case()
     ours, theirs = (
         [x.clone().requires_grad_(differentiated and x.is_floating_point()) for x in inputs] for _ in range(2)
     )
-    reasons: tuple[str, ...] = ()
-    if differentiated and case is while_loop:
-        reasons = ("while_loop has a gradient",)
-        request.node.add_marker(pytest.mark.falls_back(*reasons))
     g = Graph(ours)
     compiled, in_eager = g.compiled(build(g))
-    assert len(in_eager) == len(reasons) and all(map(str.__contains__, in_eager, reasons))
-    if reasons:
-        return  # torch's own eager operator has no gradient in every torch
+    assert not in_eager
     got, want = compiled(*ours), formula(*theirs)
     for one, other in zip(got, want, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

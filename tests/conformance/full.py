@@ -2,8 +2,8 @@
 
 In: which cases. Out: one line a fault on standard output, then totals by database; with `--results` a line of JSON per case, and cases that
 stand there already are not run again. A crash is a fault of one case alone: on the CPU every case runs in a process of its own, forked, with
-limits on memory and time; on CUDA, which does not survive a fork, a process takes cases until one breaks it. Exit status 1 when a case
-differs that `exceptions.py` does not list, or does not differ though it is listed.
+limits on memory and time; where there is a GPU, which does not survive a fork, a process takes cases until one breaks it. Exit status 1 when a
+case differs that `exceptions.py` does not list, or does not differ though it is listed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from .programs import DATABASES, Case, cases
 
 #: Bytes of addresses that a case may take beside what its process has: libraries of CUDA alone are several GiB.
 _MEMORY = 8 << 30
-#: Cases of one process: on CUDA each costs its imports again.
-_BATCH = {"cpu": 1, "cuda": 50}
+#: Cases of a process that is not forked, and costs its imports again.
+_BATCH = 50
 
 
 @cache
@@ -64,10 +64,12 @@ def run_case(case: Case, backend: str, samples: int) -> list[Finding]:
 
 def run_apart(waiting: list[Case], arguments: argparse.Namespace) -> Iterator[tuple[Case, list[dict[str, Any]]]]:
     """The cases in order, each with its findings, from other processes."""
-    context = multiprocessing.get_context("fork" if arguments.device == "cpu" else "spawn")
+    # Samples and optimizers of torch's use the devices that are there, whichever is asked for.
+    forks = not torch.cuda.is_available()
+    context = multiprocessing.get_context("fork" if forks else "spawn")
     waiting = list(waiting)
     while waiting:
-        batch = [case.identity for case in waiting[: _BATCH[arguments.device]]]
+        batch = [case.identity for case in waiting[: 1 if forks else _BATCH]]
         reading, writing = context.Pipe(duplex=False)
         child = context.Process(target=_run_batch, args=(batch, arguments, writing))
         child.start()
@@ -123,9 +125,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no new case after so long")
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
-    if arguments.device == "cpu":
-        # Torch's samples and optimizers use the devices that are there, which do not survive a fork.
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     done: dict[str, list[dict[str, Any]]] = {}
     if arguments.results is not None and arguments.results.exists():
         done = {row["case"]: row["findings"] for row in map(json.loads, arguments.results.read_text().splitlines())}
