@@ -37,6 +37,7 @@ _PROGRAMS = {
     "gradients of one": lambda x, a, b: torch.autograd.grad((a * x).sum(), a),
     "of a list": lambda x, a, b: torch.autograd.grad((a * b * x).sum(), [a, b]),
     "of a generator": lambda x, a, b: torch.autograd.grad((a * b * x).sum(), (leaf for leaf in (b, a))),
+    # Torch 2.11 takes no dict.
     **(
         {"of a dict": lambda x, a, b: torch.autograd.grad((a * b).sum(), {"a": a, "b": b})}
         if TorchVersion(torch.__version__) >= "2.12"

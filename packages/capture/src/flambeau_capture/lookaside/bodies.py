@@ -109,10 +109,11 @@ def trace_step(
     needs = [fake.requires_grad for fake in carried]
     while True:
         body = trace_body(t, function, functools.partial(arguments, needs=needs))
-        returned = [fake.requires_grad for fake in body.fakes[: len(needs)]]
-        if not any(has and not had for had, has in zip(needs, returned, strict=False)):
+        after = [had or fake.requires_grad for had, fake in zip(needs, body.fakes, strict=False)]
+        # One that returns too little is refused by who asks for it.
+        if len(after) < len(needs) or after == needs:
             return body
-        needs = [had or has for had, has in itertools.zip_longest(needs, returned, fillvalue=False)]
+        needs = after
 
 
 def bound(
@@ -165,7 +166,7 @@ def call_operator(
     if not differentiable and any(
         like.requires_grad and not fake.requires_grad for like, fake in zip(results, made, strict=True)
     ):
-        raise broken("a body returns what has no gradient, where the operator's result has one")
+        raise broken("a body returns what has a gradient, where the operator's result has none")
     node = t.graph.call_bodies(called, args, made)
     return list(t.operators.iterate_all(t.recorder.wrap_result(made, node)))
 
