@@ -155,13 +155,14 @@ def convolving(x: Tensor) -> Tensor:
     return torch.nn.functional.conv1d(x[None, None], torch.ones(1, 1, 1))[0, 0].sin().cos().tan()
 
 
-def pairing(x: Tensor) -> tuple[Tensor, Tensor]:
-    return x.sin().cos(), x.cos().sin()
+def sharing(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.sin().cos().exp()
+    return y[:3], y[3:]
 
 
-@pytest.mark.parametrize("body", [writing, viewing, switching, convolving, pairing])
+@pytest.mark.parametrize("body", [writing, viewing, switching, convolving, sharing])
 def test_regions_that_are_more_than_a_call_of_a_body(body: object) -> None:
-    """They write to what they are given, give it back, change settings, or have two results with gradients."""
+    """They write to what they are given, give it back, change settings, or give results that share memory."""
     region = torch.compiler.nested_compile_region(body)
 
     def function(x: Tensor) -> list[object]:
@@ -227,6 +228,46 @@ def test_results_and_gradients_are_eagers_and_the_reuse_is_reported() -> None:
 def test_the_option_switches_it_off() -> None:
     explanation = flambeau.explain(stack(9), options={"repeats_outlined": 0})(torch.randn(3, 8))
     assert explanation.repeats == ()
+
+
+class Caching(Layer):
+    """Gives the keys that it made besides, as a layer with a cache does."""
+
+    def forward(self, x: Tensor, keys: list[Tensor]) -> Tensor:
+        keys.append(self.up(x).sqrt())
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("shown", ["last", "keys", "both", "one key"])
+def test_layers_with_several_results(shown: str) -> None:
+    """A gradient comes of some of them; where there is none of a key, nothing is computed from zeros: that of a root at 0 would be nan."""
+    torch.manual_seed(0)
+    layers = nn.ModuleList([Caching() for _ in range(9)])
+    for layer in layers:
+        nn.init.zeros_(layer.up.weight)
+        nn.init.zeros_(layer.up.bias)
+    nn.init.ones_(layers[2].up.bias)
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        keys: list[Tensor] = []
+        for layer in layers:
+            x = layer(x, keys)
+        return (x, *keys)
+
+    explanation = flambeau.explain(function)(torch.randn(3, 8).requires_grad_())
+    assert [(repeat.name, repeat.calls) for repeat in explanation.repeats] == [("Caching", 9)]
+    found = []
+    for run in (flambeau.compile(function, fullgraph=True), function):
+        x = torch.linspace(-1, 1, 24).view(3, 8).requires_grad_()
+        last, *keys = run(x)
+        ends = {"last": [last], "keys": keys, "both": [last, *keys], "one key": [keys[2]]}[shown]
+        leaves = [x, *layers.parameters()]
+        found.append(torch.autograd.grad(sum(end.sum() for end in ends), leaves, allow_unused=True))
+    ours, theirs = found
+    assert [grad is None for grad in ours] == [grad is None for grad in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, equal_nan=True)
+    assert (shown in ("last", "one key")) == all(grad is None or bool(grad.isfinite().all()) for grad in ours)
 
 
 def test_dynamic_sizes() -> None:

@@ -120,7 +120,7 @@ def _call_of(
         return None
     operands = dict.fromkeys(operand for node in inside for operand in node.all_input_nodes if operand not in inside)
     results = tuple(node for node in inside if any(user not in inside for user in node.users))
-    if not _is_on_its_own(inside, tuple(operands), results):
+    if not _is_on_its_own(tuple(operands), results):
         return None
     return _Call(mark[1], mark[2], tuple(inside), tuple(operands), results, _form(inside, tuple(operands), results))
 
@@ -161,8 +161,8 @@ def _parts(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _is_on_its_own(inside: dict[fx.Node, int], operands: tuple[fx.Node, ...], results: tuple[fx.Node, ...]) -> bool:
-    """Whether all that others see of a call are tensors of its own, and of its gradients that its operands lead to its one result."""
+def _is_on_its_own(operands: tuple[fx.Node, ...], results: tuple[fx.Node, ...]) -> bool:
+    """Whether all that others see of a call are tensors of its own."""
     given = [operand.meta.get("val") for operand in operands]
     shown = [result.meta.get("val") for result in results]
     if not results or not all(map(_is_value, given)) or not all(isinstance(value, Tensor) for value in shown):
@@ -174,22 +174,8 @@ def _is_on_its_own(inside: dict[fx.Node, int], operands: tuple[fx.Node, ...], re
     ):
         return False  # somebody writes to it, the call perhaps
     memories = [value.untyped_storage()._cdata for value in shown]
-    if len({*memories}) < len(memories) or {*memories} & {
-        value.untyped_storage()._cdata for value in given if isinstance(value, Tensor)
-    }:
-        return False
-    ends = [node for node in results if node.meta["val"].requires_grad]
-    if len(ends) > 1:
-        return False
-    leading = {*ends}
-    for node in reversed(inside):
-        if node in leading:
-            leading.update(o for o in node.all_input_nodes if _requires_grad(o.meta.get("val")))
-    return all(operand in leading for operand in operands if _requires_grad(operand.meta["val"])) or not ends
-
-
-def _requires_grad(value: Any) -> bool:
-    return any(isinstance(part, Tensor) and part.requires_grad for part in _parts(value))
+    outside = {value.untyped_storage()._cdata for value in given if isinstance(value, Tensor)}
+    return len({*memories}) == len(memories) and not outside.intersection(memories)
 
 
 def _form(inside: dict[fx.Node, int], operands: tuple[fx.Node, ...], results: tuple[fx.Node, ...]) -> Any:

@@ -15,6 +15,9 @@ from .library import gc, threading
 _OBJECTS = 100_000
 """New objects before a run; the runs that remain keep the memory of a long compile bounded."""
 
+_FULL_RUNS = 1_000
+"""Runs over newer objects before one over all of them, which find what a compile leaves: a run over everything that is loaded takes a third of a second."""
+
 
 class _Relaxation:
     """How many compiles are going on in this process, and what the first of them found."""
@@ -31,7 +34,7 @@ class _Relaxation:
             if self.count == 1:
                 self.found = self.made = gc.get_threshold()
                 if 0 < self.found[0] < _OBJECTS:
-                    self.made = (_OBJECTS, *self.found[1:])
+                    self.made = (_OBJECTS, self.found[1], max(_FULL_RUNS, self.found[2]))
                     gc.set_threshold(*self.made)
 
     def leave(self) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, Protocol
 
 import torch
 from torch.autograd.graph import get_gradient_edge
@@ -24,6 +26,25 @@ _WRITE_THROUGH_VIEW = "CopySlices"
 _OF_A_LEAF = "AccumulateGrad"
 
 
+class Summarised(Protocol):
+    """What a node that stands for a whole body has as its `flambeau_body`; a place is that of an edge."""
+
+    def decided(self, place: int) -> Sequence[int]:
+        """The results of the node that decide what an edge leads to."""
+
+    def led(self, place: int) -> Sequence[int]:
+        """The results of the node from which eager's engine comes to what an edge leads to."""
+
+    def saved(self, node: Any) -> Iterator[tuple[Any, Sequence[int]]]:
+        """What nodes in the body save, None for what is no operand and no result, and the results that lead to each."""
+
+
+def summarised(node: Any) -> Summarised | None:
+    """What a node says of the body that it stands for; None for other nodes."""
+    found: Summarised | None = getattr(node, "flambeau_body", None)
+    return found
+
+
 class Reach:
     """One pass over the graph, from the outputs to the leaves; a set of outputs is the bits of a number."""
 
@@ -35,29 +56,44 @@ class Reach:
         self._results: dict[tuple[Any, int], int] = {}
         #: From which outputs the engine comes to a node, with a gradient or without.
         self._led: dict[Any, int] = {}
+        self._results_led: dict[tuple[Any, int], int] = {}
         #: How many gradients the engine may bring to a node for one of its results.
         self.arriving: Counter[tuple[Any, int]] = Counter()
         for place, edge in enumerate(edges):
             self._add(edge.node, edge.output_nr, 1 << place, 1 << place)
         self.nodes = _readers_first([edge.node for edge in edges])
         for node in self.nodes:
-            for child, result, mask in self._decided_by(node):
-                self._add(child, result, mask, self._led[node])
+            for child, result, mask, led in self._decided_by(node):
+                self._add(child, result, mask, led)
         #: Of the leaves that something leads to, the node where their gradient arrives. Asking autograd for one makes a view of the leaf.
         self._ends = {id(node.variable): node for node in self.nodes if type(node).__name__ == _OF_A_LEAF}
 
     def _add(self, node: Any, result: int, mask: int, led: int) -> None:
         self.arriving[node, result] += 1
         self._led[node] = self._led.get(node, 0) | led
+        self._results_led[node, result] = self._results_led.get((node, result), 0) | led
         self._masks[node] = self._masks.get(node, 0) | mask
         self._results[node, result] = self._results.get((node, result), 0) | mask
 
-    def _decided_by(self, node: Any) -> Iterator[tuple[Any, int, int]]:
-        """What the node leads to, and the outputs that decide each: a member of a list by the result in its place."""
+    def _decided_by(self, node: Any) -> Iterator[tuple[Any, int, int, int]]:
+        """What the node leads to, the outputs that decide each, and those that lead to it: a member of a list by the result in its place, an operand of
+        a body as the body's own graph tells."""
         length = len(node._input_metadata) if is_list_node(node) else 0
+        body = summarised(node)
         for place, (child, result) in enumerate(node.next_functions):
-            if child is not None:
-                yield child, result, self._results.get((node, place % length), 0) if length else self._masks[node]
+            if child is None:
+                continue
+            if body is not None:
+                decided = _united(self._results.get((node, given), 0) for given in body.decided(place))
+                yield (
+                    child,
+                    result,
+                    decided,
+                    _united(self._results_led.get((node, given), 0) for given in body.led(place)),
+                )
+            else:
+                mask = self._results.get((node, place % length), 0) if length else self._masks[node]
+                yield child, result, mask, self._led[node]
 
     def outputs_of(self, leaf: torch.Tensor) -> tuple[int, ...]:
         """The places of the outputs that lead to a leaf."""
@@ -74,6 +110,10 @@ class Reach:
         tensor written since, the function behind a write through a view.
         """
         for node in self.nodes:
+            if (body := summarised(node)) is not None:
+                for tensor, results in body.saved(node):
+                    yield tensor, self._places(_united(self._results_led.get((node, given), 0) for given in results))
+                continue
             places = self._places(self._led[node])
             if type(node).__name__ == _WRITE_THROUGH_VIEW:
                 yield None, places
@@ -105,6 +145,10 @@ class Reach:
 
     def _places(self, mask: int) -> tuple[int, ...]:
         return tuple(place for place in self.ends if mask >> place & 1)
+
+
+def _united(masks: Iterable[int]) -> int:
+    return reduce(or_, masks, 0)
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from ..functional.layout import hint, is_dense
 from ..functional.recorder import Recorder
 from ..functional.values import Cell
 from ..wrappers.forms import is_wrapper, plain_parts
-from .reach import Reach
+from .reach import Reach, summarised
 
 aten = torch.ops.aten
 
@@ -53,7 +53,7 @@ class Sums:
         self._last = tangents[-1]
 
     def __enter__(self) -> Sums:
-        self._handles = [node.register_hook(partial(self._after, node.next_functions)) for node in self._reach.nodes]
+        self._handles = [node.register_hook(partial(self._after, node)) for node in self._reach.nodes]
         # Asked before each node, since the engine adds up what comes to one without telling.
         self._handles += [node.register_prehook(partial(self._before, node)) for node in self._reach.joining()]
         self._recorder.sums = self
@@ -64,18 +64,36 @@ class Sums:
         for handle in self._handles:
             handle.remove()
 
-    def _after(self, edges: Sequence[tuple[Any, int]], found: Any, taken: Any) -> tuple[Any, ...]:
-        """A node has made the gradients `found` of those that waited for it, for those behind its `edges`. Returns them."""
+    def _after(self, node: Any, found: Any, taken: Any) -> tuple[Any, ...]:
+        """A node has made the gradients `found` of those that waited for it, for those behind its edges. Returns them."""
+        edges = node.next_functions
         children = [child for child, _ in edges]
         found = tuple(map(self._in_memory, found, edges))
         self._held.subtract(self._cells(taken))
         self._arriving = tuple(compress(found, children))
         self._held.update(self._cells(self._arriving))
         # Also zeros that no gradient decides come only where the node is given one.
-        decided = reduce(or_, map(self._mask, _tensors(taken)), 0)
+        decided = self._mask_of(taken)
         for grad in _tensors(self._arriving):
             self._masks[self._recorder.node_of(grad)] = self._mask(grad) | decided
+        if (body := summarised(node)) is not None:
+            # One operator computes all of its gradients from all of its tangents.
+            for place, grad in enumerate(found):
+                if isinstance(grad, torch.Tensor):
+                    given = [taken[result] for result in body.decided(place)]
+                    self._masks[self._recorder.node_of(grad)] = self._mask_of(given)
         return found
+
+    def given(self, tangents: Sequence[Any], device: torch.device) -> torch.Tensor | None:
+        """Whether a call of the backward has a gradient for one of these tangents, as a recorded bool; None where every call has one."""
+        mask = self._mask_of(tangents)
+        places = tuple(place for place in range(len(self._devices)) if mask >> place & 1)
+        if len(places) == len(self._devices):
+            return None
+        flag = self._flag(places)
+        if flag.device != device:
+            flag = self._recorder.call(aten._to_copy.default, flag, device=device)
+        return flag
 
     def _in_memory(self, grad: Any, edge: tuple[Any, int]) -> Any:
         """Zeros for an input as they will be; of zeros without memory torch makes zeros, also with infinity and nan, before the recorder sees it."""
@@ -96,7 +114,7 @@ class Sums:
         for place, zeros in self._joined[node].items():
             if given[place]._is_zerotensor():
                 continue
-            other = reduce(or_, map(self._mask, zeros))
+            other = self._mask_of(zeros)
             given[place] = self._where_given(given[place], self._mask(given[place]), other)
         self._held.subtract(self._cells(taken))
         self._held.update(self._cells(given))
@@ -127,6 +145,9 @@ class Sums:
         value = self._recorder.value_of(grad)
         made = value.cell.base.op == "call_function" and bool(value.cell.base.meta.get("backward"))
         return made and not value.chain and self._held[value.cell] == 1 and is_dense(grad)
+
+    def _mask_of(self, grads: Iterable[Any]) -> int:
+        return reduce(or_, map(self._mask, _tensors(grads)), 0)
 
     def _mask(self, grad: torch.Tensor) -> int:
         node = self._last

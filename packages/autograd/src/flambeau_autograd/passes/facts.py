@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from operator import getitem
 from typing import Any
 
@@ -25,6 +26,9 @@ _RATES = ("dropout_p", "dropout")
 #: Arguments that say where in the random numbers a forward was: what takes them computes its mask again, and draws nothing.
 _DRAWN = frozenset({"philox_seed", "philox_offset", "rng_state"})
 
+#: What was found out about the calls in a body.
+_OF_BODIES: weakref.WeakKeyDictionary[GraphModule, dict[Callable[[Node], bool], bool]] = weakref.WeakKeyDictionary()
+
 
 def bodies(node: Node) -> list[GraphModule]:
     """The functional graphs that a higher-order operator is called with; none of any other call, nor of an operator that is not traced through."""
@@ -33,16 +37,21 @@ def bodies(node: Node) -> list[GraphModule]:
     return [a.meta["body"] for a in node.all_input_nodes if "body" in a.meta]
 
 
-def _inner(node: Node) -> Iterator[Node]:
-    """The calls in its bodies."""
+def _any_inside(node: Node, fact: Callable[[Node], bool]) -> bool:
+    """Whether a call in its bodies is so. A body is looked at once for all of its calls: it is not changed when it has one."""
+    found = False
     for body in bodies(node):
-        yield from (inner for inner in body.graph.nodes if inner.op == "call_function")
+        known = _OF_BODIES.setdefault(body, {})
+        if fact not in known:
+            known[fact] = any(fact(inner) for inner in body.graph.nodes if inner.op == "call_function")
+        found = found or known[fact]
+    return found
 
 
 def draws(node: Node) -> bool:
     """True when the call draws random numbers; attention without dropout has an op that could and does not, and that of its gradient never does."""
     if bodies(node):
-        return any(map(draws, _inner(node)))
+        return _any_inside(node, draws)
     if node.op != "call_function" or not is_random(node.target):
         return False
     if any(argument.name in _DRAWN for argument in node.target._schema.arguments):
@@ -61,7 +70,7 @@ def is_pinned(node: Node) -> bool:
     if node.op in ("placeholder", "output"):
         return True
     if bodies(node):
-        return "checks" in node.meta or any(map(is_pinned, _inner(node)))
+        return "checks" in node.meta or _any_inside(node, is_pinned)
     return node.op == "call_function" and (draws(node) or is_impure(node.target) or "checks" in node.meta)
 
 
@@ -85,7 +94,7 @@ def may_raise(node: Node) -> bool:
     if node.op != "call_function" or node.meta.get("backward"):
         return False
     if bodies(node):
-        return any(map(may_raise, _inner(node)))
+        return _any_inside(node, may_raise)
     value = node.meta.get("val")
     integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
     return raises(node.target, integers)
@@ -96,7 +105,7 @@ def may_fail(node: Node) -> bool:
     if node.op != "call_function":
         return False
     if bodies(node):
-        return "checks" in node.meta or any(map(may_fail, _inner(node)))
+        return "checks" in node.meta or _any_inside(node, may_fail)
     known_write = isinstance(node.target, OpOverload) and writes(node.target) and not is_foreign(node.target)
     return may_raise(node) or "checks" in node.meta or (is_impure(node.target) and not known_write)
 
@@ -106,7 +115,7 @@ def runs_once(node: Node) -> bool:
     if node.op in ("placeholder", "output"):
         return True
     if bodies(node):
-        return any(map(runs_once, _inner(node)))
+        return _any_inside(node, runs_once)
     return node.op == "call_function" and (draws(node) or isinstance(node.target, HigherOrderOperator))
 
 

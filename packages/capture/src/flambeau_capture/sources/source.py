@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar
 from attrs import field, fields, frozen
 
 from ..class_names import class_name
-from ..library import threading, weakref
+from ..library import functools, threading, weakref
 
 T = TypeVar("T", bound="Source")
 
@@ -48,10 +48,24 @@ def _key_of(value: Any) -> Any:
 
 class _HashConsed(type):
     def __call__(cls: type[T], *args: Any, **kwargs: Any) -> T:  # type: ignore[misc]
-        made: T = type.__call__(cls, *args, **kwargs)
-        key = (cls, *(_key_of(getattr(made, a.name)) for a in fields(cls)))
-        with _intern_lock:
-            return _interned.setdefault(key, made)  # type: ignore[return-value]
+        found: Any
+        made: T | None = None
+        if kwargs or len(args) != len(_field_names(cls)):
+            made = type.__call__(cls, *args, **kwargs)
+            args = tuple(getattr(made, name) for name in _field_names(cls))
+        key = (cls, *map(_key_of, args))
+        found = _interned.get(key)
+        if found is None:
+            if made is None:
+                made = type.__call__(cls, *args)
+            with _intern_lock:
+                found = _interned.setdefault(key, made)
+        return found  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _field_names(cls: type[Source]) -> tuple[str, ...]:
+    return tuple(a.name for a in fields(cls))
 
 
 @frozen(eq=False, weakref_slot=True)

@@ -8,6 +8,7 @@ size where that is possible.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -465,16 +466,17 @@ class _Builder:
             return OutputSpec("scalar", self.registers.parameters[output])
         return OutputSpec("none") if output is None else OutputSpec("scalar", output)
 
+    @cached_property
+    def _input_positions(self) -> dict[str, int]:
+        tensors = [(item.buffer.name, at) for at, item in enumerate(self.graph.inputs) if isinstance(item, TensorInput)]
+        return dict(reversed(tensors))
+
     def _input_position(self, ref: Ref) -> int | None:
-        for position, item in enumerate(self.graph.inputs):
-            if isinstance(item, TensorInput) and item.buffer.name == self.buffers[ref.buffer].storage:
-                return (
-                    position
-                    if ref == Ref.whole(self.buffers[ref.buffer])
-                    and self._same_shape_as_storage(self.buffers[ref.buffer])
-                    else None
-                )
-        return None
+        buffer = self.buffers[ref.buffer]
+        position = self._input_positions.get(buffer.storage)
+        if position is None or ref != Ref.whole(buffer) or not self._same_shape_as_storage(buffer):
+            return None
+        return position
 
 
 def _stack(body: KernelBody | Combined | Template) -> list[Any]:

@@ -7,6 +7,7 @@ shares that intermediate's memory (``Buffer.storage``); and which memory waits f
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from itertools import accumulate
 from typing import Any
 
 from attrs import evolve
@@ -161,26 +162,28 @@ def hand_overs(schedule: Schedule, kept: set[str], outer: Set[str] = frozenset()
                 last[storage] = len(steps) if storage in kept else position
         if isinstance(step, KernelBody | Combined | Template):
             made |= {buffers[n].storage for n in step_writes(step) if first.get(buffers[n].storage) == position}
-    use = [0] * (len(steps) + 1)
+    changes = [0] * (len(steps) + 2)
+    sizes = {storage: _bytes(buffers[storage]) for storage in first}
     for storage, position in first.items():
-        for at in range(position, last[storage] + 1):
-            use[at] += _bytes(buffers[storage])
+        changes[position] += sizes[storage]
+        changes[last[storage] + 1] -= sizes[storage]
+    use = list(accumulate(changes))
     peak = max(use)
     waiting: dict[tuple[Any, ...], list[str]] = {}
     for storage in sorted(made, key=lambda name: (first[name], name)):
         waiting.setdefault(memory_key(buffers[storage]), []).append(storage)
     found: dict[str, str] = {}
     for storage in sorted(made - kept, key=lambda name: (last[name], name)):
-        later = [n for n in waiting[memory_key(buffers[storage])] if first[n] > last[storage]]
-        size = _bytes(buffers[storage])
-        if not later:
+        same = waiting[memory_key(buffers[storage])]
+        later = next((n for n in same if first[n] > last[storage]), None)
+        if later is None:
             continue
-        between = range(last[storage] + 1, first[later[0]])
+        size, between = sizes[storage], range(last[storage] + 1, first[later])
         if all(use[at] + size <= peak for at in between):
             for at in between:
                 use[at] += size
-            found[storage] = later[0]
-            waiting[memory_key(buffers[storage])].remove(later[0])
+            found[storage] = later
+            same.remove(later)
     return found
 
 

@@ -6,6 +6,7 @@ gradient goes through one `autograd.Function`, so that the engine comes to the o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...functional.recorder import Recorder
+from ..summary import Summary
 from .cut import Key
 from .trace import same_strides
 
@@ -47,7 +49,8 @@ def record(recorder: Recorder, target: Any, args: Sequence[Any], results: Sequen
         return recorder.laid_out(value) if isinstance(value, torch.Tensor) else recorder.operands(value)
 
     mapped = pytree.tree_map(operand, tuple(args))
-    made = [None if fake is None else like(recorder, fake) for fake in results]
+    with apart(recorder):
+        made = [None if fake is None else _empty_as(fake) for fake in results]
     node = recorder.add_node(target, mapped, {}, tuple(made))
     for place, tensor in enumerate(made):
         if tensor is not None:
@@ -67,7 +70,11 @@ def like(recorder: Recorder, fake: torch.Tensor, leading: Sequence[Any] = ()) ->
     with apart(recorder):
         if leading:
             return torch.empty((*leading, *fake.shape), dtype=fake.dtype, device=fake.device)
-        return torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=fake.device)
+        return _empty_as(fake)
+
+
+def _empty_as(fake: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=fake.device)
 
 
 def zeros(recorder: Recorder, fake: torch.Tensor) -> torch.Tensor:
@@ -94,6 +101,15 @@ def tangent_of(recorder: Recorder, tangent: torch.Tensor | None, fake: torch.Ten
     return zeros(recorder, fake) if tangent is None else laid_as(recorder, tangent, fake)
 
 
+def is_given(recorder: Recorder, tangents: Sequence[Any], device: torch.device) -> torch.Tensor:
+    """Whether one of these tangents is a gradient that came, as a recorded bool."""
+    came = [tangent for tangent in tangents if tangent is not None]
+    flag: torch.Tensor | None = recorder.sums.given(came, device) if came and recorder.sums is not None else None
+    if flag is None:
+        flag = recorder.call(aten.full.default, [], bool(came), dtype=torch.bool, device=device)
+    return flag
+
+
 class Call(Protocol):
     """One call with a gradient."""
 
@@ -112,9 +128,11 @@ class Call(Protocol):
         """Record the backward; a gradient, or None, for each operand. A tangent is None where no gradient came."""
 
 
-def run(call: Call, operands: Sequence[Any]) -> list[Any]:
-    """The results of a call. Autograd asks `call` for the gradients of those that have a history."""
-    return list(_Differentiable.apply(call, False, *operands)) if call.differentiable else call.forward(operands)[0]
+def run(call: Call, operands: Sequence[Any], summary: Summary | None = None) -> list[Any]:
+    """The results of a call. Autograd asks `call` for the gradients of those that have a history, as `summary` tells it of a body (None: of one operator)."""
+    if not call.differentiable:
+        return call.forward(operands)[0]
+    return list(_Differentiable.apply(call, False, summary, *operands))
 
 
 def run_control_flow(call: Call, operands: Sequence[Any]) -> list[Any]:
@@ -122,23 +140,28 @@ def run_control_flow(call: Call, operands: Sequence[Any]) -> list[Any]:
     result that can have one has one, and every operand that wants a gradient gets one, of zeros at least."""
     if not any(map(is_wanted, operands)):
         return call.forward(operands)[0]
-    return list(_Differentiable.apply(call, True, *operands))
+    return list(_Differentiable.apply(call, True, None, *operands))
 
 
 class _Differentiable(torch.autograd.Function):
     """Both halves are recorded where autograd runs them."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, every: bool, *operands: Any) -> Any:
+    def forward(ctx: Any, call: Call, every: bool, summary: Summary | None, *operands: Any) -> Any:
         """As `Function` defines it."""
         results, kept = call.forward(operands)
         ctx.call = call
-        ctx.save_for_backward(*(value for value in kept if isinstance(value, torch.Tensor)))
+        tensors = [value for value in kept if isinstance(value, torch.Tensor)]
+        seen: list[Any] = []
+        if summary is not None:
+            seen = _seen(summary, operands, results)
+            ctx.flambeau_body = _Body(summary, operands, len(tensors))
+        ctx.save_for_backward(*tensors, *seen)
         ctx.others = [None if isinstance(value, torch.Tensor) else (value,) for value in kept]
         ctx.set_materialize_grads(False)
         places = range(len(results)) if every else call.differentiable
         ctx.mark_non_differentiable(*(r for i, r in enumerate(results) if r is not None and i not in places))
-        wanted = zip(operands, ctx.needs_input_grad[2:])
+        wanted = zip(operands, ctx.needs_input_grad[3:])
         # No tensors, which would be taken for values that are kept.
         ctx.zeros = [
             partial(zeros, call.recorder, like(call.recorder, o)) if every and is_asked else None
@@ -153,7 +176,40 @@ class _Differentiable(torch.autograd.Function):
         kept = [next(tensors) if other is None else other[0] for other in ctx.others]
         grads = call.backward(kept, tangents) if call.differentiable else [None] * len(ctx.zeros)
         filled = (make() if grad is None and make is not None else grad for grad, make in zip(grads, ctx.zeros))
-        return None, None, *filled
+        return None, None, None, *filled
+
+
+def _seen(summary: Summary, operands: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """The operands and results of a call that nodes of its body save, in the order in which the summary lists them."""
+    shown = {"input": operands, "output": results}
+    return [shown[kind][place] for kind, place, _ in summary.saved if kind in shown]
+
+
+class _Body:
+    """What the node of a call says of its body; see `Summarised`. `first`: where `_seen` begins among the node's tensors."""
+
+    def __init__(self, summary: Summary, operands: Sequence[Any], first: int) -> None:
+        self._summary, self._first = summary, first
+        self._places = [place for place, operand in enumerate(operands) if isinstance(operand, torch.Tensor)]
+
+    def decided(self, place: int) -> Sequence[int]:
+        """As `Summarised` defines it."""
+        return self._summary.decided[self._places[place]]
+
+    def led(self, place: int) -> Sequence[int]:
+        """As `Summarised` defines it."""
+        return self._summary.led[self._places[place]]
+
+    def saved(self, node: Any) -> Iterator[tuple[Any, Sequence[int]]]:
+        """As `Summarised` defines it."""
+        tensors: Iterator[Any]
+        try:
+            tensors = iter(node.saved_tensors[self._first :])
+        except RuntimeError:
+            # Written since it was saved: differentiating raises for it.
+            tensors = itertools.repeat(None)
+        for kind, _, results in self._summary.saved:
+            yield (None if kind == "inside" else next(tensors)), results
 
 
 def is_wanted(operand: Any) -> bool:

@@ -28,7 +28,7 @@ aten = torch.ops.aten
 
 @frozen
 class Key:
-    """`kind`: input, output, extra, tangent (with a place), or number (with the expression of a symbolic one)."""
+    """`kind`: input, output, extra, tangent (with a place), given (with those of results), or number (with the expression of a symbolic one)."""
 
     kind: str
     what: Any
@@ -44,8 +44,8 @@ class Graphed:
 
     @property
     def kept(self) -> tuple[Key, ...]:
-        """What it takes, without the tangents."""
-        return tuple(key for key in self.takes if key.kind != "tangent")
+        """What it takes, without the tangents and what tells which of them are given."""
+        return tuple(key for key in self.takes if key.kind not in ("tangent", "given"))
 
     def values(self) -> dict[Key, Any]:
         """The fakes (and numbers) of what it takes."""
@@ -60,7 +60,7 @@ class Graphed:
 
 @frozen(eq=False)
 class Cut:
-    """`backward` takes tangents last, and gives a gradient for each operand that it has one for, as an `input` key; None without gradients."""
+    """`backward` takes last the tangents and, of an `inlined` body, whether any of some results has one; it gives a gradient for each operand that it has one for, as an `input` key; None without gradients."""
 
     trace: Trace
     forward: Graphed
@@ -102,7 +102,10 @@ def _graphs(trace: Trace, halves: Halves) -> Cut:
     forward = rewired(forward, takes, kept)
     if halves.backward is None:
         return Cut(trace, forward, None)
-    tangents = tuple(Key("tangent", place) for place in joint.differentiable)
+    tangents = (
+        *(Key("tangent", place) for place in joint.differentiable),
+        *(Key("given", tuple(joint.differentiable[end] for end in ends)) for ends in joint.flagged),
+    )
     grads = tuple(Key("input", index) for index in joint.grad_inputs)
     return Cut(trace, forward, finished(Graphed(halves.backward, (*saved, *tangents), grads)))
 

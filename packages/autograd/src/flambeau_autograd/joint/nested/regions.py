@@ -24,7 +24,7 @@ def invoke_subgraph(replay: Replays, body: GraphModule, identifier: str | None, 
     """Record one call of a body."""
     operands = tuple(map(calls.resolved, operands))
     wanted = [place for place, operand in enumerate(operands) if calls.is_wanted(operand)]
-    traced = trace(replay, body, operands, wanted)
+    traced = trace(replay, body, operands, wanted, inlined=True)
     known = replay.recorder.bodies
     key = ("invoke_subgraph", identifier, traced)
     if key not in known:
@@ -34,7 +34,7 @@ def invoke_subgraph(replay: Replays, body: GraphModule, identifier: str | None, 
             known[key] = (cut(traced), f"{identifier}_{variants}" if variants else str(identifier))
     body_cut, name = known[key]
     made = _Invoke(replay.recorder, body_cut, name, len(operands))
-    return tuple(calls.run(made, operands))
+    return tuple(calls.run(made, operands, traced.summary))
 
 
 class _Invoke:
@@ -43,6 +43,7 @@ class _Invoke:
     def __init__(self, recorder: Recorder, made: Cut, identifier: str, count: int) -> None:
         self.recorder, self.made, self.identifier, self.count = recorder, made, identifier, count
         self.differentiable = made.trace.differentiable if made.backward is not None and made.backward.gives else ()
+        self.summary = made.trace.summary
 
     def forward(self, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """As `Call` defines it."""
@@ -62,11 +63,16 @@ class _Invoke:
         made, recorder = self.made, self.recorder
         assert made.backward is not None
         fakes = made.backward.values()
-        given = [
-            calls.tangent_of(recorder, tangents[key.what], fakes[key])
-            for key in made.backward.takes
-            if key.kind == "tangent"
-        ]
+        given = []
+        for key in made.backward.takes:
+            if key.kind == "tangent":
+                given.append(calls.tangent_of(recorder, tangents[key.what], fakes[key]))
+            elif key.kind == "given":
+                given.append(calls.is_given(recorder, [tangents[place] for place in key.what], fakes[key].device))
         args = (made.backward.module, f"backward_{self.identifier}", *kept, *given)
-        grads = calls.record(recorder, _INVOKE, args, made.backward.results())
-        return calls.by_place(made.backward.gives, grads, self.count)
+        grads = calls.by_place(
+            made.backward.gives, calls.record(recorder, _INVOKE, args, made.backward.results()), self.count
+        )
+        assert self.summary is not None
+        decided = (any(tangents[result] is not None for result in results) for results in self.summary.decided)
+        return [grad if is_decided else None for grad, is_decided in zip(grads, decided)]

@@ -29,7 +29,10 @@ from ...passes.runner import run_passes
 from ...records import OutputSpec, WatchedSpec
 from ..inputs import TracedInput
 from ..packed import without_saved_hooks
+from ..reach import Reach
 from ..record import Joint, detach_values
+from ..summary import Summary, summary_of
+from ..sums import Sums
 from ..tangents import dense_like, dense_order
 
 #: Besides those that torch tags as pointwise.
@@ -42,6 +45,7 @@ class Replays(Protocol):
     recorder: Recorder
     config: Config
     told_absent: set[Any]
+    saved_by_lists: dict[Any, list[torch.Tensor]]
     index_by_tensors: bool
 
     def run(self, gm: GraphModule, inputs: list[Any]) -> Any:
@@ -55,7 +59,7 @@ class Replays(Protocol):
 class Trace:
     """`results`: fakes, or None for what is no tensor; `symbols`: operands after the others; `differentiable`: places of results with a history.
 
-    `joint` has the gradients of `joint.grad_inputs`; it is tidy, and not cut yet.
+    `joint` has the gradients of `joint.grad_inputs`; it is tidy, and not cut yet. `summary`: of an `inlined` one with gradients.
     """
 
     joint: Joint
@@ -63,6 +67,7 @@ class Trace:
     results: tuple[torch.Tensor | None, ...]
     symbols: tuple[torch.SymInt, ...]
     differentiable: tuple[int, ...]
+    summary: Summary | None = None
 
     @property
     def is_random(self) -> bool:
@@ -77,21 +82,23 @@ def trace(
     wanted: Collection[int] = (),
     contiguous: Collection[int] = (),
     by_tensors: bool = False,
+    inlined: bool = False,
 ) -> Trace:
     """Trace `body`, with gradients for the operands at the places `wanted`; results at the places `contiguous` are made so.
 
-    A body is traced once for operands that look the same; `by_tensors` as in `Replays.index_by_tensors`.
+    A body is traced once for operands that look the same; `by_tensors` as in `Replays.index_by_tensors`. `inlined`: gradients are those of the body's
+    operations in the place of the call, with none where no gradient comes; else those of one operator, whose absent tangents are zeros.
     Raises `UnsupportedGraph` for what a body must not do.
     """
     known = replay.recorder.bodies
 
     def key() -> Any:
         looks = tuple(map(_look, operands))
-        return (id(body), looks, frozenset(wanted), frozenset(contiguous), by_tensors, _ambience())
+        return (id(body), looks, frozenset(wanted), frozenset(contiguous), by_tensors, inlined, _ambience())
 
     if key() not in known:
         with _disable_current_modes(), without_saved_hooks():
-            made = _BodyTrace(replay, wanted, contiguous, by_tensors).run(body, operands)
+            made = _BodyTrace(replay, wanted, contiguous, by_tensors, inlined).run(body, operands)
         # Under the key of now: the body may have found sizes to be equal. It is kept, the key has its identity.
         known[key()] = (body, made)
     found: Trace = known[key()][1]
@@ -114,7 +121,14 @@ def _ambience() -> tuple[Any, ...]:
 class _BodyTrace:
     """One trace under construction."""
 
-    def __init__(self, replay: Replays, wanted: Collection[int], contiguous: Collection[int], by_tensors: bool) -> None:
+    def __init__(
+        self,
+        replay: Replays,
+        wanted: Collection[int],
+        contiguous: Collection[int],
+        by_tensors: bool,
+        inlined: bool,
+    ) -> None:
         outer = replay.recorder
         self.recorder = Recorder(outer.fake_mode, outer.table)
         self.recorder.bodies = outer.bodies
@@ -122,7 +136,8 @@ class _BodyTrace:
         self.recorder.differentiates = bool(wanted)
         self.replay = replay.on(self.recorder)
         self.replay.index_by_tensors = by_tensors
-        self.wanted, self.contiguous = wanted, contiguous
+        self.wanted, self.contiguous, self.inlined = wanted, contiguous, inlined
+        self.summary: Summary | None = None
         self.inputs: list[TracedInput] = []
         self.symbols: list[torch.SymInt] = []
 
@@ -140,7 +155,7 @@ class _BodyTrace:
         joint.results = [None if r is None else recorder.laid_out(r) for r in results]
         joint.differentiable = [i for i, r in enumerate(results) if r is not None and r.requires_grad]
         if joint.differentiable:
-            self._differentiate(joint, [results[i] for i in joint.differentiable])
+            self._differentiate(joint, results)
         every = tuple(range(len(joint.differentiable)))
         # Nobody else writes to what a body is given, nor to what it gives: all of it may be saved as it is.
         joint.watched = [WatchedSpec("input", i, every, False) for i in range(len(self.inputs))]
@@ -148,7 +163,12 @@ class _BodyTrace:
         detach_values(joint.graph)
         run_passes(joint, self.replay.config)
         return Trace(
-            joint, self.replay.config, tuple(map(_plain, results)), tuple(self.symbols), tuple(joint.differentiable)
+            joint,
+            self.replay.config,
+            tuple(map(_plain, results)),
+            tuple(self.symbols),
+            tuple(joint.differentiable),
+            self.summary,
         )
 
     def _input(self, place: int, operand: Any) -> TracedInput:
@@ -227,8 +247,9 @@ class _BodyTrace:
             if result is not None and _unbacked(result) - known:
                 raise UnsupportedGraph("a size of what a body gives is decided by values in it")
 
-    def _differentiate(self, joint: Joint, outputs: list[Any]) -> None:
+    def _differentiate(self, joint: Joint, results: Sequence[torch.Tensor | None]) -> None:
         recorder = self.recorder
+        outputs: list[Any] = [results[i] for i in joint.differentiable]
         if self.replay.told_absent and len(outputs) > 1:
             raise UnsupportedGraph("a body has an autograd.Function that is told which of its results have a gradient")
         recorder.backward = True
@@ -244,7 +265,10 @@ class _BodyTrace:
         wanted = [self.inputs[place] for place in sorted(self.wanted)]
         no_autocast = torch._C._DisableAutocast()
         with torch.autograd.set_multithreading_enabled(False), no_autocast, recorder.fake_mode, recorder:
-            grads = torch.autograd.grad(outputs, [item.leaf for item in wanted], tangents, allow_unused=True)
+            if self.inlined:
+                grads = self._differentiate_inlined(joint, results, [item.leaf for item in wanted], tangents)
+            else:
+                grads = torch.autograd.grad(outputs, [item.leaf for item in wanted], tangents, allow_unused=True)
         for item, grad in zip(wanted, grads):
             if grad is not None:
                 joint.grad_inputs.append(item.index)
@@ -254,6 +278,21 @@ class _BodyTrace:
                 raise UnsupportedGraph("a gradient in a body is zeros without memory, as that of sgn")
             if is_late(node) and draws(node):
                 raise UnsupportedGraph(f"the backward of a body draws random numbers ({node.target})")
+
+    def _differentiate_inlined(
+        self, joint: Joint, results: Sequence[torch.Tensor | None], leaves: list[torch.Tensor], tangents: list[Any]
+    ) -> tuple[torch.Tensor | None, ...]:
+        """The gradients as the engine would come to them in the graph around the body."""
+        outputs: list[Any] = [results[i] for i in joint.differentiable]
+        reach = Reach(outputs, self.replay.saved_by_lists)
+        if reach.ends_beside(leaves):
+            raise UnsupportedGraph("a body has a history that leads to none of its operands")
+        self.summary = summary_of(self.recorder, reach, self.inputs, results, joint.differentiable)
+        with Sums(self.recorder, reach, joint.tangents) as sums:
+            grads = torch.autograd.grad(outputs, leaves, tangents, allow_unused=True)
+        joint.flagged = list(sums.flags)
+        joint.tangents += [self.recorder.node_of(flag) for flag in sums.flags.values()]
+        return grads
 
 
 def _unbacked(value: Any) -> set[Any]:
