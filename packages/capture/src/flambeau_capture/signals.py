@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
 
 
 @frozen(eq=False)
@@ -20,6 +25,14 @@ class Position:
     column: int = -1
     end_line: int = -1
     end_column: int = -1
+
+
+class TensorsAsNumbers(Exception):
+    """An operation reads these tensors, on fakes, in the place of numbers."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.tensors = tensors
 
 
 class GraphBreak(Exception):

@@ -95,6 +95,9 @@ def may_raise(node: Node) -> bool:
         return False
     if bodies(node):
         return _any_inside(node, may_raise)
+    if short_name_of(node.target) == "select":
+        # At a number that is read out of a tensor, of which nobody knows whether the dimension has it.
+        return isinstance(node.args[2], Node) and bool(_open_symbols(node.args[2]))
     value = node.meta.get("val")
     integers = isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex()
     return raises(node.target, integers)

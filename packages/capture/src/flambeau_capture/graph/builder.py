@@ -26,14 +26,14 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import InternalError
 from ..patches import patches, unpatched
-from ..signals import GraphBreak
+from ..signals import GraphBreak, TensorsAsNumbers
 from .assumptions import Assumptions, End, is_checkable
 from .bodies import BodyGraph
 from .fake_mode import new_fake_mode
 from .foreign import is_differentiated_through
 from .inner_tensors import is_fake, is_wrapper
 from .quiet import Heard, hearing
-from .refusals import is_total, refused, writes_shared_elements
+from .refusals import as_unread, is_total, refused, takes_numbers, writes_shared_elements
 from .repeats import Region
 from .resizing import rounds_sizes
 from .trials import BEYOND_MEMORY, trial_of
@@ -227,10 +227,20 @@ class GraphBuilder:
         kwargs: dict[str, Any],
         fakes: tuple[Sequence[Any], dict[str, Any]],
     ) -> tuple[torch.fx.Node, Any]:
-        """Run one operation on fakes and record it. Returns its node and its fake result."""
+        """Run one operation on fakes and record it. Returns its node and its fake result.
+
+        Raises `TensorsAsNumbers`, and records nothing, where it reads tensors in the place of numbers.
+        """
         before = self._numbers_read()
         with self.unpatched:
-            result = self._tried(kind, target, fakes)
+            numbers: list[tuple[torch.Tensor, bool]] = []
+            self.fake_mode.numbers = numbers
+            try:
+                result = self._tried(kind, target, fakes)
+            finally:
+                self.fake_mode.numbers = None
+            if numbers and takes_numbers(kind, target, result):
+                raise TensorsAsNumbers(as_unread(numbers))
             self._check_assumptions()
         if self.bodies and self._numbers_read() > before:
             raise GraphBreak("data-dependent-value", f"{_name(target)} gives what depends on values, in a body")

@@ -237,6 +237,7 @@ def _correct_fakes() -> None:
         table[norm] = _by_positions(table[norm])
 
 
+_READ = torch.ops.aten._local_scalar_dense.default
 #: What gives, for an op, its arguments and the fakes of its results, the fakes of what the kernel really returns.
 Correction = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], Any]
 _corrections: list[Correction] = []
@@ -251,9 +252,11 @@ def register_correction(correct: Correction) -> None:
 class CorrectedFakeMode(FakeTensorMode):
     """A `FakeTensorMode` whose results are corrected by what is registered; a region and kernels that are set are told of each op.
 
-    `has_failed` says that a correction raised: that is a fault of ours, whatever torch makes of the error.
+    `has_failed` says that a correction raised: that is a fault of ours, whatever torch makes of the error. `numbers`: the tensors that ops read as
+    numbers, and whether for the first time, while somebody listens.
     """
 
+    numbers: list[tuple[torch.Tensor, bool]] | None = None
     region: Region | None = None
     kernels: Kernels | None = None
     has_failed = False
@@ -268,6 +271,8 @@ class CorrectedFakeMode(FakeTensorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The results of an op on fakes."""
         kwargs = kwargs or {}
+        if func is _READ and self.numbers is not None:
+            self.numbers.append((args[0], args[0].item_memo is None))
         out = self._dispatch(func, types, args, kwargs)
         if out is NotImplemented:
             return out  # a wrapper's class is asked, and comes back with what it holds

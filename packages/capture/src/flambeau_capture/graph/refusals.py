@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import getitem, setitem
 from typing import Any
 
 import torch
@@ -142,6 +143,23 @@ def is_write(kind: str, target: Any) -> bool:
     """Whether a call writes to its first operand, by its name."""
     name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
     return name in _WRITING_OPERATORS or (name.endswith("_") and not name.endswith("__"))
+
+
+def takes_numbers(kind: str, target: Any, result: Any) -> bool:
+    """Whether numbers that an operation reads out of tensors stand for arguments of its, sizes or positions, and can be given as numbers: those that
+    it has for a result are no arguments, an index may be a tensor, and a write is not made twice."""
+    if is_write(kind, target) or target in (getitem, setitem) or result is None:
+        return False
+    return not isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
+
+
+def as_unread(numbers: Iterable[tuple[Any, bool]]) -> list[torch.Tensor]:
+    """Fakes that an operation read as numbers. One that nobody had read before is as it was: what the operation assumed of the number is not known
+    of the one that is read next."""
+    for fake, is_first in numbers:
+        if is_first:
+            fake.item_memo = None
+    return [fake for fake, _ in numbers]
 
 
 def writes_shared_elements(kind: str, target: Any, args: Sequence[Any]) -> bool:

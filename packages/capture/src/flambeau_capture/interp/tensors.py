@@ -17,7 +17,7 @@ from ..constant_objects import PLACEMENTS
 from ..graph.resizing import SCALES_SIZES
 from ..library import functools, operator
 from ..refusal import CannotCapture
-from ..signals import GraphBreak
+from ..signals import GraphBreak, TensorsAsNumbers
 from ..sources.source import TensorOffset
 from ..values.base import MISSING, Value
 from ..values.builtins import RealValue
@@ -135,7 +135,18 @@ class Recorder(Part):
         written = self._resizable(kind, target, args)
         named = {k: fake for k, (_, fake) in keyword.items()}
         self._note_start(target, fakes, named)
-        node, result = self.t.graph.call(kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, named))
+        try:
+            node, result = self.t.graph.call(
+                kind, target, nodes, {k: n for k, (n, _) in keyword.items()}, (fakes, named)
+            )
+        except TensorsAsNumbers as read:
+            given = [self._with_numbers(value, read.tensors) for value in args]
+            more = {name: self._with_numbers(value, read.tensors) for name, value in kwargs.items()}
+            if all(map(operator.is_, (*args, *kwargs.values()), (*given, *more.values()))):
+                raise GraphBreak(
+                    "data-dependent-value", f"{getattr(target, '__name__', target)} reads the values of a tensor"
+                ) from None
+            return self.record(kind, target, given, more)
         if self.t.graph.heard or self.t.graph.kernels:
             tell_of_operation(self.t, functools.partial(self.t.graph.run, kind, target, fakes, named))
         if before != self._grad_state():
@@ -152,6 +163,18 @@ class Recorder(Part):
         if isinstance(result, torch.Tensor) and result.requires_grad:
             self._note_new_leaf(target, result)
         return self.wrap_result(result, node)
+
+    def _with_numbers(self, value: Value, tensors: Sequence[torch.Tensor]) -> Value:
+        """The same argument with the numbers that are in these tensors, of which operations assume something, so that it is checked."""
+        value = value.realise(self.t)
+        if isinstance(value, TensorValue):
+            return value.call_method(self.t, "item", [], {}) if any(value.fake is t for t in tensors) else value
+        if not isinstance(value, (TupleValue, ListValue)) or value.cls not in (tuple, list):
+            return value
+        items = [self._with_numbers(item, tensors) for item in value.items]
+        if all(map(operator.is_, items, value.items)):
+            return value
+        return ListValue(items) if isinstance(value, ListValue) else TupleValue(items, tuple)
 
     def _note_new_leaf(self, target: Any, result: torch.Tensor) -> None:
         """A new leaf that requires grad is one made with `requires_grad=True`. (A view that was taken without grad may not even be asked

@@ -60,7 +60,7 @@ class _HashConsed(type):
                 made = type.__call__(cls, *args)
             with _intern_lock:
                 found = _interned.setdefault(key, made)
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 @functools.cache
