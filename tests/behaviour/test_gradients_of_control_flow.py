@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+from torch.torch_version import TorchVersion
 
 import flambeau
 
@@ -46,6 +47,21 @@ PROGRAMS: Programs = {
 }  # fmt: skip
 
 
+#: Torch 2.11's own gradients of these are not those of the steps in plain Python.
+WRONG_IN_EAGER = frozenset((
+    "a carry that has no gradient at first", "one carry has a gradient by way of another", "a carry that never has one",
+))  # fmt: skip
+
+
+def _scanned(step: Any, carry: Any, xs: Tensor) -> tuple[Any, Tensor]:
+    """What `scan` stands for."""
+    rows = []
+    for x in xs:
+        carry, row = step(carry, x)
+        rows.append(row)
+    return carry, torch.stack(rows)
+
+
 def _outcome(call: Callable[[Tensor, Tensor], Any], is_wanted: bool) -> Any:
     torch.manual_seed(0)
     x, w = torch.randn(5, 3, requires_grad=is_wanted), torch.randn(3, requires_grad=True)
@@ -59,10 +75,13 @@ def _outcome(call: Callable[[Tensor, Tensor], Any], is_wanted: bool) -> Any:
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("is_wanted", [True, False], ids=["of all", "of one"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_as_in_eager(name: str, is_wanted: bool, dynamic: bool) -> None:
+def test_as_in_eager(name: str, is_wanted: bool, dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results, which of them have a gradient, and the gradients; one graph."""
     compiled = flambeau.compile(PROGRAMS[name], fullgraph=True, dynamic=dynamic)
-    found, wanted = _outcome(compiled, is_wanted), _outcome(PROGRAMS[name], is_wanted)
+    found = _outcome(compiled, is_wanted)
+    if name in WRONG_IN_EAGER and TorchVersion(torch.__version__) < "2.12":
+        monkeypatch.setitem(globals(), "scan", _scanned)
+    wanted = _outcome(PROGRAMS[name], is_wanted)
     assert found[1] == wanted[1]
     for ours, theirs in zip((*found[0], *found[2]), (*wanted[0], *wanted[2]), strict=True):
         assert (ours is None) == (theirs is None)

@@ -15,6 +15,7 @@ from torch._higher_order_ops.associative_scan import associative_scan as torch_a
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
+from torch.torch_version import TorchVersion
 from torch.utils import _pytree as pytree
 
 from ..replacements import replaces
@@ -40,6 +41,8 @@ except ImportError:  # an older torch
     register_hook_op = None
 
 _HOP = torch.ops.higher_order
+#: Whether `scan` gives its rows along the dimension that it walks, or along the first one all the same.
+_ROWS_LIE_ALONG_DIM = TorchVersion(torch.__version__) >= "2.12"
 
 
 def _named(names: tuple[str, ...], args: Args, kwargs: Kwargs, *, least: int) -> dict[str, Value]:
@@ -145,7 +148,7 @@ def _scan_any_dimension(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, re
     carry, out = _scan_first_dimension(combine_fn, init, pytree.tree_unflatten(leaves, spec))
     if reverse:
         out = pytree.tree_map(lambda leaf: leaf.flip([0]), out)
-    if dim:
+    if dim and _ROWS_LIE_ALONG_DIM:
         out = pytree.tree_map(lambda leaf: torch.movedim(leaf, 0, dim) if dim < leaf.ndim else leaf, out)
     return carry, out
 
