@@ -16,7 +16,7 @@ _OBJECTS = 100_000
 """New objects before a run; the runs that remain keep the memory of a long compile bounded."""
 
 _FULL_RUNS = 1_000
-"""Runs over newer objects before one over all of them, which find what a compile leaves: a run over everything that is loaded takes a third of a second."""
+"""Runs over newer objects before one over all of them, which takes a third of a second with torch loaded; what a compile drops is found among the newer ones."""
 
 
 class _Relaxation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, Protocol
@@ -83,17 +83,13 @@ class Reach:
         for place, (child, result) in enumerate(node.next_functions):
             if child is None:
                 continue
+            mask, led = self._masks[node], self._led[node]
             if body is not None:
-                decided = _united(self._results.get((node, given), 0) for given in body.decided(place))
-                yield (
-                    child,
-                    result,
-                    decided,
-                    _united(self._results_led.get((node, given), 0) for given in body.led(place)),
-                )
-            else:
-                mask = self._results.get((node, place % length), 0) if length else self._masks[node]
-                yield child, result, mask, self._led[node]
+                mask = _united(self._results, node, body.decided(place))
+                led = _united(self._results_led, node, body.led(place))
+            elif length:
+                mask = self._results.get((node, place % length), 0)
+            yield child, result, mask, led
 
     def outputs_of(self, leaf: torch.Tensor) -> tuple[int, ...]:
         """The places of the outputs that lead to a leaf."""
@@ -112,7 +108,7 @@ class Reach:
         for node in self.nodes:
             if (body := summarised(node)) is not None:
                 for tensor, results in body.saved(node):
-                    yield tensor, self._places(_united(self._results_led.get((node, given), 0) for given in results))
+                    yield tensor, self._places(_united(self._results_led, node, results))
                 continue
             places = self._places(self._led[node])
             if type(node).__name__ == _WRITE_THROUGH_VIEW:
@@ -147,8 +143,9 @@ class Reach:
         return tuple(place for place in self.ends if mask >> place & 1)
 
 
-def _united(masks: Iterable[int]) -> int:
-    return reduce(or_, masks, 0)
+def _united(masks: Mapping[tuple[Any, int], int], node: Any, results: Iterable[int]) -> int:
+    """The outputs that stand in a table for any of these results of a node."""
+    return reduce(or_, (masks.get((node, result), 0) for result in results), 0)
 
 
 @functools.cache
