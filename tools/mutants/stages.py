@@ -112,7 +112,7 @@ STAGES = (
     ),
     Stage(
         "tracing", _below(_CAPTURE, "backend_call.py",
-                             "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/names.py", "rewrite/rounds.py",
+                             "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/fake_results.py", "graph/names.py", "rewrite/rounds.py",
                           "interp/exceptions.py", "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
         (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py",
          *_PROGRAMS),

@@ -30,11 +30,12 @@ from torch._decomp import decompositions
 from torch._ops import OpOverload
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorConverter, FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorConverter, FakeTensorMode
 from torch.torch_version import TorchVersion
 
 from ..library import contextlib, dis, functools
 from ..native import _C
+from .fake_results import FakeResults
 from .repeats import Region
 from .warned import Kernels
 
@@ -238,6 +239,7 @@ def _correct_fakes() -> None:
 
 
 _READ = torch.ops.aten._local_scalar_dense.default
+_DEVICE = torch.ops.prim.device.default
 #: What gives, for an op, its arguments and the fakes of its results, the fakes of what the kernel really returns.
 Correction = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], Any]
 _corrections: list[Correction] = []
@@ -260,6 +262,8 @@ class CorrectedFakeMode(FakeTensorMode):
     region: Region | None = None
     kernels: Kernels | None = None
     has_failed = False
+    results: FakeResults | None = None
+    _calls = 0  # how many ops ran, also inside of others
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -271,15 +275,26 @@ class CorrectedFakeMode(FakeTensorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The results of an op on fakes."""
         kwargs = kwargs or {}
+        if func is _DEVICE and type(args[0]) is FakeTensor and not self.in_kernel_invocation:
+            return args[0].fake_device  # what C++ asks of every tensor that it is given
         if func is _READ and self.numbers is not None:
             self.numbers.append((args[0], args[0].item_memo is None))
-        out = self._dispatch(func, types, args, kwargs)
-        if out is NotImplemented:
-            return out  # a wrapper's class is asked, and comes back with what it holds
-        for correct in _corrections:
-            self.has_failed = True
-            out = correct(func, args, kwargs, out)
-            self.has_failed = False
+        out, key = None, None
+        if self.results is not None and self.shape_env is None:
+            key = self.results.key(self, func, args, kwargs)
+            out = None if key is None else self.results.find(key, self, args)
+        if out is None:
+            self._calls = calls = self._calls + 1
+            out = self._dispatch(func, types, args, kwargs)
+            is_alone = self._calls == calls
+            if out is NotImplemented:
+                return out  # a wrapper's class is asked, and comes back with what it holds
+            for correct in _corrections:
+                self.has_failed = True
+                out = correct(func, args, kwargs, out)
+                self.has_failed = False
+            if key is not None and is_alone and self.results is not None:
+                self.results.keep(key, func, args, kwargs, out)
         if self.region is not None:
             self.region.note(func, args, kwargs, out)
         if self.kernels is not None:
@@ -318,12 +333,16 @@ def new_fake_mode() -> FakeTensorMode:
     """A fresh mode; `shape_env` is None until the first symbolic size."""
     _correct_fakes()
     _keep_cuda_guard()
+    mode: CorrectedFakeMode
     if COMPILER in sys.modules or not _known_initialiser():
-        return CorrectedFakeMode(allow_non_fake_inputs=False)
-    package, _, name = COMPILER.rpartition(".")
-    vars(sys.modules[package]).setdefault(name, _Unloaded(COMPILER))
-    _defer_exclusions()
-    return LeanFakeMode()
+        mode = CorrectedFakeMode(allow_non_fake_inputs=False)
+    else:
+        package, _, name = COMPILER.rpartition(".")
+        vars(sys.modules[package]).setdefault(name, _Unloaded(COMPILER))
+        _defer_exclusions()
+        mode = LeanFakeMode()
+    mode.results = FakeResults()
+    return mode
 
 
 @functools.cache
