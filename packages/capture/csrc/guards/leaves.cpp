@@ -139,8 +139,10 @@ class DictKeys final : public Leaf {
  public:
   DictKeys(PyObject* keys, int spec) : Leaf(spec), keys_(keys) {}
   bool holds(PyObject* value) const override {
-    // Its class may say otherwise when it is iterated over, and note that it was; the order of an `OrderedDict` is no dict's.
-    if (PyDict_Check(value) && !PyODict_Check(value)) return PyDict_GET_SIZE(value) == PyTuple_GET_SIZE(keys_) && plain(value);
+    // Its class may say otherwise when it is iterated over, and note that it was; the order of an `OrderedDict` is no dict's,
+    // and names less than all where a method of dict wrote to it.
+    if (PyDict_Check(value) && PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys_)) return false;
+    if (PyDict_Check(value) && !PyODict_Check(value)) return plain(value);
     // Of a set the order is that of its table, which its members do not tell.
     if (!PyDict_Check(value) && !PyAnySet_Check(value) && Py_TYPE(value) != &PyDictProxy_Type) return false;
     return by_iteration(value);

@@ -162,3 +162,40 @@ def test_each_call_makes_another(make):
         assert (type(one) is type(other)) == (type(plain) is type(make()))
     classes = [one if isinstance(one, type) else type(one) for one in (made[0], plain)]
     assert classes[0].__module__ == classes[1].__module__
+
+
+class _Ordered(collections.OrderedDict):
+    """A class of the program's."""
+
+
+def _told(items, x):
+    return [*items], len(items), items.get("z"), x + 1
+
+
+def _popped(items, x):
+    return items.popitem(), x + 1
+
+
+def _extended(items, x):
+    items["q"] = 4
+    return [*items], len(items), x + 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [collections.OrderedDict, _Ordered])
+@pytest.mark.parametrize("write", [lambda d: dict.__setitem__(d, "z", 3), lambda d: dict.__delitem__(d, "a")])
+@pytest.mark.parametrize("function", [_told, _popped, _extended])
+def test_ordered_dicts_that_dict_wrote_to(function, write, kind):
+    def outcome(call):
+        items = kind(a=1, b=2)
+        write(items)
+        try:
+            shown = repr(call(items, torch.ones(2)))
+        except KeyError as error:
+            shown = repr(error)
+        return shown, list(dict.items(items))
+
+    region = make_region(function, eager)
+    region(kind(a=1, b=2), torch.ones(2))
+    assert outcome(region) == outcome(function)
+    assert outcome(make_region(function, eager)) == outcome(function)

@@ -93,6 +93,8 @@ def _value_holds(spec: gs.GuardSpec, value: Any) -> bool:
         case gs.SequenceLength(length=length):
             return hasattr(value, "__len__") and gs.own_length(value) == length
         case gs.DictKeys(keys=keys):
+            if isinstance(value, dict) and dict.__len__(value) != len(keys):
+                return False  # the order of an OrderedDict leaves out what a method of dict put there
             return isinstance(value, (*_KEYED, set, frozenset)) and same_constant(gs.own_keys(value), tuple(keys))
         case gs.Contains(key=key, present=present):
             return isinstance(value, (*_KEYED, set, frozenset)) and gs.has_key(value, key) == present

@@ -32,7 +32,7 @@ from ..values.counters import CounterValue
 from ..values.functions import CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.keys import as_hashed
 from ..values.lazy import LazyValue
-from ..values.mappings import DictValue, ProxyValue
+from ..values.mappings import DictValue, ProxyValue, order_tells_all
 from ..values.members import NATIVE_METHODS, has_quiet_class, may_be_hashed, mro_lookup, own_content, own_dict
 from ..values.ndarrays import ArrayValue
 from ..values.objects import ExceptionValue, ObjectValue, OpaqueValue
@@ -318,6 +318,8 @@ class Wrapper(Part):
         base: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict
         if not all(map(may_be_hashed, dict.__iter__(obj))):  # an OrderedDict's own iterator hashes them
             return OpaqueValue(obj, source, "unsupported-operation")
+        if base is not dict and not order_tells_all(obj):
+            raise GraphBreak("unsupported-operation", "an OrderedDict that a method of dict wrote to, past its order")
         for i, (key, value) in enumerate(base.items(obj)):
             if is_constant_object(key):
                 items[key] = (ConstantValue(key), LazyValue(value, item_source(source, key)))

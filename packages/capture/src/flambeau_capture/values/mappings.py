@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from .base import Tracer
 
 
+def order_tells_all(obj: Any) -> bool:
+    """Whether an `OrderedDict`'s order names each of its items and no other: methods of `dict` that are called on one leave it as it is."""
+    try:
+        return dict.__len__(obj) == sum(1 for _ in collections.OrderedDict.__iter__(obj))
+    except KeyError:  # it names an item that is gone
+        return False
+
+
 def shown_by(proxy: Any) -> Any:
     """The dict that a mappingproxy shows; None where it shows another mapping."""
     found = gc.get_referents(proxy)
