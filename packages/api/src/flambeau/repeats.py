@@ -65,7 +65,7 @@ def outline(gm: fx.GraphModule, least: int) -> Outlined | None:
         for node in every
         for value in _parts(node.meta.get("val"))
     ):
-        least = 0  # it compiles training three times as fast there, but calls of bodies are in no CUDA graph yet
+        least = 0  # calls of bodies are in no CUDA graph
     groups = list(_alike({node: place for place, node in enumerate(every)}, every, every, 0, least))
     if not groups:
         return None

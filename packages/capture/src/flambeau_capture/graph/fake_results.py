@@ -1,8 +1,8 @@
 """`FakeResults`: what an ATen op gave for fakes of the same sizes, strides and types before.
 
 In: each op that runs on the fakes of one mode without symbolic sizes. Out: its results, made of what was kept, for ops that only compute or
-only view. Torch keeps such results too; it takes some 200 microseconds to find one, ten times what this takes, and a model of many layers
-runs thousands of like ops.
+only view. Torch keeps such results too, for all modes and kinds of fakes; finding one there takes several times as long, and a model of many
+layers runs thousands of like ops.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Unkept(Exception):
 
 
 class FakeResults:
-    """The results of one fake mode, which has no shape environment."""
+    """The results of one fake mode for as long as it has no shape environment; it holds no tensor."""
 
     def __init__(self) -> None:
         self._kept: dict[Any, tuple[type | None, tuple[_Result, ...]]] = {}
@@ -122,6 +122,7 @@ def _is_plain(fake: FakeTensor) -> bool:
 
 
 def _described(value: Any, mode: Any, seen: list[Any]) -> Any:
+    """The part of a key that an argument is; `seen` are the fakes before it, since one that is given twice is not two. Raises `_Unkept`."""
     kind = type(value)
     if kind in _ATOMS:
         return kind, value
@@ -143,6 +144,7 @@ def _described(value: Any, mode: Any, seen: list[Any]) -> Any:
 
 
 def _tensors(values: Any) -> Iterator[FakeTensor]:
+    """The fakes of arguments, also in lists."""
     for value in values:
         if isinstance(value, FakeTensor):
             yield value
