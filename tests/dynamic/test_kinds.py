@@ -112,7 +112,7 @@ def _seen(function, size, n, capsys):
 
 # From Python 3.12 on a comprehension is part of the frame, which cannot be cut inside of a loop.
 BREAKS = ("unmodelled call", "local after a break") if sys.version_info >= (3, 12) else ()
-LEFT_OUT = pytest.mark.falls_back("print() or input() is called")
+LEFT_OUT = {way: (pytest.mark.falls_back("print() or input() is called"),) for way in BREAKS}
 # A frame that raises has a graph only where the number is one that the graph computes.
 ALONE = [(way, kind) for way in WAYS for kind in KINDS if way != "exception"]
 
@@ -120,8 +120,8 @@ ALONE = [(way, kind) for way in WAYS for kind in KINDS if way != "exception"]
 @pytest.mark.parametrize(
     ("way", "kinds"),
     [
-        *(pytest.param(way, "together", marks=LEFT_OUT if way in BREAKS else ()) for way in WAYS),
-        *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ALONE),
+        *(pytest.param(way, "together", marks=LEFT_OUT.get(way, ())) for way in WAYS),
+        *(pytest.param(way, kind, marks=(pytest.mark.slow, *LEFT_OUT.get(way, ()))) for way, kind in ALONE),
     ],
 )
 def test_a_number_keeps_its_class(way, kinds, capsys):
