@@ -143,6 +143,31 @@ def test_dropout_draws_the_ungraphed_sequence() -> None:
     assert not torch.equal(results[0][3], results[0][4])
 
 
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_layers_compiled_once_are_recorded_with_their_random_numbers(training: bool) -> None:
+    """Nine layers are calls of one program: all of it is one recording, which draws what the same layers apart draw."""
+    model = nn.Sequential(
+        *(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.GELU(), nn.Linear(64, 64)) for _ in range(9))
+    )
+    model.cuda()
+    explanation = flambeau.explain(copy.deepcopy(model), **MODES[0])
+    x = torch.randn(16, 64, device="cuda", requires_grad=training)
+    results = []
+    for run in (flambeau.compile(copy.deepcopy(model), options={"repeats_outlined": 0}), graphed(copy.deepcopy(model))):
+        with torch.set_grad_enabled(training):
+            run(x)
+            torch.manual_seed(5)
+            for _ in range(6):
+                y = run(x)
+                results.append([y.detach().clone(), *(torch.autograd.grad(y.sum(), x) if training else ())])
+            results.append([torch.rand(4, device="cuda")])
+    for mine, other in zip(results[:7], results[7:], strict=True):
+        assert_same(mine, other, rtol=1e-4, atol=1e-5)
+    with torch.set_grad_enabled(training):
+        found = explanation(x)
+    assert [repeat.calls for repeat in found.repeats] == [9]
+
+
 def test_batch_norm_statistics() -> None:
     """Buffers are written once a call, recording or not."""
     ours = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).cuda().train()

@@ -90,6 +90,87 @@ def layer_of_ones(x: Tensor) -> Tensor:
         return layer(x)
 
 
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(8, 24)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = self.project(x).split(8, -1)
+        return x + torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+class Masked(nn.Module):
+    """Attention layers under a causal mask; `padding` takes places of the input out as well, `change` comes between the mask and the layers."""
+
+    def __init__(self, change: str = "") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers, self.change = nn.ModuleList(Attention() for _ in range(3)), change
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        places = torch.arange(x.shape[-2])
+        mask = places[:, None] >= places[None, :]
+        if padding is not None:
+            mask = mask & padding
+        if self.change == "write":
+            mask[-1] = False
+            mask[-1, 0] = True
+        if self.change == "autocast":
+            with torch.autocast("cpu", torch.bfloat16):
+                for layer in self.layers:
+                    x = layer(x, mask)
+            return x
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+def names(gm: fx.GraphModule) -> set[str]:
+    return {getattr(node.target, "__name__", str(node.target)) for node in gm.graph.nodes if node.op.startswith("call")}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_bodies_compute_the_masks_that_follow_from_sizes(dynamic: bool) -> None:
+    """Nothing of them is left outside, so that a body knows what its mask is."""
+    model, x = Masked(), torch.randn(2, 5, 8, requires_grad=True)
+    if dynamic:
+        flambeau.compiler.mark_dynamic(x, 1)
+    made = outline(captured(model, x), 3)
+    assert made is not None and "arange" not in names(made.graph)
+    assert {"arange", "ge"} <= names(made.graph.get_submodule("repeated_0"))
+    run = flambeau.compile(model, fullgraph=True, dynamic=dynamic, options={"repeats_outlined": 3})
+    for size in (5, 7) if dynamic else (5,):
+        x = torch.randn(2, size, 8)
+        torch.testing.assert_close(gradients(model, run, x), gradients(model, model, x))
+
+
+@pytest.mark.parametrize("case", ["padding", "write", "autocast"])
+def test_bodies_are_given_other_masks(case: str) -> None:
+    """Those of an input, those that somebody writes to, and those before a change of settings."""
+    model = Masked("" if case == "padding" else case)
+    given = (
+        torch.randn(2, 5, 8, requires_grad=True),
+        *([torch.ones(5, dtype=torch.bool)] if case == "padding" else []),
+    )
+    made = outline(captured(model, *given), 3)
+    assert made is not None and "arange" in names(made.graph)
+    assert "arange" not in names(made.graph.get_submodule("repeated_0"))
+    run = flambeau.compile(model, fullgraph=True, options={"repeats_outlined": 3})
+    torch.testing.assert_close(run(*given), model(*given), rtol=2e-2, atol=2e-2)
+
+
+def test_a_mask_that_others_read_stays_outside_as_well() -> None:
+    class Showing(Masked):
+        def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+            return super().forward(x) + torch.arange(x.shape[-2])[:, None]
+
+    model, x = Showing(), torch.randn(2, 5, 8, requires_grad=True)
+    made = outline(captured(model, x), 3)
+    assert made is not None and "arange" in names(made.graph)
+    torch.testing.assert_close(flambeau.compile(model, fullgraph=True, options={"repeats_outlined": 3})(x), model(x))
+
+
 def test_too_few_calls_stay() -> None:
     gm = captured(stack(3), leaf())
     assert outline(gm, 4) is None and outline(gm, 0) is None

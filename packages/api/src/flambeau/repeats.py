@@ -3,7 +3,7 @@
 In: a captured graph whose nodes tell which calls of modules and of nested compile regions they were made in (`meta["calls"]`). Out: the same graph with
 `invoke_subgraph` in the place of calls that are alike, or None where there are too few of them. Calls are alike where their nodes do the same on values
 of the same kinds. A call is left as it is where that would not be equal to a body's call: it gives what it was given, or what is no tensor, changes
-settings, or takes part in a checkpoint. The graph itself is not changed.
+settings, or takes part in a checkpoint. Masks and positions that follow from sizes alone are computed in the body. The graph itself is not changed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ _ROOTS = frozenset(("torch", "_operator", "operator", "math", "builtins"))
 _PRODUCTS = frozenset((
     "linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention",
 ))  # fmt: skip
+#: What masks and positions are made of: of the same sizes it gives the same again, in any place.
+_MASKS = frozenset((
+    "arange", "full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "full_like", "zeros_like", "ones_like",
+    "add", "sub", "mul", "neg", "floordiv", "mod", "abs", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "xor", "invert",
+    "logical_and", "logical_or", "logical_not", "logical_xor", "where", "masked_fill", "tril", "triu", "cumsum", "diff",
+    "expand", "view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "getitem", "contiguous", "to", "bool",
+))  # fmt: skip
+#: A longer chain is not computed in a body.
+_MOST_OF_A_MASK = 64
 #: Below this a call costs more than what it saves.
 _LEAST_OPERATIONS = 4
 #: A region that the program marks is worth a body from its second call on.
@@ -60,12 +69,6 @@ def outline(gm: fx.GraphModule, least: int) -> Outlined | None:
     if gm.meta.get("wrappers") or any(node.meta.get("inference") for node in gm.graph.find_nodes(op="placeholder")):
         return None
     every = list(gm.graph.nodes)
-    if any(
-        isinstance(value, Tensor) and value.device.type != "cpu"
-        for node in every
-        for value in _parts(node.meta.get("val"))
-    ):
-        least = 0  # calls of bodies are in no CUDA graph
     groups = list(_alike({node: place for place, node in enumerate(every)}, every, every, 0, least))
     if not groups:
         return None
@@ -212,15 +215,18 @@ def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.Gr
     root = torch.nn.Module()
     ends: dict[fx.Node, tuple[str, _Call]] = {}
     gone: set[fx.Node] = set()
+    every = list(gm.graph.nodes)
+    masks: dict[str, _Masks] = {}
     for number, calls in enumerate(groups):
         name = f"repeated_{number}"
-        root.add_module(name, _body(calls[0]))
+        masks[name] = _masks_of(every, calls)
+        root.add_module(name, _body(calls[0], masks[name]))
         ends.update((call.inside[-1], (name, call)) for call in calls)
         gone.update(node for call in calls for node in call.inside)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     named: dict[str, fx.Node] = {}
-    for node in gm.graph.nodes:
+    for node in every:
         if node not in gone:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             if node.op == "get_attr":
@@ -233,23 +239,100 @@ def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.Gr
             if name not in named:
                 named[name] = graph.create_node("get_attr", name)
                 named[name].meta["stack"] = node.meta["stack"]
-            made = graph.call_function(_INVOKE, (named[name], name, *(copies[operand] for operand in call.operands)))
+            operands = masks[name].operands(call)
+            made = graph.call_function(_INVOKE, (named[name], name, *(copies[operand] for operand in operands)))
             made.meta.update(val=tuple(result.meta["val"] for result in call.results), stack=node.meta["stack"])
             for place, result in enumerate(call.results):
                 copies[result] = graph.call_function(getitem, (made, place))
                 copies[result].meta.update(result.meta)
+    moved = {node for mask in masks.values() for node in mask.nodes}
+    for node in reversed(every):
+        # What nobody reads, of what is computed in bodies now.
+        computes_on = _is_of_a_mask(node) and not moved.isdisjoint(node.all_input_nodes)
+        if (node in moved or computes_on) and node in copies and not copies[node].users:
+            graph.erase_node(copies[node])
     module = _LazyGraphModule(root, graph, "OutlinedGraph")
     module.meta.update(gm.meta)
     return module
 
 
-def _body(call: _Call) -> fx.GraphModule:
+@frozen
+class _Masks:
+    """Operands of a group's calls that each call computes by itself: `nodes` in order, `places` of what they give, `sizes` that they read."""
+
+    nodes: tuple[fx.Node, ...] = ()
+    places: frozenset[int] = frozenset()
+    sizes: tuple[fx.Node, ...] = ()
+
+    def operands(self, call: _Call) -> tuple[fx.Node, ...]:
+        """What the call's body is still given."""
+        kept = (operand for place, operand in enumerate(call.operands) if place not in self.places)
+        return (*kept, *self.sizes)
+
+
+def _masks_of(every: Sequence[fx.Node], calls: Sequence[_Call]) -> _Masks:
+    """Masks and positions that all calls are given and that follow from sizes alone. What a body computes by itself it knows: that a mask is
+    causal, say, so that attention needs none."""
+    order = {node: place for place, node in enumerate(every)}
+    last = max(order[call.inside[-1]] for call in calls)
+    nodes: dict[fx.Node, None] = {}
+    sizes: dict[fx.Node, None] = {}
+    places: set[int] = set()
+    for place, shared in enumerate(zip(*(call.operands for call in calls), strict=True)):
+        if len({*shared}) > 1 or not isinstance(shared[0].meta.get("val"), Tensor):
+            continue
+        chain, read = _chain(shared[0])
+        # A setting changed on the way (autocast, the default dtype) may change what the same operations give.
+        if chain and all(_changes_nothing(node) for node in every[min(map(order.__getitem__, chain)) : last]):
+            nodes.update(dict.fromkeys(chain))
+            sizes.update(dict.fromkeys(read))
+            places.add(place)
+    return _Masks(tuple(sorted(nodes, key=order.__getitem__)), frozenset(places), tuple(sizes))
+
+
+def _chain(end: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
+    """All that `end` is computed from, and the sizes among it; nothing where that is more than masks are made of."""
+    chain: set[fx.Node] = set()
+    sizes: dict[fx.Node, None] = {}
+    reached = [end]
+    while reached:
+        node = reached.pop()
+        if node in chain:
+            continue
+        value = node.meta.get("val")
+        if isinstance(value, _SIZES):
+            sizes[node] = None
+            continue
+        # A version: somebody writes to it.
+        if len(chain) == _MOST_OF_A_MASK or not _is_of_a_mask(node):
+            return set(), []
+        chain.add(node)
+        reached += node.all_input_nodes
+    return chain, list(sizes)
+
+
+def _is_of_a_mask(node: fx.Node) -> bool:
+    """Whether a node gives the same in any place, given the same. Sums of floats do not: autocast changes their dtype."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor) or value._version:
+        return False  # a version: somebody writes to it
+    sums_floats = _name(node) == "cumsum" and value.is_floating_point()
+    return _is_plain(node) and _name(node) in _MASKS and not sums_floats
+
+
+def _changes_nothing(node: fx.Node) -> bool:
+    """Whether a node is no change of a setting: those give nothing."""
+    return node.op != "call_function" or node.meta.get("val") is not None
+
+
+def _body(call: _Call, masks: _Masks) -> fx.GraphModule:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
-    for place, operand in enumerate(call.operands):
-        copies[operand] = graph.placeholder(f"operand_{place}")
-        copies[operand].meta.update(val=operand.meta["val"], stack=operand.meta.get("stack", ()))
-    for node in call.inside:
+    for place, operand in enumerate(masks.operands(call)):
+        made = graph.placeholder(f"operand_{place}")
+        made.meta.update(val=operand.meta["val"], stack=operand.meta.get("stack", ()))
+        copies.setdefault(operand, made)
+    for node in (*masks.nodes, *call.inside):
         copies[node] = graph.node_copy(node, copies.__getitem__)
     output = graph.output(tuple(copies[result] for result in call.results))
     output.meta["val"] = tuple(result.meta["val"] for result in call.results)

@@ -130,6 +130,21 @@ def test_repeated_layers(dynamic):
         assert len(calls) == 3 and len({call.args[:2] for call in calls}) == 1
 
 
+def test_windows_of_one_product_are_saved_once():
+    """A body gives memory of its own: each window would be a copy of a part of what is there already."""
+
+    def three(hop, x, w):
+        q, k, v = (x @ w).split(4, -1)
+        return ((q.sin() * k * v).cos(),)
+
+    layer = lifted(2, three)
+    gm = lifted(2, lambda hop, x, w: hop("invoke_subgraph", layer, "layer", x, w))
+    inputs = [R(4, 4), R(4, 12)]
+    check(gm, lambda x, w: three(None, x, w), inputs)
+    (called,) = operators(prepared(gm, inputs).forward, "invoke_subgraph")
+    assert [tuple(value.shape) for value in called.meta["val"]] == [(4, 4), (4, 12)]
+
+
 def test_options_of_the_call_reach_bodies():
     """A body is cut as the graph around it is: with no budget it saves nothing but operands."""
     layer = lifted(2, lambda hop, x, w: (((x @ w).exp() @ w).exp(),))

@@ -382,3 +382,45 @@ def test_random_state_stays_with_its_kernels(between: bool) -> None:
         )
         assert not drawing.recorded
     assert any(part.recorded for part in parts)
+
+
+def nested(*instructions: a.Instruction, scalars: tuple[int, ...] = ()) -> a.Subprogram:
+    """A call of a program of one operand: t1 and the scalars go out, to registers of the same numbers."""
+    outputs = [a.OutputSpec("tensor", 1), *(a.OutputSpec("scalar", a.Scalar(n)) for n in scalars)]
+    body = a.Program(instructions, 8, 8, [tensor(0, "cuda")], outputs)
+    return a.Subprogram("call", (body,), (a.Reg(0),), (1, *map(a.Scalar, scalars)))
+
+
+def test_what_nested_programs_launch_counts() -> None:
+    """A program of calls alone is worth a recording."""
+    settings = GraphSettings(smallest_program=3)
+    for steps, recorded in ((2, False), (3, True)):
+        artifact = artifact_of([nested(*(sine(n, n - 1) for n in range(1, steps + 1)))], [tensor(0, "cuda")], out(1))
+        (part,) = split(artifact, classify(artifact), settings)
+        assert part.recorded is recorded
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["inside", "given"])
+def test_random_state_of_a_nested_program(shown: bool) -> None:
+    """Kernels beside it are recorded with it; a state that it gives to another part is of no use there."""
+    state = a.Call("flambeau::philox_state", "", (torch.device("cuda"), 4, 1024), (), [a.Scalar(n) for n in (0, 1, 2)])
+    draws = call("mul", a.Reg(0), a.Scalar(1), overload="Scalar", outs=(1,))
+    artifact = artifact_of(
+        [
+            nested(state, draws, scalars=(1,) if shown else ()),
+            a.Item(9, 1),
+            call("mul", a.Reg(1), a.Scalar(1), overload="Scalar", outs=(2,)) if shown else sine(2, 1),
+            sine(3, 2),
+        ],
+        [tensor(0, "cuda")],
+        out(3),
+    )
+    parts = split(artifact, classify(artifact), SMALL)
+    assert [part.recorded for part in parts] == [True, False, True] and passes_random_state(parts) is shown
+    plain = split(artifact, classify(artifact, plain_random=True), SMALL)
+    assert not any(
+        isinstance(instruction, a.Subprogram)
+        for part in plain
+        if part.recorded
+        for instruction in part.program.instructions
+    )

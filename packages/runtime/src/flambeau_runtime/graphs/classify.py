@@ -156,10 +156,6 @@ def _nested_reason(program: a.Program, outer: _Known) -> str:
     """Why a nested program that runs unconditionally cannot be recorded, or ""."""
     known = _known_at_start(program, outer.device, outer.plain_random)
     for instruction in program.instructions:
-        if isinstance(instruction, a.Call) and (
-            instruction.op == RANDOM_STATE or "nondeterministic_seeded" in _tags(instruction)
-        ):
-            return "random numbers are drawn in a nested program"
         kind, reason = _step(instruction, known)
         if kind == PLAIN:
             return reason

@@ -95,12 +95,18 @@ def passes_random_state(parts: Sequence[Part]) -> bool:
         drawn: set[int] = set()
         for instruction in part.program.instructions:
             touched = uses(instruction)
-            is_state = isinstance(instruction, a.Call) and instruction.op == RANDOM_STATE
-            if is_state or (isinstance(instruction, a.Compute) and drawn.intersection(touched.scalars)):
+            computes = isinstance(instruction, a.Compute | a.Subprogram)
+            if _takes_random_state(instruction) or (computes and drawn.intersection(touched.scalars)):
                 drawn.update(touched.scalar_outs)
         if any(o.value.index in drawn for o in part.program.outputs if isinstance(o.value, a.Scalar)):
             return True
     return False
+
+
+def _takes_random_state(instruction: a.Instruction) -> bool:
+    if isinstance(instruction, a.Subprogram):
+        return any(_takes_random_state(inner) for program in instruction.programs for inner in program.instructions)
+    return isinstance(instruction, a.Call) and instruction.op == RANDOM_STATE
 
 
 def _runs(instructions: Sequence[a.Instruction], verdicts: Sequence[Verdict], smallest: int) -> list[_Run]:
@@ -129,10 +135,15 @@ def _runs(instructions: Sequence[a.Instruction], verdicts: Sequence[Verdict], sm
 
 
 def _device_steps(instructions: Sequence[a.Instruction]) -> int:
-    """Launches and calls that reach the device; taking a piece of the random stream does not."""
-    return sum(
-        isinstance(i, a.Launch | a.Copy) or (isinstance(i, a.Call) and i.op != RANDOM_STATE) for i in instructions
-    )
+    """Launches and calls that reach the device, those of nested programs too; taking a piece of the random stream does not."""
+    found = 0
+    for instruction in instructions:
+        if isinstance(instruction, a.Subprogram):
+            found += sum(_device_steps(program.instructions) for program in instruction.programs)
+        else:
+            reaches = isinstance(instruction, a.Launch | a.Copy | a.Call)
+            found += reaches and not _takes_random_state(instruction)
+    return found
 
 
 def _too_small(steps: int) -> str:

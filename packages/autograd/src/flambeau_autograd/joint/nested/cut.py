@@ -16,6 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from ...errors import UnsupportedGraph
+from ...partition.costs import saved_bytes
 from ...partition.min_cut import min_cut
 from ...partition.split import Halves, split
 from ...passes.facts import alias_root, is_tensor
@@ -70,8 +71,20 @@ class Cut:
 def cut(trace: Trace) -> Cut:
     """The forward gives besides its results what the backward takes, as the partition chooses."""
     joint = trace.joint
-    saved = min_cut(joint, trace.config) if joint.grads else set()
+    saved = _once(min_cut(joint, trace.config)) if joint.grads else set()
     return _graphs(trace, split(joint, saved))
+
+
+def _once(saved: Iterable[Node]) -> set[Node]:
+    """The same with memory that several values lie in saved as a whole: what a graph gives shares no memory, so that each would be a copy."""
+    lying: dict[Node, list[Node]] = {}
+    for node in saved:
+        lying.setdefault(alias_root(node), []).append(node)
+    found: set[Node] = set()
+    for root, nodes in lying.items():
+        whole = root.op != "get_attr" and is_tensor(root) and saved_bytes(root) <= sum(map(saved_bytes, nodes))
+        found.update([root] if whole else nodes)
+    return found
 
 
 def recomputing(trace: Trace) -> Cut:
