@@ -248,9 +248,10 @@ def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.Gr
     moved = {node for mask in masks.values() for node in mask.nodes}
     for node in reversed(every):
         # What nobody reads, of what is computed in bodies now.
-        computes_on = _is_of_a_mask(node) and not moved.isdisjoint(node.all_input_nodes)
-        if (node in moved or computes_on) and node in copies and not copies[node].users:
-            graph.erase_node(copies[node])
+        if node in copies and not copies[node].users:
+            computes_on = not moved.isdisjoint(node.all_input_nodes) and _is_of_a_mask(node)
+            if node in moved or computes_on:
+                graph.erase_node(copies[node])
     module = _LazyGraphModule(root, graph, "OutlinedGraph")
     module.meta.update(gm.meta)
     return module
@@ -271,8 +272,10 @@ class _Masks:
 
 
 def _masks_of(every: Sequence[fx.Node], calls: Sequence[_Call]) -> _Masks:
-    """Masks and positions that all calls are given and that follow from sizes alone. What a body computes by itself it knows: that a mask is
-    causal, say, so that attention needs none."""
+    """Masks and positions that all calls are given and that follow from sizes alone.
+
+    What a body computes by itself it knows: that a mask is causal, say, so that attention needs none.
+    """
     order = {node: place for place, node in enumerate(every)}
     last = max(order[call.inside[-1]] for call in calls)
     nodes: dict[fx.Node, None] = {}
@@ -303,7 +306,6 @@ def _chain(end: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
         if isinstance(value, _SIZES):
             sizes[node] = None
             continue
-        # A version: somebody writes to it.
         if len(chain) == _MOST_OF_A_MASK or not _is_of_a_mask(node):
             return set(), []
         chain.add(node)
