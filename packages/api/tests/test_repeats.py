@@ -123,7 +123,7 @@ class Masked(nn.Module):
             return x
         for layer in self.layers:
             x = layer(x, mask)
-        return x
+        return x + mask.sum() if self.change == "show" else x
 
 
 def names(gm: fx.GraphModule) -> set[str]:
@@ -161,14 +161,37 @@ def test_bodies_are_given_other_masks(case: str) -> None:
 
 
 def test_a_mask_that_others_read_stays_outside_as_well() -> None:
-    class Showing(Masked):
-        def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
-            return super().forward(x) + torch.arange(x.shape[-2])[:, None]
-
-    model, x = Showing(), torch.randn(2, 5, 8, requires_grad=True)
+    model, x = Masked("show"), torch.randn(2, 5, 8, requires_grad=True)
     made = outline(captured(model, x), 3)
     assert made is not None and "arange" in names(made.graph)
+    assert "arange" in names(made.graph.get_submodule("repeated_0"))
     torch.testing.assert_close(flambeau.compile(model, fullgraph=True, options={"repeats_outlined": 3})(x), model(x))
+
+
+def test_a_mask_that_a_body_makes_is_given_to_others() -> None:
+    """It is made of a size that is known inside of that body alone."""
+
+    @torch.compiler.nested_compile_region
+    def triangle(count: Tensor) -> Tensor:
+        places = torch.arange(count.shape[0] + 1)[1:]
+        return torch.arange(places.shape[0])[None, :] < places[:, None]
+
+    layers = nn.ModuleList(Attention() for _ in range(3))
+
+    def function(x: Tensor) -> Tensor:
+        mask = triangle(x[0])
+        for layer in layers:
+            x = layer(x, mask)
+        return x + triangle(x[0]).sum()
+
+    x = torch.randn(2, 5, 8, requires_grad=True)
+    flambeau.compiler.mark_dynamic(x, 1)
+    made = outline(captured(function, x), 3)
+    assert made is not None and {repeat.name for repeat in made.repeats} >= {"Attention"}
+    run = flambeau.compile(function, fullgraph=True, dynamic=True, options={"repeats_outlined": 3})
+    for size in (5, 7):
+        x = torch.randn(2, size, 8, requires_grad=True)
+        torch.testing.assert_close(run(x), function(x))
 
 
 def test_too_few_calls_stay() -> None:

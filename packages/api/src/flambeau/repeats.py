@@ -64,7 +64,7 @@ class _Call:
 
 
 def outline(gm: fx.GraphModule, least: int) -> Outlined | None:
-    """Put bodies in the place of calls that are alike: `least` of them on the CPU, if they multiply matrices, or 2 where the program marks them.
+    """Put bodies in the place of calls that are alike: `least` of them, if they multiply matrices, or 2 where the program marks them.
     `least` 0: marked ones alone."""
     if gm.meta.get("wrappers") or any(node.meta.get("inference") for node in gm.graph.find_nodes(op="placeholder")):
         return None
@@ -214,15 +214,15 @@ def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.Gr
     """A copy of the graph that calls one body for each group."""
     root = torch.nn.Module()
     ends: dict[fx.Node, tuple[str, _Call]] = {}
-    gone: set[fx.Node] = set()
+    gone = {node for calls in groups for call in calls for node in call.inside}
     every = list(gm.graph.nodes)
+    order = {node: place for place, node in enumerate(every)}
     masks: dict[str, _Masks] = {}
     for number, calls in enumerate(groups):
         name = f"repeated_{number}"
-        masks[name] = _masks_of(every, calls)
+        masks[name] = _masks_of(order, gone, calls)
         root.add_module(name, _body(calls[0], masks[name]))
         ends.update((call.inside[-1], (name, call)) for call in calls)
-        gone.update(node for call in calls for node in call.inside)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     named: dict[str, fx.Node] = {}
@@ -271,12 +271,12 @@ class _Masks:
         return (*kept, *self.sizes)
 
 
-def _masks_of(every: Sequence[fx.Node], calls: Sequence[_Call]) -> _Masks:
-    """Masks and positions that all calls are given and that follow from sizes alone.
+def _masks_of(order: dict[fx.Node, int], gone: set[fx.Node], calls: Sequence[_Call]) -> _Masks:
+    """Masks and positions that all calls are given and that follow from sizes alone, outside of all calls (whose nodes are `gone`).
 
     What a body computes by itself it knows: that a mask is causal, say, so that attention needs none.
     """
-    order = {node: place for place, node in enumerate(every)}
+    every = list(order)
     last = max(order[call.inside[-1]] for call in calls)
     nodes: dict[fx.Node, None] = {}
     sizes: dict[fx.Node, None] = {}
@@ -284,7 +284,7 @@ def _masks_of(every: Sequence[fx.Node], calls: Sequence[_Call]) -> _Masks:
     for place, shared in enumerate(zip(*(call.operands for call in calls), strict=True)):
         if len({*shared}) > 1 or not isinstance(shared[0].meta.get("val"), Tensor):
             continue
-        chain, read = _chain(shared[0])
+        chain, read = _chain(shared[0], gone)
         # A setting changed on the way (autocast, the default dtype) may change what the same operations give.
         if chain and all(_changes_nothing(node) for node in every[min(map(order.__getitem__, chain)) : last]):
             nodes.update(dict.fromkeys(chain))
@@ -293,8 +293,8 @@ def _masks_of(every: Sequence[fx.Node], calls: Sequence[_Call]) -> _Masks:
     return _Masks(tuple(sorted(nodes, key=order.__getitem__)), frozenset(places), tuple(sizes))
 
 
-def _chain(end: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
-    """All that `end` is computed from, and the sizes among it; nothing where that is more than masks are made of."""
+def _chain(end: fx.Node, gone: set[fx.Node]) -> tuple[set[fx.Node], list[fx.Node]]:
+    """All that `end` is computed from, and the sizes among it; nothing where that is more than masks are made of, or `gone`."""
     chain: set[fx.Node] = set()
     sizes: dict[fx.Node, None] = {}
     reached = [end]
@@ -302,6 +302,8 @@ def _chain(end: fx.Node) -> tuple[set[fx.Node], list[fx.Node]]:
         node = reached.pop()
         if node in chain:
             continue
+        if node in gone:
+            return set(), []
         value = node.meta.get("val")
         if isinstance(value, _SIZES):
             sizes[node] = None
