@@ -145,7 +145,7 @@ def test_dropout_draws_the_ungraphed_sequence() -> None:
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 def test_layers_compiled_once_are_recorded_with_their_random_numbers(training: bool) -> None:
-    """Nine layers are calls of one program: all of it is one recording, which draws what the same layers apart draw."""
+    """Nine layers are calls of one program, which draws with recordings what the same layers apart draw without."""
     model = nn.Sequential(
         *(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.GELU(), nn.Linear(64, 64)) for _ in range(9))
     )

@@ -65,7 +65,7 @@ class Subject:
 def subject(case: zoo.Case, dtype: torch.dtype) -> Subject:
     """A copy of the case's model and inputs in `dtype`, without dropout (whose draws depend on the format).
 
-    T5 has another activation: of the millions of elements that its ReLUs see, a few are so near to 0 that rounding decides which slope they have, and
+    T5 has another activation: of the elements that its ReLUs see, a few are so near to 0 that rounding decides which slope they have, and
     each changes every gradient before it by more than all rounding does.
     """
     model = twin_of(case.model).to(dtype)

@@ -71,11 +71,11 @@ class Cut:
 def cut(trace: Trace) -> Cut:
     """The forward gives besides its results what the backward takes, as the partition chooses."""
     joint = trace.joint
-    saved = _once(min_cut(joint, trace.config)) if joint.grads else set()
+    saved = _without_shared_memory(min_cut(joint, trace.config)) if joint.grads else set()
     return _graphs(trace, split(joint, saved))
 
 
-def _once(saved: Iterable[Node]) -> set[Node]:
+def _without_shared_memory(saved: Iterable[Node]) -> set[Node]:
     """The same with memory that several values lie in saved as a whole: what a graph gives shares no memory, so that each would be a copy."""
     lying: dict[Node, list[Node]] = {}
     for node in saved:
