@@ -379,6 +379,8 @@ SUMS = {
     "partial": (lambda a, b: (lambda s: (s, s + a[2].t() @ b[2] + a[3].t() @ b[3]))(a[0].t() @ b[0] + a[1].t() @ b[1]), 4),
     "twice": (lambda a, b: (lambda s: s + s)(a[0].t() @ b[0] + a[1].t() @ b[1] + a[2].t() @ b[2]), 1),
     "scaled": (lambda a, b: torch.add(a[0].t() @ b[0], a[1].t() @ b[1], alpha=2) + a[2].t() @ b[2], 3),
+    "columns first": (lambda a, b: (lambda c: c + total(a, b) + a[0].t() @ b[1])(torch.ones(6, 5).t() * 2), 1),
+    "columns within": (lambda a, b: (lambda c: a[0].t() @ b[1] + (c + a[1].t() @ b[2] + a[2].t() @ b[3]))(torch.ones(6, 5).t() * 2), 1),
     "read": (lambda a, b: (lambda p: (p + a[1].t() @ b[1] + a[2].t() @ b[2], p.exp()))(a[0].t() @ b[0]), 3),
 }  # fmt: skip
 

@@ -76,7 +76,9 @@ class _Sums:
         lefts, rights = [p.left for p in products], [p.right for p in products]
         left, right = self._plan(lefts, 1), self._plan(rights, 0)
         copied = sum(plan.copied for plan in (left, right) if isinstance(plan, Join))
-        val = products[0].val
+        val, result = products[0].val, root.meta["val"]
+        if len(products) == len(terms) and val.stride() != result.stride():
+            return False  # no sum is left that could write another layout
         # A separate product writes its result, and the sum reads it.
         if not is_worth_it(saved_calls(len(products), 2 * bytes_of(val), val.device), copied):
             return False
@@ -88,6 +90,8 @@ class _Sums:
             for term in terms:
                 if term not in chosen:
                     total = call(self.graph, root, aten.add.Tensor, total, term)
+        # The layout of a sum is that of its first term, and the terms have another order now.
+        total.meta["val"] = result
         root.replace_all_uses_with(total)
         erase(self.graph, root)
         return True
