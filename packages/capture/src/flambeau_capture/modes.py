@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.autograd.forward_ad import enter_dual_level
 from torch.utils._device import DeviceContext
 
 from .captured import CallFunction, Effect
@@ -24,6 +25,7 @@ from .graph.quiet import no_warnings
 from .inference import in_inference, inference_left
 from .lookaside.context_managers import autocast_effects
 from .lookaside.devices import device_effects, outer_device
+from .lookaside.forward_mode import in_a_level, level_left
 from .lookaside.overrides import mode_stack_effects
 from .lookaside.settings import changed_settings, setting_effects, settings_kept
 from .native import _C
@@ -49,7 +51,7 @@ def restored_modes(tracer: Tracer) -> Iterator[None]:
     with function_modes_set_aside() as modes:
         tracer.overrides.begin(modes)
         try:
-            with hooks_set_aside(), settings_kept(tracer.graph), inference_left(tracer.graph):
+            with hooks_set_aside(), settings_kept(tracer.graph), inference_left(tracer.graph), level_left():
                 yield
         finally:
             for mode in reversed(tracer.graph.open_modes):
@@ -85,6 +87,8 @@ def node_hooks_set_aside() -> Iterator[None]:
 
 def mode_effects(tracer: Tracer) -> tuple[Effect, ...]:
     """What has to be done for real after the graph, for the modes to be as the program left them."""
+    if in_a_level():  # which ends the tangents of what comes out of a graph
+        raise CannotCapture(GraphBreak("autograd-call", "a graph ends within a level of forward-mode differentiation"))
     entered = (
         *autocast_effects(tracer),
         *device_effects(tracer),
@@ -125,6 +129,8 @@ def left_as_before(compiled: Callable[..., Any], graph: fx.GraphModule) -> Calla
     settings = changed_settings(nodes)
     modes = any(node.target in (_SET_GRAD, _ENTER, _ENTER_INFERENCE) for node in nodes)
     assumes = graph.meta.get("assumes", False)
+    if any(node.target is enter_dual_level for node in nodes):
+        compiled = _called_as(compiled, level_left()(compiled))
     if not (settings or modes or assumes):
         return compiled
     generator = torch.default_generator

@@ -52,8 +52,8 @@ from .patches import unpatched
 from .policy import Decision, decide
 from .reasons import describe
 from .record import BreakRecord, CompileRecord
-from .refusal import CannotCapture, NumbersRefused, refuse_fullgraph
-from .results import TraceAnew, result_nodes
+from .refusal import CannotCapture, NumbersRefused, TraceAnew, refuse_fullgraph
+from .results import result_nodes
 from .rewrite.assemble import assemble
 from .rewrite.break_point import needed_locals
 from .rewrite.listing import listing

@@ -21,6 +21,10 @@ class CannotCapture(Exception):
         self.recursive = recursive
 
 
+class TraceAnew(CannotCapture):
+    """The frame is traced once more: what this trace found, or had done, is known to the next."""
+
+
 class NumbersRefused(Exception):
     """A backend cannot compile a graph for the numbers and sizes in it that depend on values (`meta["is_open"]`)."""
 

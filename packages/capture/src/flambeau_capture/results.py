@@ -13,7 +13,7 @@ import torch
 
 from .captured import CallFunction, Effect
 from .graph.histories import leaves_of
-from .refusal import CannotCapture
+from .refusal import CannotCapture, TraceAnew
 from .signals import GraphBreak
 from .values.base import MISSING
 from .values.constants import ConstantValue
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from .values.base import Value
 
 _REQUIRE: Any = torch.Tensor.requires_grad_
-
-
-class TraceAnew(CannotCapture):
-    """The frame is traced once more: what this trace found is known to the next."""
 
 
 def result_nodes(

@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 from .dispatch import dispatch_kept
 from .inputs import find_fake_mode
 from .packed import without_saved_hooks
+from .settings import levels_kept
 
 #: What torch raises where fakes cannot tell: a value decides a size or a branch, or an op has no fake at all.
 LIMITS_OF_FAKES = (
@@ -95,7 +96,7 @@ def error_without_us(gm: GraphModule, inputs: list[Any]) -> Exception | None:
     run = _Run(gm, mode)
     grad_mode = torch.is_grad_enabled()
     try:
-        with torch._C.DisableTorchFunction(), without_saved_hooks(), dispatch_kept(), mode:
+        with torch._C.DisableTorchFunction(), without_saved_hooks(), dispatch_kept(), levels_kept(), mode:
             leaves = [_leaf(mode, value) for value in inputs]
             with torch.enable_grad():
                 given = [

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
+from torch.autograd import forward_ad
 from torch.fx import Graph
 
 from ..errors import UnsupportedGraph
@@ -39,10 +40,22 @@ def settings_kept(graph: Graph) -> Iterator[None]:
             raise UnsupportedGraph(f"the graph changes a setting of torch: {target.__name__}")
     before = {target: _ASKED_BY_REPLAYS[target]() for target in changed}
     try:
-        yield
+        with levels_kept():
+            yield
     finally:
         for target, value in before.items():
             target(value)
+
+
+@contextmanager
+def levels_kept() -> Iterator[None]:
+    """Leave the level of forward-mode differentiation that a replay which fails has entered."""
+    before = forward_ad._current_level
+    try:
+        yield
+    finally:
+        while forward_ad._current_level > before:
+            forward_ad.exit_dual_level()
 
 
 def _is_setter(target: Any) -> bool:

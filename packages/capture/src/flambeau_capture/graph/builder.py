@@ -7,7 +7,7 @@ graph into a `GraphModule`. Each operation runs once on fakes.
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from operator import getitem
 from operator import pow as power
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from ..patches import patches, unpatched
 from ..signals import GraphBreak, TensorsAsNumbers
 from .assumptions import Assumptions, End, is_checkable
 from .bodies import BodyGraph
+from .dispatch import dispatcher
 from .fake_mode import new_fake_mode
 from .foreign import is_differentiated_through
 from .inner_tensors import is_fake, is_wrapper
@@ -400,11 +401,15 @@ class GraphBuilder:
         try:
             # Operators whose C++ reads sizes as plain numbers have decompositions in Python, which keep symbolic ones.
             keeps = self.shape_env is not None and target not in _DROPS and not rounds_sizes(target, args, kwargs)
-            dispatcher = torch._C._EnablePythonDispatcher() if keeps else nullcontext()
             self.fake_mode.region, self.fake_mode.has_failed = self.region, False
             self.fake_mode.kernels = self.kernels = Kernels()
             root = sys._getframe().f_code
-            with self.unpatched, self.fake_mode, hearing(root, each_time=each_time) as self.heard, dispatcher:
+            with (
+                self.unpatched,
+                self.fake_mode,
+                hearing(root, each_time=each_time) as self.heard,
+                dispatcher(keeps_sizes=keeps),
+            ):
                 result = (
                     getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
                 )

@@ -1,6 +1,6 @@
-"""What runs on fakes below transforms of `torch.func`: views of zeros without memory, and the dispatcher's state of this thread, put back afterwards.
+"""What runs on fakes below transforms of `torch.func` and levels of forward-mode differentiation: views of zeros without memory, and the dispatcher's state of this thread, put back afterwards.
 
-In: nothing. Out: a context. Where a run on fakes fails below such a transform, torch words its error with functorch switched off by a variable of the
+In: nothing. Out: contexts. Where a run on fakes fails below such a transform, torch words its error with functorch switched off by a variable of the
 function that does so. The traceback keeps that: until somebody drops it the thread differentiates nothing, and whatever the thread does then, it gets back
 the state in which the run failed.
 """
@@ -8,13 +8,13 @@ the state in which the run failed.
 from __future__ import annotations
 
 import traceback
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..library import functools
-from ..signals import GraphBreak
 from .quiet import no_warnings
 
 if TYPE_CHECKING:
@@ -40,9 +40,22 @@ def dispatch_kept() -> Iterator[None]:
     with torch._C._ForceDispatchKeyGuard(included, excluded):
         try:
             yield
-        except GraphBreak as broken:
-            _forget(broken)
+        except Exception as error:
+            _forget(error)
             raise
+
+
+def dispatcher(*, keeps_sizes: bool) -> AbstractContextManager[Any]:
+    """What an operation runs in on fakes; `keeps_sizes`: where torch has decompositions in Python that keep symbolic sizes, by these."""
+    if forward_ad._current_level >= 0:
+        return _in_a_level(keeps_sizes=keeps_sizes)
+    return torch._C._EnablePythonDispatcher() if keeps_sizes else nullcontext()
+
+
+@contextmanager
+def _in_a_level(*, keeps_sizes: bool) -> Iterator[None]:
+    with dispatch_kept(), torch._C._EnablePythonDispatcher() if keeps_sizes else nullcontext():
+        yield
 
 
 def _forget(error: BaseException | None) -> None:

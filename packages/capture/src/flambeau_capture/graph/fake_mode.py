@@ -251,10 +251,15 @@ def register_correction(correct: Correction) -> None:
         _corrections.append(correct)
 
 
+@functools.cache
+def _draws(func: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+
+
 class CorrectedFakeMode(FakeTensorMode):
     """A `FakeTensorMode` whose results are corrected by what is registered; a region and kernels that are set are told of each op.
 
-    `has_failed` says that a correction raised: that is a fault of ours, whatever torch makes of the error. `numbers`: the tensors that ops read as
+    `draws` says that some op has drawn random numbers. `has_failed` says that a correction raised: that is a fault of ours, whatever torch makes of the error. `numbers`: the tensors that ops read as
     numbers, and whether for the first time, while somebody listens.
     """
 
@@ -262,6 +267,7 @@ class CorrectedFakeMode(FakeTensorMode):
     region: Region | None = None
     kernels: Kernels | None = None
     has_failed = False
+    draws = False
     results: FakeResults | None = None
     _calls = 0  # how many ops ran, also inside of others
 
@@ -295,6 +301,8 @@ class CorrectedFakeMode(FakeTensorMode):
                 self.has_failed = False
             if key is not None and is_alone and self.results is not None:
                 self.results.keep(key, func, args, kwargs, out)
+        if not self.draws and _draws(func):
+            self.draws = True
         if self.region is not None:
             self.region.note(func, args, kwargs, out)
         if self.kernels is not None:

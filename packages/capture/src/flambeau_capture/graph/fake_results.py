@@ -118,7 +118,12 @@ def _is_kept(func: OpOverload) -> bool:
 
 
 def _is_plain(fake: FakeTensor) -> bool:
-    return fake.dtype in _PLAIN and fake.layout is torch.strided and not fake.is_neg() and not fake.is_inference()
+    """Whether nothing tells the tensor from others but how it lies: zeros without memory, of which forward mode is full, are others to the dispatcher."""
+    return (
+        fake.dtype in _PLAIN
+        and fake.layout is torch.strided
+        and not (fake.is_neg() or fake.is_inference() or fake._is_zerotensor())
+    )
 
 
 def _described(value: Any, mode: Any, seen: list[Any]) -> Any:

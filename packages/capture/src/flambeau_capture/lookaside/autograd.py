@@ -30,6 +30,7 @@ from ..values.functions import FunctionValue
 from ..values.sequences import TupleValue
 from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from .forward_mode import in_a_level
 from .torch_state import set_grad_mode
 
 if TYPE_CHECKING:
@@ -211,9 +212,10 @@ def _rehearse_backward(t: Tracer, cls: ClassValue, context: Value, outputs: Valu
 
 
 def _rehearse_rules(t: Tracer, cls: ClassValue, context: Value, inputs: Sequence[Value]) -> None:
-    """Trace what transforms of `torch.func` around the call ask of the class: its `jvp` and its `vmap`."""
+    """Trace what transforms of `torch.func`, or a level of forward-mode differentiation, around the call ask of the class: its `jvp` and its `vmap`."""
     around = [body for body in reversed(t.graph.bodies) if body.transform is not None]
-    if any(body.transform in ("jvp", "jacfwd") for body in around) and cls.object.jvp is not _FUNCTION.jvp:
+    pushes = in_a_level() or any(body.transform in ("jvp", "jacfwd") for body in around)
+    if pushes and cls.object.jvp is not _FUNCTION.jvp:
         context.set_attribute(t, "saved_tensors", t.attributes.get_attribute(context, "saved_for_forward"))
         t.caller.call(t.attributes.get_attribute(cls, "jvp"), [context, *inputs], {})
     batching = next((body for body in around if body.transform == "vmap"), None)

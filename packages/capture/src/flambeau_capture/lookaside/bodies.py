@@ -18,6 +18,7 @@ from ..library import functools, itertools, operator
 from ..signals import GraphBreak, TracedRaise
 from ..values.tensor import TensorValue
 from ..values.trees import Structure, flattened
+from .forward_mode import in_a_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,6 +81,8 @@ def in_a_body(t: Tracer, function: Value, trace: Callable[[BodyGraph], _Result])
     """Run `trace`, which calls `function`, in a graph of its own; breaks the graph where that changes what is outside of it."""
     if t.overrides.is_watched:
         raise broken("a body within a mode of __torch_function__, which is asked about the operator first")
+    if in_a_level():
+        raise broken("a body within a level of forward-mode differentiation")
     before, generators, grad = t.heap.lasting(), len(t.generators), torch.is_grad_enabled()
     entered = list(t.graph.open_modes)
     with t.heap.watching((function,)), t.graph.body() as graph:

@@ -21,6 +21,7 @@ from ..values.iterators import IteratorValue
 from ..values.sequences import ListValue
 from ..values.tensor import TensorValue
 from ..values.walk import reachable
+from .forward_mode import in_a_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +74,8 @@ def _region(t: Tracer, function: Value, args: Args, kwargs: Kwargs, own: Kwargs)
     reentrant = bool(own["use_reentrant"].constant())
     if reentrant:
         _refuse_reentrant(args, kwargs, own)
+    if in_a_level():
+        raise GraphBreak("unsupported-call", "checkpoint() within a level of forward-mode differentiation")
     if any(body.hidden for body in t.graph.bodies):
         raise GraphBreak("unsupported-call", "checkpoint() within a transformed function, which torch refuses")
     before = t.heap.size()

@@ -27,6 +27,7 @@ from ..values.mappings import DictValue
 from ..values.sequences import TupleValue
 from ..values.tensor import TensorValue
 from ..values.walk import reachable
+from .forward_mode import in_a_level
 from .torch_state import set_grad_mode
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def backward(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if "grad_variables" in given:
         raise GraphBreak("autograd-call", "backward() with an argument that torch warns of")
     retain, create = (_flag(t, given.get(name)) for name in ("retain_graph", "create_graph"))
+    if in_a_level():
+        raise GraphBreak("autograd-call", "backward() within a level of forward-mode differentiation")
     if create:
         raise GraphBreak("autograd-call", "backward() with create_graph, which leaves histories in gradients and warns")
     outputs = _tensors(t, given["tensors"])
