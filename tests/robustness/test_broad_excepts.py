@@ -39,6 +39,12 @@ HANDLERS = {
     f"{_CAPTURE}/graph/builder.py:GraphBuilder._run": "tests/behaviour/test_programs.py::test_same_as_plain_python",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.decide": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
     f"{_CAPTURE}/graph/builder.py:GraphBuilder.specialise": f"{_FAULTS}test_a_symbol_that_cannot_be_asked",
+    f"{_CAPTURE}/graph/dispatch.py:dispatch_kept": (
+        "tests/behaviour/test_forward_mode.py::test_errors_are_eagers_and_leave_no_level_open"
+    ),
+    f"{_CAPTURE}/lookaside/lazy_modules.py:infer_parameters": (
+        "tests/behaviour/test_lazy_modules.py::test_inputs_that_do_not_fit_are_eagers_errors"
+    ),
     f"{_CAPTURE}/lookaside/arrays/calls.py:fold": (
         "packages/capture/tests/lookaside/arrays/test_constants.py::test_what_numpy_refuses_the_program_may_catch"
     ),

@@ -100,7 +100,6 @@ def check(recorder: Recorder) -> None:
     assert all(program.kernels and not program.library_calls for program in recorder.programs)
 
 
-@pytest.mark.falls_back("_amp_foreach_non_finite_check_and_unscale.default returns lists of tensors")
 def test_a_step_of_a_gradient_scaler() -> None:
     """`_amp_update_scale_` writes two tensors and gives the first of them back."""
 

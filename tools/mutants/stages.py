@@ -98,11 +98,11 @@ STAGES = (
                              "lookaside/transforms.py", "lookaside/transformed.py", "graph/dispatch.py", "values/graph_functions.py",
                              "lookaside/builtins.py", "lookaside/containers.py", "lookaside/iteration.py", "lookaside/operators.py", "lookaside/stdlib.py", "lookaside/copies.py", "lookaside/messages.py",
                              "lookaside/autograd.py", "lookaside/checkpoints.py", "lookaside/context_managers.py", "values/autocast.py", "interp/messages.py", "interp/devices.py",
-                             "graph/repeats.py", "lookaside/forward_mode.py", "lookaside/lazy_modules.py",
+                             "graph/repeats.py", "lookaside/forward_mode.py", "lookaside/lazy_modules.py", "lookaside/gradient_scaling.py",
                              "graph/bodies.py", "lookaside/bodies.py", "lookaside/flex_attention.py", "values/trees.py"), 18,
         (f"{_C}/graph/test_histories.py", f"{_C}/test_results.py", f"{_C}/graph/test_dispatch.py",
          f"{_C}/lookaside", f"{_C}/graph/test_bodies.py", f"{_C}/values/test_trees.py", f"{_C}/interp/test_differential.py",
-         "tests/behaviour/test_forward_mode.py", "tests/behaviour/test_lazy_modules.py", *_PROGRAMS),
+         "tests/behaviour/test_forward_mode.py", "tests/behaviour/test_lazy_modules.py", "tests/training/test_gradient_scaling.py", *_PROGRAMS),
     ),
     Stage(
         "overrides", _below(_CAPTURE, "interp/override_probe.py", "interp/overrides.py", "interp/subclass_operators.py", "interp/tensor_classes.py",

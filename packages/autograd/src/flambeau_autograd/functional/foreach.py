@@ -1,12 +1,13 @@
 """Ops on lists of tensors, one tensor at a time: what a compiler fuses is one op a tensor, not one op a list.
 
-In: `aten._foreach_*` (functional overloads) and the fused optimizer steps. Out: the same values as ordinary calls, recorded
+In: `aten._foreach_*` (functional overloads), what a gradient scaler does to all gradients, and the fused optimizer steps. Out: the same values as ordinary calls, recorded
 through the decompositions; the fused steps write their arguments. `RULES` maps overloads to rules; a list op without one
 (products, ops that torch adds later) is recorded whole.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -159,6 +160,20 @@ def _sgd(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             step.write(target, param - lr * grad)
 
 
+def _unscale(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a gradient scaler does before a step: `found_inf` becomes 1 where a scaled gradient is not finite, and gradients are unscaled in place."""
+    grads, found_inf, factor = args
+    if not grads:
+        return
+    mutations = recorder.mutations
+    with recorder:
+        finite = torch.stack([(_wide(grad).abs() < math.inf).all() for grad in grads]).all()
+        found = torch.where(finite, found_inf, 1.0)
+        unscaled = [(_wide(grad) * factor).to(grad.dtype) for grad in grads]
+        for target, value in zip((found_inf, *grads), (found, *unscaled), strict=True):
+            mutations.write(target, mutations.match_layout(target, value))
+
+
 def _register(make: Callable[[str], Rule], names: Sequence[str], skip: str = "") -> None:
     for name in names:
         for op in _overloads(f"_foreach_{name}"):
@@ -173,4 +188,5 @@ RULES[aten._foreach_pow.ScalarAndTensor] = _power_of_number
 RULES[aten._foreach_zero.default] = _zeros
 RULES[aten._fused_adam_.default] = RULES[aten._fused_adam_.tensor_lr] = _adam(decoupled=False)
 RULES[aten._fused_adamw_.default] = RULES[aten._fused_adamw_.tensor_lr] = _adam(decoupled=True)
+RULES[aten._amp_foreach_non_finite_check_and_unscale_.default] = _unscale
 RULES[aten._fused_sgd_.default] = RULES[aten._fused_sgd_.tensor_lr] = _sgd

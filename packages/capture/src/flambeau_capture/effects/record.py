@@ -47,6 +47,24 @@ def _namespace_of(obj: Any) -> Any:
         return None
 
 
+def _parts_of(container: Value) -> tuple[Any, ...]:
+    """What a container holds, by identity."""
+    items = getattr(container, "items", ())
+    return tuple(items.items() if isinstance(items, dict) else items)
+
+
+#: The containers that changed, by identity, with what they hold; everything else that was recorded; the writes that nothing tells.
+Contents = tuple[dict[int, tuple[Value, tuple[Any, ...]]], tuple[Any, ...], int]
+
+
+def changes_between(before: Contents, after: Contents) -> list[Value | None]:
+    """The containers that changed in between; None among them: something else did."""
+    changed: list[Value | None] = [
+        container for key, (container, parts) in after[0].items() if key not in before[0] or before[0][key][1] != parts
+    ]
+    return changed if before[1:] == after[1:] else [*changed, None]
+
+
 class Heap:
     """The changes of one trace."""
 
@@ -64,6 +82,8 @@ class Heap:
         # By identity: objects of the trace's own, changes of which count too for now (see `watching`).
         self._watched: dict[int, Value] = {}
         self._writes = 0
+        # Those among the writes of which nothing else tells.
+        self._own_writes = 0
         # By identity: containers that an operation of the graph holds on to.
         self._held: dict[int, Value] = {}
         # How many of the writes are undone by others among them, before anything of torch that makes them is over.
@@ -99,6 +119,7 @@ class Heap:
     def wrote(self) -> None:
         """Memory of the trace's own was written, which nothing else tells."""
         self._writes += 1
+        self._own_writes += 1
 
     def refuse_stored(self, namespace: Any) -> None:
         """Break where a dict is read that attributes or globals were stored in: it is not known what it holds now."""
@@ -123,6 +144,7 @@ class Heap:
     def _note(self, target: Value) -> None:
         if id(target) in self._watched:
             self._writes += 1
+            self._own_writes += 1
 
     @contextmanager
     def watching(self, values: Iterable[Value]) -> Iterator[None]:
@@ -192,6 +214,12 @@ class Heap:
             yield
         finally:
             self._undone += self._writes - before
+
+    def contents(self) -> Contents:
+        """What has been recorded, for `changes_between`."""
+        containers = {key: (container, _parts_of(container)) for key, container in self.containers.items()}
+        others = (*self.attributes.items(), *self.globals.items(), *self.cells.items(), *enumerate(self.calls))
+        return containers, tuple(others), self._own_writes
 
     def targets(self) -> Iterator[Value]:
         """Every container and object that existed before and changed."""

@@ -403,13 +403,8 @@ class GraphBuilder:
             keeps = self.shape_env is not None and target not in _DROPS and not rounds_sizes(target, args, kwargs)
             self.fake_mode.region, self.fake_mode.has_failed = self.region, False
             self.fake_mode.kernels = self.kernels = Kernels()
-            root = sys._getframe().f_code
-            with (
-                self.unpatched,
-                self.fake_mode,
-                hearing(root, each_time=each_time) as self.heard,
-                dispatcher(keeps_sizes=keeps),
-            ):
+            root, dispatched = sys._getframe().f_code, dispatcher(keeps_sizes=keeps)
+            with self.unpatched, self.fake_mode, hearing(root, each_time=each_time) as self.heard, dispatched:
                 result = (
                     getattr(args[0], target)(*args[1:], **kwargs) if kind == "call_method" else target(*args, **kwargs)
                 )

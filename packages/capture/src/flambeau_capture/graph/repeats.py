@@ -28,8 +28,14 @@ class Region:
         #: Whether the operations run at first without gradients, and then with them.
         self.reentrant = False
         self.draws = False
-        self.writes = False
+        #: Memory from outside that was written to, by its address; held, so that the address stays its name.
+        self.written: dict[int, Any] = {}
         self._made: dict[int, Any] = {}
+
+    @property
+    def writes(self) -> bool:
+        """Whether an operation has written to a tensor that was there before."""
+        return bool(self.written)
 
     def note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """One operator has run."""
@@ -50,7 +56,7 @@ class Region:
             tensors = _storages(value)
             known |= tensors.keys()
             if (argument.alias_info is not None and argument.alias_info.is_write) or (name in _STATISTICS and trains):
-                self.writes = self.writes or not tensors.keys() <= self._made.keys()
+                self.written |= {key: storage for key, storage in tensors.items() if key not in self._made}
         self._made |= {key: storage for key, storage in _storages(out).items() if key not in known}
 
 

@@ -134,7 +134,7 @@ def _accumulate(t: Tracer, leaf: TensorValue, gradient: TensorValue, is_held: bo
     """What eager does where a gradient comes to a leaf. One that somebody else holds is copied; a view of what others see is not."""
     before = leaf.get_attribute(t, "grad").realise(t)
     if isinstance(before, TensorValue):
-        _without_grad(t, "call_method", "add_", before, gradient)
+        without_grad(t, "call_method", "add_", before, gradient)
     elif not _is_none(before):
         raise GraphBreak("autograd-call", f"a gradient is added to {before.describe()}")
     else:
@@ -142,7 +142,7 @@ def _accumulate(t: Tracer, leaf: TensorValue, gradient: TensorValue, is_held: bo
         leaf.keep_gradient(t, gradient if fits else _laid_out(t, leaf, gradient))
 
 
-def _without_grad(t: Tracer, kind: str, target: Any, *args: Value, **kwargs: Value) -> Value:
+def without_grad(t: Tracer, kind: str, target: Any, *args: Value, **kwargs: Value) -> Value:
     """An operation of the engine's own, for which no history is kept."""
     enabled = torch.is_grad_enabled()
     set_grad_mode(t, False)
@@ -155,9 +155,9 @@ def _laid_out(t: Tracer, leaf: TensorValue, gradient: TensorValue) -> Value:
     """A copy in memory of its own that lies as its leaf does, where that fills its memory."""
     if leaf.fake.is_contiguous() or not fills_its_memory(leaf.fake):
         layout = t.wrapper.from_python(torch.contiguous_format)
-        return _without_grad(t, "call_method", "clone", gradient, memory_format=layout)
-    room = _without_grad(t, "call_function", torch.empty_like, leaf)
-    return _without_grad(t, "call_method", "copy_", room, gradient)
+        return without_grad(t, "call_method", "clone", gradient, memory_format=layout)
+    room = without_grad(t, "call_function", torch.empty_like, leaf)
+    return without_grad(t, "call_method", "copy_", room, gradient)
 
 
 # the node
