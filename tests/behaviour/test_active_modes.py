@@ -1,5 +1,5 @@
 """Modes that see or change every operation (`__torch_function__`, `__torch_dispatch__`, forward-mode differentiation), entered around
-and inside of compiled functions, before and after ordinary calls: eager's results.
+and inside of compiled functions, before and after ordinary calls: eager's results. Levels of forward mode inside: `test_forward_mode.py`.
 """
 
 from __future__ import annotations
@@ -141,16 +141,6 @@ def test_tangents_of_inputs() -> None:
         with forward_ad.dual_level():
             dual = forward_ad.make_dual(x, torch.full((3,), 2.0))
             torch.testing.assert_close(forward_ad.unpack_dual(compiled(dual)), forward_ad.unpack_dual(sine(dual)))
-
-
-@pytest.mark.falls_back("is active")
-def test_tangents_inside_of_the_function() -> None:
-    def function(x: Tensor) -> tuple[Tensor, ...]:
-        with forward_ad.dual_level():
-            primal, tangent = forward_ad.unpack_dual(sine(forward_ad.make_dual(x, x * 2)))
-            return primal + 0, tangent + 0, sine(x)
-
-    torch.testing.assert_close(flambeau.compile(function)(torch.ones(3)), function(torch.ones(3)))
 
 
 @pytest.mark.parametrize("mode", [PlusTwo, forward_ad.dual_level])

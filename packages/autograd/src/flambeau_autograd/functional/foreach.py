@@ -169,6 +169,9 @@ def _unscale(recorder: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     with recorder:
         finite = torch.stack([(_wide(grad).abs() < math.inf).all() for grad in grads]).all()
         found = torch.where(finite, found_inf, 1.0)
+        # The same number, which is known when all gradients have been looked at: else the kernels that look at one would go on to compute the
+        # step of its parameter, and keep what that writes until the last gradient tells whether it is taken.
+        factor = factor + (found - found)
         unscaled = [(_wide(grad) * factor).to(grad.dtype) for grad in grads]
         for target, value in zip((found_inf, *grads), (found, *unscaled), strict=True):
             mutations.write(target, mutations.match_layout(target, value))

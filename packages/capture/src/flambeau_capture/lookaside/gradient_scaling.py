@@ -133,15 +133,15 @@ def _put_back(t: Tracer, skipped: TensorValue, region: Region, here: fx.Node | N
                 owners[memory] = node
     if here is None or owners.keys() != region.written.keys():
         raise _refused("it writes to memory that no one tensor stands for")
+    conditions: dict[torch.device, Value] = {skipped.fake.device: skipped}
     for node in owners.values():
         owner = t.wrapper.fake_owner.get(id(node.meta["val"]))
         if not isinstance(owner, TensorValue):
             raise _refused("it writes to a tensor that is not known to the frame")
-        condition: Value = skipped
-        if owner.fake.device != skipped.fake.device:
-            device = t.wrapper.from_python(owner.fake.device)
-            condition = without_grad(t, "call_method", "to", skipped, device)
-        chosen = without_grad(t, "call_function", torch.where, condition, _saved(t, node, here), owner)
+        device = owner.fake.device
+        if device not in conditions:
+            conditions[device] = without_grad(t, "call_method", "to", skipped, t.wrapper.from_python(device))
+        chosen = without_grad(t, "call_function", torch.where, conditions[device], _saved(t, node, here), owner)
         without_grad(t, "call_method", "copy_", owner, chosen)
 
 
