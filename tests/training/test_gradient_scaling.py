@@ -102,11 +102,17 @@ def test_a_step_is_one_graph(name: str, overflows: tuple[int, ...], device: str)
 
 @pytest.mark.parametrize("name", ["momentum", "Adam"])
 def test_clipped_gradients_and_a_scheduled_rate(name: str) -> None:
-    """A scheduler notes in Python that a step was taken, which is asked at the first one: that breaks where it is new."""
-    make, how = OPTIMIZERS[name], {"clips": True}
-    assert_alike(trained(make, in_one_graph, (1,), **how), trained(make, as_it_is, (1,), **how))
-    how["scheduled"] = True
-    assert_alike(trained(make, flambeau.compile, (0, 2), **how), trained(make, as_it_is, (0, 2), **how))
+    """A scheduler notes in Python that a step was taken, which breaks where it is new, at the first one alone."""
+    make = OPTIMIZERS[name]
+    assert_alike(trained(make, in_one_graph, (1,), clips=True), trained(make, as_it_is, (1,), clips=True))
+    compiled: list[Step] = []
+
+    def then_in_one_graph(step: Step) -> Step:
+        calls = [flambeau.compile(step), flambeau.compile(step), in_one_graph(step)]
+        return lambda x: calls[min(len(compiled.append(step) or compiled), len(calls)) - 1](x)
+
+    found = trained(make, then_in_one_graph, (0, 3), clips=True, scheduled=True)
+    assert_alike(found, trained(make, as_it_is, (0, 3), clips=True, scheduled=True))
 
 
 class Told(torch.optim.SGD):
@@ -168,6 +174,35 @@ def test_parameters_that_are_parts_of_one_memory(compile: Callable[[Step], Step]
     compiled(torch.ones(4))
     compiled(torch.full((4,), float("inf")))
     torch.testing.assert_close(memory, torch.tensor([1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("compile", [flambeau.compile, as_it_is], ids=["compiled", "eager"])
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+def test_the_state_of_a_first_step_is_not_known_in_the_rest_of_the_frame(
+    kind: Any, compile: Callable[[Step], Step]
+) -> None:
+    """Two steps in one frame, of which the first overflows and makes no state, and a question about it in between."""
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = kind([weight], lr=0.1, **({"momentum": 0.9} if kind is torch.optim.SGD else {}))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+
+    def step(x: Tensor) -> tuple[int, int]:
+        known = []
+        for row in x.unbind():
+            weight.grad = None
+            scaler.scale((weight * row).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            known.append(len(optimizer.state))
+        return tuple(known)
+
+    assert compile(step)(torch.tensor([[float("inf"), 1.0, 1.0], [1.0, 2.0, 3.0]])) == (0, 1)
+    state = optimizer.state[weight]
+    expected = (
+        {"momentum_buffer": [1.0, 2.0, 3.0]} if kind is torch.optim.SGD else {"step": 1.0, "exp_avg": [0.1, 0.2, 0.3]}
+    )
+    for name, value in expected.items():
+        torch.testing.assert_close(state[name], torch.tensor(value))
 
 
 def test_two_optimizers_of_one_scaler() -> None:

@@ -11,6 +11,7 @@ from types import WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from attrs import frozen
 
 from ..captured import (
     CallFunction,
@@ -53,16 +54,19 @@ def _parts_of(container: Value) -> tuple[Any, ...]:
     return tuple(items.items() if isinstance(items, dict) else items)
 
 
-#: The containers that changed, by identity, with what they hold; everything else that was recorded; the writes that nothing tells.
-Contents = tuple[dict[int, tuple[Value, tuple[Any, ...]]], tuple[Any, ...], int]
+@frozen
+class Contents:
+    """What a trace had recorded by then.
 
+    Attributes:
+        containers: those that changed, by identity, with what they hold.
+        attributes: as the heap has them.
+        others: everything else, the number of the writes among it that nothing tells.
+    """
 
-def changes_between(before: Contents, after: Contents) -> list[Value | None]:
-    """The containers that changed in between; None among them: something else did."""
-    changed: list[Value | None] = [
-        container for key, (container, parts) in after[0].items() if key not in before[0] or before[0][key][1] != parts
-    ]
-    return changed if before[1:] == after[1:] else [*changed, None]
+    containers: dict[int, tuple[Value, tuple[Any, ...]]]
+    attributes: dict[tuple[int, str], tuple[Value, Value | None, bool]]
+    others: tuple[Any, ...]
 
 
 class Heap:
@@ -216,10 +220,10 @@ class Heap:
             self._undone += self._writes - before
 
     def contents(self) -> Contents:
-        """What has been recorded, for `changes_between`."""
+        """What has been recorded so far, to be compared with what is recorded later."""
         containers = {key: (container, _parts_of(container)) for key, container in self.containers.items()}
-        others = (*self.attributes.items(), *self.globals.items(), *self.cells.items(), *enumerate(self.calls))
-        return containers, tuple(others), self._own_writes
+        others = (*self.globals.items(), *self.cells.items(), *enumerate(self.calls), *self.renewed, self._own_writes)
+        return Contents(containers, dict(self.attributes), others)
 
     def targets(self) -> Iterator[Value]:
         """Every container and object that existed before and changed."""

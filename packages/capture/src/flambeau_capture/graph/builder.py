@@ -232,7 +232,7 @@ class GraphBuilder:
 
         Raises `TensorsAsNumbers`, and records nothing, where it reads tensors in the place of numbers.
         """
-        before = self._numbers_read()
+        before = self.numbers_read()
         with self.unpatched:
             numbers: list[tuple[torch.Tensor, bool]] = []
             self.fake_mode.numbers = numbers
@@ -243,7 +243,7 @@ class GraphBuilder:
             if numbers and takes_numbers(kind, target, result):
                 raise TensorsAsNumbers(as_unread(numbers))
             self._check_assumptions()
-        if self.bodies and self._numbers_read() > before:
+        if self.bodies and self.numbers_read() > before:
             raise GraphBreak("data-dependent-value", f"{_name(target)} gives what depends on values, in a body")
         return self._recorded(kind, target, args, kwargs, result), result
 
@@ -289,9 +289,9 @@ class GraphBuilder:
     @property
     def is_open(self) -> bool:
         """Whether some number of the graph comes out of a tensor: then it may raise for what was assumed of it."""
-        return self._numbers_read() > self.open_inputs
+        return self.numbers_read() > self.open_inputs
 
-    def _numbers_read(self) -> int:
+    def numbers_read(self) -> int:
         env = self.shape_env
         return 0 if env is None else int(env.unbacked_symint_counter + env.unbacked_symfloat_counter)
 

@@ -13,7 +13,7 @@ import torch
 from torch.amp import GradScaler
 
 from ..class_names import class_module
-from ..effects.record import Contents, changes_between
+from ..effects.record import Contents
 from ..graph.repeats import Region
 from ..replacements import replaces
 from ..signals import GraphBreak, TracedRaise
@@ -58,11 +58,12 @@ def _infinities(optimizer_state: Any) -> list[Any]:
 
 def _step_unless(t: Tracer, skipped: TensorValue, optimizer: Value, real: Any) -> None:
     """The step, and what it wrote put back where `skipped` says so."""
+    was_read = id(real.state) in t.wrapper.wrapped
     table = t.attributes.get_attribute(optimizer, "state").realise(t)
     if not isinstance(table, DictValue):
         raise _refused("its state is no dict")
     known, before = dict(table.items), t.heap.contents()
-    here, numbers = t.graph.mark(), t.graph.is_open
+    here, numbers = t.graph.mark(), (t.graph.numbers_read(), t.graph.assumes)
     t.graph.region = region = Region(None, None)
     try:
         with t.heap.watching([optimizer]):
@@ -73,20 +74,63 @@ def _step_unless(t: Tracer, skipped: TensorValue, optimizer: Value, real: Any) -
         t.graph.region = None
     if not (result.is_constant() and result.constant() is None):
         raise _refused("it gives a result")
-    if region.draws or t.graph.is_open != numbers:
+    if region.draws or (t.graph.numbers_read(), t.graph.assumes) != numbers:
         raise _refused("it draws random numbers, or reads numbers out of tensors")
     _put_back(t, skipped, region, here.last)
+    changed = _changes(t, before, t.heap.contents(), real)
+    if not changed:
+        return
     made = [key for name, (key, _) in table.items.items() if name not in known]
-    changed = [part for part in changes_between(before, t.heap.contents()) if not _is_as_it_was(t, part, before, real)]
-    if changed and (changed != [table] or not made or not _makes_states_alone(t, table, known, real)):
+    if changed != [table] or was_read or not made or not _makes_states_alone(t, table, known, real):
         raise _refused("it changes more than tensors and the state that it makes at first")
-    if changed:
-        t.heap.call_later(t.wrapper.wrap_pinned(_without_states), [skipped, optimizer, *made])
+    t.heap.call_later(t.wrapper.wrap_pinned(_without_states), [skipped, optimizer, *made])
+    t.attributes.plain_store(optimizer, "state", _Unsettled(table))
 
 
-def _is_as_it_was(t: Tracer, container: Value | None, before: Contents, optimizer: Any) -> bool:
-    """Whether a dict of the optimizer's that the frame had not changed before holds what it held: it was stored again."""
-    if not isinstance(container, DictValue) or id(container) in before[0]:
+class _Unsettled(Value):
+    """The state that a first step has made, in what is left of the frame: it is not known whether that is dropped, so nothing can be asked of it."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: DictValue) -> None:
+        super().__init__()
+        self.table = table
+
+    def python_type(self) -> type:
+        return self.table.python_type()
+
+    def rebuild(self, e: Any) -> None:
+        """The table itself, whose contents are an effect of their own."""
+        e.value(self.table)
+
+
+def _changes(t: Tracer, before: Contents, after: Contents, optimizer: Any) -> list[Value | None]:
+    """The containers that changed in between; None among them: something else did. What was stored again where it was is no change."""
+    changed: list[Value | None] = []
+    for key, (container, parts) in after.containers.items():
+        if key in before.containers:
+            is_as_before = before.containers[key][1] == parts
+        else:
+            is_as_before = _is_as_it_was(t, container, optimizer)
+        if not is_as_before:
+            changed.append(container)
+    for place, stored in after.attributes.items():
+        if before.attributes.get(place) != stored and (
+            place in before.attributes or not _is_there(t, place[1], *stored)
+        ):
+            changed.append(None)
+    return changed if before.others == after.others else [*changed, None]
+
+
+def _is_there(t: Tracer, name: str, target: Value, value: Value | None, plain: bool) -> bool:
+    """Whether an object has had the attribute that is stored in it."""
+    own = getattr(target.real(), "__dict__", {})
+    return plain and value is not None and name in own and _stands_for(t, own[name], value)
+
+
+def _is_as_it_was(t: Tracer, container: Value, optimizer: Any) -> bool:
+    """Whether a dict of the optimizer's that the frame had not changed before holds what it held."""
+    if not isinstance(container, DictValue):
         return False
     own = (*optimizer.state.values(), *optimizer.param_groups)
     real = next((table for table in own if t.wrapper.wrapped.get(id(table)) is container), None)
