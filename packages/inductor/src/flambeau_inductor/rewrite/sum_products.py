@@ -77,7 +77,7 @@ class _Sums:
         left, right = self._plan(lefts, 1), self._plan(rights, 0)
         copied = sum(plan.copied for plan in (left, right) if isinstance(plan, Join))
         val, result = products[0].val, root.meta["val"]
-        if len(products) == len(terms) and val.stride() != result.stride():
+        if len(products) == len(terms) and not all(map(same_size, val.stride(), result.stride())):
             return False  # no sum is left that could write another layout
         # A separate product writes its result, and the sum reads it.
         if not is_worth_it(saved_calls(len(products), 2 * bytes_of(val), val.device), copied):
