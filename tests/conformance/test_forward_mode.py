@@ -89,8 +89,10 @@ def _check(op: OpInfo) -> None:
     for history in (False, True):
         try:
             expected = _outcome(program, given, history=history)
-        except (RuntimeError, NotImplementedError):  # tangents of the op, or gradients of these, that eager has not
-            continue
+        except RuntimeError as error:
+            if history:
+                return  # eager has tangents of the op, but no gradients of these
+            pytest.skip(f"eager has no tangents of it: {error}")
         try:
             found = _outcome(flambeau.compile(program, fullgraph=True), given, history=history)
         except (FlambeauError, GraphBreakError) as error:

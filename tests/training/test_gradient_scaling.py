@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -15,16 +16,10 @@ from torch import Tensor, nn
 
 import flambeau
 from flambeau_capture import GraphBreakError
+from tests.training.test_autocast import DEVICES
 
 Parameters = Any
 Step = Callable[[Tensor], Any]
-
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
-    ),
-]
 
 OPTIMIZERS: dict[str, Callable[[Parameters], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -105,11 +100,11 @@ def test_clipped_gradients_and_a_scheduled_rate(name: str) -> None:
     """A scheduler notes in Python that a step was taken, which breaks where it is new, at the first one alone."""
     make = OPTIMIZERS[name]
     assert_alike(trained(make, in_one_graph, (1,), clips=True), trained(make, as_it_is, (1,), clips=True))
-    compiled: list[Step] = []
 
     def then_in_one_graph(step: Step) -> Step:
-        calls = [flambeau.compile(step), flambeau.compile(step), in_one_graph(step)]
-        return lambda x: calls[min(len(compiled.append(step) or compiled), len(calls)) - 1](x)
+        first, rest = flambeau.compile(step), in_one_graph(step)
+        calls = chain((first, first), repeat(rest))  # the first batch overflows: the step is taken at the second
+        return lambda x: next(calls)(x)
 
     found = trained(make, then_in_one_graph, (0, 3), clips=True, scheduled=True)
     assert_alike(found, trained(make, as_it_is, (0, 3), clips=True, scheduled=True))

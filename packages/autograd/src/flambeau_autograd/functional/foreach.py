@@ -1,8 +1,8 @@
 """Ops on lists of tensors, one tensor at a time: what a compiler fuses is one op a tensor, not one op a list.
 
-In: `aten._foreach_*` (functional overloads), what a gradient scaler does to all gradients, and the fused optimizer steps. Out: the same values as ordinary calls, recorded
-through the decompositions; the fused steps write their arguments. `RULES` maps overloads to rules; a list op without one
-(products, ops that torch adds later) is recorded whole.
+In: `aten._foreach_*` (functional overloads), what a gradient scaler does to all gradients, and the fused optimizer steps. Out: the same
+values as ordinary calls, recorded through the decompositions; the last two write their arguments. `RULES` maps overloads to rules; a list
+op without one (products, ops that torch adds later) is recorded whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What runs on fakes below transforms of `torch.func` and levels of forward-mode differentiation: views of zeros without memory, and the dispatcher's state of this thread, put back afterwards.
+"""What runs on fakes below transforms of `torch.func` and levels of forward-mode differentiation: views of zeros without memory, and the dispatcher's
+state of this thread, put back afterwards.
 
 In: nothing. Out: contexts. Where a run on fakes fails below such a transform, torch words its error with functorch switched off by a variable of the
 function that does so. The traceback keeps that: until somebody drops it the thread differentiates nothing, and whatever the thread does then, it gets back

@@ -17,7 +17,7 @@ from ..effects.record import Contents
 from ..graph.repeats import Region
 from ..replacements import replaces
 from ..signals import GraphBreak, TracedRaise
-from ..values.base import MISSING, Value
+from ..values.base import Value
 from ..values.constants import ConstantValue
 from ..values.mappings import DictValue
 from ..values.tensor import TensorValue
@@ -81,7 +81,7 @@ def _step_unless(t: Tracer, skipped: TensorValue, optimizer: Value, real: Any) -
     if not changed:
         return
     made = [key for name, (key, _) in table.items.items() if name not in known]
-    if changed != [table] or was_read or not made or not _makes_states_alone(t, table, known, real):
+    if changed != [table] or was_read or not made or not _makes_states_alone(table, known, real):
         raise _refused("it changes more than tensors and the state that it makes at first")
     t.heap.call_later(t.wrapper.wrap_pinned(_without_states), [skipped, optimizer, *made])
     t.attributes.plain_store(optimizer, "state", _Unsettled(table))
@@ -147,13 +147,10 @@ def _stands_for(t: Tracer, obj: Any, value: Value) -> bool:
     return t.wrapper.wrapped.get(id(obj)) is value
 
 
-def _makes_states_alone(t: Tracer, table: DictValue, known: Mapping[Any, Any], real: Any) -> bool:
-    """Whether a step of torch's own has only added states of parameters that had none."""
+def _makes_states_alone(table: DictValue, known: Mapping[Any, Any], optimizer: Any) -> bool:
+    """Whether a step of torch's own has only added to the table, which held `known`."""
     kept = all(table.items.get(name) == entry for name, entry in known.items())
-    fresh = all(
-        key.realise(t).real() is MISSING or key.realise(t).real() not in real.state for key, _ in table.items.values()
-    )
-    return kept and fresh and class_module(type(real)).startswith("torch.optim.")
+    return kept and class_module(type(optimizer)).startswith("torch.optim.")
 
 
 def _without_states(skipped: torch.Tensor, optimizer: Any, *parameters: Any) -> None:
