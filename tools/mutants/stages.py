@@ -252,7 +252,7 @@ STAGES = (
     ),
     Stage(
         "graphs", _below(_RUNTIME, *(f"graphs/{name}.py" for name in (
-            "call", "classify", "copying", "memory", "operands", "program", "recorder", "records", "settling", "split", "table", "table_py"))),
+            "call", "classify", "copying", "decided", "memory", "operands", "program", "recorder", "records", "settling", "split", "table", "table_py"))),
         16,
         (f"{_R}/graphs", "tests/cudagraph/test_without_gpu.py"),
     ),
@@ -290,6 +290,7 @@ LEFT_OUT = {
     "inductor/src/flambeau_inductor/codegen/triton/errors.py": "words",
     "runtime/src/flambeau_runtime/bench.py": "timing",
     "runtime/src/flambeau_runtime/workers/main.py": "run by its path in processes of its own, which no fault of an import reaches",
+    "runtime/src/flambeau_runtime/device/conditional.py": "the CUDA driver: its tests need a GPU",
     "runtime/src/flambeau_runtime/device/cuda.py": "the CUDA driver: its tests need a GPU",
     "runtime/src/flambeau_runtime/graphs/cuda.py": "CUDA's own graphs: their tests need a GPU",
 }

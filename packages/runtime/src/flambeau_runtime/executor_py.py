@@ -10,6 +10,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,9 @@ from .text import instruction_text, position_text
 
 KernelFunction = Callable[[list[torch.Tensor], list[Number], "tuple[int, int, int] | None", int], int]
 """``(tensors, scalars, grid, extent) -> status``."""
+
+Values = tuple[Any, ...]
+Branch = Callable[[], Values]
 
 
 @frozen
@@ -243,11 +247,14 @@ class PythonExecutor:
         if i.kind == "call":
             results = run(last, (*values, *extra))
         elif i.kind == "cond":
-            results = run(i.programs[0] if bool(values[0]) else last, (*values[1:], *extra))
+            given = (*values[1:], *extra)
+            results = self.choose(values[0], partial(run, i.programs[0], given), partial(run, last, given), given)
         elif i.kind == "while":
-            results = values
-            while bool(run(i.programs[0], (*results, *extra))[0]):
-                results = run(last, (*results, *extra))
+            results = self.repeat(
+                values,
+                lambda carried: run(i.programs[0], (*carried, *extra))[0],
+                lambda carried: run(last, (*carried, *extra)),
+            )
         else:
             results, slices = values, [frame.tensors[index] for index in i.slices]
             for step in range(_steps(int(frame.operand(i.length)), slices)):
@@ -255,6 +262,16 @@ class PythonExecutor:
         if i.kind in ("while", "scan") and results is values:
             results = tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in values)
         frame.write(i.outs, results)
+
+    def choose(self, decides: Any, yes: Branch, no: Branch, operands: Values) -> Values:
+        """The results of the branch that ``decides``, a number or a one-element tensor, names. Both take ``operands``."""
+        return yes() if bool(decides) else no()
+
+    def repeat(self, carried: Values, asks: Callable[[Values], Any], step: Callable[[Values], Values]) -> Values:
+        """What a loop ends with: ``carried`` itself where it takes no step."""
+        while bool(asks(carried)):
+            carried = step(carried)
+        return carried
 
     def python(self, frame: _Frame, i: a.Python) -> None:
         """A Python function of the table."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from flambeau_runtime.graphs.recorder import Recorded, Run
+from flambeau_runtime.graphs.recorder import Recorded, Run, Values
 from flambeau_runtime.graphs.table import make_lane
 
 
@@ -17,7 +17,8 @@ class FakeRecorder:
     """As on a GPU, recording does none of the work: inputs and the random stream are put back as they were.
 
     ``busy`` stands for a capture of the caller's; ``fail`` makes the next recording raise. ``lane`` is that of the
-    recordings that would share scratch memory; ``shared`` says of each whether it would.
+    recordings that would share scratch memory; ``shared`` says of each whether it would. ``decided`` counts what was
+    chosen or repeated at a replay, None where recordings have no conditions.
     """
 
     device = "cpu"
@@ -33,6 +34,7 @@ class FakeRecorder:
         self.budget = 1 << 40
         self.followed: list[int] = []
         self.during: Callable[[], None] | None = None
+        self.decided: int | None = None
 
     def unavailable(self) -> str:
         return self.busy
@@ -57,6 +59,7 @@ class FakeRecorder:
         tensors = [value for value in given if isinstance(value, torch.Tensor)]
         # Bytes, not values: fresh memory may hold NaNs, and an expanded input cannot be copied to.
         before, state = [tensor.untyped_storage().clone() for tensor in tensors], torch.get_rng_state()
+        decided = self.decided
         for tensor in tensors:
             if not tensor.is_floating_point():  # an index in memory that was not written yet is out of range
                 tensor.untyped_storage().fill_(0)
@@ -64,6 +67,7 @@ class FakeRecorder:
             outputs = run()
         finally:
             torch.set_rng_state(state)
+            self.decided = decided
             for tensor, memory in zip(tensors, before):
                 tensor.untyped_storage().copy_(memory)
         if places is not None:
@@ -93,6 +97,24 @@ class FakeRecorder:
             return Recorded(outputs, replay, release, make_lane(self.queue, native=self._native), 1024, 1024)
         own, grown = sum(place.nbytes for place in places), 0 if any(self.shared[:-1]) else 1024
         return Recorded(outputs, replay, release, self.lane, grown + own, own)
+
+    def has_conditions(self) -> bool:
+        return self.decided is not None
+
+    def choose(self, condition: torch.Tensor, yes: Run, no: Run, operands: Values) -> Values:
+        assert self.decided is not None
+        self.decided += 1
+        return (yes if condition else no)()
+
+    def repeat(
+        self, carried: Values, asks: Callable[[Values], torch.Tensor], step: Callable[[Values], Values]
+    ) -> Values:
+        assert self.decided is not None
+        self.decided += 1
+        carried = tuple(value.clone() for value in carried)
+        while asks(carried):
+            carried = step(carried)
+        return carried
 
     def stream(self) -> int:
         return self.queue

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +26,7 @@ DEFAULT_SHARED = 48 * 1024
 THREADS_PER_WARP = 32
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_CAPTURE_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 #: Triton's type text of a scalar parameter -> struct format. ``CudaKernel::pack`` has the same table.
 FORMATS = {
@@ -101,15 +103,33 @@ class Function:
 
 def load_cubin(cubin: Cubin, types: Sequence[str], ordinal: int) -> Function:
     """Load on the device ``ordinal``. ``types`` are the texts of the signature, in order. Raises ``CudaError``."""
+    handle, module = load_image(cubin.binary, cubin.name, ordinal)
+    if cubin.shared > DEFAULT_SHARED:
+        Driver.get().call("cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, cubin.shared)
+    return Function(handle, module, cubin, tuple(types), ordinal)
+
+
+def load_image(image: bytes, name: str, ordinal: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+    """The function ``name`` of a cubin or of PTX, and its module. Raises ``CudaError``."""
     torch.cuda.init()
     driver = Driver.get()
     driver.enter(ordinal)
     module, handle = ctypes.c_void_p(), ctypes.c_void_p()
-    driver.call("cuModuleLoadData", ctypes.byref(module), cubin.binary)
-    driver.call("cuModuleGetFunction", ctypes.byref(handle), module, cubin.name.encode())
-    if cubin.shared > DEFAULT_SHARED:
-        driver.call("cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, cubin.shared)
-    return Function(handle, module, cubin, tuple(types), ordinal)
+    with _relaxed(driver):
+        driver.call("cuModuleLoadData", ctypes.byref(module), image)
+        driver.call("cuModuleGetFunction", ctypes.byref(handle), module, name.encode())
+    return handle, module
+
+
+@contextmanager
+def _relaxed(driver: Driver) -> Iterator[None]:
+    """Loading may allocate, which a stream that is being recorded forbids to everybody; kernels are no part of the recording."""
+    mode = ctypes.c_int(_CAPTURE_RELAXED)
+    driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
 
 def pack(value: Any, kind: str) -> Any:

@@ -75,6 +75,8 @@ class RecordedProgram:
         self.name, self.specs, self.settings = name, specs, settings
         self.closed = ""
         self._executor, self._recorder, self._report = executor, recorder, report
+        #: What runs while a recording is made.
+        self.executor_of_recordings = executor
         self._groups: dict[Signature, _Group] = {}
         self._copied: set[int] = set()
         self._told: set[str] = set()
@@ -294,15 +296,15 @@ class RecordedProgram:
 
     def _capture(self, group: _Group, given: list[Any]) -> Recorded:
         """Small results are moved, so that scratch memory can be shared; others stay where they are made."""
-        sizes = group.own_bytes
+        run, sizes = self.executor_of_recordings, group.own_bytes
         if sizes is not None and sum(sizes) <= self.settings.settled_results_bytes:
             places = self._recorder.places(sizes)
             try:
-                return self._recorder.record(lambda: settling.settle(self._executor(*given), given, places), places)
+                return self._recorder.record(lambda: settling.settle(run(*given), given, places), places)
             except settling.ResultsDiffer:
                 logger.debug("results differ from the warm-up", artifact="cudagraphs", program=self.name)
                 group.own_bytes = None
-        return self._recorder.record(lambda: self._executor(*given))
+        return self._recorder.record(lambda: run(*given))
 
     def _check_sharing(self, tensors: list[int], in_place: list[int], inputs: tuple[Any, ...]) -> None:
         """A write to one input must reach every other that shares its memory: only in place it does."""

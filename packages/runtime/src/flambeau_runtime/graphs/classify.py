@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from .. import artifact as a
 from ..text import instruction_text, position_text
-from .operands import RANDOM_STATE, operator_of, uses
+from .operands import RANDOM_STATE, draws, operator_of, uses
 
 DEVICE, HOST, PLAIN = "device", "host", "plain"
 """Kinds of verdict: work for a recording; arithmetic, views and held layouts, which fit anywhere; what must run plainly."""
@@ -62,6 +62,7 @@ class _Known:
     scalars: set[int] = field(factory=set)
     plain_random: bool = False
     device: str = "cuda"
+    conditions: bool = False
 
     def elsewhere(self, registers: Iterable[int]) -> bool:
         return any(self.devices.get(register, self.device) != self.device for register in registers)
@@ -70,8 +71,8 @@ class _Known:
         return isinstance(device, torch.device | str) and torch.device(device).type != self.device
 
 
-def _known_at_start(program: a.Program, device: str, plain_random: bool) -> _Known:
-    known = _Known(plain_random=plain_random, device=device)
+def _known_at_start(program: a.Program, device: str, plain_random: bool, conditions: bool) -> _Known:
+    known = _Known(plain_random=plain_random, device=device, conditions=conditions)
     for spec in program.inputs:
         if spec.kind == "tensor":
             known.devices[spec.register] = device if spec.device is None else spec.device.type
@@ -80,13 +81,16 @@ def _known_at_start(program: a.Program, device: str, plain_random: bool) -> _Kno
     return known
 
 
-def classify(artifact: a.Artifact, device: str = "cuda", *, plain_random: bool = False) -> tuple[Verdict, ...]:
+def classify(
+    artifact: a.Artifact, device: str = "cuda", *, plain_random: bool = False, conditions: bool = False
+) -> tuple[Verdict, ...]:
     """One verdict per instruction of the artifact's program.
 
-    ``device`` is the type of the tensors that can be recorded. ``plain_random``: the state of the random generator is taken plainly, and so are the kernels that draw from it; for
-    programs whose division would separate the two.
+    ``device`` is the type of the tensors that can be recorded. ``plain_random``: the state of the random generator is taken plainly, and so are
+    the kernels that draw from it; for programs whose division would separate the two. ``conditions``: a recording can hold branches and loops
+    that data decides.
     """
-    known = _known_at_start(artifact.program, device, plain_random)
+    known = _known_at_start(artifact.program, device, plain_random, conditions)
     for constant in artifact.constants:
         known.devices[constant.register] = constant.device.type
         known.dtypes[constant.register] = constant.dtype
@@ -129,7 +133,7 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
             return PLAIN, "reads a number from a tensor"
         case a.Python():
             return PLAIN, "calls Python"
-        case a.Subprogram(kind="cond" | "while"):
+        case a.Subprogram(kind="cond" | "while") if not known.conditions:
             return PLAIN, "control flow is decided by data"
     if dynamic:
         return PLAIN, "sizes depend on data"
@@ -146,6 +150,9 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
         case a.Call():
             reason = _call_reason(instruction, known)
             return (PLAIN, reason) if reason else (DEVICE, "")
+        case a.Subprogram(kind="cond" | "while"):
+            reason = _decided_reason(instruction, known)
+            return (PLAIN, reason) if reason else (DEVICE, "")
         case a.Subprogram():
             reason = _nested_reason(instruction.programs[0], known)
             return (PLAIN, reason) if reason else (DEVICE, "")
@@ -154,12 +161,29 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
 
 def _nested_reason(program: a.Program, outer: _Known) -> str:
     """Why a nested program that runs unconditionally cannot be recorded, or ""."""
-    known = _known_at_start(program, outer.device, outer.plain_random)
+    known = _known_at_start(program, outer.device, outer.plain_random, outer.conditions)
     for instruction in program.instructions:
         kind, reason = _step(instruction, known)
         if kind == PLAIN:
             return reason
     return ""
+
+
+def _decided_reason(sub: a.Subprogram, known: _Known) -> str:
+    """Why a branch or loop that data decides cannot be recorded, or ""."""
+    numbers = (sub.outs, sub.inputs) if sub.kind == "while" else (sub.outs,)
+    if any(not isinstance(value, a.Reg | None) for values in numbers for value in values):
+        return "control flow that is decided by data gives a number"
+    if sub.kind == "while" and sub.programs[0].outputs[0].kind != "tensor":
+        return "a loop is decided by a number"
+    decides = sub.inputs[: 1 if sub.kind == "cond" else None]
+    if known.elsewhere(value.index for value in decides if isinstance(value, a.Reg)):
+        return "control flow is decided on another device"
+    if any(map(draws, sub.programs)):
+        return "random numbers are drawn where data decides"
+    if any(isinstance(i, a.Check) for program in sub.programs for i in program.instructions):
+        return "a number is checked where data decides"
+    return next(filter(None, (_nested_reason(program, known) for program in sub.programs)), "")
 
 
 def _call_reason(call: a.Call, known: _Known) -> str:

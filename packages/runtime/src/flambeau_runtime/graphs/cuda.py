@@ -20,7 +20,7 @@ import gc
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -28,8 +28,9 @@ from typing import Any
 import torch
 from attrs import define, field
 
+from ..device import conditional
 from . import settling
-from .recorder import Recorded, Run
+from .recorder import Recorded, Run, Values
 from .table import make_lane
 
 _THREAD = threading.local()
@@ -56,10 +57,45 @@ class _Common:
         self.graphs = weakref.WeakSet()
 
 
+@define(eq=False)
+class _Capture:
+    """A recording that is being made to a private pool. ``depth`` is in how many conditional parts of it we are."""
+
+    pool: Any
+    depth: int = 0
+    _by_thread: bool = False
+    _streams: list[torch.cuda.Stream] = field(factory=list)
+
+    @contextmanager
+    def inner(self) -> Iterator[torch.cuda.Stream]:
+        """A stream for a conditional part, the same for all parts of one depth."""
+        if not self._by_thread:
+            # The pool serves the recording's own stream. Parts are captured on others, by this thread.
+            device = torch.cuda.current_device()
+            torch._C._cuda_endAllocateToPool(device, self.pool)
+            torch._C._cuda_beginAllocateCurrentThreadToPool(device, self.pool)
+            self._by_thread = True
+        if self.depth == len(self._streams):
+            self._streams.append(torch.cuda.Stream())
+        self.depth += 1
+        try:
+            yield self._streams[self.depth - 1]
+        finally:
+            self.depth -= 1
+
+    def leave(self) -> None:
+        """Let go of the pool, once the recording has: it counts everyone who began to allocate there."""
+        if self._by_thread:
+            torch._C._cuda_releasePool(torch.cuda.current_device(), self.pool)
+
+
 class CudaRecorder:
     """Records on the current device."""
 
     device = "cuda"
+
+    def __init__(self) -> None:
+        self._capture: _Capture | None = None
 
     def unavailable(self) -> str:
         """Why nothing may be recorded or replayed: a capture is going on already."""
@@ -91,6 +127,7 @@ class CudaRecorder:
         torch.cuda.synchronize()
         with _own_workspaces(), torch.cuda.stream(common.stream), _without_collections():
             pool = common.pool() if shared else torch.cuda.graph_pool_handle()
+            self._capture = capture = _Capture(pool)
             try:
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 outputs = run()
@@ -99,6 +136,9 @@ class CudaRecorder:
                 if not _abandon(graph, pool) and shared:
                     common.leave_pool()
                 raise
+            finally:
+                self._capture = None
+                capture.leave()
         current.wait_stream(common.stream)
         grown = max(0, torch.cuda.memory_reserved() - before)
         # The base class's method: one call less on every replay.
@@ -108,6 +148,40 @@ class CudaRecorder:
         common.graphs.add(graph)
         own = sum(place.nbytes for place in places)
         return Recorded(outputs, native.replay, partial(_release, graph, common.graphs), common.lane, grown + own, own)
+
+    def has_conditions(self) -> bool:
+        """Whether the driver's graphs have conditional nodes."""
+        return conditional.is_available()
+
+    def choose(self, condition: torch.Tensor, yes: Run, no: Run, operands: Values) -> Values:
+        """A node for each branch. Results lie where the first branch leaves them; the second one's are copied there."""
+        condition = _as_bool(condition)
+        with self._part(condition, True):
+            results = tuple(_unshared(value, operands) for value in yes())
+        with self._part(condition, False):
+            _copy(results, no())
+        return results
+
+    def repeat(
+        self, carried: Values, asks: Callable[[Values], torch.Tensor], step: Callable[[Values], Values]
+    ) -> Values:
+        """One node, which runs again as long as its end says so. What is carried lies in memory of the loop's own."""
+        carried = tuple(value.clone() for value in carried)
+        condition = _as_bool(asks(carried))
+        with self._part(condition, True, again=True) as asked:
+            _copy(carried, tuple(_unshared(value, carried) for value in step(carried)))
+            asked.decide(_as_bool(asks(carried)))
+        return carried
+
+    @contextmanager
+    def _part(self, condition: torch.Tensor, wanted: bool, *, again: bool = False) -> Iterator[conditional.Condition]:
+        """What is queued within is a node of what is being recorded."""
+        assert self._capture is not None
+        with (
+            self._capture.inner() as stream,
+            conditional.decided(condition, wanted, stream, again=again) as asked,
+        ):
+            yield asked
 
     def stream(self) -> int:
         """The handle of the current stream."""
@@ -129,6 +203,22 @@ def _common() -> _Common:
     if device not in devices:
         devices[device] = _Common(torch.cuda.Stream(), make_lane(torch.cuda.current_stream().cuda_stream))
     return devices[device]
+
+
+def _as_bool(condition: torch.Tensor) -> torch.Tensor:
+    return condition if condition.dtype is torch.bool else condition != 0
+
+
+def _unshared(value: Any, others: Values) -> Any:
+    """``value`` in memory that none of the others has."""
+    storages = {other.untyped_storage()._cdata for other in others if isinstance(other, torch.Tensor)}
+    return value.clone() if isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in storages else value
+
+
+def _copy(places: Values, values: Values) -> None:
+    for place, value in zip(places, values, strict=True):
+        if isinstance(place, torch.Tensor):
+            place.copy_(value)
 
 
 def _release(graph: torch.cuda.CUDAGraph, living: weakref.WeakSet[torch.cuda.CUDAGraph]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from attrs import frozen
 
 from .. import artifact as a
@@ -64,6 +65,19 @@ def uses(instruction: a.Instruction) -> Uses:
 
 def _given(sub: a.Subprogram) -> tuple[Any, ...]:
     return (sub.inputs, sub.extra, tuple(map(a.Reg, sub.slices)), sub.length)
+
+
+def draws(program: a.Program) -> bool:
+    """Whether random numbers are drawn in the program, or in one that it calls."""
+    return any(map(_draws, program.instructions))
+
+
+def _draws(instruction: a.Instruction) -> bool:
+    if isinstance(instruction, a.Subprogram):
+        return any(map(draws, instruction.programs))
+    return isinstance(instruction, a.Call) and (
+        instruction.op == RANDOM_STATE or torch.Tag.nondeterministic_seeded in operator_of(instruction).tags
+    )
 
 
 def operator_of(call: a.Call) -> Any:

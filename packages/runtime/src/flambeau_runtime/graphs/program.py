@@ -18,6 +18,7 @@ from ..inputs import check_count, check_scalar, check_tensor
 from ..log import logger
 from .call import RecordedProgram
 from .classify import classify, uses_device
+from .decided import DecidingExecutor, decides_by_data
 from .recorder import Recorder
 from .records import GraphDecision, GraphSettings, Report
 from .split import Part, passes_random_state, split
@@ -53,9 +54,11 @@ def load_graphed(
         from .cuda import CudaRecorder
 
         recorder = CudaRecorder()
-    parts = split(artifact, classify(artifact, recorder.device), settings)
+    conditions = recorder.has_conditions()
+    parts = split(artifact, classify(artifact, recorder.device, conditions=conditions), settings)
     if passes_random_state(parts):
-        parts = split(artifact, classify(artifact, recorder.device, plain_random=True), settings)
+        verdicts = classify(artifact, recorder.device, plain_random=True, conditions=conditions)
+        parts = split(artifact, verdicts, settings)
     make = _Maker(artifact, name, recorder, tell, settings, native, options)
     if len(parts) == 1:
         return make(parts[0], name)
@@ -88,16 +91,32 @@ class _Maker:
 
     def __call__(self, part: Part, name: str) -> CompiledFn:
         """Raises what ``load`` raises."""
-        executor = load(evolve(self._artifact, program=part.program), **self._options)
+        artifact = evolve(self._artifact, program=part.program)
+        executor = load(artifact, **self._options)
         if not part.recorded:
             self._report(GraphDecision("plain", part.reason, name, part.position))
             return executor
         program = RecordedProgram(
             name, part.program.inputs, executor, self._recorder, self._report, self._settings, native=self._native
         )
+        if decides_by_data(part.program.instructions):
+            program.executor_of_recordings = self._deciding(artifact)
         _PROGRAMS.add(program)
         table: CompiledFn = program.table
         return table
+
+    def _deciding(self, artifact: a.Artifact) -> CompiledFn:
+        """What recordings of a program with branches and loops are made with, loaded for the first of them."""
+        made: list[CompiledFn] = []
+
+        def run(*inputs: Any) -> tuple[Any, ...]:
+            if not made:
+                twin: Any = load(artifact, **{**self._options, "executor": "python"})
+                given = (twin.artifact, twin.kernels, twin.constants, twin.python_functions)
+                made.append(DecidingExecutor(*given, recorder=self._recorder))
+            return made[0](*inputs)
+
+        return run
 
 
 class SplitProgram:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import torch
 from attrs import frozen
 
-Run = Callable[[], tuple[Any, ...]]
+Values = tuple[Any, ...]
+Run = Callable[[], Values]
 
 
 @frozen(eq=False)
@@ -58,6 +59,23 @@ class Recorder(Protocol):
         """Record ``run`` without doing its work. Raises what ``run`` or the recording raises, leaving nothing behind.
 
         With ``places``, where ``run`` leaves all its results, scratch memory may be that of other recordings.
+        """
+
+    def has_conditions(self) -> bool:
+        """Whether a value on the device can decide, at each replay, what of a recording is done."""
+
+    def choose(self, condition: torch.Tensor, yes: Run, no: Run, operands: Values) -> Values:
+        """Within a recording: record both, of which a replay does one. Both give the same kinds of tensors.
+
+        ``condition`` has one element. What is given shares no memory with ``operands``.
+        """
+
+    def repeat(
+        self, carried: Values, asks: Callable[[Values], torch.Tensor], step: Callable[[Values], Values]
+    ) -> Values:
+        """Within a recording: record a step, which a replay does as long as ``asks`` gives a true element.
+
+        ``carried`` are tensors, as are those that a step gives in their place. What is given shares no memory with them.
         """
 
     def stream(self) -> int:

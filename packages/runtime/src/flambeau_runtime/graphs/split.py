@@ -16,6 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from .. import artifact as a
 from .classify import DEVICE, HOST, PLAIN, Verdict
+from .decided import decides_by_data
 from .operands import RANDOM_STATE, uses
 from .records import GraphSettings
 
@@ -63,11 +64,12 @@ class _Wanted:
 
 
 def split(artifact: a.Artifact, verdicts: Sequence[Verdict], settings: GraphSettings) -> tuple[Part, ...]:
-    """The parts of ``artifact``'s program; a segment with too few device steps joins its neighbours."""
+    """The parts of ``artifact``'s program; a segment with too few device steps joins its neighbours, but for one that would stop the host."""
     instructions = artifact.program.instructions
     if all(verdict.kind != PLAIN for verdict in verdicts):
         steps = _device_steps(instructions)
-        return (Part(artifact.program, steps >= settings.smallest_program, _too_small(steps)),)
+        recorded = steps >= settings.smallest_program or decides_by_data(instructions)
+        return (Part(artifact.program, recorded, _too_small(steps)),)
     runs = _runs(instructions, verdicts, settings.smallest_segment)
     if len(runs) == 1:
         return (Part(artifact.program, False, runs[0].reason, runs[0].position),)
@@ -118,8 +120,9 @@ def _runs(instructions: Sequence[a.Instruction], verdicts: Sequence[Verdict], sm
     found: list[_Run] = []
     for recorded, group in groupby(range(len(fates)), key=fates.__getitem__):
         indices = tuple(group)
-        steps = _device_steps([instructions[i] for i in indices])
-        keep = recorded and steps >= smallest
+        mine = [instructions[i] for i in indices]
+        steps = _device_steps(mine)
+        keep = recorded and (steps >= smallest or decides_by_data(mine))
         first = next((verdicts[i] for i in indices if verdicts[i].kind == PLAIN), None)
         if first is not None:
             reason, position = first.reason, first.position
