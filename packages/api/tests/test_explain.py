@@ -81,3 +81,22 @@ def test_compiling_what_is_compiled_looks_at_the_original() -> None:
     first = flambeau.compile(lambda x: (print(end=""), x + 1)[1], backend="eager")
     with pytest.raises(RuntimeError, match="one graph"):
         flambeau.compile(first, fullgraph=True, backend="eager")(X)
+
+
+def test_what_nested_programs_launch_is_counted() -> None:
+    """Twelve calls of one layer: its kernels and products count in the program of the whole, on a CPU nothing waits."""
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.tanh(self.linear(torch.sin(x))) + x
+
+    with torch.no_grad():
+        found = flambeau.explain(nn.Sequential(*(Layer() for _ in range(12))))(torch.ones(4, 8))
+    assert [repeat.calls for repeat in found.repeats] == [12]
+    (program,) = found.programs
+    assert sum(program.library_calls.values()) >= 12
+    assert program.kernels >= 24 and program.host_waits == ()

@@ -60,8 +60,8 @@ class ProgramRecord:
 
     Attributes:
         kind: "forward" or "backward".
-        kernels: generated kernels launched.
-        library_calls: library calls by name, with how often each is made.
+        kernels: launches of generated kernels; those of a branch, or of a loop's step, count once.
+        library_calls: library calls by name, with how often each is made, counted likewise.
         fused_operations: ATen operations that live in generated kernels.
         cached: whether it came from the disk cache.
         artifact: the program itself; `artifact.text()` prints it.
@@ -73,6 +73,14 @@ class ProgramRecord:
     fused_operations: int
     cached: bool
     artifact: Artifact
+
+    @property
+    def host_waits(self) -> tuple[str, ...]:
+        """Where the host waits for the GPU in a call without CUDA graphs, with the reason; of those, see `Explanation.cuda_graphs`."""
+        # Not at the top: most processes never ask.
+        from flambeau_runtime import graphs
+
+        return graphs.host_waits(self.artifact)
 
 
 @frozen
@@ -173,5 +181,8 @@ class Explanation:
         lines += [f"runs in eager: {reason}" for reason in self.eager_graphs]
         lines += [f"compiled once: {repeat}" for repeat in self.repeats]
         lines += [f"CUDA graph, {decision}" for decision in self.cuda_graphs]
+        if not self.cuda_graphs:
+            waits = [(program.kind, wait) for program in self.programs for wait in program.host_waits]
+            lines += [f"the host waits for the GPU, {kind}: {wait}" for kind, wait in waits]
         lines += [f"{stage}: {seconds:.3f} s" for stage, seconds in self.seconds.items()]
         return "\n".join(lines)

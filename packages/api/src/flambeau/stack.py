@@ -29,7 +29,7 @@ import flambeau_autograd as autograd
 import flambeau_inductor as inductor
 import flambeau_runtime as runtime
 from flambeau_capture import NumbersRefused, no_warnings, unpatched
-from flambeau_runtime.artifact import Call, Launch
+from flambeau_runtime.artifact import Call, Instruction, Launch, Program, Subprogram
 from flambeau_runtime.build import find_toolchain
 from flambeau_runtime.build.toolchain import Toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
@@ -473,13 +473,23 @@ def _program_record(kind: str, artifact: runtime.Artifact, cached: bool) -> Prog
     calls: dict[str, int] = {}
     kernels = 0
     fused: set[str] = set()
-    for instruction in artifact.program.instructions:
+    for instruction in _instructions(artifact.program):
         if isinstance(instruction, Launch):
             kernels += 1
             fused.update(artifact.kernels[instruction.kernel].meta.get("origins", ()))
         elif isinstance(instruction, Call):
             calls[instruction.op] = calls.get(instruction.op, 0) + 1
     return ProgramRecord(kind, kernels, calls, len(fused), cached, artifact)
+
+
+def _instructions(program: Program) -> Iterator[Instruction]:
+    """Those of a program, with those of nested programs in the place of what calls them."""
+    for instruction in program.instructions:
+        if isinstance(instruction, Subprogram):
+            for nested in instruction.programs:
+                yield from _instructions(nested)
+        else:
+            yield instruction
 
 
 @contextmanager

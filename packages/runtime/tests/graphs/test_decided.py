@@ -9,7 +9,7 @@ import torch
 
 from flambeau_runtime import artifact as a
 from flambeau_runtime import load
-from flambeau_runtime.graphs import GraphDecision, GraphSettings, load_graphed
+from flambeau_runtime.graphs import GraphDecision, GraphSettings, host_waits, load_graphed
 from flambeau_runtime.graphs.classify import classify
 from flambeau_runtime.graphs.split import split
 
@@ -139,3 +139,22 @@ def test_what_depends_on_data_decides_plainly() -> None:
         [call("sum", a.Reg(0), outs=(3,)), a.Item(0, 3), cond(unary("sin"), unary("neg"), a.Scalar(0))]
     )
     assert [v.kind for v in classify(artifact, "cpu", conditions=True)] == ["device", "plain", "plain"]
+
+
+def test_where_the_host_waits_without_recordings() -> None:
+    """For what lies on a GPU, not for what the CPU knows already."""
+    instructions = [
+        *IS_POSITIVE,
+        cond(unary("sin", device="cuda"), unary("neg", device="cuda")),
+        a.Item(0, 3),
+        call("nonzero", a.Reg(2), outs=(5,)),
+        a.Item(1, 6),
+        cond(unary("sin", device="cuda"), unary("neg", device="cuda"), a.Reg(6), (7,)),
+    ]
+    inputs = [*tensors(0, device="cuda"), *tensors(6)]
+    assert host_waits(artifact_of(instructions, inputs)) == (
+        "control flow is decided by data (t2 = cond(t1, t0))",
+        "reads a number from a tensor (s0 = item t3)",
+        "waits for the device (aten::nonzero)",
+    )
+    assert host_waits(artifact_of(instructions)) == ()

@@ -20,6 +20,11 @@ from .operands import RANDOM_STATE, draws, operator_of, uses
 DEVICE, HOST, PLAIN = "device", "host", "plain"
 """Kinds of verdict: work for a recording; arithmetic, views and held layouts, which fit anywhere; what must run plainly."""
 
+READS_A_NUMBER, DECIDED_BY_DATA, WAITS = (
+    "reads a number from a tensor", "control flow is decided by data", "waits for the device"
+)  # fmt: skip
+"""Reasons for which the host waits for the device."""
+
 _SYNCHRONISING = frozenset({
     "aten::item", "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::nonzero", "aten::masked_select",
     "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::bincount",
@@ -105,6 +110,14 @@ def uses_device(artifact: a.Artifact) -> bool:
     return "cuda" in devices or any(library.language == "triton" for library in artifact.libraries)
 
 
+def host_waits(artifact: a.Artifact) -> tuple[str, ...]:
+    """Where the host waits for the device in a call of a program on a GPU that is not recorded: reason and instruction."""
+    if not uses_device(artifact):
+        return ()
+    found = (verdict for verdict in classify(artifact) if verdict.reason in (READS_A_NUMBER, DECIDED_BY_DATA, WAITS))
+    return tuple(f"{verdict.reason} ({verdict.position})" for verdict in found)
+
+
 def _verdict(instruction: a.Instruction, artifact: a.Artifact, known: _Known) -> Verdict:
     kind, reason = _step(instruction, known)
     if kind != PLAIN:
@@ -130,11 +143,13 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
         case a.Check():
             return (PLAIN, "checks a number that was read from the device") if dynamic else (HOST, "")
         case a.Item():
-            return PLAIN, "reads a number from a tensor"
+            elsewhere = known.elsewhere((instruction.source,))
+            return PLAIN, "reads a number from a tensor of another device" if elsewhere else READS_A_NUMBER
         case a.Python():
             return PLAIN, "calls Python"
-        case a.Subprogram(kind="cond" | "while") if not known.conditions:
-            return PLAIN, "control flow is decided by data"
+        case a.Subprogram(kind="cond" | "while"):
+            reason = _decided_reason(instruction, known, dynamic)
+            return (PLAIN, reason) if reason else (DEVICE, "")
     if dynamic:
         return PLAIN, "sizes depend on data"
     touched = uses(instruction)
@@ -149,9 +164,6 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
             return (PLAIN, "copies from or to another device") if elsewhere else (DEVICE, "")
         case a.Call():
             reason = _call_reason(instruction, known)
-            return (PLAIN, reason) if reason else (DEVICE, "")
-        case a.Subprogram(kind="cond" | "while"):
-            reason = _decided_reason(instruction, known)
             return (PLAIN, reason) if reason else (DEVICE, "")
         case a.Subprogram():
             reason = _nested_reason(instruction.programs[0], known)
@@ -169,16 +181,18 @@ def _nested_reason(program: a.Program, outer: _Known) -> str:
     return ""
 
 
-def _decided_reason(sub: a.Subprogram, known: _Known) -> str:
+def _decided_reason(sub: a.Subprogram, known: _Known, dynamic: bool) -> str:
     """Why a branch or loop that data decides cannot be recorded, or ""."""
+    decides = sub.inputs[: 1 if sub.kind == "cond" else None]
+    if known.elsewhere(value.index for value in decides if isinstance(value, a.Reg)):
+        return "control flow is decided on another device"
+    if dynamic or not known.conditions:
+        return DECIDED_BY_DATA
     numbers = (sub.outs, sub.inputs) if sub.kind == "while" else (sub.outs,)
     if any(not isinstance(value, a.Reg | None) for values in numbers for value in values):
         return "control flow that is decided by data gives a number"
     if sub.kind == "while" and sub.programs[0].outputs[0].kind != "tensor":
         return "a loop is decided by a number"
-    decides = sub.inputs[: 1 if sub.kind == "cond" else None]
-    if known.elsewhere(value.index for value in decides if isinstance(value, a.Reg)):
-        return "control flow is decided on another device"
     if any(map(draws, sub.programs)):
         return "random numbers are drawn where data decides"
     if any(isinstance(i, a.Check) for program in sub.programs for i in program.instructions):
@@ -192,7 +206,7 @@ def _call_reason(call: a.Call, known: _Known) -> str:
     if call.op == RANDOM_STATE and known.plain_random:
         return "random numbers are drawn in another part"
     if call.op in _SYNCHRONISING:
-        return "waits for the device"
+        return WAITS
     if call.op.startswith(("_c10d_functional::", "c10d::", "symm_mem::")):
         return "communicates with other processes"
     if any(ret.alias_info is not None for ret in operator._schema.returns) and any(call.outs):
