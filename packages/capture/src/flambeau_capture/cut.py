@@ -7,8 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .library import itertools
+from .values.iterators import IteratorValue
+from .values.walk import reachable
+
 if TYPE_CHECKING:
     from .interp.tracer import Tracer
+    from .signals import GraphBreak
+
+_EVALUATE = (
+    "BINARY_",
+    "CALL",
+    "COMPARE_OP",
+    "CONTAINS_OP",
+    "FORMAT_",
+    "LOAD_ATTR",
+    "LOAD_METHOD",
+    "POP_JUMP_IF_",
+    "TO_BOOL",
+    "UNARY_",
+)
+"""Instructions that take operands off the stack, and leave a result or jump."""
 
 
 def place_to_cut(tracer: Tracer) -> int | None:
@@ -27,6 +46,33 @@ def place_to_cut(tracer: Tracer) -> int | None:
     if first is None or first == tracer.frames.root_steps:
         return None
     return first
+
+
+def step_back(tracer: Tracer, broken: GraphBreak) -> bool:
+    """Put the root frame back to where the instruction that broke began, so that it can be cut there without tracing it again up to that place.
+
+    Out: whether it is there. It is not where the instruction may have left a trace: code that was inlined, an operation, something changed, an
+    iterator that went on, a guard.
+    """
+    frames, root = tracer.frames, tracer.frames.root
+    began = frames.begun
+    if (
+        began is None
+        or place_to_cut(tracer) != frames.root_steps
+        or not broken.is_in_root
+        or frames.steps != began.steps
+        or tracer.recorded() != began.recorded
+    ):
+        return False
+    if not root.instructions[root.index].name.startswith(_EVALUATE):
+        return False
+    kept = sum(
+        1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(began.stack, root.stack, strict=False))
+    )
+    if any(isinstance(value, IteratorValue) for value in reachable(began.stack[kept:]).values()):
+        return False
+    root.stack[:] = began.stack
+    return True
 
 
 def stores_data_later(tracer: Tracer) -> bool:

@@ -2,7 +2,7 @@
 
 In: `FrameInfo`, a backend, options. Out: the answer for the frame hook (`RunCode`, `RunGraph`, `SkipAlways`).
 
-    trace (again up to the break, where there was one) -> FrameResult -> backend -> guards -> replacement code
+    trace (stepped back, or again, to before a break) -> FrameResult -> backend -> guards -> replacement code
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .captured import Break, DeleteAttribute, Effect, FrameResult, Return, SetAt
 from .class_names import class_name
 from .collector import few_collections
 from .config import Config
-from .cut import computes, handles_groups, loops_around, place_to_cut, stores_data_later
+from .cut import computes, handles_groups, loops_around, place_to_cut, step_back, stores_data_later
 from .effects.describe import effects_text
 from .errors import FlambeauCaptureError, InternalError
 from .frame import Answer, FrameInfo, RunCode, RunGraph, Skip, SkipAlways
@@ -215,7 +215,7 @@ def _owner_guards(info: FrameInfo) -> tuple[GuardSpec, ...]:
 
 
 def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
-    """Trace to the end, or to the first instruction that breaks (by tracing once more up to it)."""
+    """Trace to the end, or to the first instruction that breaks (by tracing once more up to it, where it cannot be stepped back)."""
     if info.replaced:
         broken = GraphBreak("unsupported-call", f"{', '.join(info.replaced)} is not Python's own")
         raise CannotCapture(broken, always=False)
@@ -227,11 +227,42 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     tracer = Tracer(info, config, dynamics, None)
     try:
         with restored_modes(tracer):
-            returned = _run(tracer)
-            assert returned is not None
-            return _finish(tracer, Return(returned), None, state)
+            try:
+                returned = _run(tracer)
+            except GraphBreak as error:
+                if not step_back(tracer, error):
+                    raise
+                broken, returned = error.without_frames(handled), None
+            if returned is not None:
+                return _finish(tracer, Return(returned), None, state)
+            _place_to_cut(info, tracer, broken)
+            with _refused(broken, handled):
+                return _finish(tracer, _break_of(tracer, broken), broken, state)
     except GraphBreak as error:
         broken = error.without_frames(handled)
+    stop = _place_to_cut(info, tracer, broken)
+    again = Tracer(info, config, dynamics, stop)
+    with _refused(broken, handled), restored_modes(again):
+        if _run(again) is not None:
+            raise CannotCapture(broken)
+        if stop != tracer.frames.root_steps and not again.graph.operations:
+            raise LoopBreaks(broken, tracer)  # with nothing to compute before it
+        return _finish(again, _break_of(again, broken), broken, state)
+
+
+@contextmanager
+def _refused(broken: GraphBreak, handled: BaseException | None) -> Iterator[None]:
+    """What cannot be cut at a break is left to plain Python, for that break or because its values cannot be made again."""
+    try:
+        yield
+    except GraphBreak as error:
+        error.without_frames(handled)
+        raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from None
+
+
+def _place_to_cut(info: FrameInfo, tracer: Tracer, broken: GraphBreak) -> int:
+    """The step of the root frame to cut it at. Raises `CannotCapture` for one that is left to plain Python."""
+    config = tracer.config
     if broken.code in _RAISES and (
         config.fullgraph or any(words in broken.message for words in (*_OF_HISTORY, BEYOND_MEMORY))
     ):
@@ -250,17 +281,7 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
     stop = place_to_cut(tracer)
     if stop is None:
         raise LoopBreaks(broken, tracer)
-    again = Tracer(info, config, dynamics, stop)
-    try:
-        with restored_modes(again):
-            if _run(again) is not None:
-                raise CannotCapture(broken)
-            if stop != tracer.frames.root_steps and not again.graph.operations:
-                raise LoopBreaks(broken, tracer)  # with nothing to compute before it
-            return _finish(again, _break_of(again, broken), broken, state)
-    except GraphBreak as error:
-        error.without_frames(handled)
-        raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from None
+    return stop
 
 
 def _refuse_open_sizes(info: FrameInfo, tracer: Tracer) -> None:

@@ -86,6 +86,8 @@ class Heap:
         # By identity: objects of the trace's own, changes of which count too for now (see `watching`).
         self._watched: dict[int, Value] = {}
         self._writes = 0
+        #: How often somebody was about to change something, of the trace's own or not.
+        self.asked = 0
         # Those among the writes of which nothing else tells.
         self._own_writes = 0
         # By identity: containers that an operation of the graph holds on to.
@@ -99,6 +101,7 @@ class Heap:
 
     def changed(self, container: Value) -> None:
         """A container is about to change."""
+        self.asked += 1
         if id(container) in self._held:
             raise CannotCapture(
                 GraphBreak("unsupported-store", "a container changes that an autograd.Function was given")
@@ -164,6 +167,7 @@ class Heap:
 
     def store_attribute(self, target: Value, name: str, value: Value | None, *, plain: bool = True) -> None:
         """`target.name = value` (None: deleted), recorded when the target existed before or is made by the graph."""
+        self.asked += 1
         if isinstance(target, ClassValue):
             self.members.add((target.object, name))
         if target.source is not None or target.real() is not MISSING or isinstance(target, TensorValue):
@@ -191,6 +195,7 @@ class Heap:
 
     def store_cell(self, cell: Value, value: Value) -> None:
         """A cell got new contents."""
+        self.asked += 1
         if cell.source is None:
             self._note(cell)
             return

@@ -96,7 +96,7 @@ class GraphBuilder:
         self.in_inference = False
         #: Settings of torch that the program changed, each with what it was before.
         self.settings: dict[Any, Any] = {}
-        self.operations = 0
+        self.operations = self.runs = 0  # recorded, and tried on fakes
         #: What the last operation warned of, and which of its kernels would have.
         self.heard: list[Heard] = []
         self.kernels = Kernels()
@@ -385,6 +385,7 @@ class GraphBuilder:
         self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], *, each_time: bool = True
     ) -> Any:
         """The operation on fakes alone; failures become graph breaks. `heard` is then what it warned of (`each_time`: see `hearing`)."""
+        self.runs += 1
         try:
             return self._run(kind, target, args, kwargs, each_time=each_time)
         except GraphBreak as error:

@@ -41,6 +41,10 @@ class GuardCollector:
         self._bindings: dict[int, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {}
         self._members: dict[type, dict[tuple[str, type | None], spec.ClassMember]] = {}
 
+    def size(self) -> int:
+        """How many requirements there are: equal before and after something that nothing was asked for."""
+        return len(self.specs) + len(self._bindings) + len(self._members)
+
     def add(self, guard: spec.GuardSpec) -> None:
         """One more requirement."""
         self.specs.setdefault(guard, None)

@@ -5,17 +5,28 @@ In: the frame that runs now, told by who enters and leaves it. Out: positions, s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..signals import GraphBreak, Position
 from .tried import may_catch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..values.base import Value
     from .frame import Frame, Place
 
 
 class ReachedBreak(Exception):
     """The root frame arrived at the step that is to run for real."""
+
+
+class Begun(NamedTuple):
+    """Where a step began: the root's stack, how many instructions had run by then, what had been recorded."""
+
+    stack: tuple[Value, ...]
+    steps: int
+    recorded: tuple[Any, ...]
 
 
 class FrameStack:
@@ -24,14 +35,17 @@ class FrameStack:
     Args:
         unroll_limit: after how many instructions the trace gives up.
         break_at: the step of the root frame to stop at; None on the first trace.
+        recorded: how much the trace has recorded.
     """
 
     root: Frame
 
-    def __init__(self, unroll_limit: int, break_at: int | None) -> None:
+    def __init__(self, unroll_limit: int, break_at: int | None, recorded: Callable[[], tuple[Any, ...]]) -> None:
         self.unroll_limit = unroll_limit
         self.break_at = break_at
         self.root_steps = 0
+        #: Where the last step of the root began.
+        self.begun: Begun | None = None
         self.first_steps: dict[int, int] = {}
         self.steps = 0
         self.depth = 0
@@ -40,6 +54,7 @@ class FrameStack:
         self.left_out: tuple[Place, ...] = ()
         #: Whether a handler of the program covers an operation of the graph.
         self.caught = False
+        self._recorded = recorded
         self._last_stack: tuple[tuple[str, int, str], ...] = ()
 
     def step(self, frame: Frame) -> None:
@@ -52,6 +67,8 @@ class FrameStack:
             self.first_steps.setdefault(frame.index, self.root_steps)
             if self.root_steps == self.break_at:
                 raise ReachedBreak
+            if self.break_at is None:
+                self.begun = Begun(tuple(frame.stack), self.steps, self._recorded())
 
     def note_handlers(self) -> None:
         """Called for every operation of the graph: whether a handler of the program covers it."""

@@ -7,7 +7,9 @@ guards and heap are then read by `pipeline.py`.
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..effects.record import Heap
 from ..graph.builder import GraphBuilder
@@ -53,7 +55,7 @@ class Tracer:
         info.traces.append(self)
         self.info = info
         self.config = config
-        self.frames = FrameStack(config.unroll_limit, break_at)
+        self.frames = FrameStack(config.unroll_limit, break_at, self.recorded)
         self.graph = GraphBuilder(config, self.frames.user_stack)
         self.graph.may_make_leaves = not dynamics.leaves_escape
         self.guards = GuardCollector(self.frames.user_position, trust)
@@ -77,6 +79,16 @@ class Tracer:
         self.told_compiling = False
         #: Generators that the program has begun to run.
         self.generators: list[GeneratorValue] = []
+
+    def recorded(self) -> tuple[Any, ...]:
+        """How much has been recorded: equal before and after an instruction that left no trace."""
+        graph = self.graph
+        return (
+            *(graph.operations, graph.runs, len(graph.graph.nodes), len(graph.inputs), len(graph.constants)),
+            *(graph.numbers_read(), len(graph.modules), len(graph.open_modes), len(graph.open_inference)),
+            *(len(graph.settings), torch.is_grad_enabled(), self.heap.asked, *self.heap.size()),
+            *(self.guards.size(), len(self.generators), len(self.wrapper.tensor_inputs)),
+        )
 
     def run(self) -> Value | None:
         """Trace the root frame; its returned value, None when the step to stop at was reached."""
