@@ -135,7 +135,7 @@ def test_random_draws_where_data_decides_are_plain() -> None:
     def function(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda a: torch.rand_like(a) + a, lambda a: a * 2, (x,))
 
-    compiled = flambeau.compile(function, mode="reduce-overhead", options={"fallback_random": True})
+    compiled = flambeau.compile(function, options={"triton.cudagraphs": True, "fallback_random": True})
     for number in range(6):
         x, _ = inputs(number)
         torch.manual_seed(number)

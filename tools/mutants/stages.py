@@ -75,7 +75,7 @@ STAGES = (
     Stage(
         "interpreter", _below(_CAPTURE, "interp/assumed_branches.py", "interp/comparisons.py", "interp/wrapper_tensors.py", "interp/wrapper_code.py",
                              "interp/handlers/*.py", "interp/operations.py", "interp/arithmetic.py", "interp/calls.py", "interp/cached.py", "interp/frame.py",
-                              "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/class_members.py", "interp/texts.py", "interp/lifetimes.py",
+                              "interp/tensors.py", "interp/wrapping.py", "interp/attributes.py", "interp/class_members.py", "interp/texts.py", "interp/lifetimes.py", "interp/repeated_calls.py",
                               "interp/callees.py", "values/members.py", "values/modules.py", "interp/enum_members.py", "patches.py", "library.py",
                               "replaced_names.py"), 28,
         (f"{_C}/interp", f"{_C}/lookaside", f"{_C}/test_patches.py", f"{_C}/test_library.py", f"{_C}/test_replaced_names.py",
@@ -113,7 +113,7 @@ STAGES = (
     ),
     Stage(
         "tracing", _below(_CAPTURE, "backend_call.py",
-                             "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/fake_results.py", "graph/names.py", "rewrite/rounds.py",
+                             "pipeline.py", "hook.py", "graph/refusals.py", "graph/trials.py", "graph/fake_mode.py", "graph/fake_results.py", "graph/names.py", "graph/nodes.py", "rewrite/rounds.py",
                           "interp/exceptions.py", "interp/folding.py", "interp/formulas.py", "values/sets.py"), 12,
         (f"{_C}/graph", f"{_C}/interp", f"{_C}/lookaside", f"{_C}/rewrite", f"{_C}/test_own_faults.py", f"{_C}/test_backends_and_breaks.py",
          *_PROGRAMS),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from operator import getitem
-from operator import pow as power
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +31,7 @@ from .dispatch import dispatcher
 from .fake_mode import new_fake_mode
 from .foreign import is_differentiated_through
 from .inner_tensors import is_fake, is_wrapper
+from .nodes import as_given, as_printed, first_line, is_data_dependent, is_pure_read, name_of
 from .quiet import Heard, hearing
 from .refusals import as_unread, is_total, refused, takes_numbers, writes_shared_elements
 from .repeats import Region
@@ -46,11 +45,9 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..sources.source import Source
 
-SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _DROPS = (torch.dropout, torch.nn.functional.dropout)
 """They give their argument back where nothing is dropped; the formula in Python gives a copy."""
 _WANTS_PLAIN = "expected to contain only concrete integers"
-_PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
 
 
 @frozen(eq=False)
@@ -244,7 +241,7 @@ class GraphBuilder:
                 raise TensorsAsNumbers(as_unread(numbers))
             self._check_assumptions()
         if self.bodies and self.numbers_read() > before:
-            raise GraphBreak("data-dependent-value", f"{_name(target)} gives what depends on values, in a body")
+            raise GraphBreak("data-dependent-value", f"{name_of(target)} gives what depends on values, in a body")
         return self._recorded(kind, target, args, kwargs, result), result
 
     def call_bodies(
@@ -257,7 +254,7 @@ class GraphBuilder:
         self, kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any], value: Any
     ) -> torch.fx.Node:
         given, named = torch.fx.map_arg((tuple(args), kwargs), self.here) if self.has_bodies else (tuple(args), kwargs)
-        node = self.graph.create_node(kind, _as_printed(target, args), given, named)
+        node = self.graph.create_node(kind, as_printed(target, args), given, named)
         self._describe(node, value)
         self._check_assumptions(last=True)
         self.operations += 1
@@ -300,7 +297,7 @@ class GraphBuilder:
         if writes_shared_elements(kind, target, fakes[0]) and not any(
             fakes[0][0] is known for known in self.input_values
         ):
-            raise GraphBreak("operator-error", f"{_name(target)} writes to elements that share memory")
+            raise GraphBreak("operator-error", f"{name_of(target)} writes to elements that share memory")
         if is_differentiated_through(target, *fakes):
             raise GraphBreak(
                 "unsupported-call", f"{target} has no rule for its gradient, which eager takes of its kernel"
@@ -310,16 +307,16 @@ class GraphBuilder:
         asked = not (self.wraps and any(map(is_wrapper, tree_leaves(fakes))))
         if asked and not is_total(kind, target, *fakes):
             if refused(kind, target, *fakes):
-                raise GraphBreak("operator-error", f"{_name(target)} refuses the types of its operands")
+                raise GraphBreak("operator-error", f"{name_of(target)} refuses the types of its operands")
             trial = trial_of(kind, target, *fakes)
         if target == "masked_scatter_" and len(fakes[0]) > 1:
             # The run on fakes asks nothing of the mask, which may be large, and is not tried then.
             self.run("call_method", "expand", (fakes[0][1], fakes[0][0].shape), {})
         result = self.run(kind, target, *fakes)
         if trial is not None and trial.refuses(result):
-            beyond = f", {BEYOND_MEMORY}" if "as_strided" in _name(target) else ""
-            raise GraphBreak("operator-error", f"{_name(target)} refuses its operands{beyond}")
-        if _name(target).startswith("_foreach_") and _name(target).endswith("_"):
+            beyond = f", {BEYOND_MEMORY}" if "as_strided" in name_of(target) else ""
+            raise GraphBreak("operator-error", f"{name_of(target)} refuses its operands{beyond}")
+        if name_of(target).startswith("_foreach_") and name_of(target).endswith("_"):
             torch.autograd.graph.increment_version(
                 fakes[0][0]
             )  # kernels of list ops count their writes, fakes have none
@@ -352,12 +349,17 @@ class GraphBuilder:
     @contextmanager
     def call_of(self, name: str, *, marked: bool = False) -> Iterator[None]:
         """Nodes made inside are of one more call of what has this name; `marked`: as a region to compile once."""
-        outer, self._calls = self.calls, self._calls + 1
-        self.calls = (*outer, (self._calls, name, marked))
+        outer = self.calls
+        self.calls = (*outer, (self.next_call(), name, marked))
         try:
             yield
         finally:
             self.calls = outer
+
+    def next_call(self) -> int:
+        """A number for one more call of a module."""
+        self._calls += 1
+        return self._calls
 
     def refuse_question(self, what: str) -> None:
         """Break where the program asks about gradients in a reentrant checkpoint, which runs once without and once with them."""
@@ -411,25 +413,27 @@ class GraphBuilder:
                 )
         except DataDependentOutputException as error:
             raise GraphBreak(
-                "data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}"
+                "data-dependent-value", f"{name_of(target)} reads the values of a tensor: {first_line(error)}"
             ) from error
         except DynamicOutputShapeException as error:
-            raise GraphBreak("dynamic-output-shape", f"the result shape of {_name(target)} depends on data") from error
+            raise GraphBreak(
+                "dynamic-output-shape", f"the result shape of {name_of(target)} depends on data"
+            ) from error
         except UnsupportedOperatorException as error:
-            raise GraphBreak("operator-error", f"{_name(target)} has no shape rule: {_first_line(error)}") from error
+            raise GraphBreak("operator-error", f"{name_of(target)} has no shape rule: {first_line(error)}") from error
         except GraphBreak:
             raise
         except Exception as error:
-            if _is_data_dependent(error) or (self.is_open and _WANTS_PLAIN in str(error)):
+            if is_data_dependent(error) or (self.is_open and _WANTS_PLAIN in str(error)):
                 raise GraphBreak(
-                    "data-dependent-value", f"{_name(target)} reads the values of a tensor: {_first_line(error)}"
+                    "data-dependent-value", f"{name_of(target)} reads the values of a tensor: {first_line(error)}"
                 ) from error
             if self.fake_mode.has_failed:
                 raise InternalError(
-                    f"the fakes of {_name(target)} cannot be corrected: {_first_line(error)}"
+                    f"the fakes of {name_of(target)} cannot be corrected: {first_line(error)}"
                 ) from error
             raise GraphBreak(
-                "operator-error", f"{_name(target)} raised {type(error).__name__}: {_first_line(error)}"
+                "operator-error", f"{name_of(target)} raised {type(error).__name__}: {first_line(error)}"
             ) from error
         finally:
             self.fake_mode.region = self.fake_mode.kernels = None
@@ -437,7 +441,9 @@ class GraphBuilder:
         tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         self.wraps = self.wraps or any(map(is_wrapper, tensors))
         if not all(map(is_fake, tensors)):
-            raise GraphBreak("unsupported-call", f"{_name(target)} makes a tensor that torch's dispatcher does not see")
+            raise GraphBreak(
+                "unsupported-call", f"{name_of(target)} makes a tensor that torch's dispatcher does not see"
+            )
         return result
 
     def derive(self, target: Any, args: tuple[Any, ...], value: Any, kind: str = "call_function") -> torch.fx.Node:
@@ -448,7 +454,7 @@ class GraphBuilder:
             level = self._level(args)
             graph = self.bodies[level - 1].graph if level else self.root
             args = torch.fx.map_arg(args, lambda node: self.here(node, level))
-        node = graph.create_node(kind, _as_printed(target, args), args, {})
+        node = graph.create_node(kind, as_printed(target, args), args, {})
         self._describe(node, value)
         return node
 
@@ -499,7 +505,7 @@ class GraphBuilder:
             with self.unpatched:
                 return bool(symbol)
         except Exception as error:
-            if not _is_data_dependent(error):
+            if not is_data_dependent(error):
                 raise
             raise GraphBreak("data-dependent-branch", "a branch on a number that comes from a tensor") from error
         finally:
@@ -517,7 +523,7 @@ class GraphBuilder:
                     else bool(symbol)
                 )
         except Exception as error:
-            if not _is_data_dependent(error):
+            if not is_data_dependent(error):
                 raise
             raise GraphBreak("data-dependent-value", "a number that comes from a tensor is needed") from error
         finally:
@@ -531,7 +537,7 @@ class GraphBuilder:
         node.meta["val"] = tuple(n.meta["val"] for n in outputs)
         node.meta["stack"] = ()
         for n in reversed(list(self.graph.nodes)):
-            if not n.users and (n.op == "get_attr" or _is_pure_read(n)):
+            if not n.users and (n.op == "get_attr" or is_pure_read(n)):
                 self.graph.erase_node(n)
         root = torch.nn.Module()
         for name, body in self.modules.items():
@@ -547,7 +553,7 @@ class GraphBuilder:
         self.input_reals = [self.input_reals[i] for i in used]
         self.input_nodes = [self.input_nodes[i] for i in used]
         for i, node in enumerate(self.input_nodes):
-            self.input_values[i] = node.meta["val"] = _as_given(self.input_values[i], self.input_reals[i])
+            self.input_values[i] = node.meta["val"] = as_given(self.input_values[i], self.input_reals[i])
         # Its code is made when somebody asks for it: writing and compiling it is a tenth of a small trace.
         module = _LazyGraphModule(root, self.graph, "CapturedGraph")
         if self.warns:
@@ -557,44 +563,3 @@ class GraphBuilder:
         if self.in_inference:
             module.meta["in_inference"] = True
         return module
-
-
-def _as_printed(target: Any, args: Sequence[Any]) -> Any:
-    """The function that a graph module can print: it writes `-2 ** n` for a negative base, which Python reads as `-(2 ** n)`."""
-    negative = target is power and isinstance(args[0], int | float | complex) and repr(args[0]).startswith("-")
-    return pow if negative else target
-
-
-def _as_given(value: Any, real: Any) -> Any:
-    """An input's fake without the history that the program gave it by a write."""
-    if isinstance(value, torch.Tensor) and value.requires_grad and not real.requires_grad:
-        return value.detach()
-    return value
-
-
-def _is_pure_read(node: torch.fx.Node) -> bool:
-    if node.op == "call_method":
-        return node.target in _PURE_READS
-    if node.op != "call_function":
-        return False
-    if node.target is getitem:
-        # An index that is a tensor, or a list that becomes one, raises where it is out of bounds.
-        index: list[torch.fx.Node] = []
-        torch.fx.map_arg(node.args[1], index.append)
-        parts = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
-        listed = any(isinstance(part, list) for part in parts)
-        return not listed and not any(isinstance(used.meta.get("val"), torch.Tensor) for used in index)
-    return isinstance(node.meta.get("val"), SYMBOLS)
-
-
-def _is_data_dependent(error: BaseException) -> bool:
-    """By name, so that a compile with static shapes does not import the shape environment."""
-    return type(error).__name__ == "GuardOnDataDependentSymNode"
-
-
-def _name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:300]

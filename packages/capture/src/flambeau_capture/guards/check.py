@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..library import math
-from ..sources.source import SourceError, resolve
+from ..sources.source import SourceError, resolve, step_from
 from . import spec as gs
 from .memory import share_memory
 from .shape_program import compile_expression, run
@@ -27,6 +27,29 @@ class Frame:
 
     def __getitem__(self, source: Any) -> Any:
         return resolve(source, self.locals, self.globals, self.builtins)
+
+
+class Resolved(Frame):
+    """A frame that walks each path once: while nothing of it changes."""
+
+    def __init__(self, f_locals: Mapping[str, Any], f_globals: Mapping[str, Any], builtins: Any = None) -> None:
+        super().__init__(f_locals, f_globals, builtins)
+        self._found: dict[int, Any] = {}
+
+    def __getitem__(self, source: Any) -> Any:
+        if id(source) not in self._found:
+            base = getattr(source, "base", None)
+            self._found[id(source)] = super().__getitem__(source) if base is None else step_from(source, self[base])
+        return self._found[id(source)]
+
+
+def all_hold(specs: Sequence[gs.GuardSpec], frame: Frame) -> bool:
+    """Whether specs about sources hold on a frame."""
+    try:
+        with torch._C.DisableTorchFunction():
+            return all(_holds(spec, frame) for spec in specs)
+    except SourceError:
+        return False
 
 
 def check(

@@ -55,6 +55,8 @@ class FrameStack:
         #: Whether a handler of the program covers an operation of the graph.
         self.caught = False
         self._recorded = recorded
+        #: The stack of the operation that is recorded again for a module like the one whose code made it (see `RepeatedCalls`).
+        self.stamped: tuple[tuple[str, int, str], ...] | None = None
         self._last_stack: tuple[tuple[str, int, str], ...] = ()
 
     def step(self, frame: Frame) -> None:
@@ -79,6 +81,8 @@ class FrameStack:
 
     def user_stack(self) -> tuple[tuple[str, int, str], ...]:
         """`(file, line, function)` of every frame being traced, innermost last."""
+        if self.stamped is not None:
+            return self.stamped
         frames: list[tuple[str, int, str]] = []
         frame = self.frame
         while frame is not None:

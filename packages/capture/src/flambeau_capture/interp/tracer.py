@@ -31,6 +31,7 @@ from .frame import Frame
 from .lifetimes import Lifetimes
 from .operations import Operators
 from .overrides import Overrides
+from .repeated_calls import RepeatedCalls
 from .stack import FrameStack, ReachedBreak
 from .tensors import Recorder
 from .texts import Texts
@@ -73,6 +74,7 @@ class Tracer:
         self.caller = Caller(self)
         self.devices = Devices(self)
         self.overrides = Overrides(self)
+        self.repeated_calls = RepeatedCalls(self)
         #: Whether gradients were enabled when the frame began.
         self.initial_grad = True
         #: Whether the program asked if it is being compiled, and was told so.

@@ -7,6 +7,7 @@ only the native setters are replaced.
 from __future__ import annotations
 
 from dis import Instruction, get_instructions
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -88,8 +89,9 @@ def _call_itself(t: Tracer, module: ObjectValue, args: Args, kwargs: Kwargs, abo
         t.frames.left_out = above
         return t.caller.inline_function(FunctionValue(inner, Pinned(inner)), inner, args, kwargs)
     forward = t.attributes.get_attribute(module, "forward")
+    trace = partial(t.caller.call_through, (_CALLS_FORWARD, *above), forward, args[1:], kwargs)
     with t.graph.call_of(class_name(module.python_type())):
-        return t.caller.call_through((_CALLS_FORWARD, *above), forward, args[1:], kwargs)
+        return t.repeated_calls.call(module, args[1:], kwargs, trace)
 
 
 @replaces(torch.nn.Module.__getattr__)

@@ -4,9 +4,8 @@ In: nothing (this is the bottom of the layer). Out: the base class every value d
 Python object at all. A value knows its Python type, where it came from (`source`, `None` for what the trace made itself) and how
 to make the real object again. What it may ask of the tracer meanwhile are the protocols at the end: `Tracer`, and one for each of its parts.
 
-Rebuilding has two steps, so that aliases and cycles survive: `rebuild(e)` leaves the object on the stack, `fill(e)` (called by
-`e.value` right after the object was stored in its temporary, only when the value was rebuilt rather than loaded) adds contents
-that may refer back to it. `fill` leaves the stack as it found it.
+Rebuilding has two steps, so that aliases and cycles survive: `rebuild(e)` leaves the object on the stack, `fill(e)` (called by `e.value` right
+after the object was stored in its temporary, only when it was rebuilt rather than loaded) adds contents that may refer back to it, and leaves the stack as it was.
 """
 
 from __future__ import annotations
@@ -165,8 +164,6 @@ NULL = NullValue()
 
 
 # What a value may ask of the tracer.
-
-
 class Frames(Protocol):
     """The frames being traced."""
 
@@ -176,6 +173,7 @@ class Frames(Protocol):
     frame: Any
     left_out: Any
     root: Any
+    stamped: Any
 
     def locate(self, error: GraphBreak) -> None:
         """Note where a break happened, once."""
@@ -559,6 +557,7 @@ class Tracer(Protocol):
     heap: Any
     devices: Any
     overrides: Any
+    repeated_calls: Any
     generators: list[Any]
     initial_grad: bool
     told_compiling: bool

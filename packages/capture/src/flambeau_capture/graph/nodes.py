@@ -1,0 +1,60 @@
+"""What `GraphBuilder` asks of nodes, of what they call, and of errors.
+
+In: nodes, targets with their arguments, exceptions. Out: whether a node only reads a size, how a function is printed or named, an error's first line.
+"""
+
+from __future__ import annotations
+
+from operator import getitem
+from operator import pow as power
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.fx
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_PURE_READS = frozenset(("size", "stride", "storage_offset", "numel", "dim"))
+
+
+def as_printed(target: Any, args: Sequence[Any]) -> Any:
+    """The function that a graph module can print: it writes `-2 ** n` for a negative base, which Python reads as `-(2 ** n)`."""
+    negative = target is power and isinstance(args[0], int | float | complex) and repr(args[0]).startswith("-")
+    return pow if negative else target
+
+
+def as_given(value: Any, real: Any) -> Any:
+    """An input's fake without the history that the program gave it by a write."""
+    if isinstance(value, torch.Tensor) and value.requires_grad and not real.requires_grad:
+        return value.detach()
+    return value
+
+
+def is_pure_read(node: torch.fx.Node) -> bool:
+    if node.op == "call_method":
+        return node.target in _PURE_READS
+    if node.op != "call_function":
+        return False
+    if node.target is getitem:
+        # An index that is a tensor, or a list that becomes one, raises where it is out of bounds.
+        index: list[torch.fx.Node] = []
+        torch.fx.map_arg(node.args[1], index.append)
+        parts = node.args[1] if isinstance(node.args[1], tuple) else (node.args[1],)
+        listed = any(isinstance(part, list) for part in parts)
+        return not listed and not any(isinstance(used.meta.get("val"), torch.Tensor) for used in index)
+    return isinstance(node.meta.get("val"), SYMBOLS)
+
+
+def is_data_dependent(error: BaseException) -> bool:
+    """By name, so that a compile with static shapes does not import the shape environment."""
+    return type(error).__name__ == "GuardOnDataDependentSymNode"
+
+
+def name_of(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]
