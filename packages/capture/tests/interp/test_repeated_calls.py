@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from contextlib import nullcontext
 
 import pytest
@@ -15,6 +16,7 @@ from flambeau_capture import make_region, pipeline
 from flambeau_capture.interp.repeated_calls import RepeatedCalls
 
 SEEN = []
+ALL = []
 FACTOR = 2.0
 LAYERS = 6
 
@@ -185,7 +187,8 @@ def facts(value):
 
 def check(module, x, calls=2):
     """Values, gradients and buffers as plain Python has them, random numbers included."""
-    modules = module, copy.deepcopy(module)
+    # What closes over its layers, or has them in a global, cannot be copied; it has no state.
+    modules = module, module if isinstance(module, (Known, Enclosed)) else copy.deepcopy(module)
     functions = make_region(modules[0].forward, eager), modules[1].forward
     for _ in range(calls):
         outcomes = []
@@ -195,7 +198,7 @@ def check(module, x, calls=2):
             given = x.clone().requires_grad_()
             tensors = [part for part in tree_leaves(function(given)) if isinstance(part, torch.Tensor)]
             sum(part.sum() for part in tensors if part.requires_grad).backward()
-            gradients = [given.grad, *(p.grad for p in one.parameters())]
+            gradients = [given.grad, *(None if p.grad is None else p.grad.clone() for p in one.parameters())]
             outcomes.append([*tensors, *gradients, *(b.clone() for b in one.buffers())])
         for found, expected in zip(*outcomes, strict=True):
             torch.testing.assert_close(found, expected)
@@ -298,6 +301,108 @@ class Returns(Stack):
             x = found["y"] * number + bias.sum() + found["parts"][1][0].sum()
             results.append(found)
         return results, state
+
+
+class Weighing(nn.Module):
+    """Takes a weight as well, which may be its own."""
+
+    def __init__(self, index):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x, weight):
+        return self.inner(x) * weight.sum() + self.inner.first.weight.mean()
+
+
+class Weighed(Stack):
+    """All get the weight of the one layer that is remembered."""
+
+    def __init__(self):
+        super().__init__(make=Weighing)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x, self.layers[1].inner.first.weight)
+        return x
+
+
+class Upward(nn.Module):
+    """Knows the stack that it is in, and asks the second layer there."""
+
+    def __init__(self, index):
+        super().__init__()
+        self.inner, self.scale, self.up = Inner(), index, []
+
+    def forward(self, x):
+        second = self.up[0].layers[1]
+        y = self.inner(x) * second.inner.first.weight.sum()
+        return y + 1 if second is self else y
+
+
+def upward():
+    stack = Stack(make=Upward)
+    for layer in stack.layers:
+        layer.up.append(stack)
+    return stack
+
+
+class Knowing(nn.Module):
+    """Asks for the second of all layers, by a name of the module that this file is."""
+
+    def __init__(self, index):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x):
+        return self.inner(x) * ALL[1].inner.first.weight.sum()
+
+
+class Known(Stack):
+    """Layers in a list that is global."""
+
+    def __init__(self):
+        super().__init__(make=Knowing)
+        ALL[:] = self.layers
+
+    def forward(self, x):
+        for layer in ALL:
+            x = layer(x)
+        return x
+
+
+class Enclosed(Stack):
+    """Layers in a list that both the layers' class and the frame close over."""
+
+    def __init__(self):
+        layers = []
+
+        class Closing(nn.Module):
+            def __init__(self, index):
+                super().__init__()
+                self.inner = Inner()
+
+            def forward(self, x):
+                return self.inner(x) * layers[1].inner.first.weight.sum()
+
+        super().__init__(make=Closing)
+        layers += self.layers
+        self.run = lambda x: functools.reduce(lambda y, layer: layer(y), layers, x)
+
+    def forward(self, x):
+        return self.run(x)
+
+
+class Comparing(nn.Module):
+    """Tells apart what it has."""
+
+    def __init__(self, index):
+        super().__init__()
+        self.inner, self.one, self.other = Inner(), ["a"], ["a"]
+        if index == 4:
+            self.other = self.one
+
+    def forward(self, x):
+        return self.inner(x) + (1 if self.one is self.other else 2)
 
 
 class Twice(nn.Module):
@@ -462,6 +567,11 @@ STACKS = {
     "other arguments": (Alternating, 0),
     "autocast": (Modes, None),
     "results of many kinds": (Returns, 4),
+    "an argument of one of them": (Weighed, None),
+    "a layer by a fixed path": (upward, 0),
+    "a layer in a global list": (Known, 0),
+    "a layer in a list closed over": (Enclosed, 0),
+    "what is one object in one of them": (lambda: Stack(make=Comparing), 3),
     "containers that are one": (Twins, 0),
     "effects": (Counts, 0),
     "writes": (lambda: Stack(make=Writing), 0),

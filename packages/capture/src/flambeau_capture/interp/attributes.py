@@ -272,7 +272,9 @@ class Attributes(Part):
 
     def object_attribute(self, value: ObjectValue, name: str) -> Value:
         """`value.name` for an instance of a Python class."""
-        cls = value.cls
+        cls, seen = value.cls, self.t.repeated_calls.seen
+        if seen is not None:
+            seen.add(value)
         if is_native_access(cls):
             stored = value.attrs.get(name)
             if stored is not None:

@@ -80,7 +80,11 @@ class Frame:
 
     def push(self, value: Value) -> None:
         """Push; lazy values are looked at now."""
-        self.stack.append(value.realise(self.tracer))
+        value = value.realise(self.tracer)
+        self.stack.append(value)
+        seen = self.tracer.repeated_calls.seen
+        if seen is not None:
+            seen.add(value)
 
     def pop(self) -> Value:
         """Pop the top."""

@@ -10,13 +10,15 @@ place of the other's. The calls are alike where
 - the arguments are the same objects or constants, or tensors that the graph computed, with the same properties and sharing of memory;
 - nothing has changed in between that the code may have read: torch's modes, and what the frame wrote to.
 
-A call is not remembered if it changed anything outside of itself, or made what is more than operations on tensors of sizes that are known.
+A call is not remembered if it changed anything outside of itself, saw what leads to its module (the model, a list of its layers), or made what is more
+than operations on tensors of sizes that are known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from contextlib import contextmanager
+from functools import cache, partial
 from operator import getitem
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +105,8 @@ class RepeatedCalls(Part):
         #: What is remembered of each class, and how many calls of it were traced.
         self._known: dict[type, list[_Remembered]] = {}
         self._traces: Counter[type] = Counter()
+        #: What the program has on its stacks, or asks for an attribute, while a call is traced that may be remembered.
+        self.seen: set[Value] | None = None
 
     def call(
         self, module: ObjectValue, args: Sequence[Value], kwargs: Mapping[str, Value], trace: Callable[[], Value]
@@ -153,14 +157,17 @@ class RepeatedCalls(Part):
             stands = tuple(self._stands_for(value, met) for value in given), names
         except _NotAlike:
             return trace(), None
-        if self._is_written(source):
+        if self._is_written(source) or _is_within(stands[0], source):
             return trace(), None
         state, generators, lasting = self._state(), len(t.generators), len(graph.lasting)
         tensors = [value.fake for value in _tensors(stands[0])]
         written = self._writes(tensors)
         last = next(iter(reversed(graph.graph.nodes)), None)
-        with t.heap.watching(given):
+        with t.heap.watching(given), self._noting() as seen:
             result = trace()
+        above = {id(step) for step in steps(source)} - {id(source)}
+        if any(id(value.source) in above for value in seen):
+            return result, None
         if (
             self._state() != state
             or not self._is_plain()
@@ -178,12 +185,23 @@ class RepeatedCalls(Part):
             _check_nodes(nodes, stands[0], answer)
         except _NotAlike:
             return result, None
+        guards = tuple(guard for guard in t.guards.specs if any(_leads_from(s, source) for s in _sources(guard)))
         if self._names_pinned(source):
             return result, None
-        guards = tuple(guard for guard in t.guards.specs if any(_leads_from(s, source) for s in _sources(guard)))
         inputs = tuple(s for _, _, s in t.wrapper.tensor_inputs if _leads_from(s, source))
         depth = len(t.frames.user_stack()), len(graph.calls)
         return result, _Remembered(source, stands, state, guards, inputs, nodes, answer, depth)
+
+    @contextmanager
+    def _noting(self) -> Iterator[set[Value]]:
+        """What the program sees meanwhile. Who sees what leads to the module may have come to the module from there, by a path of its own."""
+        outer, self.seen = self.seen, set[Value]()
+        try:
+            yield self.seen
+        finally:
+            if outer is not None:
+                outer |= self.seen
+            self.seen = outer
 
     def _names_pinned(self, source: Source) -> bool:
         """Whether a guard is about what came of the module and is named otherwise: a method bound to an object that `source` leads to."""
@@ -233,18 +251,15 @@ class RepeatedCalls(Part):
         """The result of a call like an earlier one; None, with nothing recorded, where it is not."""
         t, new = self.t, module.source
         assert new is not None
-        if earlier.given[1] != names or earlier.state != self._state():
+        before, named = earlier.given
+        if named != names or len(before) != len(given) or earlier.state != self._state():
             return None
-        if self._is_written(new) or self._is_written(earlier.source):
+        if self._is_written(new) or self._is_written(earlier.source) or _is_within(before, new):
             return None
         moved: dict[int, Value] = {}
-        if len(given) != len(earlier.given[0]):
+        if not all(self._is_alike(old, value, moved) for old, value in zip(before, given, strict=True)):
             return None
-        if not all(self._is_alike(old, value, moved) for old, value in zip(earlier.given[0], given, strict=True)):
-            return None
-        if len(set(map(id, moved.values()))) < len(moved) or not _share_alike(
-            moved, [part.value for part in _computed(earlier.given[0])]
-        ):
+        if len(set(map(id, moved.values()))) < len(moved) or not _share_alike(moved, [*_tensors(before)]):
             return None
         real = Resolved(t.info.locals, t.info.globals, t.info.builtins)
         paths: dict[int, Source] = {id(earlier.source): new}
@@ -471,6 +486,16 @@ def _maker(value: Value) -> Callable[[list[Value]], Value]:
     return lambda items: DictValue({key: (name, item) for (key, name), item in zip(keys, items, strict=True)}, dict)
 
 
+def _is_within(stands: Any, module: Source) -> bool:
+    """Whether an argument is the module's own: of another one's call it is not known which of the two is meant."""
+    if isinstance(stands, tuple):
+        return any(_is_within(part, module) for part in stands)
+    if isinstance(stands, _Container):
+        return _is_within(stands.items, module)
+    source = stands.value.source if isinstance(stands, _Computed) else stands.source
+    return source is not None and _leads_from(source, module)
+
+
 def _computed(given: Any) -> Iterator[_Computed]:
     for part in given:
         if isinstance(part, _Computed):
@@ -526,23 +551,30 @@ def _moved(source: Source, paths: dict[int, Source]) -> Source:
     return found
 
 
+_SOURCES = frozenset(("source", "other", "sources"))
+"""Fields of guards that are a path, or several."""
+
+
+def _paths(guard: GuardSpec) -> dict[str, tuple[Source, ...]]:
+    """The paths that a guard is about, by the field that has them."""
+    kind: Any = type(guard)
+    found = {name: getattr(guard, name) for name in _fields(kind)}
+    return {name: value if isinstance(value, tuple) else (value,) for name, value in found.items()}
+
+
 def _sources(guard: GuardSpec) -> Iterator[Source]:
-    for name in _source_fields(type(guard)):
-        value = getattr(guard, name)
-        if isinstance(value, Source):
-            yield value
+    for found in _paths(guard).values():
+        yield from found
 
 
-def _source_fields(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind) if each.name in ("source", "other"))
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.name in _SOURCES)
 
 
 def _moved_guard(guard: GuardSpec, paths: dict[int, Source]) -> GuardSpec:
-    changes: dict[str, Any] = {
-        name: _moved(value, paths)
-        for name in _source_fields(type(guard))
-        if isinstance(value := getattr(guard, name), Source)
-    }
+    moved = {name: tuple(_moved(path, paths) for path in found) for name, found in _paths(guard).items()}
+    changes: dict[str, Any] = {name: found if name == "sources" else found[0] for name, found in moved.items()}
     if isinstance(guard, IdentityIs):
         return IdentityIs(changes["source"], guard.expected, position=guard.position)
     return evolve(guard, **changes)
