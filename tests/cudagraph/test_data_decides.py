@@ -35,6 +35,11 @@ def handed_back(x: Tensor, y: Tensor) -> Any:
     return torch.cond((x * y).mean() > 0, lambda a, b: (a.t() + 0, b * 2), lambda a, b: (b.t() + 1, a + b), (x, y))
 
 
+def computed_twice(x: Tensor, y: Tensor) -> Any:
+    """Results that are one value in one branch, and two in the other."""
+    return torch.cond((x * y).mean() > 0, lambda a, b: (a + b, a + b), lambda a, b: (a - b, a * b), (x, y))
+
+
 def nested(x: Tensor, y: Tensor) -> Any:
     """A branch within a branch, and a loop within one."""
 
@@ -85,7 +90,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("function", [branches, handed_back, nested, loops])
+@pytest.mark.parametrize("function", [branches, handed_back, computed_twice, nested, loops])
 def test_every_call_equals_eager(function: Callable[..., Any], told: list[tuple[str, str]]) -> None:
     """Results are kept, so several recordings take turns; other work is queued between the calls."""
     compiled = flambeau.compile(function, mode="reduce-overhead", fullgraph=True)
@@ -100,7 +105,7 @@ def test_every_call_equals_eager(function: Callable[..., Any], told: list[tuple[
     assert {kind for kind, _ in told} == {"recorded"}
 
 
-@pytest.mark.parametrize("function", [branches, handed_back, nested, loops])
+@pytest.mark.parametrize("function", [branches, handed_back, computed_twice, nested, loops])
 def test_the_host_does_not_wait(function: Callable[..., Any]) -> None:
     compiled = flambeau.compile(function, mode="reduce-overhead", fullgraph=True)
     given = inputs(0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from flambeau_runtime import artifact as a
 from flambeau_runtime import load
 from flambeau_runtime.graphs import GraphDecision, GraphSettings, host_waits, load_graphed
 from flambeau_runtime.graphs.classify import classify
+from flambeau_runtime.graphs.cuda import CudaRecorder
 from flambeau_runtime.graphs.split import split
 
 from .fake import FakeRecorder
@@ -139,6 +143,32 @@ def test_what_depends_on_data_decides_plainly() -> None:
         [call("sum", a.Reg(0), outs=(3,)), a.Item(0, 3), cond(unary("sin"), unary("neg"), a.Scalar(0))]
     )
     assert [v.kind for v in classify(artifact, "cpu", conditions=True)] == ["device", "plain", "plain"]
+
+
+class Always(CudaRecorder):
+    """Does every part at once, as on a device where the condition is what each part wants."""
+
+    @contextmanager
+    def _part(self, condition: torch.Tensor, wanted: bool, *, again: bool = False) -> Iterator[Any]:
+        yield SimpleNamespace(decide=lambda condition: None)
+
+
+def test_results_of_both_branches_lie_in_memory_of_their_own() -> None:
+    """One that is an operand, or another result too, is copied: what the second branch leaves must not meet it there."""
+    x, y = torch.arange(3.0), torch.ones(3)
+    made = x + y
+    results = Always().choose(torch.tensor(1), lambda: (made, made, x, None), lambda: (y, y + 1, y + 2, None), (x, y))
+    assert [None if part is None else part.tolist() for part in results] == [[1.0] * 3, [2.0] * 3, [3.0] * 3, None]
+    assert x.tolist() == [0.0, 1.0, 2.0] and y.tolist() == [1.0] * 3
+    assert len({part.data_ptr() for part in (x, y, *results[:3])}) == 5
+
+
+def test_what_a_loop_carries_changes_places() -> None:
+    """A step that swaps what it is given."""
+    x, y = torch.zeros(2), torch.ones(2)
+    carried = Always().repeat((x, y), lambda values: values[0].sum() < 3, lambda values: (values[1], values[0]))
+    assert [part.tolist() for part in carried] == [[1.0, 1.0], [0.0, 0.0]]
+    assert x.tolist() == [0.0, 0.0] and y.tolist() == [1.0, 1.0]
 
 
 def test_where_the_host_waits_without_recordings() -> None:

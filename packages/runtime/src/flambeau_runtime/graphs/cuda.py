@@ -156,11 +156,14 @@ class CudaRecorder:
     def choose(self, condition: torch.Tensor, yes: Run, no: Run, operands: Values) -> Values:
         """A node for each branch. Results lie where the first branch leaves them; the second one's are copied there."""
         condition = _as_bool(condition)
+        results: list[Any] = []
         with self._part(condition, True):
-            results = tuple(_unshared(value, operands) for value in yes())
+            for value in yes():
+                # Two results of one branch may be one tensor, those of the other are none the less two.
+                results.append(_unshared(value, (*operands, *results)))
         with self._part(condition, False):
             _copy(results, no())
-        return results
+        return tuple(results)
 
     def repeat(
         self, carried: Values, asks: Callable[[Values], torch.Tensor], step: Callable[[Values], Values]
@@ -215,7 +218,7 @@ def _unshared(value: Any, others: Values) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in storages else value
 
 
-def _copy(places: Values, values: Values) -> None:
+def _copy(places: Sequence[Any], values: Values) -> None:
     for place, value in zip(places, values, strict=True):
         if isinstance(place, torch.Tensor):
             place.copy_(value)
