@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from both_ways import eager
@@ -75,6 +77,12 @@ def in_an_iterator(x):
     return y, list(numbers)
 
 
+def of_a_number(x, number):
+    y = x * number
+    math.acos(number)
+    return y
+
+
 ONCE = [printed, printed_with_operands, branched, within_a_with, several, with_a_store_before]
 AGAIN = [in_a_callee, in_a_key, in_an_iterator]
 
@@ -107,6 +115,16 @@ def test_what_may_have_left_a_trace_is_traced_again(function, made, broken):
     """Results are those of Python: nothing happens twice, and no iterator skips."""
     assert broken(function, x())
     assert made.count(function.__name__) == 2
+
+
+def test_what_a_step_that_broke_assumed_of_a_number_is_not_kept():
+    """The frame is cut where `acos` raises for one number; cut there it serves others."""
+    records = []
+    region = make_region(of_a_number, eager, observer=records.append)
+    for number in (7, 4, 9, 12, 5):
+        with pytest.raises(ValueError, match="math domain error"):
+            region(x(), number)
+    assert len([record for record in records if record.code.co_qualname == "of_a_number"]) <= 3
 
 
 def described(traced):

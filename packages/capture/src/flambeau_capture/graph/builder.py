@@ -292,6 +292,11 @@ class GraphBuilder:
         env = self.shape_env
         return 0 if env is None else int(env.unbacked_symint_counter + env.unbacked_symfloat_counter)
 
+    def assumed(self) -> tuple[int, ...]:
+        """How much has been assumed of sizes and numbers: equal before and after something that asked nothing of them."""
+        env = self.shape_env
+        return () if env is None else (len(env.guards), len(env.replacements), len(env.axioms))
+
     def _tried(self, kind: str, target: Any, fakes: tuple[Sequence[Any], dict[str, Any]]) -> Any:
         """The operation on fakes; what eager refuses though fakes do not ends the graph."""
         if writes_shared_elements(kind, target, fakes[0]) and not any(

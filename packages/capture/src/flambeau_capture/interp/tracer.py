@@ -87,7 +87,13 @@ class Tracer:
         graph = self.graph
         return (
             *(graph.operations, graph.runs, len(graph.graph.nodes), len(graph.inputs), len(graph.constants)),
-            *(graph.numbers_read(), len(graph.modules), len(graph.open_modes), len(graph.open_inference)),
+            *(
+                *graph.assumed(),
+                graph.numbers_read(),
+                len(graph.modules),
+                len(graph.open_modes),
+                len(graph.open_inference),
+            ),
             *(len(graph.settings), torch.is_grad_enabled(), self.heap.asked, *self.heap.size()),
             *(self.guards.size(), len(self.generators), len(self.wrapper.tensor_inputs)),
         )
