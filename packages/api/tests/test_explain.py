@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import flambeau
+from flambeau.records import Explanation, ProgramRecord
+from flambeau_runtime.artifact import Artifact, InputSpec, Item, Program
+from flambeau_runtime.graphs import GraphDecision
 
 X = torch.ones(3)
 
@@ -100,3 +103,15 @@ def test_what_nested_programs_launch_is_counted() -> None:
     (program,) = found.programs
     assert sum(program.library_calls.values()) >= 12
     assert program.kernels >= 24 and program.host_waits == ()
+
+
+def test_where_the_host_waits_is_told() -> None:
+    """For programs on a GPU; with CUDA graphs their decisions say it."""
+    inputs = [InputSpec("tensor", 0, torch.float32, "cuda")]
+    artifact = Artifact(Program([Item(0, 0)], 1, 1, inputs, []))
+    record = ProgramRecord("forward", 0, {}, 0, False, artifact)
+    wait = "reads a number from a tensor (s0 = item t0)"
+    assert record.host_waits == (wait,)
+    assert f"the host waits for the GPU, forward: {wait}" in str(Explanation((), (), (record,), (), {}, None))
+    decided = (GraphDecision("plain", wait, "forward"),)
+    assert "waits for the GPU" not in str(Explanation((), (), (record,), (), {}, None, cuda_graphs=decided))

@@ -16,17 +16,8 @@ if TYPE_CHECKING:
     from .signals import GraphBreak
 
 _EVALUATE = (
-    "BINARY_",
-    "CALL",
-    "COMPARE_OP",
-    "CONTAINS_OP",
-    "FORMAT_",
-    "LOAD_ATTR",
-    "LOAD_METHOD",
-    "POP_JUMP_IF_",
-    "TO_BOOL",
-    "UNARY_",
-)
+    "BINARY_", "CALL", "COMPARE_OP", "CONTAINS_OP", "FORMAT_", "LOAD_ATTR", "LOAD_METHOD", "POP_JUMP_IF_", "TO_BOOL", "UNARY_",
+)  # fmt: skip
 """Instructions that take operands off the stack, and leave a result or jump."""
 
 

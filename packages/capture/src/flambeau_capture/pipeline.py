@@ -235,12 +235,12 @@ def trace_frame(info: FrameInfo, config: Config, dynamics: Dynamics) -> Traced:
                 broken, returned = error.without_frames(handled), None
             if returned is not None:
                 return _finish(tracer, Return(returned), None, state)
-            _place_to_cut(info, tracer, broken)
+            _step_to_cut_at(info, tracer, broken)
             with _refused(broken, handled):
                 return _finish(tracer, _break_of(tracer, broken), broken, state)
     except GraphBreak as error:
         broken = error.without_frames(handled)
-    stop = _place_to_cut(info, tracer, broken)
+    stop = _step_to_cut_at(info, tracer, broken)
     again = Tracer(info, config, dynamics, stop)
     with _refused(broken, handled), restored_modes(again):
         if _run(again) is not None:
@@ -260,8 +260,8 @@ def _refused(broken: GraphBreak, handled: BaseException | None) -> Iterator[None
         raise CannotCapture(error if error.code == "cannot-rebuild" else broken) from None
 
 
-def _place_to_cut(info: FrameInfo, tracer: Tracer, broken: GraphBreak) -> int:
-    """The step of the root frame to cut it at. Raises `CannotCapture` for one that is left to plain Python."""
+def _step_to_cut_at(info: FrameInfo, tracer: Tracer, broken: GraphBreak) -> int:
+    """A step of the root frame. Raises `CannotCapture` for one that is left to plain Python."""
     config = tracer.config
     if broken.code in _RAISES and (
         config.fullgraph or any(words in broken.message for words in (*_OF_HISTORY, BEYOND_MEMORY))

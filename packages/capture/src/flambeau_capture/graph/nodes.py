@@ -33,6 +33,7 @@ def as_given(value: Any, real: Any) -> Any:
 
 
 def is_pure_read(node: torch.fx.Node) -> bool:
+    """Whether a node only reads a size or an item, or computes a number: it goes where nobody uses it."""
     if node.op == "call_method":
         return node.target in _PURE_READS
     if node.op != "call_function":
@@ -53,8 +54,10 @@ def is_data_dependent(error: BaseException) -> bool:
 
 
 def name_of(target: Any) -> str:
+    """A function's own name, or that of a method."""
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
 def first_line(error: BaseException) -> str:
+    """What an error says, as far as it fits into a line."""
     return str(error).strip().split("\n", 1)[0][:300]

@@ -86,17 +86,11 @@ class Tracer:
         """How much has been recorded: equal before and after an instruction that left no trace."""
         graph = self.graph
         return (
-            *(graph.operations, graph.runs, len(graph.graph.nodes), len(graph.inputs), len(graph.constants)),
-            *(
-                *graph.assumed(),
-                graph.numbers_read(),
-                len(graph.modules),
-                len(graph.open_modes),
-                len(graph.open_inference),
-            ),
-            *(len(graph.settings), torch.is_grad_enabled(), self.heap.asked, *self.heap.size()),
-            *(self.guards.size(), len(self.generators), len(self.wrapper.tensor_inputs)),
-        )
+            graph.operations, graph.runs, len(graph.graph.nodes), len(graph.inputs), len(graph.constants), len(graph.modules),
+            *graph.assumed(), graph.numbers_read(), len(graph.open_modes), len(graph.open_inference), len(graph.settings),
+            torch.is_grad_enabled(), self.heap.asked, *self.heap.size(), self.guards.size(), len(self.generators),
+            len(self.wrapper.tensor_inputs),
+        )  # fmt: skip
 
     def run(self) -> Value | None:
         """Trace the root frame; its returned value, None when the step to stop at was reached."""
