@@ -13,7 +13,7 @@ the guards are checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +22,7 @@ from attrs import frozen
 from .errors import CaptureError
 from .frame import FrameInfo
 from .guards import spec as gs
+from .guards.paths import sources_of
 from .sources.source import Global, Local, Source, SourceError, resolve, root_of
 
 #: Names that programs written for torch.compile know, by the kind of guard here.
@@ -126,23 +127,10 @@ def _entry(spec: gs.GuardSpec, info: FrameInfo) -> GuardEntry:
         type(spec).__name__,
         has_value,
         value,
-        any(isinstance(root_of(found), Global) for found in _sources(spec)),
+        any(isinstance(root_of(found), Global) for found in sources_of(spec)),
         _KNOWN_AS.get(type(spec), ()),
         spec,
     )
-
-
-def _sources(spec: gs.GuardSpec) -> Iterable[Source]:
-    match spec:
-        case gs.AliasOf(source=source, other=other):
-            return source, other
-        case gs.SourceGuard(source=source):
-            return (source,)
-        case gs.NoAlias(sources=sources):
-            return sources
-        case gs.DistinctStorage(written=written, read=read):
-            return (*written, *read)
-    return ()
 
 
 def _name(source: Source) -> str:

@@ -27,15 +27,24 @@ from ..refusal import CannotCapture
 from ..signals import GraphBreak
 from ..sources.source import Pinned
 from ..values.base import MISSING, Value
-from ..values.builtins import BuiltinValue, ClassValue
+from ..values.builtins import BuiltinValue, ClassValue, RealValue
 from ..values.constants import ConstantValue
+from ..values.functions import CellValue, ClosureValue, MethodValue, PartialValue
 from ..values.mappings import DictValue, shown_by
-from ..values.sequences import ListValue
+from ..values.objects import ObjectValue
+from ..values.sequences import ListValue, TupleValue
+from ..values.sets import SetValue
 from ..values.tensor import TensorValue
-from ..values.walk import reachable
+from ..values.walk import contents, reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+
+_PLAIN = (
+    ConstantValue, TensorValue, RealValue, TupleValue, ListValue, DictValue, SetValue, ObjectValue, CellValue, ClosureValue, MethodValue, PartialValue,
+)  # fmt: skip
+"""Values all of whose contents are in fields of theirs."""
 
 
 def _namespace_of(obj: Any) -> Any:
@@ -157,13 +166,23 @@ class Heap:
     def watching(self, values: Iterable[Value]) -> Iterator[None]:
         """Count changes of these too, and of all that they and what was recorded lead to, objects of the trace's own among them."""
         outer = self._watched
-        stored = (value for _, value in (*self.globals.values(), *self.cells.values()))
-        attributes = (part for target, value, _ in self.attributes.values() for part in (target, value))
-        self._watched = outer | reachable((*values, *self.containers.values(), *stored, *attributes))
+        self._watched = outer | reachable((*values, *self._parts()))
         try:
             yield
         finally:
             self._watched = outer
+
+    def _parts(self) -> Iterator[Value | None]:
+        """What changed, and what was stored."""
+        yield from self.containers.values()
+        yield from (value for _, value in (*self.globals.values(), *self.cells.values()))
+        yield from (part for target, value, _ in self.attributes.values() for part in (target, value))
+
+    def held(self) -> tuple[Any, ...] | None:
+        """What the objects of the trace's own have in them that what was there before leads to now: the same things (`same_things`) as long as nothing changes
+        them, which is not counted. None where that cannot be told."""
+        own = [value for value in reachable(self._parts()).values() if value.source is None]
+        return contents(own) if all(isinstance(value, _PLAIN) for value in own) else None
 
     def store_attribute(self, target: Value, name: str, value: Value | None, *, plain: bool = True) -> None:
         """`target.name = value` (None: deleted), recorded when the target existed before or is made by the graph."""
@@ -241,10 +260,6 @@ class Heap:
         return tuple(self._effects())
 
     def _effects(self) -> Iterator[Effect]:
-        from ..values.mappings import DictValue
-        from ..values.sequences import ListValue
-        from ..values.sets import SetValue
-
         # Containers first: a module's tables get their final contents before a store by the module's own rule looks into them.
         for container in self.containers.values():
             if isinstance(container, DictValue):

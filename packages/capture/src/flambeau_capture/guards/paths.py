@@ -1,0 +1,66 @@
+"""The paths that guards are about, and the same guards about what lies at other paths.
+
+In: guard specs and sources. Out: the sources of a spec; whether a path comes by a place; specs and sources with another start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import evolve
+
+from ..sources.source import Source, Step, steps
+from . import spec as gs
+
+
+def sources_of(spec: gs.GuardSpec) -> tuple[Source, ...]:
+    """What a spec is about."""
+    match spec:
+        case gs.AliasOf(source=source, other=other):
+            return source, other
+        case gs.SourceGuard(source=source):
+            return (source,)
+        case gs.NoAlias(sources=sources):
+            return sources
+        case gs.DistinctStorage(written=written, read=read):
+            return (*written, *read)
+    return ()
+
+
+def leads_from(source: Source, start: Source) -> bool:
+    """Whether a path is `start`, or goes on from there."""
+    return any(step is start for step in steps(source))
+
+
+class Moved:
+    """Paths, and specs about them, as they are from one place on, from another place on."""
+
+    def __init__(self, start: Source, to: Source) -> None:
+        self._paths: dict[int, Source] = {id(start): to}
+
+    def path(self, source: Source) -> Source:
+        """The same path from the other place; one that does not come by the place stays as it is."""
+        found = self._paths.get(id(source))
+        if found is None:
+            found = source
+            if isinstance(source, Step):
+                base = self.path(source.base)
+                found = source if base is source.base else evolve(source, base=base)
+            self._paths[id(source)] = found
+        return found
+
+    def spec(self, spec: gs.GuardSpec) -> gs.GuardSpec:
+        """The same spec about the other place, unchanged but for its paths: it need not hold there."""
+        changes: dict[str, Any] = {}
+        match spec:
+            case gs.AliasOf(source=source, other=other):
+                changes = {"source": self.path(source), "other": self.path(other)}
+            case gs.IdentityIs(source=source, expected=expected):
+                changes = {"source": self.path(source), "expected": expected}  # the spec itself has a weak reference
+            case gs.SourceGuard(source=source):
+                changes = {"source": self.path(source)}
+            case gs.NoAlias(sources=sources):
+                changes = {"sources": tuple(map(self.path, sources))}
+            case gs.DistinctStorage(written=written, read=read):
+                changes = {"written": tuple(map(self.path, written)), "read": tuple(map(self.path, read))}
+        return evolve(spec, **changes)
