@@ -152,6 +152,16 @@ inline unsigned int version_of(PyTypeObject* type) {
 // A number that changes with every write to the dict; no dict has 0.
 inline uint64_t version_of_dict(PyObject* dict) { return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag; }
 
+// The same of a dict that may be the attributes of an object, or 0 where it is not told of every write: from 3.13 on an attribute can be
+// stored in values that the object shares with its dict.
+inline uint64_t version_of_attributes([[maybe_unused]] PyObject* dict) {
+#if FB_313
+  return 0;
+#else
+  return version_of_dict(dict);
+#endif
+}
+
 // The namespace of a class, as a new reference.
 inline PyObject* class_namespace(PyTypeObject* type) {
 #if FB_312

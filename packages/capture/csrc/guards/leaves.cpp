@@ -178,6 +178,7 @@ class Contains final : public Leaf {
   Contains(PyObject* payload, int spec)
       : Leaf(spec), key_(PyTuple_GetItem(payload, 0)), present_(PyTuple_GetItem(payload, 1) == Py_True) {}
   bool holds(PyObject* value) const override {
+    if (PyDict_CheckExact(value)) return of_dict(value);
     int found = 0;
     if (PyDict_Check(value)) {
       found = PyDict_Contains(value, key_);
@@ -188,12 +189,23 @@ class Contains final : public Leaf {
     } else {
       return false;
     }
-    return found >= 0 && (found == 1) == present_;
+    return is_as_told(found);
   }
 
  private:
+  bool is_as_told(int found) const { return found >= 0 && (found == 1) == present_; }
+  // A module is asked for several names at each call, and hardly ever written to between two.
+  bool of_dict(PyObject* dict) const {
+    const uint64_t version = compat::version_of_attributes(dict);
+    if (version != 0 && version == version_.load(std::memory_order_relaxed)) return true;
+    if (!is_as_told(PyDict_Contains(dict, key_))) return false;
+    version_.store(version, std::memory_order_relaxed);
+    return true;
+  }
+
   PyObject* key_;
   bool present_;
+  mutable std::atomic<uint64_t> version_{0};
 };
 
 class SetEquals final : public Leaf {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import sys
 
@@ -115,6 +116,43 @@ def test_containers(seen, now, number):
     for one in specs:
         agree(one, {"x": now, "y": seen})
         agree(one, {"x": seen, "y": seen})
+
+
+def _ways_to_add(thing):
+    """Each leaves `thing` with an attribute `key`."""
+    yield lambda: setattr(thing, "key", 1)
+    yield lambda: object.__setattr__(thing, "key", 1)
+    yield lambda: vars(thing).__setitem__("key", 1)
+    yield lambda: vars(thing).setdefault("key", 1)
+    yield lambda: vars(thing).update(key=1)
+    yield lambda: vars(thing).__ior__({"key": 1})
+    yield lambda: setattr(thing, "__dict__", {"key": 1})
+
+
+def _ways_to_drop(thing):
+    """Each leaves it without."""
+    yield lambda: delattr(thing, "key")
+    yield lambda: vars(thing).pop("key")
+    yield lambda: vars(thing).__delitem__("key")
+    yield lambda: vars(thing).popitem()
+    yield lambda: vars(thing).clear()
+    yield lambda: setattr(thing, "__dict__", {})
+
+
+def test_a_key_is_looked_up_again_after_every_kind_of_write():
+    """One tree is asked over and over: what it remembers of a dict ends with the next write."""
+
+    class Thing:
+        pass
+
+    thing = Thing()
+    there, gone = (build([gs.Contains(src.InstanceDict(X), "key", present)])[0] for present in (True, False))
+    for number, (add, drop) in enumerate(itertools.product(_ways_to_add(thing), _ways_to_drop(thing))):
+        for write, held, failing in ((add, there, gone), (drop, gone, there)):
+            write()
+            for _ in range(3):
+                assert held.check({"x": thing}, {}) == -1, number
+                assert failing.check({"x": thing}, {}) == 0, number
 
 
 def test_dict_keys_follow_order_even_in_an_ordered_dict():
