@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+#: The type of what this loop gives depends on whether it takes a step: it carries whole numbers in, of which a step makes floating-point numbers.
+_TYPE_DEPENDS_ON_DATA = "breaks the graph: the loop gives another type where it takes no step"
+
 KNOWN: dict[str, str] = {
-    "higher:while_loop_stack_output.simple:*": "breaks the graph: an operator that only the gradient of a while loop calls, "
-    "whose results have as many rows as steps are taken",
+    "higher:while_loop_stack_output.simple:[iu]*": _TYPE_DEPENDS_ON_DATA,
+    "higher:while_loop_stack_output.simple:bool*": _TYPE_DEPENDS_ON_DATA,
 }
 
 #: What differs on CUDA beside that.

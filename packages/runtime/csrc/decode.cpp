@@ -217,6 +217,7 @@ Subprogram::Kind kind_of(const std::string& name) {
   if (name == "call") return Subprogram::Kind::Call;
   if (name == "cond") return Subprogram::Kind::Cond;
   if (name == "while") return Subprogram::Kind::While;
+  if (name == "stack") return Subprogram::Kind::Stack;
   if (name == "scan") return Subprogram::Kind::Scan;
   raise(PyExc_ValueError, "unknown subprogram " + name);
 }

@@ -118,7 +118,7 @@ struct Free {
 struct Program;
 
 struct Subprogram {
-  enum class Kind : uint8_t { Call, Cond, While, Scan } kind = Kind::Call;
+  enum class Kind : uint8_t { Call, Cond, While, Stack, Scan } kind = Kind::Call;
   std::vector<std::shared_ptr<Program>> programs;  // shared with other places that run them
   std::vector<Argument> inputs, extra;
   std::vector<Out> outs;

@@ -1,6 +1,8 @@
 // Nested programs: one call, one of two branches, or a loop.
 #include "run.hpp"
 
+#include <ATen/ops/stack.h>
+
 namespace flambeau {
 namespace {
 
@@ -92,6 +94,30 @@ struct Run {
     return carried;
   }
 
+  // What the steps give, stacked where it is taken; what is carried into the loop where there is no step.
+  Values repeat_stacking(Values carried) {
+    std::vector<std::vector<at::Tensor>> rows(sub.outs.size());
+    const auto keep = [&](const Values& given) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        if (sub.outs[i].kind != Out::Kind::Drop) rows[i].push_back(given.at(i).tensor);
+      }
+    };
+    bool ran = false;
+    while (truth(run(*sub.programs.at(0), carried).at(0), gil)) {
+      carried = run(*sub.programs.at(1), std::move(carried));
+      keep(carried);
+      ran = true;
+    }
+    if (!ran) keep(carried);
+    Values results(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      results[i].is_tensor = true;
+      if (!rows[i].empty()) results[i].tensor = at::stack(rows[i]);
+      rows[i].clear();
+    }
+    return results;
+  }
+
   Values scan(Values carried, bool& ran) {
     const int64_t length = frame.operand(sub.length).as_int();
     const size_t fixed = extra.size();
@@ -154,6 +180,7 @@ void run_subprogram(const Subprogram& sub, Frame& frame, Gil& gil, Position& pos
       ran = false;
       results = nested.repeat_while(std::move(values), ran);
       break;
+    case Subprogram::Kind::Stack: results = nested.repeat_stacking(std::move(values)); break;
     case Subprogram::Kind::Scan:
       ran = false;
       results = nested.scan(std::move(values), ran);

@@ -73,6 +73,29 @@ def test_a_while_loop_of_no_steps_returns_memory_of_its_own(make, executor) -> N
     assert torch.equal(x, y) and x.data_ptr() != y.data_ptr()
 
 
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_a_loop_that_stacks_gives_a_row_a_step_and_one_at_least(make, executor, steps: int) -> None:
+    """Of what is taken alone; the rows are copies, and the number is carried on without being stacked."""
+    given = [*tensors(0, 1), a.InputSpec("scalar", 0), *tensors(2), a.InputSpec("scalar", 1)]
+    asks = a.Program([a.Compute(2, "lt", (S0, a.Scalar(1)))], 3, 3, given, [a.OutputSpec("scalar", a.Scalar(2))])
+    body = a.Program(
+        [
+            a.Compute(2, "add", (S0, 1)),
+            a.Call("aten::add", "Tensor", (a.Reg(0), a.Reg(2)), {}, (3,)),
+            a.Call("aten::neg", "", (a.Reg(1),), {}, (4,)),
+        ],
+        5, 3, given, [a.OutputSpec("tensor", 3), a.OutputSpec("tensor", 4), a.OutputSpec("scalar", a.Scalar(2))],
+    )  # fmt: skip
+    loop = a.Subprogram("stack", (asks, body), (a.Reg(0), a.Reg(1), 0), (3, None, None), (a.Reg(2), S0))
+    size = a.Size(1, 3)
+    outputs = [a.OutputSpec("tensor", 3), a.OutputSpec("scalar", a.Scalar(1))]
+    run = make([loop, size], [*tensors(0, 1, 2), a.InputSpec("scalar", 0)], outputs, executor=executor)
+    x, y, b = torch.randn(2, 3).t(), torch.randn(2), torch.randn(3, 1)
+    stacked, rows = run(x, y, b, steps)
+    torch.testing.assert_close(stacked, torch.stack([x + b * i for i in range(1, steps + 1)] or [x]))
+    assert rows == max(steps, 1) and stacked.is_contiguous() and stacked.data_ptr() != x.data_ptr()
+
+
 def calls(body: a.Program, other: a.Program) -> list[a.Instruction]:
     return [
         a.Subprogram("call", (body,), (a.Reg(0),), (1,)),
@@ -127,6 +150,10 @@ BROKEN = {
     "a slice that is not there": (a.Subprogram("scan", (unary("neg"),), (), (1,), (), (3,), 1), "t3 is read"),
     "a condition of no output": (
         a.Subprogram("while", (a.Program([], 1, 0, tensors(0), []), unary("neg")), (a.Reg(0),), (1,)), "one output, not 0"),
+    "a condition of two outputs": (
+        a.Subprogram("stack", (a.Program([], 1, 0, tensors(0), [a.OutputSpec("none")] * 2), unary("neg")), (a.Reg(0),), (1,)),
+        "one output, not 2",
+    ),
     "no predicate": (a.Subprogram("cond", (unary("neg"), unary("neg")), (), (1,)), "takes a predicate"),
 }  # fmt: skip
 
@@ -148,6 +175,7 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
             a.Subprogram("cond", (unary("neg"), unary("exp")), (a.Reg(0), a.Reg(0)), (1,)),
             "control flow is decided by data",
         ),
+        (a.Subprogram("stack", (unary("neg"), unary("neg")), (a.Reg(0),), (1,)), "control flow is decided by data"),
     ],
 )
 def test_a_recording_holds_calls_whose_program_it_can_hold(instruction: a.Subprogram, reason: str) -> None:

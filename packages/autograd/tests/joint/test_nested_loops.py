@@ -206,6 +206,36 @@ def test_gradient_of_while_loop_for_what_every_step_sees():
     check(gm, lambda i, x, w: stepped(i, x, w)[1:], [torch.tensor(2), torch.randn(3, 4), R(4, 4)])
 
 
+@DYNAMIC
+@pytest.mark.parametrize("start", [1, 4, 7])
+def test_a_loop_that_stacks_what_its_steps_give(start, dynamic):
+    """The number of rows is a size like any other."""
+
+    def function(hop, i, x, w):
+        counts, rows = of(2, hop("while_loop_stack_output", CONDITION, STEP, (i, x), (w,)))
+        return counts, rows.sum(0) * rows.shape[0], torch.arange(rows.shape[0])
+
+    def formula(i, x, w):
+        given = []
+        while i < 5:
+            i, x = i + 1, torch.tanh(x @ w) * i + x.shape[0]
+            given.append((i, x))
+        counts, rows = map(torch.stack, zip(*(given or [(i, x)])))
+        return counts, rows.sum(0) * rows.shape[0], torch.arange(rows.shape[0])
+
+    check(lifted(3, function), formula, [torch.tensor(start), torch.randn(3, 4), torch.randn(4, 4)], dynamic)
+
+
+def test_a_loop_that_stacks_has_no_gradient():
+    """Nor has it in torch, which says so when it is differentiated."""
+    gm = lifted(3, lambda hop, i, x, w: of(2, hop("while_loop_stack_output", CONDITION, STEP, (i, x), (w,))))
+    inputs = [torch.tensor(2), torch.randn(3, 4), R(4, 4)]
+    with pytest.raises(UnsupportedGraph, match="has no gradient"):
+        prepared(gm, inputs)
+    with torch.no_grad():
+        assert prepared(gm, inputs).backward is None
+
+
 @pytest.mark.parametrize("way", [1, -1])
 def test_while_loop_in_cond(way):
     """The gradient of a branch that loops as long as its values say."""

@@ -7,7 +7,7 @@ import collections
 import pytest
 import torch
 from both_ways import assert_equal, eager, outcome, strides
-from torch._higher_order_ops import while_loop
+from torch._higher_order_ops import while_loop, while_loop_stack_output
 from torch._higher_order_ops._invoke_quant import InvokeQuant, invoke_quant_packed
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.map import map as map_over
@@ -144,6 +144,14 @@ REFUSED = [
     lambda x: invoke_quant_packed(lambda v: (v + 1,), x, scale=2),
     lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (v + 50,)),
     lambda x: while_loop(lambda v: v.sum() < 100, lambda v: (v + 50,), carried=(x,)),
+    lambda x: while_loop_stack_output(lambda v: v.sum() < 100, lambda v: (v + 50,), (x,)),
+    lambda x: while_loop_stack_output(lambda v: v.sum() < 100, lambda v: (v + 50,), x, ()),
+    lambda x: while_loop_stack_output(lambda v: v.sum() < 100, lambda v: (v + 50,), (x,), x),
+    lambda x: while_loop_stack_output(lambda v: v.sum() < 100, lambda v: [v + 50], (x,), ()),
+    lambda x: while_loop_stack_output(lambda v: v["x"].sum() < 100, lambda v: ({"x": v["x"] + 50},), ({"x": x},), ()),
+    lambda x: while_loop_stack_output(lambda v: v.sum() < 100, lambda v: (v.int(),), (x,), ()),
+    lambda x: while_loop_stack_output(lambda i, v: i < 3, lambda i, v: (i + 1, v + 1), (0, x), ()),
+    lambda x: while_loop_stack_output(lambda v: v.sum() < 100, lambda v: (v + 50,), (x.requires_grad_(),), ()),
 ]
 
 
@@ -261,6 +269,28 @@ def test_while_loops():
     region = make_region(function, eager, fullgraph=True, observer=records.append)
     for x in (matrix(), matrix() + 1):
         assert_equal(region(x), (x * 16, (torch.tensor(3), x + 6)))
+    assert len(records) == 1
+
+
+def test_loops_that_stack():
+    """As many rows as steps, one at least; the operands are given to both functions. The number is a size like any other, also within a body."""
+
+    def function(n, x, w):
+        counts, rows = while_loop_stack_output(
+            lambda i, v, w, by: i < n, lambda i, v, w, by: (i + 1, v * w + by), (torch.tensor(0), x), (w, 3)
+        )
+
+        def within(v):
+            return while_loop_stack_output(lambda u: u.sum() < 50, lambda u: (u * 2,), (v,), ())[0].sum(0)
+
+        either = torch.cond(n > 0, within, lambda v: v + 1, (x,))
+        return counts, rows.reshape(-1, 4) * rows.shape[0], torch.arange(len(rows)), either
+
+    records = []
+    region = make_region(function, eager, fullgraph=True, observer=records.append)
+    w = torch.linspace(0, 1, 4)
+    for n in (3, 0, 1, 5):
+        assert_equal(region(torch.tensor(n), matrix(), w), function(torch.tensor(n), matrix(), w))
     assert len(records) == 1
 
 

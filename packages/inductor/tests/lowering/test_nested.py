@@ -168,6 +168,33 @@ def test_while_loop_over_a_number() -> None:
     check(gm, [x], [4, x * 6])
 
 
+@pytest.mark.parametrize("taken", [(0, 1), (1,)])
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_loop_that_stacks(taken, steps) -> None:
+    """As many rows as steps, which later sizes are computed of; what nobody takes is not stacked."""
+    x, y = inputs((6, 5), (5,))
+    o = Outer()
+    start, a, b, rows = o.input(torch.tensor(0)), o.input(x), o.input(y), o.unbacked()
+    condition = o.body(lambda i, x, y: i < steps, start, a, b)
+    step = o.body(lambda i, x, y: (i + 1, x * 0.5 + y), start, a, b)
+    with o.mode:
+        stacks = torch.empty((rows,), dtype=torch.int64), torch.empty((rows, 6, 5))
+    node = o.call(hop.while_loop_stack_output, condition, step, (start, a), (b,), val=stacks)
+    parts = [o.part(node, place) for place in taken]
+    length = o.op(aten.sym_size.int, parts[-1], 0)
+    gm = o.finish(*parts, o.op(aten.add.Tensor, o.op(aten.sum.dim_IntList, parts[-1], [1, 2]), 1), length)
+    given, wanted = [], x
+    for _ in range(steps):
+        wanted = wanted * 0.5 + y
+        given.append(wanted)
+    stacked = torch.stack(given or [x])
+    counted = torch.arange(1, steps + 1) if steps else torch.tensor([0])
+    results = [[counted, stacked][place] for place in taken]
+    check(gm, [torch.tensor(0), x, y], [*results, stacked.sum((1, 2)) + 1, max(steps, 1)])
+    (loop,) = (op for op in lowered(gm).operations if isinstance(op, Extern) and isinstance(op.op, Nested))
+    assert [out is not None for out in loop.outs] == [place in taken for place in (0, 1)]
+
+
 def test_a_loop_that_carries_other_sizes_is_refused() -> None:
     (x,) = inputs((4,))
     o = Outer()

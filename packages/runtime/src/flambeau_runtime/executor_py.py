@@ -249,16 +249,19 @@ class PythonExecutor:
         elif i.kind == "cond":
             given = (*values[1:], *extra)
             results = self.choose(values[0], partial(run, i.programs[0], given), partial(run, last, given), given)
-        elif i.kind == "while":
-            results = self.repeat(
-                values,
-                lambda carried: run(i.programs[0], (*carried, *extra))[0],
-                lambda carried: run(last, (*carried, *extra)),
-            )
+        elif i.kind in ("while", "stack"):
+
+            def asks(carried: Values) -> Any:
+                return run(i.programs[0], (*carried, *extra))[0]
+
+            def step(carried: Values) -> Values:
+                return run(last, (*carried, *extra))
+
+            results = self.repeat(values, asks, step) if i.kind == "while" else _stacked(values, asks, step, i.outs)
         else:
             results, slices = values, [frame.tensors[index] for index in i.slices]
-            for step in range(_steps(int(frame.operand(i.length)), slices)):
-                results = run(last, (*results, *extra, *(tensor[step] for tensor in slices)))
+            for place in range(_steps(int(frame.operand(i.length)), slices)):
+                results = run(last, (*results, *extra, *(tensor[place] for tensor in slices)))
         if i.kind in ("while", "scan") and results is values:
             results = tuple(value.clone() if isinstance(value, torch.Tensor) else value for value in values)
         frame.write(i.outs, results)
@@ -354,6 +357,19 @@ def _steps(length: int, slices: Sequence[torch.Tensor]) -> int:
     if any(tensor.dim() == 0 or tensor.size(0) < length for tensor in slices):
         raise RuntimeError(f"a loop of {length} steps over a tensor that is shorter")
     return length
+
+
+def _stacked(
+    carried: Values, asks: Callable[[Values], Any], step: Callable[[Values], Values], outs: Sequence[Any]
+) -> Values:
+    """What the steps of a loop give, stacked where it is taken; what is ``carried`` into it where there is no step."""
+    kept = [place for place, out in enumerate(outs) if out is not None]
+    first, rows = carried, list[list[Any]]()
+    while bool(asks(carried)):
+        carried = step(carried)
+        rows.append([carried[place] for place in kept])
+    stacks = map(torch.stack, zip(*(rows or [[first[place] for place in kept]])))
+    return tuple(None if out is None else next(stacks) for out in outs)
 
 
 def _flatten(result: Any) -> Iterator[Any]:

@@ -246,7 +246,8 @@ class Subprogram:
     ``call``: the one program of ``programs`` on ``inputs``. ``cond``: ``programs`` is (true, false), ``inputs[0]`` the
     predicate (an operand or a one-element tensor), the rest is passed to the chosen one. ``while``: ``programs`` is
     (condition, body); ``inputs`` are carried, then come ``extra`` (loop invariant) values; the condition's one output is
-    an operand or one-element tensor. ``scan``: ``length`` steps of one program, which takes the carried ``inputs``,
+    an operand or one-element tensor. ``stack``: a ``while`` of tensors whose results are what every step gave, stacked along
+    a new first dimension; the ``inputs``, in one row, where there was no step. ``scan``: ``length`` steps of one program, which takes the carried ``inputs``,
     ``extra`` and element ``i`` of the first dimension of each tensor register in ``slices``: views, which it may write.
     It gives what is carried on. What a loop of no steps returns are copies: a result shares no memory with an input that
     its programs do not hand back.
@@ -274,7 +275,7 @@ class Python:
 
 Instruction = Alloc | View | Launch | Call | Hold | Compute | Size | Item | Check | Free | Copy | Subprogram | Python
 
-SUBPROGRAMS: dict[str, int] = {"call": 1, "cond": 2, "while": 2, "scan": 1}
+SUBPROGRAMS: dict[str, int] = {"call": 1, "cond": 2, "while": 2, "stack": 2, "scan": 1}
 """Kind of ``Subprogram`` -> number of its programs."""
 
 OPCODES: dict[str, int] = {

@@ -107,9 +107,10 @@ def _check_subprogram(scope: _Scope, instruction: a.Subprogram) -> None:
     for position, program in enumerate(programs):
         if len(program.inputs) != passed:
             scope.fail(f"program {position} takes {len(program.inputs)} inputs, {passed} are passed")
-        if kind == "while" and position == 0 and len(program.outputs) != 1:
-            scope.fail(f"the condition of a 'while' has one output, not {len(program.outputs)}")
-        if (kind != "while" or position == 1) and len(program.outputs) != len(instruction.outs):
+        asks = kind in ("while", "stack") and position == 0
+        if asks and len(program.outputs) != 1:
+            scope.fail(f"the condition of a {kind!r} has one output, not {len(program.outputs)}")
+        if not asks and len(program.outputs) != len(instruction.outs):
             scope.fail(f"program {position} has {len(program.outputs)} outputs, {len(instruction.outs)} are taken")
         if id(program) not in scope.checked:
             scope.checked.add(id(program))

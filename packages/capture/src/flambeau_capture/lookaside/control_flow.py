@@ -1,6 +1,6 @@
 """torch's control-flow operators.
 
-In: calls met while tracing. Out: `cond`, `while_loop`, `scan` and `map` are one node each, over bodies; `cond` on a predicate that is no
+In: calls met while tracing. Out: `cond`, `while_loop`, `while_loop_stack_output`, `scan` and `map` are one node each, over bodies; `cond` on a predicate that is no
 tensor becomes the branch it takes; `associative_scan` becomes the slices and combinations it stands for (their number grows with the
 logarithm of the length); a nested compile region is traced in place, and its nodes say so. What eager would refuse breaks the graph, with the reason `control-flow-operator`.
 """
@@ -15,6 +15,7 @@ from torch._higher_order_ops.associative_scan import associative_scan as torch_a
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
+from torch.fx.experimental.symbolic_shapes import constrain_range
 from torch.torch_version import TorchVersion
 from torch.utils import _pytree as pytree
 
@@ -22,7 +23,7 @@ from ..replacements import replaces
 from ..values.base import Value
 from ..values.tensor import TensorValue
 from ..values.trees import Structure, flattened
-from .bodies import alike, bound, broken, call_operator, finished, trace_body, trace_step
+from .bodies import Body, alike, bound, broken, call_operator, finished, trace_body, trace_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,22 +88,50 @@ def cond(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
 def while_loop(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     """`while_loop(cond_fn, body_fn, carried_inputs)`."""
     given = _named(("cond_fn", "body_fn", "carried_inputs"), args, kwargs, least=3)
-    carried, structure = flattened(t, given["carried_inputs"])
+    operands, stepped = _loop(t, given["cond_fn"], given["body_fn"], given["carried_inputs"])
+    return stepped.structure.filled(call_operator(t, _HOP.while_loop, operands, stepped.fakes))
+
+
+@replaces(_HOP.while_loop_stack_output)
+def while_loop_stack_output(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """`while_loop_stack_output(cond_fn, body_fn, carried_inputs, additional_inputs)`: what every step gives, stacked, in as many rows as steps are
+    taken, and one at least. The number of rows is known once the loop has run."""
+    if kwargs or len(args) != 4 or any(given.realise(t).python_type() not in (tuple, list) for given in args[2:]):
+        raise broken("arguments that the operator does not take")
+    if not all(isinstance(part.realise(t), TensorValue) for part in t.operators.iterate_all(args[2])):
+        raise broken("what is handed from step to step is no tensor")
+    operands, stepped = _loop(t, args[0], args[1], args[2], list(t.operators.iterate_all(args[3])))
+    if stepped.structure.cls is not tuple:
+        raise broken("body_fn of while_loop_stack_output returns no tuple")
+    read = [node.meta["val"] for given in operands[2:] for node in given]
+    if torch.is_grad_enabled() and any(isinstance(fake, torch.Tensor) and fake.requires_grad for fake in read):
+        raise broken("while_loop_stack_output has no gradient")
+    with t.graph.unpatched:
+        rows = t.graph.need_shape_env().create_unbacked_symint()
+        constrain_range(rows, min=1)
+    made = call_operator(t, _HOP.while_loop_stack_output, operands, _stacked(t, stepped.fakes, rows))
+    return stepped.structure.filled(made)
+
+
+def _loop(
+    t: Tracer, condition: Value, step: Value, given: Value, others: Sequence[Value] = ()
+) -> tuple[tuple[Any, ...], Body]:
+    """What the operator of a loop is called with, and the body that is one step. `others` are given to both functions after what is carried."""
+    carried, structure = flattened(t, given)
     tensors = _contiguous(t, carried)
 
     def arguments(graph: BodyGraph, needs: Sequence[bool]) -> list[Value]:
         fresh = _carried(t, graph, tensors, needs)
-        return list(t.operators.iterate_all(structure.filled(fresh)))
+        return [*t.operators.iterate_all(structure.filled(fresh)), *others]
 
-    asked = trace_body(t, given["cond_fn"], lambda graph: arguments(graph, [fake.requires_grad for fake in tensors]))
-    stepped = trace_step(t, given["body_fn"], tensors, arguments)
+    asked = trace_body(t, condition, lambda graph: arguments(graph, [fake.requires_grad for fake in tensors]))
+    stepped = trace_step(t, step, tensors, arguments)
     if [(fake.dtype, fake.ndim) for fake in asked.fakes] != [(torch.bool, 0)] or asked.structure != Structure():
         raise broken("cond_fn of while_loop returns no truth value")
     if stepped.structure.parts != structure.parts or not _go_on(t, tensors, stepped.fakes):
         raise broken("body_fn of while_loop returns tensors of another kind than it is given")
     names, lifted = finished(t, asked, stepped, asks=asked)
-    made = call_operator(t, _HOP.while_loop, (*names, _nodes(t, carried), tuple(lifted)), stepped.fakes)
-    return stepped.structure.filled(made)
+    return (*names, _nodes(t, carried), tuple(lifted)), stepped
 
 
 def _contiguous(t: Tracer, values: Sequence[Value]) -> list[torch.Tensor]:

@@ -177,9 +177,11 @@ class _Machine:
             for step in range(length):
                 carried = run_graph(last, (*carried, *same, *(tensor[step] for tensor in slices)), self.bodies)
             return carried
+        rows = []
         while run_graph(first, (*carried, *same), self.bodies)[0]:
             carried = run_graph(last, (*carried, *same), self.bodies)
-        return carried
+            rows.append(carried)
+        return tuple(map(torch.stack, zip(*(rows or [carried])))) if op.kind == "stack" else carried
 
     def _as_planned(self, buffer: Buffer, value: torch.Tensor) -> torch.Tensor:
         """A library's result with the strides its fake tensor promised (some kernels answer with others)."""

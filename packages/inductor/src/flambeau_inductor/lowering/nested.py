@@ -1,6 +1,6 @@
 """Higher-order operators: calls of bodies, one rule an operator.
 
-In: a node in torch's own schema (``cond``, ``while_loop``, ``scan``, ``associative_scan``, ``map_impl``, ``invoke_subgraph``) and its lowered arguments.
+In: a node in torch's own schema (``cond``, ``while_loop``, ``while_loop_stack_output``, ``scan``, ``associative_scan``, ``map_impl``, ``invoke_subgraph``) and its lowered arguments.
 Out: an ``Extern`` of ``Nested`` and the values that it gives. What goes into a body lies as the body was compiled for, what a loop carries lies
 densely, and no result shares memory with an operand.
 """
@@ -65,7 +65,8 @@ class _Call:
     """A call to be written. ``vals`` are the fakes of what the bodies return (None for what is dropped).
 
     ``decides`` is a branch's predicate; ``operands`` go in (and are carried on in loops), ``same`` goes in as it is in every step, of ``slices``
-    and ``places`` (which the steps write) one element at a time. ``rooms`` are the buffers whose memory the places are.
+    and ``places`` (which the steps write) one element at a time. ``rooms`` are the buffers whose memory the places are. ``orders`` say how results
+    lie that lie otherwise than those of the last body.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class _Call:
     places: Sequence[Ref] = ()
     rooms: Sequence[str] = ()
     length: Expr = ZERO
+    orders: tuple[Order, ...] | None = None
 
 
 def lower_nested(site: Site, args: Sequence[Any]) -> tuple[Any, ...]:
@@ -118,14 +120,24 @@ def _while(
     step: fx.GraphModule,
     carried: Sequence[Any],
     additional: Sequence[Any] = (),
-    stack_output: bool = False,
-    mutated: str = "",
+    *others: Any,
 ) -> tuple[Any, ...]:
-    if stack_output or mutated:
-        raise UnsupportedGraphError("a while_loop that stacks or writes what it carries")
+    if any(others):
+        raise UnsupportedGraphError("a while_loop that writes what it carries")
     body = _carrying(site, 1, step, step, len(carried))
     asks = site.body(0, condition, Form(body.orders))
     return _write(site, _Call("while", (asks, body), site.results, carried, additional))
+
+
+def _stack(
+    site: Site, condition: fx.GraphModule, step: fx.GraphModule, carried: Sequence[Any], additional: Sequence[Any] = ()
+) -> tuple[Any, ...]:
+    """A loop whose results are what all its steps give, row by row: those that are used."""
+    body = _carrying(site, 1, step, step, len(carried))
+    asks = site.body(0, condition, Form(body.orders))
+    used = {user.args[1] for user in site.node.users}
+    vals = [val if place in used else None for place, val in enumerate(site.results)]
+    return _write(site, _Call("stack", (asks, body), vals, carried, additional, orders=(None,) * len(vals)))
 
 
 def _scan(
@@ -171,6 +183,7 @@ _RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "invoke_subgraph": _invoke,
     "cond": _cond,
     "while_loop": _while,
+    "while_loop_stack_output": _stack,
     "scan": _scan,
     "map_impl": _map,
     "associative_scan": _associative,
@@ -237,7 +250,8 @@ def _write(site: Site, call: _Call) -> tuple[Any, ...]:
         (*same, *map(site.constant, constants), *symbols),
         (*slices, *call.places),
     )
-    outs = tuple(_buffer(g, val, order) for val, order in zip(call.vals, call.bodies[-1].orders, strict=True))
+    orders = call.bodies[-1].orders if call.orders is None else call.orders
+    outs = tuple(_buffer(g, val, order) for val, order in zip(call.vals, orders, strict=True))
     changed = tuple(g.new_buffer(g.buffers[room].layout, storage=room) for room in call.rooms)
     named = {"length": call.length} if call.kind == "scan" else {}
     fails = any(body.may_fail for body in call.bodies)

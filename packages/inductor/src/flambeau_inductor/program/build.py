@@ -350,7 +350,7 @@ class _Builder:
 
     def _waits(self, step: Extern, op: Nested) -> bool:
         """Whether what decides how to go on, a condition's result or the predicate, is read from a GPU."""
-        if op.kind not in ("cond", "while"):
+        if op.kind not in ("cond", "while", "stack"):
             return False
         decides = step.args[0][0] if op.kind == "cond" else self.whole.graphs[op.bodies[0]].outputs[0]
         return isinstance(decides, Ref) and decides.device.type == "cuda"

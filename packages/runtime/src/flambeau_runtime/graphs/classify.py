@@ -150,6 +150,8 @@ def _kind(instruction: a.Instruction, known: _Known, dynamic: bool) -> tuple[str
         case a.Subprogram(kind="cond" | "while"):
             reason = _decided_reason(instruction, known, dynamic)
             return (PLAIN, reason) if reason else (DEVICE, "")
+        case a.Subprogram(kind="stack"):
+            return PLAIN, DECIDED_BY_DATA
     if dynamic:
         return PLAIN, "sizes depend on data"
     touched = uses(instruction)
@@ -230,7 +232,7 @@ def _tags(call: a.Call) -> set[str]:
 def _remember(instruction: a.Instruction, known: _Known, dynamic: bool) -> None:
     """Note where the results live and whether they are dynamic."""
     touched = uses(instruction)
-    if isinstance(instruction, a.Item):
+    if isinstance(instruction, a.Item) or (isinstance(instruction, a.Subprogram) and instruction.kind == "stack"):
         dynamic = True
     if isinstance(instruction, a.Call):
         dynamic = _gives_dynamic(instruction, known, dynamic)

@@ -55,6 +55,7 @@ def record(recorder: Recorder, target: Any, args: Sequence[Any], results: Sequen
     for place, tensor in enumerate(made):
         if tensor is not None:
             recorder.fresh(tensor, recorder.add_node(getitem, (node, place), {}, tensor))
+            recorder.symbols.bind_result(tensor, tensor._flambeau.node)
     return made
 
 

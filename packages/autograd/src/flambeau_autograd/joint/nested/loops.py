@@ -1,13 +1,15 @@
-"""`while_loop`: a body that is called as long as a condition holds.
+"""`while_loop` and `while_loop_stack_output`: a body that is called as long as a condition holds.
 
 In: two bodies, values that are carried, operands that every step sees. Out: `while_loop` over functional bodies with equal signatures. Where it has a
 gradient, it counts its steps besides, and a `scan` of as many takes them again, now that there is room for what each step is given; a `cond` around
 that leaves it out where there is none. The gradient is a `while_loop` that counts back to the first step, and computes each again from that.
+A loop that stacks what its steps give has no gradient, in torch neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import getitem
 from typing import Any
 
@@ -26,6 +28,7 @@ from .trace import Replays, Trace, trace
 
 aten = torch.ops.aten
 _WHILE = torch.ops.higher_order.while_loop
+_STACK = torch.ops.higher_order.while_loop_stack_output
 #: How many steps were made; its place among the carries is the first.
 _COUNT = Key("count", 0)
 
@@ -34,6 +37,23 @@ def while_loop(
     replay: Replays, condition: GraphModule, body: GraphModule, carried: Sequence[Any], additional: Sequence[Any]
 ) -> Any:
     """Record one `while_loop`."""
+    return tuple(calls.run_control_flow(*_loop(replay, condition, body, carried, additional)))
+
+
+def while_loop_stack_output(
+    replay: Replays, condition: GraphModule, body: GraphModule, carried: Sequence[Any], additional: Sequence[Any]
+) -> Any:
+    """Record one `while_loop_stack_output`."""
+    if any(map(calls.is_wanted, (*carried, *additional))):
+        raise UnsupportedGraph("while_loop_stack_output has no gradient")
+    loop, operands = _loop(replay, condition, body, carried, additional)
+    return tuple(loop.stacked(operands))
+
+
+def _loop(
+    replay: Replays, condition: GraphModule, body: GraphModule, carried: Sequence[Any], additional: Sequence[Any]
+) -> tuple[_While, list[Any]]:
+    """The call of a loop, and its operands."""
     if not all(isinstance(value, torch.Tensor) for value in carried):
         raise UnsupportedGraph("while_loop carries a number")
     recorder = replay.recorder
@@ -49,8 +69,7 @@ def while_loop(
     if key not in known:
         with calls.apart(recorder):
             known[key] = _bodies(asked, stepped, len(carried))
-    made = _While(recorder, known[key], len(operands))
-    return tuple(calls.run_control_flow(made, operands))
+    return _While(recorder, known[key], len(operands)), operands
 
 
 def _refuse_other_conditions(asked: Trace) -> None:
@@ -214,9 +233,9 @@ class _While:
         assert bodies.again is not None
         counted = (self._count(0), *init)
         count, *results = calls.record(recorder, _WHILE, (*graphs, counted, others), bodies.steps.results())
-        return results, [count, *self._stacked(bodies.again, count, init, others), *operands]
+        return results, [count, *self._given_to_steps(bodies.again, count, init, others), *operands]
 
-    def _stacked(self, again: Graphed, count: Any, init: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    def _given_to_steps(self, again: Graphed, count: Any, init: Sequence[Any], others: Sequence[Any]) -> list[Any]:
         """What each step is given, in one row at least."""
         recorder = self.recorder
         length = _number_of(recorder, recorder.call(aten.clamp_min.default, count, 1))
@@ -228,6 +247,16 @@ class _While:
         is_any = recorder.call(aten.gt.Scalar, count, 0)
         operands = (*init, rows, *others)
         return calls.record(recorder, COND, (is_any, made.module, without.module, operands), stacks)
+
+    def stacked(self, operands: Sequence[Any]) -> list[Any]:
+        """Record the operator that gives what every step gives, of a loop without a gradient."""
+        bodies, recorder = self.bodies, self.recorder
+        init, others = self._given(operands)
+        with _new_symbols(recorder) as shapes:
+            length = shapes.create_unbacked_symint()
+        torch._check(length >= 1)
+        stacks = [calls.like(recorder, fake, (length,)) for fake in bodies.steps.results()]
+        return calls.record(recorder, _STACK, (bodies.asks.module, bodies.steps.module, tuple(init), others), stacks)
 
     def _count(self, number: int) -> torch.Tensor:
         made: torch.Tensor = self.recorder.call(aten.full.default, [], number, dtype=torch.int64, device="cpu")
@@ -252,10 +281,17 @@ class _While:
 
 def _number_of(recorder: Recorder, count: torch.Tensor) -> torch.SymInt:
     """A number that nothing before the loop tells."""
+    with _new_symbols(recorder):
+        number: torch.SymInt = recorder.call(aten._local_scalar_dense.default, count)
+    torch._check(number >= 1)
+    return number
+
+
+@contextmanager
+def _new_symbols(recorder: Recorder) -> Iterator[ShapeEnv]:
+    """Inside, symbols are made that nothing but the loop tells."""
     mode = recorder.fake_mode
     if mode.shape_env is None:
         mode.shape_env = ShapeEnv()
     with mode.shape_env.ignore_fresh_unbacked_symbols():
-        number: torch.SymInt = recorder.call(aten._local_scalar_dense.default, count)
-    torch._check(number >= 1)
-    return number
+        yield mode.shape_env

@@ -12,7 +12,7 @@ from typing import Any, Final
 from .associative import associative_scan
 from .attention import flex_attention
 from .branches import cond
-from .loops import while_loop
+from .loops import while_loop, while_loop_stack_output
 from .maps import map_impl
 from .regions import invoke_subgraph
 from .scans import scan
@@ -25,4 +25,5 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "map_impl": map_impl,
     "scan": scan,
     "while_loop": while_loop,
+    "while_loop_stack_output": while_loop_stack_output,
 }
