@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from flambeau_inductor.codegen.triton import options
 from flambeau_inductor.decomposition_table import decompositions
 from flambeau_inductor.lowering.run import lower_graph
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 
 pytestmark = [
@@ -126,7 +126,7 @@ def _compiled(function: Callable[..., Any], specs: Specs) -> Callable[..., Any]:
         fakes = [torch.empty(sizes, dtype=dtype, device="cuda") for sizes, dtype in specs]
         gm = make_fx(function, decomposition_table=table, _allow_non_fake_inputs=True)(*fakes)
     found = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    built = assemble(lower_graph(gm, found))
+    built = compile_loops(lower_graph(gm, found))
     return load(built.artifact, constants=built.constants)
 
 

@@ -217,7 +217,7 @@ STAGES = (
     Stage(
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
                           "lowering/losses.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
-                          "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/assemble.py"), 16,
+                          "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py", "schedule/text.py"), 16,
         (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),
     ),

@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import flambeau_inductor
 import flambeau_runtime
-from flambeau_inductor import CompileContext, OptionError, compile_graph
+from flambeau_inductor import CompileContext, Config, OptionError, compile_graph
 from flambeau_inductor.codegen.triton import UnsupportedKernel
 
 
@@ -44,10 +44,16 @@ def test_context_collects_seconds_and_reasons():
     assert any("mm" in reason for reason in context.library_calls)
 
 
+STAGES = {"passes", "lowering", "splitting", "fusion", "memory", "combining", "text", "program"}
+
+
 def test_dump_writes_the_loops(tmp_path):
     """Every stage can be read."""
-    compile_graph(make_fx(block, tracing_mode="fake")(*INPUTS), INPUTS, {"dump": str(tmp_path)})
-    assert "sum r0" in (tmp_path / "loops.txt").read_text()
+    context = CompileContext(Config(dump=str(tmp_path)))
+    compile_graph(make_fx(block, tracing_mode="fake")(*INPUTS), INPUTS, context=context)
+    assert "sum r0" in (tmp_path / "lowering.txt").read_text()
+    written = {path.stem for path in tmp_path.iterdir() if not path.stem.startswith("pass_")}
+    assert written == {stage for stage in context.seconds if not stage.startswith("pass ")} == STAGES
 
 
 def test_unknown_options_are_errors():
@@ -63,7 +69,7 @@ def test_a_refusal_that_no_library_call_mends_is_raised(monkeypatch):
     def refuse(*arguments, **options):
         raise next(refusals)
 
-    monkeypatch.setattr("flambeau_inductor.pipeline.assemble", refuse)
+    monkeypatch.setattr("flambeau_inductor.pipeline.compile_loops", refuse)
     with pytest.raises(UnsupportedKernel):
         compile_graph(make_fx(block, tracing_mode="fake")(*INPUTS), INPUTS)
 

@@ -41,6 +41,7 @@ ARTIFACTS: Mapping[str, str] = {
     "post_grad_graphs": "ATen graphs after inductor's passes",
     "ir_pre_fusion": "loop IR before fusion",
     "ir_post_fusion": "kernel bodies after fusion",
+    "ir_stages": "loops, kernels, their sources and the program after each stage of inductor",
     "fusion": "which operations were fused, and why others were not",
     "fallbacks": "operations that became library calls, with the reason",
     "output_code": "the program and the kernels of each artifact",

@@ -7,14 +7,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import field, frozen
 
 from .config import Config
-from .log import LIBRARY_CALL, STAGE_DONE, logger
+from .log import LIBRARY_CALL, STAGE_DONE, STAGE_TEXT, Text, logger
+
+
+@frozen
+class Stage:
+    """One stage while it runs."""
+
+    name: str
+    context: CompileContext
+
+    def show(self, text: Callable[[], str], *, artifact: str = "ir_stages") -> None:
+        """Log what the stage made, as ``artifact``, and write it into the dump folder; ``text`` is asked only where somebody reads it."""
+        logger.debug(STAGE_TEXT, artifact=artifact, stage=self.name, text=Text(text))
+        if self.context.config.dump:
+            self.context.dump(self.name, text())
 
 
 @frozen
@@ -26,11 +40,11 @@ class CompileContext:
     library_calls: Counter[str] = field(factory=Counter)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Iterator[Stage]:
         """Time the block as stage ``name``."""
         start = time.perf_counter()
         try:
-            yield
+            yield Stage(name, self)
         finally:
             taken = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + taken

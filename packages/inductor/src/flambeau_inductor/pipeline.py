@@ -1,31 +1,53 @@
 """The stages of a compilation, top to bottom: ``compile_graph(gm, inputs, options) -> Artifact``.
 
 In: a functional ATen graph whose nodes carry ``meta["val"]``. Out: an artifact that ``flambeau_runtime.load`` turns into a callable.
-Read next: ``passes/order.py``, ``lowering/run.py``, ``schedule/plan.py``, ``codegen/``, ``program/build.py``.
+
+==========  ==============================================================  ===========================================
+stage       what it makes                                                   where
+==========  ==============================================================  ===========================================
+passes      the graph with fewer, better operations                         ``passes/order.py``, ``rewrite/``
+lowering    loops and library calls: the loop IR (``ir/graph.py``)          ``lowering/run.py``
+splitting   large reductions as two, so that all cores have work            ``schedule/split.py``
+fusion      a schedule: kernels of several loops, in running order          ``schedule/plan.py``
+memory      results that are written over what dies there                   ``program/memory.py``
+combining   small kernels that are launched as one                          ``schedule/combine.py``
+text        kernels in C++ and Triton                                       ``codegen/generate.py``
+program     allocations, launches and calls as an artifact                  ``program/build.py``
+==========  ==============================================================  ===========================================
+
+Each is timed, logged and (with the option ``dump``) written to a file of its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from torch import fx
 
 from flambeau_runtime import Artifact
 
+from .codegen.generate import generate
 from .codegen.triton import UnsupportedKernel
 from .config import Config
 from .context import CompileContext
+from .ir.graph import Graph
 from .ir.text import graph_text
 from .ir.verify import verify
-from .log import LOOPS, Text, logger
 from .lowering.refused import widen
 from .lowering.run import lower_graph
 from .passes.order import OPENING, PASSES
-from .passes.runner import bodies_of, log_graphs, run_passes
-from .program.assemble import assemble
+from .passes.runner import bodies_of, graphs_text, run_passes
+from .program.build import BuiltProgram, build
+from .program.failures import writes_inputs_last
+from .program.memory import share_memory
 from .rewrite.channels_last import make_channels_last
+from .schedule import Schedule, schedule
+from .schedule.combine import combine
+from .schedule.split import split_reductions
+from .schedule.text import schedule_text
 
 
 def rewrite_joint(
@@ -59,37 +81,82 @@ def compile_graph(
     """
     config = _config(options)
     context = context or CompileContext(config)
-    with context.stage("passes"):
+    with context.stage("passes") as stage:
         if bodies_of(gm):
             gm = run_passes(gm, OPENING, context)
         gm = run_passes(gm, PASSES, context)
-        log_graphs(gm)
+        stage.show(partial(graphs_text, gm), artifact="post_grad_graphs")
     library: frozenset[str] = frozenset()
     while True:
-        with context.stage("lowering"):
+        with context.stage("lowering") as stage:
             graph = lower_graph(gm, inputs, context, library=library)
+            stage.show(partial(graph_text, graph), artifact="ir_pre_fusion")
         if config.verify:
             verify(graph)
-        logger.debug(LOOPS, artifact="ir_pre_fusion", text=Text(partial(graph_text, graph)))
-        if config.dump:
-            context.dump("loops", graph_text(graph))
         try:
-            with context.stage("program"):
-                return assemble(
-                    graph,
-                    fuse=config.fuse,
-                    cpu_target=config.cpu_backend,
-                    reuse=config.reuse_memory,
-                    in_place=config.inplace_buffers,
-                    size_asserts=config.size_asserts,
-                    most_buffers=config.max_fused_reads,
-                    most_loops=config.max_fusion_size,
-                ).artifact
+            return compile_loops(graph, context).artifact
         except UnsupportedKernel as error:
             wider = widen(gm, library, error.origins)
             if wider == library:
                 raise
             library = wider
+
+
+def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltProgram:
+    """The stages after lowering, of ``graph`` and its bodies.
+
+    The artifact's ``meta["writes_last"]`` says that no step that may raise for values comes after the first write to an input. Raises
+    ``codegen.triton.UnsupportedKernel`` for a kernel that Triton cannot express.
+    """
+    context = context or CompileContext()
+    config = context.config
+    with context.stage("splitting") as stage:
+        graph = split_reductions(graph)
+        stage.show(partial(graph_text, graph))
+    # Bodies first: each comes after those that it calls.
+    parts = (*graph.bodies.values(), graph)
+    with context.stage("fusion") as stage:
+        names: set[str] = set()
+        plans = [
+            schedule(
+                part,
+                fuse=config.fuse,
+                most_buffers=config.max_fused_reads,
+                most_loops=config.max_fusion_size,
+                names=names,
+            )
+            for part in parts
+        ]
+        stage.show(partial(_plans_text, plans))
+    with context.stage("memory") as stage:
+        if config.inplace_buffers:
+            plans = list(map(share_memory, parts, plans))
+        stage.show(partial(_plans_text, plans))
+    with context.stage("combining") as stage:
+        if config.fuse:
+            plans = [combine(plan, config.cpu_backend) for plan in plans]
+        stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
+    with context.stage("text") as stage:
+        sources = generate(chain.from_iterable(plan.steps for plan in plans), config.cpu_backend)
+        stage.show(sources.text)
+    with context.stage("program") as stage:
+        *bodies, plan = plans
+        built = build(
+            graph,
+            plan,
+            sources.kernels,
+            sources.libraries,
+            {"writes_last": writes_inputs_last(graph, plan)},
+            bodies=dict(zip(graph.bodies, bodies, strict=True)),
+            reuse=config.reuse_memory,
+            size_asserts=config.size_asserts,
+        )
+        stage.show(built.artifact.text)
+    return built
+
+
+def _plans_text(plans: Iterable[Schedule]) -> str:
+    return "".join(map(schedule_text, plans))
 
 
 def _config(options: Mapping[str, Any] | Config | None) -> Config:

@@ -9,9 +9,12 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from flambeau_inductor.config import Config
+from flambeau_inductor.context import CompileContext
 from flambeau_inductor.decomposition_table import decompositions
 from flambeau_inductor.lowering.run import lower_graph
-from flambeau_inductor.program import BuiltProgram, assemble
+from flambeau_inductor.pipeline import compile_loops
+from flambeau_inductor.program import BuiltProgram
 from flambeau_runtime import load
 from flambeau_runtime.artifact import Call, Hold, Scalar
 
@@ -47,7 +50,7 @@ def lies() -> Iterator[Any]:
 def build(function: Callable[..., Any], args: tuple[Any, ...], mode: str = "fake", **options: Any) -> BuiltProgram:
     gm = make_fx(function, decomposition_table=TABLE, tracing_mode=mode)(*args)
     fakes = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    return assemble(lower_graph(gm, fakes), **options)
+    return compile_loops(lower_graph(gm, fakes), CompileContext(Config(**options)))
 
 
 def holds(built: BuiltProgram) -> list[Hold]:

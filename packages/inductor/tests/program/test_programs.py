@@ -10,7 +10,10 @@ import torch
 import torch.nn.functional as F
 from tracing import lowered, traced
 
-from flambeau_inductor.program import BuiltProgram, assemble
+from flambeau_inductor.config import Config
+from flambeau_inductor.context import CompileContext
+from flambeau_inductor.pipeline import compile_loops
+from flambeau_inductor.program import BuiltProgram
 from flambeau_runtime import load
 
 TOLERANCE = {
@@ -24,7 +27,8 @@ TOLERANCE = {
 def build(
     function: Callable[..., Any], args: tuple[Any, ...], *, symbolic: bool = False, fuse: bool = True
 ) -> BuiltProgram:
-    return assemble(lowered(traced(function, *args, mode="symbolic" if symbolic else "fake")), fuse=fuse)
+    graph = lowered(traced(function, *args, mode="symbolic" if symbolic else "fake"))
+    return compile_loops(graph, CompileContext(Config(fuse=fuse)))
 
 
 def run(built: BuiltProgram, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,8 +7,11 @@ import torch
 from tracing import adamw, lowered, traced
 
 import flambeau_runtime
+from flambeau_inductor.config import Config
+from flambeau_inductor.context import CompileContext
 from flambeau_inductor.ir.kernel import Combined, KernelBody
-from flambeau_inductor.program import assemble, share_memory
+from flambeau_inductor.pipeline import compile_loops
+from flambeau_inductor.program import share_memory
 from flambeau_inductor.schedule import schedule
 from flambeau_inductor.schedule.combine import combine
 from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests
@@ -23,7 +26,7 @@ def tensors(*shapes):
 
 def run(graph, inputs):
     """Results under Triton's interpreter, and the artifact."""
-    built = assemble(graph, cpu_target="triton")
+    built = compile_loops(graph, CompileContext(Config(cpu_backend="triton")))
     return flambeau_runtime.load(built.artifact, constants=built.constants)(*inputs), built.artifact
 
 
@@ -47,7 +50,7 @@ def test_equal_bodies_share_a_function():
 def test_the_combined_kernel_compiles_for_sm_90():
     """Branches on program ranges are plain control flow to Triton."""
     inputs = tensors((64, 64), (64,), (1000,))
-    artifact = assemble(lowered(traced(adamw, *inputs)), cpu_target="triton").artifact
+    artifact = compile_loops(lowered(traced(adamw, *inputs)), CompileContext(Config(cpu_backend="triton"))).artifact
     assert [c.binary[:4] for c in compile_kernels(kernel_requests(artifact, 90))] == [b"\x7fELF"]
 
 

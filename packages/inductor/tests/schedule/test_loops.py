@@ -8,7 +8,7 @@ import torch
 from tracing import lowered, traced
 
 from flambeau_inductor.ir.kernel import KernelBody
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_inductor.schedule import schedule
 from flambeau_runtime import load
 
@@ -21,7 +21,7 @@ def test_positions_count_in_the_order_of_the_tensor() -> None:
         return tuple(kind(x.permute(order)) for order in orders for kind in (torch.argmax, torch.argmin))
 
     x = torch.tensor([[[1.0, 5.0], [5.0, 0.0], [2.0, 3.0]], [[0.0, 5.0], [4.0, 5.0], [0.0, 1.0]]])
-    found = load(assemble(lowered(traced(positions, x))).artifact)(x)
+    found = load(compile_loops(lowered(traced(positions, x))).artifact)(x)
     assert list(map(int, found)) == list(map(int, positions(x)))
 
 

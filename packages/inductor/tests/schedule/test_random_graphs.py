@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tracing import lowered, traced
 
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 
 UNARY: list[Callable[[torch.Tensor], torch.Tensor]] = [
@@ -71,6 +71,6 @@ def test_fused_programs_equal_eager(steps: list[tuple[int, int, int, int]], shap
     torch.manual_seed(len(steps))
     inputs = [torch.randn(shape), torch.randn(shape)]
     function = _program(steps)
-    built = assemble(lowered(traced(function, *inputs)))
+    built = compile_loops(lowered(traced(function, *inputs)))
     for got, want in zip(load(built.artifact, constants=built.constants)(*inputs), function(*inputs), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)

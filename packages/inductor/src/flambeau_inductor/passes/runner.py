@@ -16,7 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..context import CompileContext
 from ..errors import FlambeauInductorError, VerifyError
-from ..log import PASS_DONE, POST_GRAD_GRAPH, Text, logger
+from ..log import PASS_DONE, logger
 
 
 @frozen
@@ -60,13 +60,11 @@ def _run(
     return work if changed_any else gm
 
 
-def log_graphs(gm: fx.GraphModule) -> None:
-    """Log what the passes made of a graph, and of the bodies that it calls."""
+def graphs_text(gm: fx.GraphModule) -> str:
+    """The code of a graph, and of the bodies that it calls."""
     # The graph's own text: passes edit the graph, and the module's code is that of before.
-    text = Text(lambda: gm.graph.python_code("self").src.strip())
-    logger.debug(POST_GRAD_GRAPH, artifact="post_grad_graphs", code=text)
-    for body in bodies_of(gm).values():
-        log_graphs(body)
+    own = gm.graph.python_code("self").src.strip()
+    return "\n\n".join([own, *map(graphs_text, bodies_of(gm).values())])
 
 
 def bodies_of(gm: fx.GraphModule) -> dict[str, fx.GraphModule]:

@@ -1,7 +1,6 @@
-"""The outer program as data: ``assemble`` goes all the way, ``build`` makes the artifact, ``memory`` plans in-place results."""
+"""The outer program as data: ``build`` makes the artifact, ``memory`` plans in-place results."""
 
-from .assemble import assemble
 from .build import BuiltProgram, build
 from .memory import share_memory
 
-__all__ = ["BuiltProgram", "assemble", "build", "share_memory"]
+__all__ = ["BuiltProgram", "build", "share_memory"]

@@ -16,20 +16,19 @@ from .. import expr as ex
 from ..ir.graph import Graph
 from ..ir.kernel import Combined, KernelBody, Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer, Ref
-from ..ir.loops import Assert, Extern, Operation, ReadItem, Reduction, Template
+from ..ir.loops import Assert, Extern, Operation, ReadItem, Template
 from ..ir.scalar import walk
 from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
 from .merge import MOST_BUFFERS, MOST_LOOPS
 from .nest import Nest, read_indices, values
-from .split import split_reduction
 
 Step: TypeAlias = KernelBody | Combined | Template | Extern | ReadItem | Assert
 
 
 @frozen
 class Schedule:
-    """``steps`` in running order; ``buffers`` by name, with those that scheduling added."""
+    """``steps`` in running order; ``buffers`` by name."""
 
     steps: tuple[Step, ...]
     buffers: Mapping[str, Buffer]
@@ -47,8 +46,8 @@ def schedule(
 
     ``names`` are those of kernels that others have, and afterwards these ones' too.
     """
-    operations, buffers = _split_all(graph)
-    groups = Fuser(operations, buffers, fuse, most_buffers, most_loops).run()
+    buffers = graph.buffers
+    groups = Fuser(graph.operations, buffers, fuse, most_buffers, most_loops).run()
     needed = _needed_outside(graph, groups, buffers)
     steps: list[Step] = []
     names = set() if names is None else names
@@ -68,23 +67,6 @@ def _alone(operation: Operation, graph: Graph, taken: set[str]) -> Step:
     if not isinstance(operation, Template):
         return operation  # type: ignore[return-value]
     return evolve(operation, name=_name(operation.origins, taken), stacks=_stacks(operation.origins, graph))
-
-
-def _split_all(graph: Graph) -> tuple[list[Operation], dict[str, Buffer]]:
-    buffers = dict(graph.buffers)
-    operations: list[Operation] = []
-
-    def fresh() -> str:
-        return f"partial{len(buffers)}"
-
-    for operation in graph.operations:
-        halves = split_reduction(operation, fresh) if isinstance(operation, Reduction) else None
-        if halves is None:
-            operations.append(operation)
-        else:
-            buffers[halves[0].out.name] = halves[0].out
-            operations.extend(halves)
-    return operations, buffers
 
 
 def _needed_outside(graph: Graph, groups: Sequence[Group], buffers: Mapping[str, Buffer]) -> dict[int, set[str]]:

@@ -1,6 +1,6 @@
 """Split reductions that have few results and much to reduce, so that every core or multiprocessor has work.
 
-In: one ``Reduction``. Out: the same, or two reductions over a buffer of partial results: the first runs over
+In: a graph. Out: the same, where some reductions are two over a buffer of partial results: the first runs over
 ``(chunk,) + axes`` in parallel, the second adds the chunks up. No atomics: the result does not depend on timing.
 """
 
@@ -14,8 +14,9 @@ from attrs import evolve
 from .. import expr as ex
 from ..device import LAUNCH_SECONDS, Device, device_facts
 from ..expr import Expr, Symbol
+from ..ir.graph import Graph
 from ..ir.layout import Buffer, Layout
-from ..ir.loops import Axis, Reduction
+from ..ir.loops import Axis, Operation, Reduction
 from ..ir.scalar import Scalar, constant, index_value, load, loads, masked, op, substitute
 from .mapping import numel
 
@@ -44,6 +45,25 @@ _IDENTITY: dict[str, Callable[[Scalar], Scalar]] = {
     "max": lambda v: constant(_lowest(v.dtype), v.dtype),
     "min": lambda v: constant(_highest(v.dtype), v.dtype),
 }
+
+
+def split_reductions(graph: Graph) -> Graph:
+    """``graph`` and its bodies with their reductions split where that pays."""
+    buffers = dict(graph.buffers)
+    operations: list[Operation] = []
+
+    def fresh() -> str:
+        return f"partial{len(buffers)}"
+
+    for operation in graph.operations:
+        halves = split_reduction(operation, fresh) if isinstance(operation, Reduction) else None
+        if halves is None:
+            operations.append(operation)
+        else:
+            buffers[halves[0].out.name] = halves[0].out
+            operations.extend(halves)
+    bodies = {name: split_reductions(body) for name, body in graph.bodies.items()}
+    return evolve(graph, operations=tuple(operations), buffers=buffers, bodies=bodies)
 
 
 def split_reduction(operation: Reduction, fresh: Callable[[], str]) -> tuple[Reduction, Reduction] | None:

@@ -12,7 +12,7 @@ from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.graph import Graph, TensorInput
 from flambeau_inductor.ir.layout import Buffer, Layout, Ref
 from flambeau_inductor.ir.loops import Pointwise, make_axes
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 
 CPU = torch.device("cpu")
@@ -45,7 +45,7 @@ def _converted(values: torch.Tensor, targets: Sequence[torch.dtype], op: str = "
     operations = tuple(Pointwise(out, axes, sc.op(op, loaded, dtype=out.layout.dtype)) for out in outs)
     buffers = {buffer.name: buffer for buffer in [given, *outs]}
     graph = Graph((TensorInput(given),), (), operations, tuple(Ref.whole(out) for out in outs), buffers)
-    return load(assemble(graph).artifact)(values)
+    return load(compile_loops(graph).artifact)(values)
 
 
 @pytest.mark.parametrize("widest", [4, 8], ids=["16 lanes", "8 lanes"])
@@ -96,7 +96,7 @@ def test_numbers_without_an_integer(source: torch.dtype, count: int) -> None:
     )
     buffers = {buffer.name: buffer for buffer in [given, *outs]}
     graph = Graph((TensorInput(given),), (), operations, tuple(Ref.whole(out) for out in outs), buffers)
-    results = load(assemble(graph).artifact)(torch.zeros(1, dtype=source))
+    results = load(compile_loops(graph).artifact)(torch.zeros(1, dtype=source))
     for ((a, b), target), result in zip(pairs, results, strict=True):
         expected = (torch.tensor(a, dtype=source) / torch.tensor(b, dtype=source)).to(target)
         assert result.tolist() == [expected.item()] * count, (a / b if b else a, target)

@@ -12,7 +12,7 @@ from flambeau_inductor.ir.graph import Graph, TensorInput
 from flambeau_inductor.ir.layout import Buffer, Layout, Ref
 from flambeau_inductor.ir.loops import Pointwise, Reduction, make_axes
 from flambeau_inductor.ir.scalar import Scalar
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 
 CPU = torch.device("cpu")
@@ -87,7 +87,7 @@ def _same(operations: list[Pointwise] | list[Reduction]) -> None:
     # The lanes of a sum are added in an order of their own.
     torch.manual_seed(0)
     x = torch.randn(SHAPE)
-    found, wanted = load(assemble(graph).artifact)(x), run_graph(graph, [x])
+    found, wanted = load(compile_loops(graph).artifact)(x), run_graph(graph, [x])
     for operation, one, other in zip(operations, found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4, msg=lambda m, n=operation.value: f"{n}: {m}")
 
@@ -118,6 +118,6 @@ def test_each_value_is_computed_once_and_outside_the_loops_that_do_not_change_it
     given, out = Buffer("x", Layout.contiguous(tuple(map(Int, SHAPE)), F32, CPU)), _out(0, F32, *SHAPE)
     buffers = {buffer.name: buffer for buffer in (given, out)}
     graph = Graph((TensorInput(given),), (), (Pointwise(out, AXES, value),), (Ref.whole(out),), buffers)
-    source = assemble(graph).artifact.libraries[0].source.rpartition('extern "C"')[2]
+    source = compile_loops(graph).artifact.libraries[0].source.rpartition('extern "C"')[2]
     assert source.count("fb::exp(") == source.count("fb::sin(") == 1
     assert source.index("fb::exp(") < source.index("[&](auto t") < source.index("fb::sin(")

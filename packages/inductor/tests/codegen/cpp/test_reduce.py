@@ -11,7 +11,7 @@ from flambeau_inductor.ir.evaluate import run_graph
 from flambeau_inductor.ir.graph import Graph, TensorInput
 from flambeau_inductor.ir.layout import Buffer, Layout, Ref
 from flambeau_inductor.ir.loops import REDUCTION_KINDS, SCAN_KINDS, Loop, Reduction, Scan, make_axes
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 
 CPU = torch.device("cpu")
@@ -69,6 +69,6 @@ def test_every_kind(dtype: torch.dtype) -> None:
     values[0], values[1], values[2] = 0, 1, -1
     given = values > 0 if dtype is torch.bool else values.to(dtype)
     given[:, 3] = given[:, 4]
-    found, wanted = load(assemble(graph).artifact)(given), run_graph(graph, [given])
+    found, wanted = load(compile_loops(graph).artifact)(given), run_graph(graph, [given])
     for name, one, other in zip(names, found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")

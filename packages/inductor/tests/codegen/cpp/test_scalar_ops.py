@@ -12,7 +12,7 @@ from flambeau_inductor.ir.graph import Graph, TensorInput
 from flambeau_inductor.ir.layout import Buffer, Layout, Ref
 from flambeau_inductor.ir.loops import Pointwise, make_axes
 from flambeau_inductor.ops.table import names, scalar_op
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 
 CPU = torch.device("cpu")
@@ -63,7 +63,7 @@ def _run(ops: list[str], dtype: torch.dtype, operands: list[torch.Tensor]) -> tu
         operations.append(Pointwise(out, axes, value))
         outputs.append(Ref.whole(out))
     graph = Graph(tuple(TensorInput(b) for b in inputs), (), tuple(operations), tuple(outputs), buffers)
-    built = assemble(graph)
+    built = compile_loops(graph)
     return load(built.artifact, constants=built.constants)(*operands)
 
 
@@ -137,7 +137,7 @@ def test_half_types_round_to_nearest_even(half: torch.dtype) -> None:
         g = Graph(
             (TensorInput(source),), (), (Pointwise(out, axes, value),), (Ref.whole(out),), {"x": source, "y": out}
         )
-        return load(assemble(g).artifact)(values)[0]
+        return load(compile_loops(g).artifact)(values)[0]
 
     torch.testing.assert_close(graph(patterns, torch.float32), patterns.float(), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(graph(floats, half), floats.to(half), rtol=0, atol=0, equal_nan=True)
@@ -155,7 +155,7 @@ def test_a_product_is_rounded_before_it_is_added(dtype: torch.dtype) -> None:
     buffers = {buffer.name: buffer for buffer in (*inputs, out)}
     graph = Graph(tuple(map(TensorInput, inputs)), (), (operation,), (Ref.whole(out),), buffers)
     given = [torch.randn(1003, dtype=dtype) for _ in inputs]
-    assert torch.equal(load(assemble(graph).artifact)(*given)[0], given[0] * given[1] + given[2])
+    assert torch.equal(load(compile_loops(graph).artifact)(*given)[0], given[0] * given[1] + given[2])
 
 
 def test_the_error_function_ends_at_one() -> None:

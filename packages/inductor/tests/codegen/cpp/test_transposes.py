@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from tracing import lowered, traced
 
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 
 SIZES = (1, 3, 15, 16, 17, 31, 33, 100)
@@ -28,7 +28,7 @@ def made(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 def compiled(f: Callable[..., Any], *args: Tensor, mode: str = "fake") -> Callable[..., tuple[Tensor, ...]]:
     """The program for such arguments, which must have a kernel in the tiled mode."""
-    built = assemble(lowered(traced(f, *args, mode=mode)))
+    built = compile_loops(lowered(traced(f, *args, mode=mode)))
     assert any(kernel.meta["mode"] == "tile" for kernel in built.artifact.kernels)
     return load(built.artifact, constants=built.constants)
 

@@ -13,7 +13,9 @@ pytest.importorskip("triton")
 
 from tracing import lowered, traced
 
-from flambeau_inductor.program import assemble
+from flambeau_inductor.config import Config
+from flambeau_inductor.context import CompileContext
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime import load
 from flambeau_runtime.artifact import Artifact
 
@@ -22,7 +24,7 @@ def compiled(
     function: Callable[..., Any], inputs: list[torch.Tensor], dynamic: bool = False
 ) -> tuple[Callable[..., Any], Artifact]:
     graph = lowered(traced(function, *inputs, mode="symbolic" if dynamic else "fake"))
-    built = assemble(graph, cpu_target="triton")
+    built = compile_loops(graph, CompileContext(Config(cpu_backend="triton")))
     return load(built.artifact, constants=built.constants, executor="python"), built.artifact
 
 

@@ -21,7 +21,7 @@ from flambeau_inductor.expr import as_expr
 from flambeau_inductor.ir import scalar
 from flambeau_inductor.ir.kernel import Store
 from flambeau_inductor.ir.loops import make_axes
-from flambeau_inductor.program import assemble
+from flambeau_inductor.pipeline import compile_loops
 from flambeau_runtime.artifact import Artifact
 from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests
 
@@ -35,7 +35,7 @@ Specs = list[tuple[tuple[int, ...], torch.dtype]]
 def artifact_of(function: Callable[..., Any], specs: Specs) -> Artifact:
     """The program for CUDA tensors of these sizes; no GPU is needed."""
     shapes = [torch.empty(sizes, dtype=dtype, device="meta") for sizes, dtype in specs]
-    return assemble(lowered(traced_on_cuda(function, *shapes))).artifact
+    return compile_loops(lowered(traced_on_cuda(function, *shapes))).artifact
 
 
 def machine_code(function: Callable[..., Any], specs: Specs, folder: Path) -> list[str]:

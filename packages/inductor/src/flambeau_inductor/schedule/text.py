@@ -1,0 +1,18 @@
+"""Schedules as text, for people, dumps and golden tests."""
+
+from __future__ import annotations
+
+from ..ir.kernel import Combined, KernelBody
+from ..ir.text import kernel_text, operation_text
+from .plan import Schedule
+
+
+def schedule_text(plan: Schedule) -> str:
+    """Kernels and library calls in running order."""
+    texts: list[str] = []
+    for step in plan.steps:
+        if isinstance(step, Combined):
+            texts += [f"launched as one: {step.name}", *map(kernel_text, step.bodies)]
+        else:
+            texts.append(kernel_text(step) if isinstance(step, KernelBody) else operation_text(step))
+    return "".join(f"{text}\n" for text in texts)
