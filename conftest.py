@@ -1,6 +1,7 @@
 """What every test of the tree is held to, in the packages and in tests/: it leaves torch's settings of the process as they were.
 
 A setting that a test leaves behind decides what later tests compile, and only in the order of a run of the whole suite.
+`--update-golden` writes the texts of golden tests anew.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ def settings() -> dict[str, Any]:
         "anomaly mode": torch.is_anomaly_enabled(),
         "autocast": [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")],
     }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the command line."""
+    told = "write the texts that golden tests compare with anew"
+    parser.addoption("--update-golden", action="store_true", default=False, help=told)
 
 
 @pytest.fixture(autouse=True)
