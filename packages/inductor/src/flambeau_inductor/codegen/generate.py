@@ -16,7 +16,7 @@ from ..ir.loops import Template
 from ..schedule import Step
 from ..schedule.combine import target_of
 from . import cpp, triton
-from .kernel import GeneratedKernel
+from .kernel import GeneratedKernel, sources_of
 from .triton.combine import generate_combined
 from .triton.templates import generate_templates
 
@@ -32,8 +32,7 @@ class Sources:
 
     def text(self) -> str:
         """The kernels that differ, without what they are translated with."""
-        found = dict.fromkeys(kernel.source for _, kernel in self.kernels.values() if kernel.source)
-        return "\n".join(found)
+        return "\n".join(sources_of(kernel for _, kernel in self.kernels.values()))
 
 
 def generate(steps: Iterable[Step], cpu_language: str) -> Sources:

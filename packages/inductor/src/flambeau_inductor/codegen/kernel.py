@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import torch
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..expr import Expr
 
@@ -16,7 +17,8 @@ class GeneratedKernel:
 
     ``buffers`` names one buffer per argument (buffers that share storage share the argument); ``scalars`` are integer
     expressions or parameter names, passed in that order, with ``scalar_kinds`` "i" or "f" each. ``extent`` is the parallel
-    size and ``grain`` the fewest iterations worth a thread. ``checks`` are the messages of status codes.
+    size and ``grain`` the fewest iterations worth a thread. ``checks`` are the messages of status codes. ``code`` is equal for kernels
+    that say the same under other names.
     """
 
     name: str
@@ -29,3 +31,19 @@ class GeneratedKernel:
     grain: int
     checks: tuple[str, ...] = ()
     meta: dict[str, Any] = field(factory=dict)
+    code: Hashable = field(default=None, eq=False, repr=False)
+
+
+def with_shared_sources(kernels: Iterable[GeneratedKernel]) -> list[GeneratedKernel]:
+    """The kernels, in order; one whose ``code`` an earlier one has takes that one's name and source."""
+    known: dict[Hashable, GeneratedKernel] = {}
+    found = []
+    for kernel in kernels:
+        same = known.setdefault(kernel.code, kernel)
+        found.append(evolve(kernel, name=same.name, source=same.source))
+    return found
+
+
+def sources_of(kernels: Iterable[GeneratedKernel]) -> list[str]:
+    """The sources that differ, in order."""
+    return list(dict.fromkeys(kernel.source for kernel in kernels))

@@ -8,24 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define, evolve, field
+from attrs import define, field, frozen
 
 from ... import expr as ex
 from ...expr import Expr
 from ...ir.kernel import Combined, KernelBody
 from ..cpp.canonical import canonical
-from ..kernel import GeneratedKernel
+from ..kernel import GeneratedKernel, with_shared_sources
 from .errors import UnsupportedKernel
+from .function import PROGRAM, Function
 from .kernel import KernelText, kernel_text
 from .module import generated
 
-_PROGRAM = "tl.program_id(0)"
+
+@frozen
+class _Branch:
+    """Whose turn it is up to program ``end``: the part's, on ``arguments``."""
+
+    end: str
+    part: int
+    arguments: tuple[str, ...]
 
 
 def generate_combined(steps: Sequence[Combined]) -> list[GeneratedKernel]:
     """Triton for every step, in order; steps with equal text share one kernel. Raises one UnsupportedKernel with the origins of every body that is refused."""
     kernels: list[GeneratedKernel] = []
-    known: dict[str, GeneratedKernel] = {}
     refused: dict[str, str] = {}
     for step in steps:
         writer = _Writer(f"triton_{step.name}")
@@ -34,14 +41,10 @@ def generate_combined(steps: Sequence[Combined]) -> list[GeneratedKernel]:
                 writer.add(body)
             except UnsupportedKernel as error:
                 refused |= dict.fromkeys(body.origins, str(error)) or {"": str(error)}
-        kernel = writer.finish()
-        code = kernel.source.replace(writer.entry, "kernel")
-        facts = [kernel.meta[name] for name in ("signature", "divisible", "num_warps", "asserts")]
-        same = known.setdefault(f"{code}\n{facts}", kernel)
-        kernels.append(evolve(kernel, name=same.name, source=same.source))
+        kernels.append(writer.finish())
     if refused:
         raise UnsupportedKernel("; ".join(dict.fromkeys(refused.values())), tuple(filter(None, refused)))
-    return kernels
+    return with_shared_sources(kernels)
 
 
 @define
@@ -49,8 +52,8 @@ class _Writer:
     """The arguments, functions and branches of one combined kernel so far."""
 
     entry: str
-    parts: dict[str, str] = field(factory=dict)
-    branches: list[str] = field(factory=list)
+    parts: dict[Function, int] = field(factory=dict)
+    branches: list[_Branch] = field(factory=list)
     buffers: dict[str, str] = field(factory=dict)
     scalars: dict[Expr | str, str] = field(factory=dict)
     types: dict[str, str] = field(factory=dict)
@@ -62,15 +65,13 @@ class _Writer:
     def add(self, body: KernelBody) -> None:
         """One more body, behind the programs of those before."""
         renamed, names = canonical(body)
-        text = kernel_text(renamed, name="part")
-        if text.source.count(_PROGRAM) != 1:
-            raise UnsupportedKernel("a kernel that does not number its programs once")
-        part = self.parts.setdefault(_as_part(text), f"{self.entry}_part{len(self.parts)}")
+        text = kernel_text(renamed, first="first")
+        part = self.parts.setdefault(text.function.without_comments(), len(self.parts))
         first = self._number(self.programs)
         arguments = [first, *self._arguments(text, names)]
         arguments += [str(size) for size in text.config.blocks.values()]
         self.programs = self.programs + text.programs
-        self.branches.append(f"if pid < {self._number(self.programs)}:\n        {part}({', '.join(arguments)})")
+        self.branches.append(_Branch(self._number(self.programs), part, tuple(arguments)))
         self.pieces.append(generated(text))
 
     def _arguments(self, text: KernelText, names: dict[str, str]) -> list[str]:
@@ -99,13 +100,25 @@ class _Writer:
     def finish(self) -> GeneratedKernel:
         """The function that holds the branches."""
         parameters = [*self.buffers.values(), *self.scalars.values()]
-        parts = [_named(source, name) for source, name in self.parts.items()]
-        lines = ["@triton.jit", f"def {self.entry}({', '.join(parameters)}):", f"    pid = {_PROGRAM}"]
-        lines += [f"    {'el' if n else ''}{branch}" for n, branch in enumerate(self.branches)]
+        names = [f"{self.entry}_part{number}" for number in self.parts.values()]
+        lines = [f"pid = {PROGRAM}"]
+        for n, branch in enumerate(self.branches):
+            call = f"{names[branch.part]}({', '.join(branch.arguments)})"
+            lines += [f"{'elif' if n else 'if'} pid < {branch.end}:", f"    {call}"]
         metas = [piece.meta for piece in self.pieces]
+        compiled = {
+            "signature": {name: self.types[name] for name in parameters},
+            "constexprs": {},
+            "divisible": [name for name in self.buffers.values() if name not in self.unaligned],
+            "num_warps": max((meta["num_warps"] for meta in metas), default=4),
+            "num_stages": max((meta["num_stages"] for meta in metas), default=1),
+            "asserts": any(meta["asserts"] for meta in metas),
+            "helpers": sorted({name for meta in metas for name in meta["helpers"]}),
+        }
+        whole = Function(tuple(parameters), tuple(lines)).text(self.entry)
         return GeneratedKernel(
             name=self.entry,
-            source="\n\n".join([*parts, "\n".join(lines) + "\n"]),
+            source="\n\n".join([*map(Function.text, self.parts, names), whole]),
             buffers=tuple(self.buffers),
             dtypes=tuple(self.dtypes[name] for name in self.buffers),
             scalars=tuple(self.scalars),
@@ -114,24 +127,9 @@ class _Writer:
             grain=1,
             checks=next((piece.checks for piece in self.pieces if piece.checks), ()),
             meta={
-                "signature": {name: self.types[name] for name in parameters},
-                "constexprs": {},
-                "divisible": [name for name in self.buffers.values() if name not in self.unaligned],
-                "num_warps": max((meta["num_warps"] for meta in metas), default=4),
-                "num_stages": max((meta["num_stages"] for meta in metas), default=1),
-                "asserts": any(meta["asserts"] for meta in metas),
-                "helpers": sorted({name for meta in metas for name in meta["helpers"]}),
+                **compiled,
                 "bytes": sum(meta["bytes"] for meta in metas),
                 "origins": list(dict.fromkeys(origin for meta in metas for origin in meta["origins"])),
             },
+            code=(tuple(self.parts), tuple(self.branches), repr(compiled)),
         )
-
-
-def _as_part(text: KernelText) -> str:
-    """The function of a body, without its name and comments, counting its programs from ``first``."""
-    lines = [line for line in text.source.splitlines() if not line.startswith("#")]
-    return "\n".join(lines).replace("def part(", "def {name}(first, ", 1).replace(_PROGRAM, f"({_PROGRAM} - first)")
-
-
-def _named(source: str, name: str) -> str:
-    return source.replace("{name}", name, 1) + "\n"

@@ -30,6 +30,7 @@ from ...ir.scalar import Scalar, load, loads, substitute, walk
 from .. import tiling
 from . import options, reduction
 from .errors import UnsupportedKernel
+from .function import PROGRAM, Function, positions
 from .lookups import MASK, largest_lookup, round_lines, row_lines
 from .looped import Loops
 from .options import Config
@@ -51,14 +52,14 @@ _PLAIN = ("to_dtype", "check_bounds", "where", "lt", "le", "gt", "ge", "eq", "ne
 
 @frozen
 class KernelText:
-    """A generated kernel.
+    """A generated kernel. ``entry`` is the name that tells most of it.
 
     ``buffers`` and ``scalars`` are the arguments in order: one buffer of each storage, then symbols or parameter names.
     ``signature`` maps their parameter names to Triton's types; ``programs`` is the size of the grid.
     """
 
     entry: str
-    source: str
+    function: Function
     helpers: frozenset[str]
     body: KernelBody
     buffers: tuple[str, ...]
@@ -70,16 +71,23 @@ class KernelText:
     asserts: bool
     moved: Expr
 
+    @property
+    def source(self) -> str:
+        """The function under its own name."""
+        return self.function.text(self.entry)
 
-def kernel_text(body: KernelBody, name: str | None = None, config: Config | None = None) -> KernelText:
-    """Generate ``body``; ``config`` overrides the analytic choice. Raises UnsupportedKernel, with the reason."""
-    return Generator(body, config).generate(name)
+
+def kernel_text(body: KernelBody, config: Config | None = None, first: str = "") -> KernelText:
+    """Generate ``body``; ``config`` overrides the analytic choice. ``first`` is a parameter more: the number of the first program, of a function
+    that is called by programs of several kernels. Raises UnsupportedKernel, with the reason."""
+    return Generator(body, config, first).generate()
 
 
 class Generator:
     """The state of generating one kernel."""
 
-    def __init__(self, body: KernelBody, config: Config | None) -> None:
+    def __init__(self, body: KernelBody, config: Config | None, first: str) -> None:
+        self.first = first
         self.dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
         self.space = tiling.space_of(body)
         if any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements):
@@ -91,6 +99,8 @@ class Generator:
         self.storage = {buffer.name: buffer.storage for buffer in body.buffers}
         #: One program takes the points in turn: the stores combine with memory in ways that no atomic does.
         self.serial = any(isinstance(s, Store) and self._needs_turns(s) for s in body.statements)
+        if self.serial and first:
+            raise UnsupportedKernel("a kernel whose one program takes its points in turn")
         self.config = Config({"x": 1}, 1) if self.serial else config or self._configure()
         #: Where a block lies is not known from the program's number alone: one program does several of them in turn.
         self.moving = self.serial or self.config.repeats > 1
@@ -114,11 +124,11 @@ class Generator:
                 or (tile.numel.is_int and int(tile.numel) % self._stretch(tile.prefix) == 0 and int(tile.numel) > 0)
             )
         }
-        positions = {tile.symbol: tile.prefix for tile in self.space.tiles}
+        places = {tile.symbol: tile.prefix for tile in self.space.tiles}
         for part in self.segments:
-            positions |= {part.number: LOOP if part.tile.prefix == "r" else "", part.within: part.tile.prefix}
+            places |= {part.number: LOOP if part.tile.prefix == "r" else "", part.within: part.tile.prefix}
         self.emitter = Emitter(
-            self.space, positions, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
+            self.space, places, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
         )
         self.emitter.starts = self._starts()
         self.statements = Statements(
@@ -234,7 +244,7 @@ class Generator:
 
     # -- text ------------------------------------------------------------------------------------------------------------
 
-    def generate(self, name: str | None) -> KernelText:
+    def generate(self) -> KernelText:
         emitter = self.emitter
         if self.space.tile("r") is None or self.config.persistent:
             if self._splits_edge():
@@ -268,13 +278,12 @@ class Generator:
         kind = (
             "poi" if self.space.tile("r") is None else "per" if self.config.persistent or self.config.pieces else "red"
         )
-        entry = name or f"triton_{kind}_{self._telling_name()}"
         parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
-        comments = [f"# {line}" for stack in self.body.stacks[:4] for line in stack.splitlines()]
-        lines = [*comments, "@triton.jit", f"def {entry}({', '.join(parameters)}):", *("    " + text for text in body)]
+        if self.first:
+            parameters.insert(0, self.first)
         return KernelText(
-            entry=entry,
-            source="\n".join(lines) + "\n",
+            entry=f"triton_{kind}_{self._telling_name()}",
+            function=Function(tuple(parameters), tuple(body), positions(self.body.stacks)),
             helpers=frozenset(emitter.helpers),
             body=self.body,
             buffers=self.arguments,
@@ -360,7 +369,8 @@ class Generator:
         """Program ids, tile indices and masks."""
         wide = ".to(tl.int64)" if self.index_bits == 64 else ""
         tiles = [tile for tile in self.space.tiles if tile.prefix != "r"]
-        lines = [*self._casts(), f"pid = tl.program_id(0){wide}"]
+        program = f"({PROGRAM} - {self.first})" if self.first else PROGRAM
+        lines = [*self._casts(), f"pid = {program}{wide}"]
         if self.config.repeats > 1:
             return lines
         numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}

@@ -13,7 +13,7 @@ from attrs import evolve
 from ... import expr as ex
 from ...ir.kernel import KernelBody
 from ..cpp.canonical import canonical
-from ..kernel import GeneratedKernel
+from ..kernel import GeneratedKernel, sources_of, with_shared_sources
 from .errors import UnsupportedKernel
 from .helpers import helper_sources
 from .kernel import KernelText, kernel_text
@@ -33,7 +33,7 @@ def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
     Raises one UnsupportedKernel with the origins of every body that is refused.
     """
     kernels: list[GeneratedKernel] = []
-    known: dict[Hashable, GeneratedKernel] = {}
+    known: set[Hashable] = set()
     taken: set[str] = set()
     refused: dict[str, str] = {}
     for body in bodies:
@@ -43,26 +43,16 @@ def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
         except UnsupportedKernel as error:
             refused |= dict.fromkeys(body.origins, str(error)) or {"": str(error)}
             continue
-        key = _identity(text)
-        if key not in known:
+        kernel = generated(text)
+        if kernel.code not in known:
             if text.entry in taken:
-                text = kernel_text(renamed, name=f"{text.entry}_{len(taken)}")
-            taken.add(text.entry)
-        own = generated(text)
-        same = known.setdefault(key, own)
-        buffers = tuple(names[name] for name in own.buffers)
-        kernels.append(evolve(own, name=same.name, source=same.source, buffers=buffers))
+                kernel = generated(evolve(text, entry=f"{text.entry}_{len(taken)}"))
+            taken.add(kernel.name)
+            known.add(kernel.code)
+        kernels.append(evolve(kernel, buffers=tuple(names[name] for name in kernel.buffers)))
     if refused:
         raise UnsupportedKernel("; ".join(dict.fromkeys(refused.values())), tuple(filter(None, refused)))
-    return kernels
-
-
-def _identity(text: KernelText) -> Hashable:
-    """What makes two kernels one: the code without its name and comments, and how it is compiled."""
-    lines = [line for line in text.source.splitlines() if not line.startswith("#")]
-    code = "\n".join(lines).replace(f"def {text.entry}(", "def kernel(")
-    config = (tuple(text.config.blocks.items()), text.config.num_warps, text.config.num_stages)
-    return code, tuple(text.signature.items()), text.divisible, text.asserts, config
+    return with_shared_sources(kernels)
 
 
 def unsupported(body: KernelBody) -> str | None:
@@ -77,7 +67,7 @@ def unsupported(body: KernelBody) -> str | None:
 def translation_unit(kernels: Sequence[GeneratedKernel]) -> str:
     """The module that holds ``kernels`` and the helper functions they call."""
     helpers = helper_sources({name for kernel in kernels for name in kernel.meta["helpers"]})
-    parts = [*helpers, *dict.fromkeys(kernel.source for kernel in kernels)]
+    parts = [*helpers, *sources_of(kernels)]
     library = _LIBDEVICE if any("libdevice." in part for part in parts) else ""
     return "\n\n".join([_PREAMBLE + library, *parts])
 
@@ -86,6 +76,7 @@ def generated(text: KernelText) -> GeneratedKernel:
     """A kernel's text in the terms of ``program``: ``meta`` is what compiling and launching it takes."""
     body = text.body
     dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
+    config = (tuple(text.config.blocks.items()), text.config.num_warps, text.config.num_stages)
     return GeneratedKernel(
         name=text.entry,
         source=text.source,
@@ -109,4 +100,5 @@ def generated(text: KernelText) -> GeneratedKernel:
             "bytes": ex.hint(text.moved),
             "origins": list(body.origins),
         },
+        code=(text.function, tuple(text.signature.items()), text.divisible, text.asserts, config),
     )

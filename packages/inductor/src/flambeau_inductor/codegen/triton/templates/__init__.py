@@ -5,13 +5,11 @@ In: ``Template`` operations with names. Out: ``GeneratedKernel`` records, in ord
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-
-from attrs import evolve
+from collections.abc import Callable, Sequence
 
 from ....ir import templates
 from ....ir.loops import Template
-from ...kernel import GeneratedKernel
+from ...kernel import GeneratedKernel, with_shared_sources
 from . import attention
 
 #: Kind -> who writes it under a given name.
@@ -29,20 +27,7 @@ def template_kernel(template: Template) -> GeneratedKernel:
 
 def generate_templates(templates: Sequence[Template]) -> list[GeneratedKernel]:
     """One kernel for each, in order."""
-    known: dict[Hashable, GeneratedKernel] = {}
-    kernels: list[GeneratedKernel] = []
-    for template in templates:
-        kernel = template_kernel(template)
-        same = known.setdefault(_identity(kernel), kernel)
-        kernels.append(evolve(kernel, name=same.name, source=same.source))
-    return kernels
-
-
-def _identity(kernel: GeneratedKernel) -> Hashable:
-    """What makes two kernels one: the code without its name and comments, and how it is compiled."""
-    code = [line for line in kernel.source.splitlines() if not line.startswith("#")]
-    compiled = {key: value for key, value in kernel.meta.items() if key not in ("origins", "bytes")}
-    return "\n".join(code).replace(f"def {kernel.name}(", "def kernel("), repr(compiled)
+    return with_shared_sources(map(template_kernel, templates))
 
 
 __all__ = ["generate_templates", "template_kernel"]

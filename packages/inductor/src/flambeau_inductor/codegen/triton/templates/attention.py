@@ -21,6 +21,7 @@ from ....ir.layout import Ref
 from ....ir.loops import Template
 from ....ir.templates import LEAST_SIDE
 from ...kernel import GeneratedKernel
+from ..function import Function, positions
 from ..types import signature_text, type_text
 from .bodies import Bodies, always, is_plain
 
@@ -378,12 +379,20 @@ class _Writer:
             *self.body.dtypes,
             *(out.layout.dtype for out in self.outs.values()),
         ]
-        head = f"def {self.name}({', '.join(self.parameters)}, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):"
-        stacks = [f"# {line}" for stack in self.template.stacks[:4] for line in stack.splitlines()]
-        source = "\n".join([*stacks, "@triton.jit", head, *("    " + line for line in lines)]) + "\n"
+        parameters = (*self.parameters, "XBLOCK: tl.constexpr", "RBLOCK: tl.constexpr")
+        function = Function(parameters, tuple(lines), positions(self.template.stacks))
+        compiled = {
+            "signature": {p: "*" + signature_text(d) for p, d in zip(self.parameters, dtypes, strict=True)},
+            "constexprs": {"XBLOCK": self.shape.rows, "RBLOCK": self.shape.step},
+            "divisible": self._divisible(),
+            "num_warps": self.shape.num_warps,
+            "num_stages": self.shape.num_stages,
+            "asserts": self.body.emitter.asserts,
+            "helpers": sorted(self.body.emitter.helpers),
+        }
         return GeneratedKernel(
             name=self.name,
-            source=source,
+            source=function.text(self.name),
             buffers=tuple(buffers),
             dtypes=tuple(dtypes),
             scalars=(),
@@ -392,17 +401,12 @@ class _Writer:
             grain=1,
             checks=("index out of range",) if self.body.emitter.asserts else (),
             meta={
-                "signature": {p: "*" + signature_text(d) for p, d in zip(self.parameters, dtypes, strict=True)},
-                "constexprs": {"XBLOCK": self.shape.rows, "RBLOCK": self.shape.step},
-                "divisible": self._divisible(),
-                "num_warps": self.shape.num_warps,
-                "num_stages": self.shape.num_stages,
-                "asserts": self.body.emitter.asserts,
-                "helpers": sorted(self.body.emitter.helpers),
+                **compiled,
                 "bytes": sum(_bytes(r.sizes, r.dtype) for r in self.operands.values())
                 + sum(_bytes(o.layout.sizes, o.layout.dtype) for o in self.outs.values()),
                 "origins": list(self.template.origins),
             },
+            code=(function, repr(compiled)),
         )
 
     def _members(self, lines: list[str]) -> list[str]:
