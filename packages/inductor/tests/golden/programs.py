@@ -115,6 +115,18 @@ def several_parameters(*tensors: Any) -> Any:
     return adamw(*tensors)
 
 
+def large(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The layout of a tensor that takes long enough to be worth more than one block a program."""
+    return torch.empty(sizes, dtype=dtype, device="meta")
+
+
+@program(large(8192, 1024), devices="cuda")
+def blocks_in_turn(x: Any) -> Any:
+    """Computes as long as it waits: the next block is loaded ahead, also where a mask says which of two pieces it lies in."""
+    y = torch.cat([x.narrow(1, 512, 512), x.narrow(1, 0, 512)], 1)
+    return sum(z.sin() * z.cos() + (-z.abs()).exp() + z.abs().log1p() for z in (x, y))
+
+
 def _a_loop() -> Made:
     """A body that is called while a condition holds."""
     x, start = shape(6, 5), torch.tensor(0)

@@ -15,69 +15,58 @@ from test_machine_code import artifact_of
 
 from flambeau_inductor import expr as ex
 from flambeau_inductor.codegen.triton import Config, kernel_text
-from flambeau_inductor.codegen.triton.repeated import repeat
 from flambeau_inductor.ir import scalar as sc
-from flambeau_inductor.ir.kernel import Store
+from flambeau_inductor.ir.kernel import KernelBody, Store
 from flambeau_inductor.ir.loops import make_axes
 
 F32, BF16 = torch.float32, torch.bfloat16
 
 
+def looked_up(rows: int, tensors: dict[str, Tensor]) -> KernelBody:
+    """Sums with a row, their sines, and their products with rows of a table."""
+    axes = make_axes((ex.Int(rows), ex.Int(40)))
+    i, j = (axis.symbol for axis in axes)
+    found = sc.indirect(sc.load("which", i, torch.int64), ex.Int(6), check=False)
+    total = sc.op("add", sc.load("x", i * 40 + j, F32), sc.load("row", j, F32))
+    product = sc.op("mul", total, sc.load("table", found * 40 + j, F32))
+    stores = [Store("first", i * 40 + j, sc.op("sin", total)), Store("second", i * 40 + j, product)]
+    return harness.make_body(tensors, axes, (), stores)
+
+
+def operands(rows: int) -> dict[str, Tensor]:
+    """What that body reads, and where its results go."""
+    return {
+        "x": torch.randn(rows, 40),
+        "row": torch.randn(40),
+        "table": torch.randn(6, 40),
+        "which": torch.randint(0, 6, (rows,)),
+        "first": torch.empty(rows, 40),
+        "second": torch.full((rows, 40), float("nan")),
+    }
+
+
 def test_what_other_loads_decide_stays_where_it_is() -> None:
     """Positions and masks move on; the row that an index names is loaded when its turn comes."""
-    block = [
-        "v1 = tl.load(in0 + (xi // 8), xmask)",
-        "v2 = xi % 8",
-        "v3 = tl.load(in1 + (v1 * 8 + v2), xmask)",
-        "v4 = tl.load(in2 + (v2), xmask)",
-        "v5 = (v3 + v4)",
-        "tl.store(out0 + (xi), v5, xmask)",
-    ]
-    assert repeat(["xi = pid * 64 + tl.arange(0, XBLOCK)", "xmask = xi < 100"], block, 2) == [
-        "xi = pid * 64 + tl.arange(0, XBLOCK)",
-        "xmask = xi < 100",
-        "v1 = tl.load(in0 + (xi // 8), xmask)",
-        "v2 = xi % 8",
-        "v4 = tl.load(in2 + (v2), xmask)",
-        "for block in tl.static_range(2):",
-        "    if block + 1 < 2:",
-        "        xi_next = xi + XBLOCK",
-        "        xmask_next = xi_next < 100",
-        "        v1_next = tl.load(in0 + (xi_next // 8), xmask_next)",
-        "        v2_next = xi_next % 8",
-        "        v4_next = tl.load(in2 + (v2_next), xmask_next)",
-        "    v3 = tl.load(in1 + (v1 * 8 + v2), xmask)",
-        "    v5 = (v3 + v4)",
-        "    tl.store(out0 + (xi), v5, xmask)",
-        "    if block + 1 < 2:",
-        "        xi = xi_next",
-        "        xmask = xmask_next",
-        "        v1 = v1_next",
-        "        v2 = v2_next",
-        "        v4 = v4_next",
-    ]
+    text = kernel_text(looked_up(17, operands(17)), config=Config({"x": 32}, 1, repeats=2))
+    before, _, within = text.source.partition("for block in tl.static_range(2):")
+    ahead, _, rest = within.partition("tl.store(")
+    loads = {name: f"tl.load({pointer} " for pointer, name in zip(text.signature, text.buffers, strict=True)}
+    for name in ("x", "row", "which"):
+        assert [part.count(loads[name]) for part in (before, ahead, rest)] == [1, 1, 0], name
+    assert [part.count(loads["table"]) for part in (before, ahead + rest)] == [0, 1]
+    assert "xmask_next = xi_next < 680" in ahead and "xi = xi_next" in rest
 
 
 @pytest.mark.parametrize("rows", [8, 12, 17])
 @pytest.mark.parametrize("repeats", [2, 3, 4])
 def test_every_point_once(rows: int, repeats: int) -> None:
     """Whole blocks and a last program with less to do; a broadcast operand, one that is looked up, and two results."""
-    x, row, table = torch.randn(rows, 40), torch.randn(40), torch.randn(6, 40)
-    which = torch.randint(0, 6, (rows,))
-    first, second = torch.empty(rows, 40), torch.full((rows, 40), float("nan"))
-    tensors = {"x": x, "row": row, "table": table, "which": which, "first": first, "second": second}
-    axes = make_axes((ex.Int(rows), ex.Int(40)))
-    i, j = (axis.symbol for axis in axes)
-    found = sc.indirect(sc.load("which", i, torch.int64), ex.Int(6), check=False)
-    total = sc.op("add", sc.load("x", i * 40 + j, F32), sc.load("row", j, F32))
-    looked_up = sc.op("mul", total, sc.load("table", found * 40 + j, F32))
-    stores = [Store("first", i * 40 + j, sc.op("sin", total)), Store("second", i * 40 + j, looked_up)]
-    source = harness.run(
-        harness.make_body(tensors, axes, (), stores), tensors, config=Config({"x": 32}, 1, repeats=repeats)
-    )
+    tensors = operands(rows)
+    source = harness.run(looked_up(rows, tensors), tensors, config=Config({"x": 32}, 1, repeats=repeats))
     assert f"tl.static_range({repeats})" in source
-    torch.testing.assert_close(first, (x + row).sin())
-    assert torch.equal(second, (x + row) * table[which])
+    total = tensors["x"] + tensors["row"]
+    torch.testing.assert_close(tensors["first"], total.sin())
+    assert torch.equal(tensors["second"], total * tensors["table"][tensors["which"]])
 
 
 def busy(x: Tensor) -> Tensor:

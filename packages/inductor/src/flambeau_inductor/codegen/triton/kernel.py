@@ -26,7 +26,7 @@ from ... import expr as ex
 from ...device import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, Statement, Store
-from ...ir.scalar import Scalar, load, loads, substitute, walk
+from ...ir.scalar import Scalar, index_value, load, loads, substitute, walk
 from .. import tiling
 from . import options, reduction
 from .errors import UnsupportedKernel
@@ -43,7 +43,6 @@ from .types import HALVES, signature_text, type_text
 from .values import LOOP, Emitter, Scope
 
 _INT32 = 2**31 - 1
-_POINTER = re.compile(r"\b(?:in|out|inout)[0-9]+(?![0-9A-Za-z])")
 #: Fewer points than this gain nothing from vectors.
 _WORTH_TWO_BODIES = 1 << 15
 #: Operations that say little about a kernel.
@@ -198,23 +197,37 @@ class Generator:
         return all(-limit < e.lo and e.hi < limit for part in [*exprs, total] for e in ex.walk(part))
 
     def _name_pointers(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Number the pointers as the statements come to them: kernels that differ by the order of their buffers become one text."""
         stored = {self.storage[s.buffer] for s in self.body.statements if isinstance(s, Store)}
         loaded = {self.storage[n.buffer] for s in self.body.statements for n in loads(s.value)}
-        names: dict[str, str] = {}
         first: dict[str, str] = {}
-        counts: dict[str, int] = {}
         for buffer, storage in self.storage.items():
-            if storage not in names:
-                kind = "inout" if storage in stored & loaded else "out" if storage in stored else "in"
-                names[storage] = f"{kind}{counts.get(kind, 0)}"
-                first[storage] = buffer
-                counts[kind] = counts.get(kind, 0) + 1
+            first.setdefault(storage, buffer)
+        first = {storage: first[storage] for storage in dict.fromkeys([*self._used_storages(), *first])}
+        names: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for storage in first:
+            kind = "inout" if storage in stored & loaded else "out" if storage in stored else "in"
+            names[storage] = f"{kind}{counts.get(kind, 0)}"
+            counts[kind] = counts.get(kind, 0) + 1
         pointers = {}
         for buffer, storage in self.storage.items():
             same = self.dtypes[buffer] is self.dtypes[first[storage]]
             pointers[buffer] = names[storage] if same else f"{names[storage]}_as_{signature_text(self.dtypes[buffer])}"
         self.parameters = {names[storage]: self.dtypes[buffer] for storage, buffer in first.items()}
         return tuple(first.values()), pointers
+
+    def _used_storages(self) -> list[str]:
+        """In the order in which the statements load and store."""
+        found: list[str] = []
+        for statement in self.body.statements:
+            roots = [statement.value]
+            if isinstance(statement, Store):
+                roots.append(index_value(statement.index))
+            found += [self.storage[node.buffer] for node in loads(*roots)]
+            if isinstance(statement, Store):
+                found.append(self.storage[statement.buffer])
+        return found
 
     def _name_scalars(self) -> dict[str, str]:
         names: dict[str, str] = {}
@@ -259,7 +272,7 @@ class Generator:
                     *("    " + text for text in edge),
                 ]
             elif self.config.repeats > 1:
-                emitter.scopes[0].lines[:] = self._repeated(self._straight_lines())
+                emitter.scopes[0].lines[:] = self._repeated()
             else:
                 emitter.scopes[0].lines[:] = self._straight_lines()
         elif self.config.pieces:
@@ -270,7 +283,6 @@ class Generator:
             loops = Loops(self.statements)
             for stage in range(self.plan.count):
                 loops.walk(stage)
-        self._order_arguments(emitter.scopes[0].lines)
         # Up to the wait a kernel may run while the one before it ends; no access to memory comes earlier.
         body = [*self._header(), WAIT, *emitter.scopes[0].lines]
         if self.serial:
@@ -302,10 +314,13 @@ class Generator:
         self.emitter.stored.clear()
         if self.config.halves:
             self._choose_rows()
+        self._write_statements()
+        return self.emitter.scopes[0].lines
+
+    def _write_statements(self) -> None:
         for statement in self.body.statements:
             self._straight(statement)
         self.statements.flush()
-        return self.emitter.scopes[0].lines
 
     def _choose_rows(self) -> None:
         """What follows happens for the rows alone that lie in the program's half of the table."""
@@ -326,25 +341,6 @@ class Generator:
         vector = 16 // min((dtype.itemsize for dtype in self.dtypes.values()), default=4)
         known = ex.mod(x.numel, ex.Int(max(min(vector, 8), 1))) is ex.ZERO
         return not known and any(ex.coefficient(index, x.symbol) is ONE for index in self._indices())
-
-    def _order_arguments(self, lines: list[str]) -> None:
-        """Number the pointers as the text comes to them: kernels that differ by the order of their buffers become one text."""
-        found = dict.fromkeys(match[0] for line in lines for match in _POINTER.finditer(line))
-        order = [name for name in found if name in self.parameters]
-        order += [name for name in self.parameters if name not in found]
-        kinds = [name.rstrip("0123456789") for name in order]
-        fresh = {
-            name: f"{kind}{kinds[:n].count(kind)}" for n, (name, kind) in enumerate(zip(order, kinds, strict=True))
-        }
-
-        def renamed(text: str) -> str:
-            return _POINTER.sub(lambda match: fresh.get(match[0], match[0]), text)
-
-        lines[:] = map(renamed, lines)
-        arguments = dict(zip(self.parameters, self.arguments, strict=True))
-        self.arguments = tuple(arguments[name] for name in order)
-        self.parameters = {fresh[name]: self.parameters[name] for name in order}
-        self.pointers = {buffer: renamed(pointer) for buffer, pointer in self.pointers.items()}
 
     def _telling_name(self) -> str:
         """The body's name; where no graph node gave it one, the operations that it does."""
@@ -398,11 +394,12 @@ class Generator:
         lines += [f"{mask} = {p}i < {numels[p]}" for p, mask in self.masks.items() if p != looped]
         return lines
 
-    def _repeated(self, block: list[str]) -> list[str]:
-        """The blocks of one program, given the lines of one."""
-        first = [f"xi = pid * {self._stretch('x')} + {self.statements.range('x')}"]
-        first += [f"{mask} = xi < {self._numel(self.space.tiles[0], [])}" for mask in self.masks.values()]
-        return repeat(first, block, self.config.repeats)
+    def _repeated(self) -> list[str]:
+        """The blocks of one program."""
+        start = f"pid * {self._stretch('x')} + {self.statements.range('x')}"
+        points = self._numel(self.space.tiles[0], [])
+        statements, count = self.body.statements, self.config.repeats
+        return repeat(self.emitter, statements, self._write_statements, start=start, points=points, count=count)
 
     def _in_turn(self, lines: list[str]) -> list[str]:
         """A loop over all points in one program; the barrier lets each see what those before it wrote."""

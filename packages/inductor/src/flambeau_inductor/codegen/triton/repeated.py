@@ -1,62 +1,52 @@
 """A pointwise kernel whose programs do several blocks, one after the other: each is loaded while the one before it is worked on.
 
-In: the lines that do one block, whose positions are ``xi``. Out: the lines of a program. A kernel that computes about as long as it
-waits for memory would else do one after the other in every program, and the multiprocessor both only as far as programs
-happen to be at different points.
+In: an emitter whose blocks lie at ``xi``, and what writes a block's statements. Out: the lines of a program. A kernel that computes about as
+long as it waits for memory would else do one after the other in every program, and the multiprocessor both only as far as programs happen
+to be at different points.
+
+What is loaded ahead is written twice: for the first block, and under names that end in ``_next`` for the one after the block at hand.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Sequence
 
-_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()")
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*) = ")
-_LOAD = "tl.load("
+from ...ir.kernel import Statement
+from .values import Emitter, Scope
+
+_NEXT = "_next"
 
 
-def repeat(first: list[str], block: list[str], count: int) -> list[str]:
-    """The lines of ``count`` blocks.
+def repeat(
+    emitter: Emitter, statements: Sequence[Statement], write: Callable[[], None], *, start: str, points: str, count: int
+) -> list[str]:
+    """The lines of ``count`` blocks, of which the first lies at ``start``. ``write`` writes ``statements`` into the emitter's scope; there are
+    ``points`` in all."""
+    masks = dict(emitter.masks)
 
-    ``first`` are the lines that say where the first block lies, ``xi`` and perhaps its mask; ``block`` those that do one.
-    """
-    early, rest = _split(block)
-    names = [name for line in [*first, *early] for name in _assigned(line)]
-    later = re.compile(rf"\b({'|'.join(names)})\b")
-    ahead = ["xi_next = xi + XBLOCK", *(later.sub(r"\1_next", line) for line in [*first[1:], *early])]
+    def loaded(suffix: str) -> Scope:
+        emitter.restart(suffix)
+        emitter.masks = {prefix: mask + suffix for prefix, mask in masks.items()}
+        for statement in statements:
+            emitter.emit_loads(statement.value)
+        return emitter.scopes[0]
+
+    ahead, first = loaded(_NEXT), loaded("")
+    early = list(first.lines)
+    names = ["xi", *masks.values(), *dict.fromkeys(value.text for value in first.values.values())]
+    first.lines.clear()
+    write()
     if_more = f"    if block + 1 < {count}:"
     return [
-        *first,
+        f"xi = {start}",
+        *(f"{mask} = xi < {points}" for mask in masks.values()),
         *early,
         f"for block in tl.static_range({count}):",
         if_more,
-        *(f"        {line}" for line in ahead),
-        *(f"    {line}" for line in rest),
+        f"        xi{_NEXT} = xi + XBLOCK",
+        *(f"        {mask}{_NEXT} = xi{_NEXT} < {points}" for mask in masks.values()),
+        *(f"        {line}" for line in ahead.lines),
+        *(f"    {line}" for line in first.lines),
         if_more,
-        *(f"        {name} = {name}_next" for name in names),
+        *(f"        {name} = {name}{_NEXT}" for name in names),
     ]
-
-
-def _split(block: list[str]) -> tuple[list[str], list[str]]:
-    """The loads whose places no other load decides, with what their places are computed from; and the other lines."""
-    loaded: set[str] = set()
-    places: dict[str, dict[str, None]] = {}
-    early: dict[str, None] = {}
-    for line in block:
-        used, made = _used(line), _assigned(line)
-        chain = {place: None for name in sorted(used & places.keys()) for place in places[name]} | {line: None}
-        if used & loaded or _LOAD in line:
-            early |= chain if not used & loaded else {}
-            loaded.update(made)
-        else:
-            places |= dict.fromkeys(made, chain)
-    return [*early], [line for line in block if line not in early]
-
-
-def _assigned(line: str) -> list[str]:
-    match = _ASSIGNED.match(line)
-    return [] if match is None else match[1].split(", ")
-
-
-def _used(line: str) -> set[str]:
-    match = _ASSIGNED.match(line)
-    return set(_NAME.findall(line if match is None else line[match.end() :]))

@@ -86,6 +86,8 @@ class Emitter:
         self.starts: Mapping[str, tuple[str, int]] = {}
         #: From where to where along the row the block lies, where that is known as it is written.
         self.piece: tuple[int, int] | None = None
+        #: What every new name ends in.
+        self._suffix = ""
         self._count = 0
         self._memory: dict[Scalar, bool] = {}
         self._tiles = positions
@@ -101,7 +103,12 @@ class Emitter:
     def name(self, prefix: str = "v") -> str:
         """A fresh variable."""
         self._count += 1
-        return f"{prefix}{self._count}"
+        return f"{prefix}{self._count}{self._suffix}"
+
+    def restart(self, suffix: str) -> None:
+        """Begin anew, under names that end in ``suffix``, those of positions included: what is written twice has the same names but for that."""
+        self.scopes = [Scope()]
+        self._count, self._suffix = 0, suffix
 
     def line(self, text: str, dims: Dims) -> None:
         """Add a line to the outermost scope where values of ``dims`` exist."""
@@ -141,7 +148,7 @@ class Emitter:
             prefix = self._tiles.get(symbol)
             if prefix is not None:
                 dims |= {prefix} - {""}
-                names[symbol] = symbol.name
+                names[symbol] = symbol.name + self._suffix
             elif symbol.definition is not None:
                 value = self.emit(symbol.definition, mask)
                 dims |= value.dims
@@ -171,6 +178,27 @@ class Emitter:
         found = self._find(root, mask)
         assert found is not None
         return found
+
+    def emit_loads(self, root: Scalar) -> None:
+        """The loads below ``root`` whose places and masks no other load decides, with what these are computed from."""
+        seen: set[tuple[Scalar, str]] = set()
+        stack: list[tuple[Scalar, Value | None]] = [(root, None)]
+        while stack:
+            node, mask = stack.pop()
+            if self._key(node, mask) in seen:
+                continue
+            seen.add(self._key(node, mask))
+            places = indirect_scalars(node)
+            if node.kind == "load" and not any(map(self._touches_memory, places)):
+                self.emit(node, mask)
+                continue
+            parts = [(part, mask) for part in (*node.children, *places)]
+            if node.kind == "masked":
+                condition, body, other = node.args
+                parts = [(condition, mask), (other, mask)]
+                if not self._touches_memory(condition):
+                    parts.insert(1, (body, self._inside(node, mask)))
+            stack.extend(reversed(parts))
 
     def _key(self, node: Scalar, mask: Value | None) -> tuple[Scalar, str]:
         return (node, mask.text if mask is not None and self._touches_memory(node) else "")
@@ -307,13 +335,23 @@ class Emitter:
 
     def _masked(self, node: Scalar, mask: Value | None) -> Value:
         condition = self.emit(node.args[0], mask)
-        inner = condition
-        if mask is not None:
-            inner = self.define(f"({mask.text} & {condition.text})", mask.dims | condition.dims, torch.bool, "m")
-        body = self.emit(node.args[1], inner)
+        body = self.emit(node.args[1], self._inside(node, mask))
         other = self.emit(node.args[2], mask)
         dims = condition.dims | body.dims | other.dims
         return self.define(f"tl.where({condition.text}, {body.text}, {other.text})", dims, node.dtype)
+
+    def _inside(self, node: Scalar, mask: Value | None) -> Value:
+        """The mask of what a masked node holds, within ``mask``."""
+        condition = self.emit(node.args[0], mask)
+        if mask is None:
+            return condition
+        key = (node, f"inside {mask.text}")
+        for scope in reversed(self.scopes):
+            if key in scope.values:
+                return scope.values[key]
+        inner = self.define(f"({mask.text} & {condition.text})", mask.dims | condition.dims, torch.bool, "m")
+        self._scope(inner.dims).values[key] = inner
+        return inner
 
     def _load_of_steps(self, node: Scalar) -> Value | None:
         """A load of what is the same along stretches of the row, where the block lies in one of them or in two: one value each."""
