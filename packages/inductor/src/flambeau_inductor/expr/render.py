@@ -1,7 +1,7 @@
 """Expressions as text: Python, C++ or Triton.
 
 In: an expression, a target, and optionally how a symbol is spelled. Out: one line of source. C++ text assumes 64-bit
-integers and the helpers ``fl_floordiv(a, b)``, ``fl_mod(a, b)`` (floor semantics), ``std::min`` and ``std::max``; where
+integers and the helpers ``fl_floordiv(a, b)``, ``fl_mod(a, b)`` (floor semantics), ``fb::smaller`` and ``fb::larger``; where
 both operands are known non-negative plain ``/`` and ``%`` are written. Triton text uses ``//`` and ``%`` (which
 truncate there) for non-negative operands and corrects the sign otherwise.
 """
@@ -75,7 +75,7 @@ def _render_other(e: Expr, target: str, spell: Spelling) -> tuple[str, int]:
     texts = [_render(child, target, spell)[0] for child in e.args]
     if e.op in ("min", "max"):
         if target == "cpp":
-            return f"std::{e.op}<int64_t>({texts[0]}, {texts[1]})", 2
+            return f"fb::{'smaller' if e.op == 'min' else 'larger'}({texts[0]}, {texts[1]})", 2
         name = e.op if target == "python" else f"tl.{e.op}imum"
         return f"{name}({texts[0]}, {texts[1]})", 2
     if e.op in _COMPARE:

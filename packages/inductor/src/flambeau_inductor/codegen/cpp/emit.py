@@ -19,7 +19,7 @@ from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, indirect_scalars
 from .dtypes import HALVES, held, literal, vector
 from .narrow import fits_int32
-from .ops import op_text
+from .ops import op_text, reports_failure
 
 
 @frozen
@@ -73,7 +73,8 @@ class Emitter:
         self.spilled: dict[Scalar, str] = {}
         self.spill_writes: dict[Scalar, str] = {}
         self.counter = 0
-        self.uses_checks = False
+        #: Whether the kernel may report an index out of range, or a division by zero.
+        self.may_fail = False
         self._needs: dict[Scalar, frozenset[Expr | str]] = {}
         self._memory: dict[Scalar, bool] = {}
 
@@ -239,8 +240,7 @@ class Emitter:
         spelled = dict(self.spelling)
         if lane is not None and self.vector_axis is not None:
             spelled[self.vector_axis] = f"({self.spelling[self.vector_axis]} + {lane})"
-        text = ex.render(e, "cpp", lambda s: spelled.get(s, f"n_{s.name}"))
-        return text.replace("std::min<int64_t>", "fb::smaller").replace("std::max<int64_t>", "fb::larger")
+        return ex.render(e, "cpp", lambda s: spelled.get(s, f"n_{s.name}"))
 
     def _position(self, symbol: Expr, lane: str | None) -> str:
         value = self.emit(symbol.definition)
@@ -363,6 +363,7 @@ class Emitter:
             return self.define(f"fb::divide_all({values[0].text}, {values[1].text})", node.dtype, True)
         texts = [self._operand(v, part, lanes, keep_narrow) for v, part in zip(values, operands, strict=True)]
         domain = operands[-1].dtype if name == "where" else operands[0].dtype
+        self.may_fail = self.may_fail or reports_failure(name, domain)
         text = op_text(name, texts, domain, self.predicate() if lanes else None)
         return self.define(text, node.dtype, lanes, result_narrow)
 
@@ -389,7 +390,7 @@ class Emitter:
     def _check(self, node: Scalar) -> Value:
         _, position, size = node.args
         value, limit = self.emit(position), self.emit(size)
-        self.uses_checks = True
+        self.may_fail = True
         if value.lanes:
             wide = self.define(self.lanes(value, torch.int64), torch.int64, True)
             test = f"fb::outside({wide.text}, {limit.text}, {self.predicate()})"

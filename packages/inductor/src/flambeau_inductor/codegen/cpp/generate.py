@@ -18,8 +18,7 @@ from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import product
 from ...ir.scalar import Scalar, walk
 from ...schedule.nest import values
-from ..kernel import GeneratedKernel
-from ..writer import Writer
+from ..kernel import GeneratedKernel, with_shared_sources
 from .canonical import canonical
 from .dtypes import MEMORY, held
 from .emit import Value
@@ -36,19 +35,13 @@ CHUNK = 8192
 
 
 def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
-    """C++ for every kernel, in order; a kernel that says the same as an earlier one shares its function and has no source."""
-    first: dict[str, str] = {}
+    """C++ for every kernel, in order; a kernel that says the same as an earlier one shares its function."""
     kernels: list[GeneratedKernel] = []
     for body in bodies:
         renamed, names = canonical(body)
         kernel = KernelWriter(renamed).generate()
-        kernel = evolve(kernel, buffers=tuple(names[name] for name in kernel.buffers))
-        same = kernel.source.replace(kernel.name, "")
-        entry = first.setdefault(same, kernel.name)
-        if entry is not kernel.name:
-            kernel = evolve(kernel, name=entry, source="")
-        kernels.append(kernel)
-    return kernels
+        kernels.append(evolve(kernel, buffers=tuple(names[name] for name in kernel.buffers)))
+    return with_shared_sources(kernels)
 
 
 class KernelWriter(LoopWriter):
@@ -59,35 +52,37 @@ class KernelWriter(LoopWriter):
         body = self.body
         getattr(self, "_one_by_one" if self.plan.mode == "scalar" else f"_{self.plan.mode}")()
         name = f"cpp_{re.sub(r'[^0-9A-Za-z_]', '_', body.name)}"
-        head = Writer()
-        head.open(f'extern "C" int64_t {name}(void* const* B, const int64_t* S, int64_t begin, int64_t end) {{')
-        head.line(f"constexpr int W = fb::register_bytes / {self.plan.lane_bytes};")
-        head.line("(void)W;")
-        head.line("int64_t failed = 0;")
-        head.line("if (begin >= end) return 0;")
+        lines = [
+            f"constexpr int W = fb::register_bytes / {self.plan.lane_bytes};",
+            "(void)W;",
+            "int64_t failed = 0;",
+            "if (begin >= end) return 0;",
+        ]
         for n, argument in enumerate(self.arguments):
             kind = MEMORY[self.buffers[argument].layout.dtype]
-            head.line(f"{kind}* const b{n} = ({kind}*)B[{n}];")
-        kinds = "".join(self._scalar(head, n, scalar) for n, scalar in enumerate(body.scalars))
-        head.extend(self.emitter.scopes[0].lines)
-        head.close("  return failed;\n}")
-        source = head.text()
+            lines.append(f"{kind}* const b{n} = ({kind}*)B[{n}];")
+        kinds = "".join(self._scalar(lines, n, scalar) for n, scalar in enumerate(body.scalars))
+        lines += self.emitter.scopes[0].lines
+        lines.append("return failed;")
+        opening = f'extern "C" int64_t {name}(void* const* B, const int64_t* S, int64_t begin, int64_t end) {{'
+        code = "".join(f"  {line}\n" for line in lines)
         return GeneratedKernel(
             name,
-            source,
+            f"{opening}\n{code}}}\n",
             self.arguments,
             tuple(self.buffers[a].layout.dtype for a in self.arguments),
             body.scalars,
             kinds,
             self.plan.extent,
             self.plan.grain,
-            CHECKS if "failed" in source.replace("int64_t failed", "").replace("return failed", "") else (),
+            CHECKS if self.emitter.may_fail else (),
             {"origins": list(body.origins), "bytes": _traffic(body), "mode": self.plan.mode},
+            code,
         )
 
-    def _scalar(self, head: Writer, n: int, scalar: Expr | str) -> str:
+    def _scalar(self, lines: list[str], n: int, scalar: Expr | str) -> str:
         if isinstance(scalar, Expr):
-            head.line(f"[[maybe_unused]] const int64_t n_{scalar.name} = S[{n}];")
+            lines.append(f"[[maybe_unused]] const int64_t n_{scalar.name} = S[{n}];")
             return "i"
         dtype = next(
             node.dtype
@@ -97,7 +92,7 @@ class KernelWriter(LoopWriter):
         )
         kind = held(dtype)
         value = f"__builtin_bit_cast(double, S[{n}])" if dtype.is_floating_point else f"S[{n}]"
-        head.line(f"const {kind} p_{scalar} = ({kind}){value};")
+        lines.append(f"const {kind} p_{scalar} = ({kind}){value};")
         return "f" if dtype.is_floating_point else "i"
 
     # ---- modes ------------------------------------------------------------------------------------------------------------------
@@ -132,9 +127,7 @@ class KernelWriter(LoopWriter):
         em.depth_of[plan.tiled.symbol] = 2
         em.spelling[plan.tiled.symbol] = y
         em.tiled_axis = plan.tiled.symbol
-        self._vector_body(2, [x, y, "row"], self.passes.inner[0])
-        at = next(n for n, line in enumerate(em.scope.lines) if line.startswith("const auto body"))
-        body, em.scope.lines[at:] = em.scope.lines[at:], []
+        body = self._lambda(2, [x, y, "row"], self.passes.inner[0])
         # The panels belong to one block: where its rows are unrolled they stay in registers.
         panels = [f"alignas(64) {MEMORY[self.buffers[p.buffer].layout.dtype]} {p.name}[W * W];" for p in em.panels]
         rows = f"for (int64_t row = 0; row < rows; ++row) body(t, {x}, {y} + row, row);"

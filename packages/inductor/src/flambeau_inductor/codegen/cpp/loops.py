@@ -86,7 +86,19 @@ class LoopWriter(StatementWriter):
         accumulators: int | None = None,
         extra: Sequence[Scalar] = (),
     ) -> None:
-        """A lambda that does ``statements`` for W lanes from ``variables[0]`` on."""
+        """Write a lambda that does ``statements`` for W lanes from ``variables[0]`` on."""
+        self.emitter.scope.lines.extend(self._lambda(depth, variables, statements, name, accumulators, extra))
+
+    def _lambda(
+        self,
+        depth: int,
+        variables: list[str],
+        statements: Sequence[Statement],
+        name: str = "body",
+        accumulators: int | None = None,
+        extra: Sequence[Scalar] = (),
+    ) -> list[str]:
+        """Its lines; what is the same for all its calls is written already."""
         em, vector = self.emitter, self.plan.vector
         assert vector is not None
         em.vector_axis, em.lambda_depth = vector.symbol, depth
@@ -101,6 +113,5 @@ class LoopWriter(StatementWriter):
         lines = em.pop()
         parameters = "".join(f", const int64_t {v}" for v in variables)
         acc = f", A{accumulators}& a" if accumulators is not None else ""
-        self._line(f"const auto {name} = [&](auto t{parameters}{acc}) {INLINE} {{")
-        em.scope.lines.extend("  " + line for line in lines)
-        self._line("};")
+        head = f"const auto {name} = [&](auto t{parameters}{acc}) {INLINE} {{"
+        return [head, *("  " + line for line in lines), "};"]

@@ -26,6 +26,15 @@ def op_text(name: str, args: Sequence[str], dtype: torch.dtype, predicate: str |
     return _TABLE[name](args, dtype, predicate)
 
 
+#: Those of whole numbers report a division by zero.
+_DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
+
+
+def reports_failure(name: str, dtype: torch.dtype) -> bool:
+    """Whether op ``name`` on operands of ``dtype`` may end the kernel."""
+    return name in _DIVISIONS and not dtype.is_floating_point
+
+
 def _template(template: str) -> Text:
     def text(args: Sequence[str], dtype: torch.dtype, predicate: str | None) -> str:
         return template.format(*args)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
-from ..kernel import GeneratedKernel
+from ..kernel import GeneratedKernel, sources_of
 
 #: Wrap-around integers, no contraction (eager rounds every operation), no errno and no traps.
 FLAGS = ("-fwrapv", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
@@ -59,6 +59,6 @@ def preamble(headers: tuple[str, ...]) -> str:
 
 def translation_unit(kernels: Sequence[GeneratedKernel]) -> str:
     """The source of all kernels."""
-    text = "\n".join(kernel.source for kernel in kernels if kernel.source)
+    text = "\n".join(sources_of(kernels))
     called = set(_CALLED.findall(text))
     return preamble((*_ALWAYS, *(name for name in OPTIONAL if called & defined(name)))) + "\n" + text

@@ -210,6 +210,7 @@ class Generator:
             kind = "inout" if storage in stored & loaded else "out" if storage in stored else "in"
             names[storage] = f"{kind}{counts.get(kind, 0)}"
             counts[kind] = counts.get(kind, 0) + 1
+        self.argument_of = {buffer: names[storage] for buffer, storage in self.storage.items()}
         pointers = {}
         for buffer, storage in self.storage.items():
             same = self.dtypes[buffer] is self.dtypes[first[storage]]
@@ -418,9 +419,9 @@ class Generator:
     def _casts(self) -> list[str]:
         """Pointers of buffers that share an argument of another dtype."""
         return [
-            f"{pointer} = {pointer.split('_as_')[0]}.to(tl.pointer_type({type_text(self.dtypes[buffer])}))"
+            f"{pointer} = {self.argument_of[buffer]}.to(tl.pointer_type({type_text(self.dtypes[buffer])}))"
             for buffer, pointer in self.pointers.items()
-            if pointer not in self.parameters
+            if pointer != self.argument_of[buffer]
         ]
 
     def _needs_turns(self, statement: Store) -> bool:
@@ -467,7 +468,7 @@ class Generator:
         aligned: dict[str, bool] = {}
         for buffer in self.body.buffers:
             offset = buffer.layout.offset * buffer.layout.dtype.itemsize
-            name = self.pointers[buffer.name].split("_as_")[0]
+            name = self.argument_of[buffer.name]
             aligned[name] = aligned.get(name, True) and offset.is_int and int(offset) % 16 == 0
         return tuple(name for name, whole in aligned.items() if whole)
 

@@ -131,9 +131,13 @@ class Emitter:
         """``text`` with extent along all of ``want``."""
         return text if have == want else f"tl.broadcast_to({text}, {self.shape(want)})"
 
+    def tile_masks(self, dims: Dims) -> list[str]:
+        """The masks of the tiles in ``dims`` where lanes lie outside."""
+        return [self.masks[p] for p in self._order if p in dims and p in self.masks]
+
     def tile_mask(self, dims: Dims) -> str:
-        """The mask of the tiles in ``dims``, "" where no lane lies outside."""
-        return " & ".join(self.masks[p] for p in self._order if p in dims and p in self.masks)
+        """All of them as one, "" where there is none."""
+        return " & ".join(self.tile_masks(dims))
 
     # -- index expressions -----------------------------------------------------------------------------------------------
 
@@ -394,8 +398,8 @@ class Emitter:
         self.asserts = True
         legal = f"({position.text} >= 0) & ({position.text} < {size.text})"
         wanted = dims if mask is None else dims | mask.dims
-        outside = [f"({part} == 0)" for part in (self.tile_mask(wanted), mask.text if mask is not None else "") if part]
-        condition = " | ".join([f"({legal})", *(part.replace(" & ", ") & (") for part in outside)])
+        masks = [*self.tile_masks(wanted), *([] if mask is None else [mask.text])]
+        condition = " | ".join([f"({legal})", *(f"({part} == 0)" for part in masks)])
         self.line(f"tl.device_assert({condition}, 'index out of range')", wanted)
         return position
 
