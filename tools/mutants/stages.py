@@ -217,7 +217,7 @@ STAGES = (
     Stage(
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
                           "lowering/losses.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
-                          "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py"), 16,
+                          "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py", "context.py"), 16,
         (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),
     ),
@@ -233,7 +233,7 @@ STAGES = (
     ),
     Stage(
         "blocks", _below(_INDUCTOR, "codegen/cpp/layout.py", "codegen/cpp/passes.py", "codegen/cpp/canonical.py", "codegen/cpp/ops.py",
-                         "codegen/cpp/unit.py"), 14,
+                         "codegen/cpp/unit.py", "codegen/kernel.py"), 14,
         (f"{_I}/codegen/cpp", "tests/robustness/test_tables.py", f"{_I}/schedule", f"{_I}/test_pipeline.py",
          *_COMPILED),
     ),

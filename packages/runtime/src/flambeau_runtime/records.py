@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from attrs import field, frozen
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Written into every artifact; a reader refuses any other."""
 
 
@@ -71,8 +71,9 @@ def _outs(values: Any) -> tuple[Reg | Scalar | None, ...]:
 class Library:
     """One translation unit.
 
-    ``language`` is ``"cpp"`` or ``"triton"``; ``flags`` are extra compiler flags (part of the digest);
-    ``binary`` is the shared object or None when it has yet to be built (not part of the digest).
+    ``language`` is ``"cpp"`` or ``"triton"``; ``source`` are the kernels, and ``support`` is what comes before them, the same for many
+    libraries; ``flags`` are extra compiler flags (part of the digest); ``binary`` is the shared object or None when it has yet to be built
+    (not part of the digest).
     """
 
     name: str
@@ -80,11 +81,17 @@ class Library:
     source: str
     flags: tuple[str, ...] = field(default=(), converter=as_tuple)
     binary: bytes | None = field(default=None, repr=False)
+    support: str = field(default="", repr=False)
+
+    @property
+    def text(self) -> str:
+        """All that the compiler reads."""
+        return self.support + self.source
 
     @property
     def digest(self) -> str:
-        """Hash of what decides the binary: language, source and flags (the toolchain is added by the store)."""
-        text = "\0".join((self.language, self.source, *self.flags))
+        """Hash of what decides the binary: language, text and flags (the toolchain is added by the store)."""
+        text = "\0".join((self.language, self.text, *self.flags))
         return hashlib.sha256(text.encode()).hexdigest()
 
 

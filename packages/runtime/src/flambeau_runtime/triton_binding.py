@@ -25,9 +25,7 @@ def bind_triton(artifact: a.Artifact, store: Store) -> dict[int, KernelFunction]
         from .device.kernels import bind_kernels
 
         return dict(bind_kernels(artifact, store))
-    return {
-        n: _Interpreted(artifact.libraries[artifact.kernels[n].library].source, artifact.kernels[n]) for n in numbers
-    }
+    return {n: _Interpreted(artifact.libraries[artifact.kernels[n].library].text, artifact.kernels[n]) for n in numbers}
 
 
 def _uses_gpu(artifact: a.Artifact) -> bool:

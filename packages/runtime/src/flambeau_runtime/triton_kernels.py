@@ -234,7 +234,7 @@ def _keep(store: Store, key: CacheKey, place: str, kept: Future[Cubin], cubin: F
 def kernel_requests(artifact: Artifact, arch: int) -> list[CompileRequest]:
     """What compiling every Triton kernel of ``artifact`` takes, in the order of its kernels."""
     return [
-        CompileRequest.from_meta(library.source, kernel.entry, kernel.meta, arch)
+        CompileRequest.from_meta(library.text, kernel.entry, kernel.meta, arch)
         for kernel in artifact.kernels
         if (library := artifact.libraries[kernel.library]).language == "triton"
     ]

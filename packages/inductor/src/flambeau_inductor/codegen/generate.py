@@ -47,7 +47,8 @@ def generate(steps: Iterable[Step], cpu_language: str) -> Sources:
         generated = _generated(language, chosen)
         unit = _LANGUAGES[language]
         kernels |= {step.name: (len(libraries), kernel) for step, kernel in zip(chosen, generated, strict=True)}
-        libraries.append(Library(f"kernels_{language}", language, unit.translation_unit(generated), unit.FLAGS))
+        name, source = f"kernels_{language}", "\n".join(sources_of(generated))
+        libraries.append(Library(name, language, source, unit.FLAGS, support=unit.support(generated)))
     return Sources(tuple(libraries), kernels)
 
 

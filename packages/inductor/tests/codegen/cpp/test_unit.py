@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flambeau_inductor.codegen.cpp import translation_unit, unit
+from flambeau_inductor.codegen.cpp import support, unit
 from flambeau_inductor.codegen.kernel import GeneratedKernel
 from flambeau_inductor.expr import Int
 from flambeau_runtime.build import find_toolchain
@@ -34,16 +34,16 @@ def test_a_header_includes_what_it_needs(name: str, machine: str) -> None:
 
 def test_every_header_reaches_some_unit() -> None:
     """All optional headers together with those of every unit are all headers there are."""
-    everything = translation_unit([saying(f"fb::{min(unit.defined(name) - {'NAME'})}();") for name in unit.OPTIONAL])
+    everything = support([saying(f"fb::{min(unit.defined(name) - {'NAME'})}();") for name in unit.OPTIONAL])
     for name in HEADERS:
         assert unit.header(name).splitlines()[-3] in everything, name
 
 
 def test_a_unit_has_only_the_headers_that_it_calls() -> None:
     """Transposes and special functions cost the compiler time; a kernel that says neither has neither."""
-    plain = translation_unit([saying("fb::load<W>(p, t);")])
+    plain = support([saying("fb::load<W>(p, t);")])
     assert "turn_rows" not in plain and "digamma" not in plain
-    turned = translation_unit([saying("fb::turn<W>(p, 1, n, m, q, 1);")])
+    turned = support([saying("fb::turn<W>(p, 1, n, m, q, 1);")])
     assert "turn_rows" in turned and "digamma" not in turned
 
 

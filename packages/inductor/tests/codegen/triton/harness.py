@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from flambeau_inductor.codegen.triton import Config, generated, kernel_text, translation_unit
+from flambeau_inductor.codegen.triton import Config, generated, kernel_text, support
 from flambeau_inductor.expr import Expr, evaluate
 from flambeau_inductor.ir.kernel import KernelBody, Statement
 from flambeau_inductor.ir.layout import Buffer, Layout
@@ -38,7 +38,7 @@ def make_body(
 def request(body: KernelBody, config: Config | None = None) -> CompileRequest:
     """What compiling ``body`` for a GPU takes."""
     kernel = generated(kernel_text(body, config=config))
-    return CompileRequest.from_meta(translation_unit([kernel]), kernel.name, kernel.meta)
+    return CompileRequest.from_meta(support([kernel]) + kernel.source, kernel.name, kernel.meta)
 
 
 def run(
@@ -54,7 +54,7 @@ def run(
         kernel.meta, [tensors[name] for name in kernel.buffers], [values[s] for s in kernel.scalars]
     )
     extent = evaluate(kernel.extent, lambda s: int(values[s]))
-    source = translation_unit([kernel])
+    source = support([kernel]) + kernel.source
     try:
         run_interpreted(source, kernel.name, (extent, 1, 1), args)
     except Exception:

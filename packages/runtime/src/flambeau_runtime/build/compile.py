@@ -43,7 +43,7 @@ def library_key(library: Library, toolchain: Toolchain, include_dirs: Sequence[s
     return CacheKey(
         "kernel",
         {
-            "source": hashlib.sha256(library.source.encode()).hexdigest(),
+            "source": hashlib.sha256(library.text.encode()).hexdigest(),
             "flags": " ".join(library.flags),
             "toolchain": toolchain.identity,
             "headers": _headers_digest(include_dirs),
@@ -135,7 +135,7 @@ def run_compiler(library: Library, toolchain: Toolchain, include_dirs: Sequence[
     """Compile one library and return the shared object's bytes."""
     with tempfile.TemporaryDirectory(prefix="flambeau-", dir=scratch_folder()) as folder:
         source, output = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
-        source.write_text(library.source)
+        source.write_text(library.text)
         includes = [f"-I{path}" for path in include_dirs]
         command = [*toolchain.command, *toolchain.flags, *includes, str(source), "-o", str(output), *library.flags]
         done = _run(command, folder, library, toolchain, config)
@@ -146,7 +146,7 @@ def run_compiler(library: Library, toolchain: Toolchain, include_dirs: Sequence[
             done = _run([*command, *flags], folder, library, toolchain, config)
         if done.returncode == 0 and output.exists():
             return output.read_bytes()
-        if library.source != _PROBE_SOURCE and not _works(toolchain, config):
+        if library.text != _PROBE_SOURCE and not _works(toolchain, config):
             reason = f"{toolchain.command[0]} cannot compile an empty kernel: {done.stderr.strip()[:300]}"
             raise give_up(toolchain, reason)
         raise BuildError(_explain(library, command, done.stderr))
@@ -179,7 +179,7 @@ def _works(toolchain: Toolchain, config: Config) -> bool:
 
 def _explain(library: Library, command: Sequence[str], stderr: str) -> str:
     """The compiler's words and the source lines they speak of."""
-    source_lines = library.source.splitlines()
+    source_lines = library.text.splitlines()
     shown: list[str] = []
     for match in list(dict.fromkeys(_POSITION.findall(stderr)))[:_CONTEXT_LINES]:
         number = int(match)

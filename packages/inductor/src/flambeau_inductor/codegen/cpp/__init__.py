@@ -1,6 +1,6 @@
-"""C++ kernels for the CPU: ``generate`` writes functions, ``translation_unit`` joins them with the support header."""
+"""C++ kernels for the CPU: ``generate`` writes functions, ``support`` says what they call."""
 
 from .generate import generate
-from .unit import FLAGS, translation_unit
+from .unit import FLAGS, support
 
-__all__ = ["FLAGS", "generate", "translation_unit"]
+__all__ = ["FLAGS", "generate", "support"]

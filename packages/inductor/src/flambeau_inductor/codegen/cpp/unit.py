@@ -1,6 +1,6 @@
-"""One translation unit out of many kernels.
+"""What the kernels of one translation unit are written with.
 
-In: generated kernels. Out: its source, the support headers included as text, so that a library needs no include path. Headers
+In: generated kernels. Out: the support headers as text, so that a library needs no include path. Headers
 that the kernels call nothing of are left out: reading all of them takes g++ a fifth of the time that a small kernel does.
 """
 
@@ -57,8 +57,7 @@ def preamble(headers: tuple[str, ...]) -> str:
     return "\n".join(line for line in lines if not line.startswith(("#pragma once", "#include"))) + "\n"
 
 
-def translation_unit(kernels: Sequence[GeneratedKernel]) -> str:
-    """The source of all kernels."""
-    text = "\n".join(sources_of(kernels))
-    called = set(_CALLED.findall(text))
-    return preamble((*_ALWAYS, *(name for name in OPTIONAL if called & defined(name)))) + "\n" + text
+def support(kernels: Sequence[GeneratedKernel]) -> str:
+    """What comes before the sources of ``kernels``."""
+    called = {name for source in sources_of(kernels) for name in _CALLED.findall(source)}
+    return preamble((*_ALWAYS, *(name for name in OPTIONAL if called & defined(name)))) + "\n"

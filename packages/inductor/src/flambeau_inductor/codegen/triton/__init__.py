@@ -2,7 +2,7 @@
 
 from .errors import UnsupportedKernel
 from .kernel import KernelText, kernel_text
-from .module import FLAGS, generate, generated, translation_unit, unsupported
+from .module import FLAGS, generate, generated, support, unsupported
 from .options import Config
 
 __all__ = [
@@ -13,6 +13,6 @@ __all__ = [
     "generate",
     "generated",
     "kernel_text",
-    "translation_unit",
+    "support",
     "unsupported",
 ]

@@ -1,6 +1,6 @@
 """Several kernels as one Triton module.
 
-In: kernel bodies. Out: ``GeneratedKernel`` records, and the text of the module that holds them, which needs triton only.
+In: kernel bodies. Out: ``GeneratedKernel`` records, and what their module holds before them, which needs triton only.
 The grid of every kernel is ``(extent, 1, 1)``: the programs of all tiles are numbered through.
 """
 
@@ -64,12 +64,11 @@ def unsupported(body: KernelBody) -> str | None:
     return None
 
 
-def translation_unit(kernels: Sequence[GeneratedKernel]) -> str:
-    """The module that holds ``kernels`` and the helper functions they call."""
+def support(kernels: Sequence[GeneratedKernel]) -> str:
+    """What comes before the sources of ``kernels`` in their module: imports, and the helper functions that they call."""
     helpers = helper_sources({name for kernel in kernels for name in kernel.meta["helpers"]})
-    parts = [*helpers, *sources_of(kernels)]
-    library = _LIBDEVICE if any("libdevice." in part for part in parts) else ""
-    return "\n\n".join([_PREAMBLE + library, *parts])
+    library = _LIBDEVICE if any("libdevice." in part for part in (*helpers, *sources_of(kernels))) else ""
+    return "".join(f"{part}\n\n" for part in (_PREAMBLE + library, *helpers))
 
 
 def generated(text: KernelText) -> GeneratedKernel:
