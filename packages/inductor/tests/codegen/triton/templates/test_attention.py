@@ -135,7 +135,7 @@ def test_a_mask_made_for_more_positions():
 
 def requests(gm, inputs):
     artifact = compile_graph(gm, inputs, TRITON)
-    source = artifact.libraries[0].source
+    source = artifact.libraries[0].text
     return [CompileRequest.from_meta(source, kernel.entry, kernel.meta) for kernel in artifact.kernels]
 
 
