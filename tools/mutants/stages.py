@@ -216,7 +216,7 @@ STAGES = (
     ),
     Stage(
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
-                          "lowering/losses.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
+                          "lowering/losses.py", "lowering/provenance.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
                           "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py", "context.py"), 16,
         (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),

@@ -19,6 +19,7 @@ from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_
 from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
 from ..ir.scalar import Scalar
 from ..ops.table import scalar_op
+from .provenance import Provenance
 from .registry import Decline
 from .values import HALF, LOOP_TYPES, Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
 
@@ -32,6 +33,7 @@ class Builder:
         self.operations: list[Operation] = []
         self.buffers: dict[str, Buffer] = {}
         self.node: fx.Node | None = None
+        self.provenance = Provenance({})
         #: What the rule that runs says of positions; see ``positions.py``.
         self.positions: list[Positions] = []
         self.known_symbols: set[str] = set()
@@ -98,8 +100,8 @@ class Builder:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """The FX node being lowered, by name."""
-        return () if self.node is None else (self.node.name,)
+        """The names of the node that is lowered, and of those that are computed where it reads them."""
+        return () if self.node is None else self.provenance.of(self.node)
 
     # Lazy values.
 
@@ -177,11 +179,17 @@ class Builder:
         # No element is computed, so nothing that the body checks may be.
         body = self.constant(0, value.dtype) if ZERO in value.sizes else value.body()
         buffer = self.new_buffer(layout)
-        self.operations.append(Pointwise(buffer, make_axes(value.sizes), body, self.origins))
+        self.operations.append(Pointwise(buffer, make_axes(value.sizes), body, self._origins_of(value)))
         ref = Ref.whole(buffer)
         if strides is None:
             value.become(ref)
         return ref
+
+    def _origins_of(self, value: TensorValue) -> tuple[str, ...]:
+        node = value.node or self.node
+        if node is None:
+            return ()
+        return self.provenance.of(node) if value.ref is None else (node.name,)
 
     def copy(self, value: TensorValue, strides: Sizes) -> Ref:
         """A window on memory of its own that holds what ``value`` holds now."""

@@ -7,26 +7,14 @@ every call is in it: each round of ``pipeline.compile_graph`` gets nearer to a p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import getitem
 
 from torch import fx
 
 
 def widen(gm: fx.GraphModule, library: frozenset[str], origins: Iterable[str]) -> frozenset[str]:
-    """``library`` and the calls behind ``origins``; where those are in it already, the calls they take values from; then all."""
-    # Those of bodies count as well; where names are the same, all become library calls in the end.
+    """``library`` and the calls named by ``origins``; all calls where those are in it already."""
+    # Those of bodies count as well; where names are the same, all become library calls.
     graphs = [module.graph for module in gm.modules() if isinstance(module, fx.GraphModule)]
-    calls = {node.name: node for graph in graphs for node in graph.nodes if node.op == "call_function"}
-    # A part of a result is named by its getitem, and computed by the call that it is taken from.
-    named = {_call(calls[origin]) for origin in origins if origin in calls}
-    wider = library | {node.name for node in named}
-    if wider == library:
-        # What is refused is a value that the call reads, computed where it is read.
-        wider |= {_call(source).name for node in named for source in node.all_input_nodes if source.name in calls}
-    return wider if wider != library else library | frozenset(calls)
-
-
-def _call(node: fx.Node) -> fx.Node:
-    while node.target is getitem and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node
+    calls = {node.name for graph in graphs for node in graph.nodes if node.op == "call_function"}
+    wider = library | calls.intersection(origins)
+    return wider if wider != library else library | calls

@@ -38,6 +38,7 @@ from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
 from .nested import Site, lower_nested
 from .positions import Checks
+from .provenance import Provenance
 from .registry import Decline, rule_for
 from .results import Results
 from .target import is_library
@@ -104,6 +105,7 @@ class _Lowering:
         self.assumptions = Assumptions()
         self.checks = Checks(self.builder, first=_writes_on_cpu(gm))
         self.values: dict[fx.Node, Any] = {}
+        self.builder.provenance = Provenance(self.values)
         self.inputs: list[Input] = []
         self.constants: list[ConstantInput] = []
         self.copies: list[tuple[fx.Node, fx.Node]] = []
@@ -180,8 +182,10 @@ class _Lowering:
         elif node.op == "output":
             self.outputs = node.args[0]
         elif node.op == "call_function":
-            self.values[node] = self._call(node)
+            self.values[node] = value = self._call(node)
             self.assumptions.check(self.builder)
+            if isinstance(value, TensorValue) and value.node is None:
+                value.node = node
         else:
             raise UnsupportedGraphError(f"a {node.op} node; inductor takes functional ATen graphs")
 

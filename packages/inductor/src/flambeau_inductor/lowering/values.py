@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from attrs import frozen
+from torch import fx
 
 from ..expr import ONE, ZERO, Expr, known_eq
 from ..ir import scalar as sc
@@ -49,7 +50,7 @@ LOOP_TYPES = frozenset(
 class TensorValue:
     """One tensor of the graph while it is being lowered. ``at(index)`` is the element at ``index`` as a scalar."""
 
-    __slots__ = ("_memo", "_producer", "base", "device", "dtype", "ref", "sizes", "strides", "window")
+    __slots__ = ("_memo", "_producer", "base", "device", "dtype", "node", "ref", "sizes", "strides", "window")
 
     def __init__(
         self,
@@ -73,6 +74,8 @@ class TensorValue:
         self.window = window
         #: The strides eager would give it, where they matter (kept when it is realised).
         self.strides: Sizes | None = None
+        #: The graph's node whose result it is.
+        self.node: fx.Node | None = None
 
     @classmethod
     def of_ref(cls, ref: Ref) -> TensorValue:
@@ -103,6 +106,16 @@ class TensorValue:
             if below is not None:
                 self.ref = self.window(below)
         return self.ref
+
+    def is_stored(self) -> bool:
+        """Whether a reader loads its elements: it is a window on memory."""
+        return self._window() is not None
+
+    def _window(self) -> Ref | None:
+        if self.ref is not None or self.base is None or self.window is None:
+            return self.ref
+        below = self.base._window()
+        return None if below is None else self.window(below)
 
     @property
     def is_number(self) -> bool:
