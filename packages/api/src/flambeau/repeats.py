@@ -15,27 +15,16 @@ from typing import Any
 import torch
 from attrs import field, frozen
 from torch import Tensor, fx
-from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from .graph_nodes import NUMBERS, is_of_a_mask, is_plain, is_value, mask_chain, name_of
 from .records import RepeatRecord
 
 _INVOKE = torch.ops.higher_order.invoke_subgraph
-_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
-_ROOTS = frozenset(("torch", "_operator", "operator", "math", "builtins"))
 #: What no kernel is fused with across calls: layers without them become one kernel together, which is worth more than compiling them once.
 _PRODUCTS = frozenset((
     "linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention",
 ))  # fmt: skip
-#: What masks and positions are made of: of the same sizes it gives the same again, in any place.
-_MASKS = frozenset((
-    "arange", "full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "full_like", "zeros_like", "ones_like",
-    "add", "sub", "mul", "neg", "floordiv", "mod", "abs", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "xor", "invert",
-    "logical_and", "logical_or", "logical_not", "logical_xor", "where", "masked_fill", "tril", "triu", "cumsum", "diff",
-    "expand", "view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "getitem", "contiguous", "to", "bool",
-))  # fmt: skip
-#: A longer chain is not computed in a body.
-_MOST_OF_A_MASK = 64
 #: Below this a call costs more than what it saves.
 _LEAST_OPERATIONS = 4
 #: A region that the program marks is worth a body from its second call on.
@@ -95,7 +84,7 @@ def _alike(
         else:
             groups.setdefault((call.name, call.marked, call.form), []).append(call)
     for calls in groups.values():
-        multiplies = any(_name(node) in _PRODUCTS for node in calls[0].inside)
+        multiplies = any(name_of(node) in _PRODUCTS for node in calls[0].inside)
         wanted = _LEAST_MARKED if calls[0].marked else least if multiplies else 0
         if wanted and len(calls) >= wanted:
             yield calls
@@ -113,9 +102,9 @@ def _call_of(
     for node in members:
         # What a call is the first to ask of the sizes around it stays there: other calls use the answer.
         around = not any(operand in inside for operand in node.all_input_nodes)
-        if node.op != "get_attr" and not (isinstance(node.meta.get("val"), _SIZES) and around):
+        if node.op != "get_attr" and not (isinstance(node.meta.get("val"), NUMBERS) and around):
             inside[node] = len(inside)
-    if len(inside) < _LEAST_OPERATIONS or not all(map(_is_plain, inside)):
+    if len(inside) < _LEAST_OPERATIONS or not all(map(is_plain, inside)):
         return None
     first, last = order[next(iter(inside))], order[next(reversed(inside))]
     known = {*members}
@@ -128,47 +117,11 @@ def _call_of(
     return _Call(mark[1], mark[2], tuple(inside), tuple(operands), results, _form(inside, tuple(operands), results))
 
 
-def _is_plain(node: fx.Node) -> bool:
-    """Whether a call computes, by torch's functions alone, as it would in any graph."""
-    target: Any = node.target
-    if node.op == "call_function" and not isinstance(target, OpOverload):
-        module = getattr(target, "__module__", None) or getattr(
-            getattr(target, "__objclass__", None), "__module__", None
-        )
-        if isinstance(target, HigherOrderOperator) or (module or "torch").partition(".")[0] not in _ROOTS:
-            return False
-    elif node.op not in ("call_function", "call_method"):
-        return False
-    if "checkpoint" in node.meta or node.kwargs.get("out") is not None or "conv" in _name(node):
-        return False  # how convolutions lie is decided for all of a graph at once
-    return all(_is_value(value) for value in _parts(node.meta.get("val")))
-
-
-def _name(node: fx.Node) -> str:
-    """Of what is called."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return str(name).partition(".")[0]
-
-
-def _is_value(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value.layout is torch.strided and not value.is_conj() and not value.is_neg()
-    return isinstance(value, _SIZES)
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    if isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _parts(part)
-    else:
-        yield value
-
-
 def _is_on_its_own(operands: tuple[fx.Node, ...], results: tuple[fx.Node, ...]) -> bool:
     """Whether all that others see of a call are tensors of its own."""
     given = [operand.meta.get("val") for operand in operands]
     shown = [result.meta.get("val") for result in results]
-    if not results or not all(map(_is_value, given)) or not all(isinstance(value, Tensor) for value in shown):
+    if not results or not all(map(is_value, given)) or not all(isinstance(value, Tensor) for value in shown):
         return False
     if any(
         node.op == "placeholder" and value._version
@@ -249,7 +202,7 @@ def _with_bodies(gm: fx.GraphModule, groups: Sequence[Sequence[_Call]]) -> fx.Gr
     for node in reversed(every):
         # What nobody reads, of what is computed in bodies now.
         if node in copies and not copies[node].users:
-            computes_on = not moved.isdisjoint(node.all_input_nodes) and _is_of_a_mask(node)
+            computes_on = not moved.isdisjoint(node.all_input_nodes) and is_of_a_mask(node)
             if node in moved or computes_on:
                 graph.erase_node(copies[node])
     module = _LazyGraphModule(root, graph, "OutlinedGraph")
@@ -272,10 +225,7 @@ class _Masks:
 
 
 def _masks_of(order: dict[fx.Node, int], gone: set[fx.Node], calls: Sequence[_Call]) -> _Masks:
-    """Masks and positions that all calls are given and that follow from sizes alone, outside of all calls (whose nodes are `gone`).
-
-    What a body computes by itself it knows: that a mask is causal, say, so that attention needs none.
-    """
+    """Masks and positions that all calls are given and that follow from sizes alone, outside of all calls (whose nodes are `gone`)."""
     every = list(order)
     last = max(order[call.inside[-1]] for call in calls)
     nodes: dict[fx.Node, None] = {}
@@ -284,44 +234,13 @@ def _masks_of(order: dict[fx.Node, int], gone: set[fx.Node], calls: Sequence[_Ca
     for place, shared in enumerate(zip(*(call.operands for call in calls), strict=True)):
         if len({*shared}) > 1 or not isinstance(shared[0].meta.get("val"), Tensor):
             continue
-        chain, read = _chain(shared[0], gone)
+        chain, read = mask_chain(shared[0], gone)
         # A setting changed on the way (autocast, the default dtype) may change what the same operations give.
         if chain and all(_changes_nothing(node) for node in every[min(map(order.__getitem__, chain)) : last]):
             nodes.update(dict.fromkeys(chain))
             sizes.update(dict.fromkeys(read))
             places.add(place)
     return _Masks(tuple(sorted(nodes, key=order.__getitem__)), frozenset(places), tuple(sizes))
-
-
-def _chain(end: fx.Node, gone: set[fx.Node]) -> tuple[set[fx.Node], list[fx.Node]]:
-    """All that `end` is computed from, and the sizes among it; nothing where that is more than masks are made of, or `gone`."""
-    chain: set[fx.Node] = set()
-    sizes: dict[fx.Node, None] = {}
-    reached = [end]
-    while reached:
-        node = reached.pop()
-        if node in chain:
-            continue
-        if node in gone:
-            return set(), []
-        value = node.meta.get("val")
-        if isinstance(value, _SIZES):
-            sizes[node] = None
-            continue
-        if len(chain) == _MOST_OF_A_MASK or not _is_of_a_mask(node):
-            return set(), []
-        chain.add(node)
-        reached += node.all_input_nodes
-    return chain, list(sizes)
-
-
-def _is_of_a_mask(node: fx.Node) -> bool:
-    """Whether a node gives the same in any place, given the same. Sums of floats do not: autocast changes their dtype."""
-    value = node.meta.get("val")
-    if not isinstance(value, Tensor) or value._version:
-        return False  # a version: somebody writes to it
-    sums_floats = _name(node) == "cumsum" and value.is_floating_point()
-    return _is_plain(node) and _name(node) in _MASKS and not sums_floats
 
 
 def _changes_nothing(node: fx.Node) -> bool:

@@ -35,6 +35,7 @@ from flambeau_runtime.build.toolchain import Toolchain
 from flambeau_runtime.cache import CacheKey, Store, default_store
 from flambeau_runtime.errors import CompilerUnavailable
 
+from .attention_masks import drop_known_masks
 from .defaults import Settings, current
 from .errors import GraphNotCompiled, InternalError, UserError
 from .graph_key import Uncacheable, graph_key
@@ -167,6 +168,9 @@ def _leave_numbers_out(gm: fx.GraphModule, error: Exception) -> None:
 
 def _compile(gm: fx.GraphModule, inputs: list[Any], options: Options, stages: Stages, recorder: Recorder) -> CompiledFn:
     """With calls that repeat compiled once, where there are such and no stage refuses their body."""
+    with _timed(recorder, "masks"):
+        dropped = drop_known_masks(gm)
+        logger.debug("masks_dropped", artifact="fusion", calls=dropped)
     with _timed(recorder, "repeats"):
         outlined = outline(gm, options["repeats_outlined"])
     if outlined is not None:

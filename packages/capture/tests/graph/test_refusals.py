@@ -37,6 +37,8 @@ REFUSED = {
     "one element written twice": lambda x: (x * 2)[:1].expand(3, 2).add_(1),
 }
 PASSES = {
+    "or of one row": lambda x: (x[:1] > 0).expand(2, 2) | (x > 0),
+    "and of one row": lambda x: (x[:1] > 0).expand(2, 2) & (x > 0),
     "cell": lambda x: torch.gru_cell(x, ONES, torch.ones(6, 2), torch.ones(6, 2)),
     "cell, cast": lambda x: _cast(torch.gru_cell, x.bfloat16(), ONES, torch.ones(6, 2), torch.ones(6, 2)),
     "attention": lambda x: ATTENTION(x, x, x, key_padding_mask=x[0] > 1)[0],

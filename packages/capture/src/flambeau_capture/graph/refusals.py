@@ -54,6 +54,9 @@ _WRITING_OPERATORS = frozenset(
     ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift")
 )
 
+#: Functions of `operator` that are named so since their names are Python's words: they write nothing.
+_KEYWORDS = frozenset(("and_", "or_", "not_", "is_"))
+
 #: Calls of one operand that no kernel refuses, whatever the sizes and strides of a floating-point one are.
 _TOTAL = frozenset(
     (
@@ -142,6 +145,8 @@ def _dtypes(values: Iterable[Any]) -> Iterator[torch.dtype]:
 def is_write(kind: str, target: Any) -> bool:
     """Whether a call writes to its first operand, by its name."""
     name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
+    if name in _KEYWORDS:
+        return False
     return name in _WRITING_OPERATORS or (name.endswith("_") and not name.endswith("__"))
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
+from ..graph.refusals import is_write
+from ..library import operator
 from ..replacements import replaces
 from ..signals import GraphBreak, TracedRaise
 from ..values.base import MISSING, Value
@@ -208,8 +210,7 @@ def _since(t: Tracer, mark: Mark) -> list[torch.fx.Node]:
 
 def _writes_outside(made: Sequence[torch.fx.Node]) -> bool:
     """Whether a write in place is among them: of what it writes to, only the engine knows who else looks at it."""
-    names = (str(getattr(node.target, "__name__", node.target)) for node in made)
-    return any((name.endswith("_") and not name.endswith("__")) or name == "setitem" for name in names)
+    return any(is_write(node.op, node.target) or node.target is operator.setitem for node in made)
 
 
 def _moved(
