@@ -23,44 +23,34 @@ assert RULES_LOADED
 #: Packets whose every overload that torch can decompose, and that has no lowering rule, is decomposed.
 DECOMPOSED = (
     # Activations and their gradients.
-    "celu", "elu", "elu_backward", "gelu_backward", "glu", "glu_backward", "hardshrink", "hardsigmoid", "hardsigmoid_backward",
-    "hardswish", "hardswish_backward", "hardtanh", "hardtanh_backward", "leaky_relu_backward", "log_sigmoid",
-    "log_sigmoid_forward", "logit", "logit_backward", "mish", "mish_backward", "prelu", "_prelu_kernel",
-    "_prelu_kernel_backward", "relu6", "rrelu_with_noise_backward", "selu", "silu_backward", "softplus", "softplus_backward",
-    "softshrink_backward",
+    "elu_backward", "gelu_backward", "glu", "glu_backward", "hardshrink", "hardsigmoid", "hardsigmoid_backward", "hardswish",
+    "hardswish_backward", "hardtanh_backward", "leaky_relu_backward", "log_sigmoid_forward", "logit_backward", "mish",
+    "mish_backward", "prelu", "_prelu_kernel", "_prelu_kernel_backward", "relu6", "rrelu_with_noise_backward", "selu",
+    "silu_backward", "softplus", "softplus_backward",
     # Losses.
-    "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "cross_entropy_loss",
-    "huber_loss_backward", "kl_div", "l1_loss", "mse_loss", "mse_loss_backward", "nll_loss2d_backward",
-    "nll_loss2d_forward", "nll_loss_backward", "nll_loss_forward", "smooth_l1_loss", "smooth_l1_loss_backward",
-    "soft_margin_loss", "soft_margin_loss_backward",
+    "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "huber_loss_backward", "mse_loss", "mse_loss_backward",
+    "nll_loss2d_forward", "nll_loss_forward", "smooth_l1_loss", "smooth_l1_loss_backward", "soft_margin_loss",
+    "soft_margin_loss_backward",
     # Normalisation.
     "_fused_rms_norm_backward", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "native_batch_norm",
     "native_batch_norm_backward", "native_group_norm_backward", "_batch_norm_with_update_functional", "batch_norm_backward",
     "_safe_softmax",
     # Elementwise composites.
-    "absolute", "addcdiv", "addcmul", "aminmax", "clip", "deg2rad", "dist", "fix", "float_power", "heaviside",
-    "isclose", "isfinite", "isin", "isneginf", "isposinf", "isreal", "logaddexp", "logaddexp2", "masked_fill", "max.other",
-    "min.other", "nan_to_num", "nansum", "native_dropout_backward", "negative", "rad2deg", "sgn", "sinc", "xlogy", "zero", "fill",
-    "special_bessel_j0", "special_entr", "special_erfcx", "special_log_ndtr", "special_xlog1py", "special_ndtr", "special_sinc",
-    "special_expit", "special_logit", "special_round", "mvlgamma", "trace", "vander", "take", "cumprod_backward", "count_nonzero",
+    "aminmax", "deg2rad", "dist", "heaviside", "isin", "isneginf", "isposinf", "masked_fill", "nan_to_num", "nansum", "rad2deg",
+    "sgn", "sinc", "zero", "special_bessel_j0", "special_entr", "special_erfcx", "special_log_ndtr", "special_ndtr", "mvlgamma",
+    "trace", "take", "count_nonzero",
     # Shapes, views and factories.
-    "affine_grid_generator", "block_diag", "channel_shuffle", "col2im", "diag_embed", "diagonal_backward",
-    "diff", "eye", "hann_window", "im2col", "linspace", "logspace", "narrow_copy", "new_empty", "new_full",
-    "new_ones", "new_zeros", "norm", "ones", "ones_like", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
-    "reflection_pad2d", "reflection_pad3d", "reflection_pad1d_backward", "reflection_pad2d_backward",
-    "reflection_pad3d_backward", "renorm", "replication_pad1d", "replication_pad2d", "replication_pad3d", "rot90",
-    "select_backward", "slice_backward", "split_with_sizes_copy", "std", "std_mean", "triu_indices", "tril_indices", "unfold_backward",
-    "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "var", "var_mean", "expand_copy", "squeeze_copy",
-    "unsqueeze_copy", "t_copy", "transpose_copy", "permute_copy", "view_copy", "alias_copy", "diagonal_copy", "as_strided_copy",
-    "masked_select_backward", "value_selecting_reduction_backward", "index_select_backward", "_unsafe_masked_index",
-    "_unsafe_masked_index_put_accumulate", "zeros", "zeros_like", "unbind_copy", "slice_copy",
-    "_euclidean_dist", "pairwise_distance", "trapezoid",
+    "affine_grid_generator", "block_diag", "channel_shuffle", "col2im", "diag_embed", "diagonal_backward", "hann_window", "im2col",
+    "linspace", "logspace", "narrow_copy", "norm", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d", "reflection_pad2d",
+    "reflection_pad3d", "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "renorm",
+    "replication_pad1d", "replication_pad2d", "replication_pad3d", "rot90", "select_backward", "slice_backward",
+    "split_with_sizes_copy", "std", "std_mean", "triu_indices", "tril_indices", "unfold_backward", "unfold_copy", "unsafe_split",
+    "unsafe_split_with_sizes", "var", "var_mean", "expand_copy", "squeeze_copy", "unsqueeze_copy", "t_copy", "transpose_copy",
+    "permute_copy", "view_copy", "alias_copy", "diagonal_copy", "as_strided_copy", "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate", "unbind_copy", "_euclidean_dist", "pairwise_distance",
     # Interpolation.
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
     "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
-    "upsample_nearest2d_backward",
-    # Attention: a masked softmax of library products where no fused kernel is called for.
-    "_scaled_dot_product_attention_math",
 )  # fmt: skip
 
 

@@ -66,8 +66,8 @@ def view_dtype(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
     return g.lazy(a.sizes, dtype, a.device, lambda index: sc.op("bitcast", a.at(index), dtype=dtype))
 
 
-@lowers("prims.convert_element_type", "to.dtype")
-def convert_element_type(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
+@lowers("to.dtype")
+def to_dtype(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
     return _fresh(g, a, dtype)
 
 

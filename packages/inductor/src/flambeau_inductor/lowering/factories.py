@@ -108,11 +108,6 @@ def arange_start(g: Builder, start: Any, end: Any, **options: Any) -> TensorValu
     return arange_step(g, start, end, 1)
 
 
-@lowers("prims.iota")
-def iota(g: Builder, length: Any, *, start: Any, step: Any, **options: Any) -> TensorValue:
-    return arange_step(g, start, 0, step)
-
-
 @lowers("eye", "eye.m")
 def eye(g: Builder, *args: Any, **options: Any) -> TensorValue:
     out = g.out

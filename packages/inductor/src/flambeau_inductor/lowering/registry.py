@@ -14,6 +14,8 @@ import torch
 
 Rule = Callable[..., Any]
 _RULES: dict[Any, Rule] = {}
+#: Names of rules that this torch has no overload for.
+UNKNOWN: list[str] = []
 _Function = TypeVar("_Function", bound=Rule)
 
 
@@ -29,12 +31,13 @@ def overload(name: str) -> Any:
 
 
 def lowers(*names: str) -> Callable[[_Function], _Function]:
-    """Register a rule for ATen overloads given by name; an overload has one rule. Names this torch lacks are left out."""
+    """Register a rule for ATen overloads given by name; an overload has one rule. Names this torch lacks are left out, in ``UNKNOWN``."""
 
     def decorate(rule: _Function) -> _Function:
         for name in names:
             op = overload(name)
             if op is None:
+                UNKNOWN.append(name)
                 continue
             if op in _RULES:
                 raise ValueError(f"{name} is lowered twice")
