@@ -46,6 +46,7 @@ KNOWN: dict[str, tuple[Callable[[], Tensor], bool]] = {
     "a triangle": (lambda: torch.ones(L, L, dtype=torch.bool).tril(), True),
     "of every batch": (lambda: causal().expand(2, 1, L, L), True),
     "of positions that are looked up": (packed, True),
+    "of another device": (lambda: causal().to("cpu"), True),
     "added": (lambda: additive(-INF), True),
     "the least number added": (lambda: additive(torch.finfo(torch.float32).min), True),
     "all": (lambda: torch.ones(1, L, dtype=torch.bool), False),
@@ -119,6 +120,14 @@ def test_what_decides_by_values_or_sizes_known_later_stays() -> None:
     found = flambeau.compile(attention(causal, dropout_p=0.5), fullgraph=True)(X)
     torch.manual_seed(0)
     torch.testing.assert_close(found, attention(causal, dropout_p=0.5)(X))
+
+
+def test_a_mask_that_raises_is_left_to_the_program() -> None:
+    """A position beyond the end."""
+    run = attention(lambda: torch.ones(3, L, dtype=torch.bool)[torch.arange(L)])
+    for function in (run, flambeau.compile(run)):
+        with pytest.raises((IndexError, RuntimeError), match="out of (range|bounds)"):
+            function(X)
 
 
 @pytest.mark.parametrize("name", ["causal", "of positions that are looked up", "all", "the least number added"])

@@ -93,14 +93,18 @@ def _computed(mask: fx.Node) -> Tensor | None:
             if node in chain:
                 args, kwargs = map_aggregate((node.args, node.kwargs), lambda part: _operand(part, found))
                 function = getattr(args[0], node.target) if isinstance(node.target, str) else node.target
-                found[node] = function(*(args[1:] if isinstance(node.target, str) else args), **kwargs)
+                try:
+                    found[node] = function(*(args[1:] if isinstance(node.target, str) else args), **kwargs)
+                except (RuntimeError, IndexError):
+                    return None  # the program raises it where eager does
     return found[mask] if isinstance(found[mask], Tensor) else None
 
 
 def _operand(part: Any, found: dict[fx.Node, Any]) -> Any:
+    """An argument where everything lies on the CPU. Texts among those of masks name devices."""
     if isinstance(part, fx.Node):
         return found[part]
-    return torch.device("cpu") if isinstance(part, torch.device) else part
+    return torch.device("cpu") if isinstance(part, (torch.device, str)) else part
 
 
 def _bytes(value: Tensor) -> float:
