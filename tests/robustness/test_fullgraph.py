@@ -167,7 +167,7 @@ FAULTS = (
     "flambeau_autograd.pipeline._cut",
     "flambeau_inductor.pipeline.run_passes",
     "flambeau_inductor.pipeline.lower_graph",
-    "flambeau_inductor.pipeline.assemble",
+    "flambeau_inductor.pipeline.compile_loops",
     "flambeau_inductor.schedule.plan.improve",
     "flambeau_inductor.codegen.cpp.loops.LoopWriter.__init__",
     "flambeau_runtime.build_libraries",
