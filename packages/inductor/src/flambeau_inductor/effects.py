@@ -24,8 +24,8 @@ _COMPUTING_NAMESPACES = frozenset(
     {"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"}
 )
 
-
-_DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
+#: Scalar ops that divide: of whole numbers by zero they fail.
+DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
 
 
 @functools.cache
@@ -58,7 +58,7 @@ def checks(operation: Operation) -> bool:
 def divides(*values: Scalar) -> bool:
     """True where integers are divided by what may be zero."""
     return any(
-        node.op in _DIVISIONS
+        node.op in DIVISIONS
         and not node.dtype.is_floating_point
         and not (node.children[1].kind == "constant" and node.children[1].args[0])
         for node in walk(*values)

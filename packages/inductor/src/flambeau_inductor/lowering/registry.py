@@ -14,8 +14,7 @@ import torch
 
 Rule = Callable[..., Any]
 _RULES: dict[Any, Rule] = {}
-#: Names of rules that this torch has no overload for.
-UNKNOWN: list[str] = []
+_UNKNOWN: list[str] = []
 _Function = TypeVar("_Function", bound=Rule)
 
 
@@ -31,13 +30,13 @@ def overload(name: str) -> Any:
 
 
 def lowers(*names: str) -> Callable[[_Function], _Function]:
-    """Register a rule for ATen overloads given by name; an overload has one rule. Names this torch lacks are left out, in ``UNKNOWN``."""
+    """Register a rule for ATen overloads given by name; an overload has one rule. Names this torch lacks are left out (``unknown_names``)."""
 
     def decorate(rule: _Function) -> _Function:
         for name in names:
             op = overload(name)
             if op is None:
-                UNKNOWN.append(name)
+                _UNKNOWN.append(name)
                 continue
             if op in _RULES:
                 raise ValueError(f"{name} is lowered twice")
@@ -50,6 +49,11 @@ def lowers(*names: str) -> Callable[[_Function], _Function]:
 def rule_for(op: Any) -> Rule | None:
     """The rule of an overload, or None."""
     return _RULES.get(op)
+
+
+def unknown_names() -> tuple[str, ...]:
+    """The names of rules that this torch has no overload for."""
+    return tuple(_UNKNOWN)
 
 
 def lowered_ops() -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ import torch
 from attrs import define, field, frozen
 
 from ... import expr as ex
+from ...effects import DIVISIONS
 from ...expr import Expr
 from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, indirect_scalars
@@ -97,7 +98,7 @@ class Emitter:
         """True when evaluating the node reads memory or can report an error."""
         found = self._memory.get(node)
         if found is None:
-            found = node.kind == "load" or node.op in ("check_bounds", "floordiv", "truncdiv", "remainder", "fmod")
+            found = node.kind == "load" or node.op == "check_bounds" or node.op in DIVISIONS
             found = found or any(self.touches_memory(child) for child in node.children + indirect_scalars(node))
             self._memory[node] = found
         return found

@@ -101,7 +101,7 @@ class KernelWriter(LoopWriter):
         assert plan.vector is not None
         x = plan.vector.symbol.name
         if not plan.outer:
-            self._vector_body(1, [x], self.passes.inner[0])
+            self._lines(self._vector_body(1, [x], self.passes.inner[0]))
             self._vector_loop("begin", "end", "body")
             return
         size = self._text(plan.vector.size)
@@ -111,7 +111,7 @@ class KernelWriter(LoopWriter):
         if plan.cut:
             low, high = "low", "high"
             self._line(f"const int64_t low = piece * {plan.cut}, high = fb::smaller(low + {plan.cut}, {size});")
-        self._vector_body(2, [x], self.passes.inner[0])
+        self._lines(self._vector_body(2, [x], self.passes.inner[0]))
         self._vector_loop(low, high, "body")
         self._close_points()
 
@@ -127,7 +127,7 @@ class KernelWriter(LoopWriter):
         em.depth_of[plan.tiled.symbol] = 2
         em.spelling[plan.tiled.symbol] = y
         em.tiled_axis = plan.tiled.symbol
-        body = self._lambda(2, [x, y, "row"], self.passes.inner[0])
+        body = self._vector_body(2, [x, y, "row"], self.passes.inner[0])
         # The panels belong to one block: where its rows are unrolled they stay in registers.
         panels = [f"alignas(64) {MEMORY[self.buffers[p.buffer].layout.dtype]} {p.name}[W * W];" for p in em.panels]
         rows = f"for (int64_t row = 0; row < rows; ++row) body(t, {x}, {y} + row, row);"
@@ -194,7 +194,7 @@ class KernelWriter(LoopWriter):
         self._open_inner()
         x, size = plan.vector.symbol.name, self._text(plan.vector.size)
         body = f"body{number}"
-        self._vector_body(deep, [x], statements, body, number if accumulators else None)
+        self._lines(self._vector_body(deep, [x], statements, body, number if accumulators else None))
         if not accumulators:
             self._vector_loop("0", size, body)
         elif chunked:
@@ -294,7 +294,7 @@ class KernelWriter(LoopWriter):
         else:
             self._open_inner()
         x = plan.vector.symbol.name
-        self._vector_body(deep, [x], statements, f"body{number}")
+        self._lines(self._vector_body(deep, [x], statements, f"body{number}"))
         self._vector_loop("low", "high", f"body{number}")
         self._close_inner()
         if chunked:
@@ -320,7 +320,7 @@ class KernelWriter(LoopWriter):
         em = self.emitter
         em.spilled = {node: self._column_slot(node) for node, at in kept.items() if at < number}
         em.spill_writes = {node: self._column_slot(node) for node in invariant}
-        self._vector_body(2, [x], stores, f"column{number}", extra=invariant)
+        self._lines(self._vector_body(2, [x], stores, f"column{number}", extra=invariant))
         self._vector_loop("low", "high", f"column{number}")
 
     def _scatter(self) -> None:
@@ -331,7 +331,7 @@ class KernelWriter(LoopWriter):
         self._line(f"const int64_t low = block * {self.plan.cut}, high = fb::smaller(low + {self.plan.cut}, {size});")
         self._open_inner()
         x = plan.vector.symbol.name
-        self._vector_body(2 + len(plan.inner), [x], self.passes.inner[0])
+        self._lines(self._vector_body(2 + len(plan.inner), [x], self.passes.inner[0]))
         self._vector_loop("low", "high", "body")
         self._close_inner()
         self._close_points()

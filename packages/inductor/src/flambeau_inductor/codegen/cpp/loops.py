@@ -85,20 +85,8 @@ class LoopWriter(StatementWriter):
         name: str = "body",
         accumulators: int | None = None,
         extra: Sequence[Scalar] = (),
-    ) -> None:
-        """Write a lambda that does ``statements`` for W lanes from ``variables[0]`` on."""
-        self.emitter.scope.lines.extend(self._lambda(depth, variables, statements, name, accumulators, extra))
-
-    def _lambda(
-        self,
-        depth: int,
-        variables: list[str],
-        statements: Sequence[Statement],
-        name: str = "body",
-        accumulators: int | None = None,
-        extra: Sequence[Scalar] = (),
     ) -> list[str]:
-        """Its lines; what is the same for all its calls is written already."""
+        """The lines of a lambda that does ``statements`` for W lanes from ``variables[0]`` on; what is the same for all its calls is written already."""
         em, vector = self.emitter, self.plan.vector
         assert vector is not None
         em.vector_axis, em.lambda_depth = vector.symbol, depth

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ...effects import DIVISIONS
 from ...ops.table import names
 
 Text = Callable[[Sequence[str], torch.dtype, "str | None"], str]
@@ -26,13 +27,9 @@ def op_text(name: str, args: Sequence[str], dtype: torch.dtype, predicate: str |
     return _TABLE[name](args, dtype, predicate)
 
 
-#: Those of whole numbers report a division by zero.
-_DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
-
-
 def reports_failure(name: str, dtype: torch.dtype) -> bool:
-    """Whether op ``name`` on operands of ``dtype`` may end the kernel."""
-    return name in _DIVISIONS and not dtype.is_floating_point
+    """Whether op ``name`` on operands of ``dtype`` may end the kernel: those of whole numbers report a division by zero."""
+    return name in DIVISIONS and not dtype.is_floating_point
 
 
 def _template(template: str) -> Text:

@@ -50,6 +50,9 @@ class StatementWriter:
     def _line(self, text: str) -> None:
         self.emitter.scope.lines.append(text)
 
+    def _lines(self, lines: Sequence[str]) -> None:
+        self.emitter.scope.lines.extend(lines)
+
     def _block(self, head: str, lines: Sequence[str]) -> None:
         self._line(f"{head} {{")
         self.emitter.scope.lines.extend("  " + line for line in lines)
