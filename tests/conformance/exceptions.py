@@ -51,7 +51,6 @@ IN_EAGER: dict[str, str] = {
 NOT_RUN: dict[str, str] = {
     "custom:NumpyNonzeroCustomOp:bool": "torch's own samples cannot be made",
     "higher:register_hook.simple:[biu]*": "torch's own samples cannot be made: they ask for gradients of whole numbers",
-    "higher:scan.simple:*": "torch's own example takes minutes in eager",
     "op:torch.ops.aten._*_attention_forward:*": "eager leaves the seed and offset of no dropout uninitialised",
     "op:linalg.eig*:*": "eigenvectors are determined up to a phase; eager's backward looks at the data to refuse a loss that depends on it",
 }
