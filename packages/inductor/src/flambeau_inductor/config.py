@@ -78,6 +78,11 @@ class Config:
     epilogue_fusion: bool = _option(True, "let a library's product of matrices do the activation after it")
     spend_memory: bool = _option(False, "let rewrites hold more memory at a time than eager does where that saves time")
     layout_optimization: bool = _option(True, "run convolutions channels-last where that pays")
+    gemm: str = _option(
+        "auto",
+        "who computes matrix products on a GPU: 'library', 'generated' kernels, or 'auto': generated ones where they are expected to be far faster",
+        choices=("auto", "generated", "library"),
+    )
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")
     cpu_backend: str = _option(

@@ -22,7 +22,8 @@ LAUNCH_SECONDS = 3e-6
 @frozen
 class Device:
     """``multiprocessors``; ``threads`` and ``registers`` of each; ``cache`` bytes of L2; ``bandwidth`` of a copy in bytes/s;
-    ``shared`` bytes of memory that one program can have for itself."""
+    ``shared`` bytes of memory that one program can have for itself; ``half_products`` and ``tf32_products``: floating-point operations a second
+    of the library's large matrix products of 16-bit numbers and of float32 rounded to TF32 (four fifths of the published rate; measured on the H200)."""
 
     name: str
     multiprocessors: int
@@ -31,6 +32,8 @@ class Device:
     cache: int
     bandwidth: float
     shared: int = 227 << 10
+    half_products: float = 7.8e14
+    tf32_products: float = 3.9e14
 
     def seconds(self, total: float, programs: int) -> float:
         """About how long ``programs`` equal programs take to read ``total`` bytes."""
@@ -42,12 +45,12 @@ class Device:
 H200 = Device("H200", 132, 2048, 65536, 60 << 20, 4.3e12)
 #: Compute capability -> facts that the driver does not tell, or tells only where there is a GPU.
 _KNOWN = {
-    (8, 0): Device("A100", 108, 2048, 65536, 40 << 20, 1.7e12, 163 << 10),
-    (8, 6): Device("A10", 72, 1536, 65536, 6 << 20, 0.5e12, 99 << 10),
-    (8, 9): Device("L40S", 142, 1536, 65536, 96 << 20, 0.75e12, 99 << 10),
+    (8, 0): Device("A100", 108, 2048, 65536, 40 << 20, 1.7e12, 163 << 10, 2.5e14, 1.25e14),
+    (8, 6): Device("A10", 72, 1536, 65536, 6 << 20, 0.5e12, 99 << 10, 1e14, 5e13),
+    (8, 9): Device("L40S", 142, 1536, 65536, 96 << 20, 0.75e12, 99 << 10, 2.9e14, 1.45e14),
     (9, 0): H200,
-    (10, 0): Device("B200", 148, 2048, 65536, 126 << 20, 6.5e12),
-    (12, 0): Device("RTX PRO 6000", 188, 1536, 65536, 128 << 20, 1.6e12, 99 << 10),
+    (10, 0): Device("B200", 148, 2048, 65536, 126 << 20, 6.5e12, 227 << 10, 1.8e15, 9e14),
+    (12, 0): Device("RTX PRO 6000", 188, 1536, 65536, 128 << 20, 1.6e12, 99 << 10, 4e14, 2e14),
 }
 
 
@@ -70,4 +73,6 @@ def _present(index: int) -> Device:
         getattr(found, "L2_cache_size", known.cache) or known.cache,
         known.bandwidth,
         getattr(found, "shared_memory_per_block_optin", known.shared),
+        known.half_products,
+        known.tf32_products,
     )

@@ -9,6 +9,7 @@ passes      the graph with fewer, better operations                         ``pa
 lowering    loops and library calls: the loop IR (``ir/graph.py``)          ``lowering/run.py``
 splitting   large reductions as two, so that all cores have work            ``schedule/split.py``
 fusion      a schedule: kernels of several loops, in running order          ``schedule/plan.py``
+products    matrix products as kernels that do what follows them            ``schedule/gemms.py``, ``autotune/``
 memory      results that are written over what dies there                   ``program/memory.py``
 combining   small kernels that are launched as one                          ``schedule/combine.py``
 text        kernels in C++ and Triton                                       ``codegen/generate.py``
@@ -29,6 +30,7 @@ from torch import fx
 
 from flambeau_runtime import Artifact
 
+from .autotune.choice import ChooseGemm
 from .codegen.generate import generate
 from .codegen.triton import UnsupportedKernel
 from .config import Config
@@ -46,6 +48,7 @@ from .program.memory import share_memory
 from .rewrite.channels_last import make_channels_last
 from .schedule import Schedule, schedule
 from .schedule.combine import combine
+from .schedule.gemms import form_gemms
 from .schedule.split import split_reductions
 from .schedule.text import schedule_text
 
@@ -127,6 +130,10 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
             )
             for part in parts
         ]
+        stage.show(partial(_plans_text, plans))
+    with context.stage("products") as stage:
+        choose = ChooseGemm(config)
+        plans = [form_gemms(plan, part, choose, names) for part, plan in zip(parts, plans, strict=True)]
         stage.show(partial(_plans_text, plans))
     with context.stage("memory") as stage:
         if config.inplace_buffers:

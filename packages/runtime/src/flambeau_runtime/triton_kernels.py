@@ -38,6 +38,10 @@ WAIT = triton_task.WAIT
 _KIND = "cubin"
 
 
+#: A constexpr of this name is True in the version of a kernel whose promised arguments are multiples of 16, and False in the one without promises.
+ALIGNED = "ALIGNED"
+
+
 class TritonCompileError(RuntimeError):
     """A kernel that Triton refused; the message names the kernel, ``source`` is its text, ``trace`` Triton's traceback."""
 
@@ -96,6 +100,11 @@ class CompileRequest:
             arch=arch,
             asserts=bool(meta.get("asserts", False)),
         )
+
+    def without_promises(self) -> CompileRequest:
+        """The version for arguments that are no multiples of 16."""
+        constexprs = {name: False if name == ALIGNED else value for name, value in self.constexprs.items()}
+        return evolve(self, divisible=(), constexprs=constexprs)
 
     def arguments(self) -> dict[str, Any]:
         return {

@@ -11,14 +11,14 @@ from attrs import frozen
 
 from flambeau_runtime.artifact import Library
 
-from ..ir.kernel import Combined, KernelBody
+from ..ir.kernel import Combined, Gemm, KernelBody
 from ..ir.loops import Template
-from ..schedule import Step
+from ..schedule import LaunchStep, Step
 from ..schedule.combine import target_of
 from . import cpp, triton
 from .kernel import GeneratedKernel, sources_of
 from .triton.combine import generate_combined
-from .triton.templates import generate_templates
+from .triton.templates import generate_gemms, generate_templates
 
 _LANGUAGES = {"cpp": cpp, "triton": triton}
 
@@ -37,9 +37,9 @@ class Sources:
 
 def generate(steps: Iterable[Step], cpu_language: str) -> Sources:
     """Write the kernels of ``steps``. Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express."""
-    by_language: dict[str, list[KernelBody | Combined | Template]] = {}
+    by_language: dict[str, list[LaunchStep]] = {}
     for step in steps:
-        if isinstance(step, KernelBody | Combined | Template):
+        if isinstance(step, LaunchStep):
             by_language.setdefault(target_of(step, cpu_language), []).append(step)
     libraries: list[Library] = []
     kernels: dict[str, tuple[int, GeneratedKernel]] = {}
@@ -52,10 +52,11 @@ def generate(steps: Iterable[Step], cpu_language: str) -> Sources:
     return Sources(tuple(libraries), kernels)
 
 
-def _generated(language: str, steps: Sequence[KernelBody | Combined | Template]) -> list[GeneratedKernel]:
+def _generated(language: str, steps: Sequence[LaunchStep]) -> list[GeneratedKernel]:
     """One kernel for each step, in order."""
     single = iter(_LANGUAGES[language].generate([step for step in steps if isinstance(step, KernelBody)]))
     several = iter(generate_combined([step for step in steps if isinstance(step, Combined)]))
     templates = iter(generate_templates([step for step in steps if isinstance(step, Template)]))
-    sources = {KernelBody: single, Combined: several, Template: templates}
+    gemms = iter(generate_gemms([step for step in steps if isinstance(step, Gemm)]))
+    sources = {KernelBody: single, Combined: several, Template: templates, Gemm: gemms}
     return [next(sources[type(step)]) for step in steps]

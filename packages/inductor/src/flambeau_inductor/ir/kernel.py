@@ -22,9 +22,9 @@ import torch
 from attrs import field, frozen
 
 from ..expr import Expr
-from .layout import Buffer
+from .layout import Buffer, Ref
 from .loops import Axis
-from .scalar import Scalar
+from .scalar import Scalar, loads
 
 
 @frozen
@@ -91,6 +91,67 @@ class KernelBody:
     serial: bool = False
     origins: tuple[str, ...] = ()
     stacks: tuple[str, ...] = field(default=(), repr=False)
+
+
+#: The name under which the body of a ``Gemm`` finds a sum, of float32.
+SUM = "sum"
+
+
+@frozen
+class Gemm:
+    """A matrix product (GEMM) with what is done to its results where they are computed (its epilogue), as one kernel.
+
+    ``left`` is (batch, m, k) and ``right`` (batch, k, n), of one floating type; a batch of one is a plain product. ``body`` is a kernel over two
+    axes without inner ones, the rows of all batches and the columns, whose statements read the sum at their point as ``reduced(SUM, float32)``.
+    ``tile`` says which block of results a program has at a time.
+    """
+
+    left: Ref
+    right: Ref
+    body: KernelBody
+    tile: GemmTile
+
+    @property
+    def name(self) -> str:
+        """The kernel's."""
+        return self.body.name
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.body.device
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The nodes that it computes."""
+        return self.body.origins
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """Where the user wrote them."""
+        return self.body.stacks
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        found = [self.left.buffer, self.right.buffer, *(n.buffer for s in self.body.statements for n in loads(s.value))]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The buffers that it fills."""
+        return tuple(s.buffer for s in self.body.statements if isinstance(s, Store))
+
+
+@frozen
+class GemmTile:
+    """Rows and columns of results that a program computes at a time, terms that it loads at a time, warps, and stages of the pipeline."""
+
+    rows: int
+    columns: int
+    terms: int
+    num_warps: int
+    num_stages: int
 
 
 @frozen

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..expr import Expr, render
 from .graph import Graph, ScalarInput, TensorInput
-from .kernel import KernelBody, Reduce, ScanStep, Statement, Store
+from .kernel import SUM, Gemm, KernelBody, Reduce, ScanStep, Statement, Store
 from .layout import Buffer, Layout, Ref
 from .loops import Assert, Axis, Extern, Operation, Pointwise, ReadItem, Reduction, Scan, Scatter, Template
 from .scalar import dtype_text, index_text, scalar_text
@@ -110,3 +110,10 @@ def kernel_text(body: KernelBody) -> str:
     lines += [f"  buffer {_buffer(buffer)}" for buffer in body.buffers]
     lines += ["  " + statement_text(statement) for statement in body.statements]
     return "\n".join(lines)
+
+
+def gemm_text(gemm: Gemm) -> str:
+    """A product with its epilogue: the operands, the tile, the kernel over points."""
+    tile = gemm.tile
+    blocks = f"tile {tile.rows} x {tile.columns} x {tile.terms}, {tile.num_warps} warps, {tile.num_stages} stages"
+    return f"%{SUM} = gemm({_argument(gemm.left)}, {_argument(gemm.right)}) in {blocks}\n{kernel_text(gemm.body)}"

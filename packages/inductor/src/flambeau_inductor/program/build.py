@@ -43,12 +43,13 @@ from .. import expr as ex
 from ..codegen.kernel import GeneratedKernel
 from ..expr import Expr
 from ..ir.graph import Graph, ScalarInput, TensorInput
-from ..ir.kernel import Combined, KernelBody
+from ..ir.kernel import Combined
 from ..ir.layout import Buffer, Ref
-from ..ir.loops import Assert, Extern, Nested, ReadItem, Template, refs
+from ..ir.loops import Assert, Extern, Nested, ReadItem, refs
 from ..ir.scalar import Scalar as ScalarNode
-from ..schedule import Schedule
-from .memory import hand_overs, may_alias, pinned_buffers, step_reads, step_writes
+from ..schedule import LaunchStep, Schedule
+from ..schedule.steps import step_reads, step_writes
+from .memory import hand_overs, may_alias, pinned_buffers
 from .registers import Registers
 
 #: Calls whose result's layout is known to be up to the backend that runs them: held to the prediction always.
@@ -74,7 +75,7 @@ def build(
     reuse: bool = True,
     size_asserts: bool = True,
 ) -> BuiltProgram:
-    """Assemble the artifact. ``kernels`` maps the name of a ``KernelBody``, ``Combined`` or ``Template`` to (library, kernel).
+    """Assemble the artifact. ``kernels`` maps the name of a step that is launched to (library, kernel).
 
     ``bodies`` has the schedules of ``graph.bodies``, whose kernels are among ``kernels``. The artifact's ``meta["waits"]``,
     where there is one, names what reads a number from a GPU to decide how to go on.
@@ -141,7 +142,7 @@ class _Builder:
         self._inputs()
         deaths = self._deaths()
         for position, step in enumerate(self.schedule.steps):
-            if isinstance(step, KernelBody | Combined | Template):
+            if isinstance(step, LaunchStep):
                 self._launch(step)
             elif isinstance(step, Extern):
                 self._call(step)
@@ -284,7 +285,7 @@ class _Builder:
             self.instructions.append(Free(tuple(dict.fromkeys(freed))))
 
     # ---- steps --------------------------------------------------------------------------------------------------------------------
-    def _launch(self, body: KernelBody | Combined | Template) -> None:
+    def _launch(self, body: LaunchStep) -> None:
         library, kernel = self.whole.generated[body.name]
         buffers = tuple(self._register(name) for name in kernel.buffers)
         scalars = tuple(self._scalar(s) for s in kernel.scalars)
@@ -479,6 +480,6 @@ class _Builder:
         return position
 
 
-def _stack(body: KernelBody | Combined | Template) -> list[Any]:
+def _stack(body: LaunchStep) -> list[Any]:
     bodies = body.bodies if isinstance(body, Combined) else (body,)
     return list(dict.fromkeys(stack for part in bodies for stack in part.stacks))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ..effects import divides, may_fail, writes_last
 from ..ir.graph import Graph, TensorInput
-from ..ir.kernel import Combined, KernelBody
+from ..ir.kernel import Combined, Gemm, KernelBody
 from ..schedule import Schedule, Step
 from ..schedule.nest import values
-from .memory import step_writes
+from ..schedule.steps import step_writes
 
 
 def writes_inputs_last(graph: Graph, plan: Schedule) -> bool:
@@ -22,6 +22,8 @@ def writes_inputs_last(graph: Graph, plan: Schedule) -> bool:
 def _may_fail(step: Step) -> bool:
     if isinstance(step, Combined):
         return any(map(_may_fail, step.bodies))
+    if isinstance(step, Gemm):
+        return _may_fail(step.body)
     if isinstance(step, KernelBody):
         return divides(*(value for statement in step.statements for value in values(statement)))
     return may_fail(step)

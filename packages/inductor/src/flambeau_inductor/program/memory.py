@@ -14,34 +14,13 @@ from attrs import evolve
 
 from .. import expr as ex
 from ..ir.graph import Graph
-from ..ir.kernel import Combined, KernelBody, Store
+from ..ir.kernel import KernelBody, Store
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
-from ..ir.loops import Extern, Nested, ReadItem, Template, refs, written
+from ..ir.loops import Extern, Nested
 from ..ir.scalar import loads
-from ..schedule import Schedule, Step
+from ..schedule import LaunchStep, Schedule, Step
 from ..schedule.nest import values
-
-
-def step_reads(step: Step) -> set[str]:
-    """Buffers a step reads."""
-    if isinstance(step, Combined):
-        return {name for body in step.bodies for name in step_reads(body)}
-    if isinstance(step, KernelBody):
-        return {node.buffer for node in loads(*(v for s in step.statements for v in values(s)))}
-    if isinstance(step, Extern):
-        return {r.buffer for r in refs((step.args, step.kwargs))}
-    if isinstance(step, Template):
-        return set(step.reads)
-    return {step.source.buffer} if isinstance(step, ReadItem) else set()
-
-
-def step_writes(step: Step) -> set[str]:
-    """Buffers a step fills."""
-    if isinstance(step, Combined):
-        return {name for body in step.bodies for name in step_writes(body)}
-    if isinstance(step, KernelBody):
-        return {s.buffer for s in step.statements if isinstance(s, Store)}
-    return {out.name for out in written(step)} if isinstance(step, Extern | Template) else set()
+from ..schedule.steps import step_reads, step_writes
 
 
 #: Their results are views of their argument, although their schemas do not say so.
@@ -160,7 +139,7 @@ def hand_overs(schedule: Schedule, kept: set[str], outer: Set[str] = frozenset()
             if storage not in outer:
                 first.setdefault(storage, position)
                 last[storage] = len(steps) if storage in kept else position
-        if isinstance(step, KernelBody | Combined | Template):
+        if isinstance(step, LaunchStep):
             made |= {buffers[n].storage for n in step_writes(step) if first.get(buffers[n].storage) == position}
     changes = [0] * (len(steps) + 2)
     sizes = {storage: _bytes(buffers[storage]) for storage in first}

@@ -1,5 +1,6 @@
 """Scheduling: which operations become one kernel, over which loops, in which order. ``plan.schedule`` is the entry."""
 
-from .plan import Schedule, Step, schedule
+from .plan import Schedule, schedule
+from .steps import LaunchStep, Step
 
-__all__ = ["Schedule", "Step", "schedule"]
+__all__ = ["LaunchStep", "Schedule", "Step", "schedule"]

@@ -12,12 +12,11 @@ from attrs import define, evolve, field
 
 from .. import expr as ex
 from ..effects import checks
-from ..ir.kernel import Combined, KernelBody, Store
+from ..ir.kernel import Combined, Gemm, KernelBody, Store
 from ..ir.layout import Buffer
-from ..ir.loops import Extern, ReadItem, Template, refs, written
-from ..ir.scalar import loads
-from .nest import values
-from .plan import Schedule, Step
+from ..ir.loops import Extern, ReadItem
+from .plan import Schedule
+from .steps import LaunchStep, Step, step_reads, step_writes
 
 #: A kernel that moves more than this hides its launch.
 MOST_BYTES = 32 << 20
@@ -26,7 +25,7 @@ EARLY_BYTES = 16 << 20
 MOST_BODIES, MOST_ARGUMENTS = 32, 160
 
 
-def target_of(step: KernelBody | Combined | Template, cpu_target: str) -> str:
+def target_of(step: LaunchStep, cpu_target: str) -> str:
     """The language a step is written in."""
     device = (step.bodies[0] if isinstance(step, Combined) else step).device
     return cpu_target if device.type == "cpu" else "triton"
@@ -60,7 +59,7 @@ class _Combiner:
     def place(self, position: int, step: Step) -> _Group | None:
         """The group that ``step`` joins or starts; None for a step that stays alone."""
         reads, writes = _touched(step)
-        if not isinstance(step, KernelBody | Combined) and checks(step):
+        if not isinstance(step, KernelBody | Combined | Gemm) and checks(step):
             self.checked_at = position
         read, wrote = {self.root(n) for n in reads}, {self.root(n) for n in writes}
         group = None
@@ -138,15 +137,8 @@ def _bytes(buffer: Buffer) -> int:
 
 def _touched(step: Step) -> tuple[set[str], set[str]]:
     """Buffers that a step reads and writes; what it keeps of memory that it overwrites counts as written only."""
-    if isinstance(step, KernelBody):
-        reads = {node.buffer for node in loads(*(v for s in step.statements for v in values(s)))}
-        return reads, {s.buffer for s in step.statements if isinstance(s, Store)}
-    if isinstance(step, Extern):
-        found = {r.buffer for r in refs((step.args, step.kwargs))}
-        return found, {out.name for out in written(step)} | {found_name for found_name in found if step.changed}
-    if isinstance(step, Template):
-        return set(step.reads), {out.name for out in written(step)}
-    return ({step.source.buffer} if isinstance(step, ReadItem) else set()), set()
+    reads, writes = step_reads(step), step_writes(step)
+    return reads, writes | reads if isinstance(step, Extern) and step.changed else writes
 
 
 def _defined(step: Step) -> tuple[ex.Expr | str, ...]:

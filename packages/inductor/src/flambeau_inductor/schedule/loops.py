@@ -5,21 +5,21 @@ In: a ``Nest``. Out: an equal nest with fewer divisions and fewer, longer axes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from attrs import evolve
 
 from .. import expr as ex
 from ..expr import Expr, Symbol
-from ..ir.kernel import ScanStep, Store
+from ..ir.kernel import ScanStep, Statement, Store
 from ..ir.loops import Axis
 from ..ir.scalar import walk
 from .nest import Nest, rename, tidy, values
 
 
-def index_expressions(nest: Nest) -> Iterator[tuple[Expr, bool]]:
+def index_expressions(statements: Iterable[Statement]) -> Iterator[tuple[Expr, bool]]:
     """Every index expression, with True for those of stores; loads and index values count, indirect ones included."""
-    for statement in nest.statements:
+    for statement in statements:
         if isinstance(statement, Store):
             yield statement.index, True
         for node in walk(*values(statement)):
@@ -57,7 +57,7 @@ def split_axes(nest: Nest) -> Nest:
 def _division(nest: Nest) -> tuple[Axis, Expr] | None:
     scans = any(isinstance(s, ScanStep) for s in nest.statements)
     axes = {axis.symbol: axis for axis in (nest.outer if scans else nest.axes)}
-    for index, _ in index_expressions(nest):
+    for index, _ in index_expressions(nest.statements):
         for node in ex.walk(index):
             if node.op not in ("floordiv", "mod"):
                 continue
@@ -99,7 +99,7 @@ def _by_stride(nest: Nest, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return axes
     strides: dict[Axis, list[int]] = {axis: [] for axis in axes}
     weights: list[int] = []
-    for index, is_store in index_expressions(nest):
+    for index, is_store in index_expressions(nest.statements):
         row = [ex.coefficient(index, axis.symbol) for axis in axes]
         if all(s is None or s is ex.ZERO for s in row):
             continue
@@ -141,7 +141,7 @@ def merge_axes(nest: Nest) -> Nest:
 
 
 def _runs_on(nest: Nest, high: Axis, low: Axis) -> bool:
-    for index, _ in index_expressions(nest):
+    for index, _ in index_expressions(nest.statements):
         a, b = ex.coefficient(index, high.symbol), ex.coefficient(index, low.symbol)
         if a is None or b is None or not ex.known_eq(a, b * low.size):
             return False

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
-
 from attrs import evolve, frozen
 
 from .. import expr as ex
 from ..ir.graph import Graph
-from ..ir.kernel import Combined, KernelBody, Reduce, ScanStep, Statement, Store
+from ..ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer, Ref
-from ..ir.loops import Assert, Extern, Operation, ReadItem, Template
+from ..ir.loops import Axis, Operation, Template
 from ..ir.scalar import walk
 from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
 from .merge import MOST_BUFFERS, MOST_LOOPS
 from .nest import Nest, read_indices, values
+from .steps import Step
 
 #: Operations that say where elements lie, by the names of their nodes: a kernel is not named after them.
 _MOVES = frozenset({
     "alias", "as_strided", "clone", "detach", "expand", "permute", "reshape", "select", "slice", "split", "split_with_sizes", "squeeze", "t",
     "transpose", "unbind", "unfold", "unsqueeze", "view",
 })  # fmt: skip
-
-Step: TypeAlias = KernelBody | Combined | Template | Extern | ReadItem | Assert
 
 
 @frozen
@@ -72,7 +69,7 @@ def _alone(operation: Operation, graph: Graph, taken: set[str]) -> Step:
     """What is no nest, as a step of its own."""
     if not isinstance(operation, Template):
         return operation  # type: ignore[return-value]
-    return evolve(operation, name=_name(operation.origins, taken), stacks=_stacks(operation.origins, graph))
+    return evolve(operation, name=name_of(operation.origins, taken), stacks=stacks_of(operation.origins, graph))
 
 
 def _needed_outside(graph: Graph, groups: Sequence[Group], buffers: Mapping[str, Buffer]) -> dict[int, set[str]]:
@@ -112,44 +109,53 @@ def _without_dead(nest: Nest, needed: set[str], buffers: Mapping[str, Buffer]) -
 
 
 def _body(nest: Nest, buffers: Mapping[str, Buffer], graph: Graph, taken: set[str]) -> KernelBody:
+    names, scalars = arguments(nest.axes, nest.statements)
+    return KernelBody(
+        name_of(nest.origins, taken),
+        nest.outer,
+        nest.inner,
+        nest.statements,
+        tuple(buffers[name] for name in names),
+        scalars,
+        nest.device,
+        nest.serial,
+        nest.origins,
+        stacks_of(nest.origins, graph),
+    )
+
+
+def arguments(
+    axes: Sequence[Axis], statements: Sequence[Statement]
+) -> tuple[tuple[str, ...], tuple[ex.Expr | str, ...]]:
+    """What a kernel of ``statements`` over ``axes`` takes: buffers, those that it fills last, and symbols and parameters."""
     names: dict[str, None] = {}
     scalars: dict[ex.Expr | str, None] = {}
-    axes = {axis.symbol for axis in nest.axes}
-    for axis in nest.axes:
+    own = {axis.symbol for axis in axes}
+    for axis in axes:
         for symbol in sorted(ex.free_symbols(axis.size), key=lambda s: s.name):
             scalars[symbol] = None
-    for index, _ in index_expressions(nest):
+    for index, _ in index_expressions(statements):
         for symbol in sorted(ex.free_symbols(index), key=lambda s: s.name):
-            if symbol not in axes and symbol.definition is None:
+            if symbol not in own and symbol.definition is None:
                 scalars[symbol] = None
-    for statement in nest.statements:
+    for statement in statements:
         for node in walk(*values(statement)):
             if node.kind == "load":
                 names[node.buffer] = None
             elif node.kind == "parameter":
                 scalars[node.args[0]] = None
-    for statement in nest.statements:
+    for statement in statements:
         if isinstance(statement, Store):
             names[statement.buffer] = None
-    return KernelBody(
-        _name(nest.origins, taken),
-        nest.outer,
-        nest.inner,
-        nest.statements,
-        tuple(buffers[name] for name in names),
-        tuple(scalars),
-        nest.device,
-        nest.serial,
-        nest.origins,
-        _stacks(nest.origins, graph),
-    )
+    return tuple(names), tuple(scalars)
 
 
-def _stacks(origins: Sequence[str], graph: Graph) -> tuple[str, ...]:
+def stacks_of(origins: Sequence[str], graph: Graph) -> tuple[str, ...]:
+    """Where the user wrote these nodes."""
     return tuple(dict.fromkeys(graph.stacks[origin] for origin in origins if origin in graph.stacks))
 
 
-def _name(origins: Sequence[str], taken: set[str]) -> str:
+def name_of(origins: Sequence[str], taken: set[str]) -> str:
     """``fused_`` and the names of the first operations that compute something, made unique."""
     words = dict.fromkeys(re.sub(r"(_default|_Tensor|_Scalar|_\d+)+$", "", origin) for origin in origins)
     telling = [word for word in words if word not in _MOVES] or list(words)

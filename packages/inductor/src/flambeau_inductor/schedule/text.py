@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.kernel import Combined, KernelBody
-from ..ir.text import kernel_text, operation_text
+from ..ir.kernel import Combined, Gemm, KernelBody
+from ..ir.text import gemm_text, kernel_text, operation_text
 from .plan import Schedule
 
 
@@ -13,6 +13,8 @@ def schedule_text(plan: Schedule) -> str:
     for step in plan.steps:
         if isinstance(step, Combined):
             texts += [f"launched as one: {step.name}", *map(kernel_text, step.bodies)]
+        elif isinstance(step, Gemm):
+            texts.append(gemm_text(step))
         else:
             texts.append(kernel_text(step) if isinstance(step, KernelBody) else operation_text(step))
     return "".join(f"{text}\n" for text in texts)

@@ -64,8 +64,8 @@ class GpuKernel:
         with self._lock:
             found = self._cubins.get((divisible, arch))
             if found is None:
-                promises = self.request.divisible if divisible else ()
-                (found,) = submit_stored([evolve(self.request, arch=arch, divisible=promises)], self.store)
+                request = self.request if divisible else self.request.without_promises()
+                (found,) = submit_stored([evolve(request, arch=arch)], self.store)
                 self._cubins[divisible, arch] = found
         return found.result()
 

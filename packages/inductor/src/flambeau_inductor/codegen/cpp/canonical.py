@@ -24,7 +24,8 @@ def canonical(body: KernelBody) -> tuple[KernelBody, dict[str, str]]:
         if node.kind == "load":
             return load(names[node.buffer], node.index, node.dtype)
         if node.kind == "reduced":
-            return reduced(results[node.args[0]], node.dtype)
+            # What no statement computes is given to the kernel under its name.
+            return reduced(results.get(node.args[0], node.args[0]), node.dtype)
         return None
 
     def rename(statement: Statement) -> Statement:

@@ -23,7 +23,7 @@ from ...ir.loops import Axis
 from ...ir.scalar import Scalar, indirect_scalars, walk
 from ...ops.table import scalar_op
 from ...schedule.loops import index_expressions
-from ...schedule.nest import Nest, values
+from ...schedule.nest import values
 from .dtypes import width
 from .narrow import fits_int32
 
@@ -105,10 +105,6 @@ def _flat(outer: tuple[Axis, ...]) -> tuple[Axis, tuple[Axis, ...], int | None, 
     return vector, rest, None, rows
 
 
-def _nest(body: KernelBody) -> Nest:
-    return Nest(body.outer, body.inner, body.statements, ())
-
-
 def _mode(body: KernelBody) -> str:
     if body.serial:
         return "scatter" if _separate_columns(body) else "scalar"
@@ -139,7 +135,7 @@ def _arguments_fit(body: KernelBody) -> bool:
 def _score(body: KernelBody, axis: Axis) -> int:
     """How many accesses run along ``axis`` with stride one, less those that jump."""
     score = 0
-    for index, _ in index_expressions(_nest(body)):
+    for index, _ in index_expressions(body.statements):
         stride = ex.coefficient(index, axis.symbol)
         if stride is ex.ONE:
             score += 1
@@ -153,7 +149,7 @@ def _tiled_axis(body: KernelBody) -> Axis | None:
     if len(body.outer) < 2 or ex.hint(body.outer[-1].size) < 8:
         return None
     last = body.outer[-1]
-    for index, _ in index_expressions(_nest(body)):
+    for index, _ in index_expressions(body.statements):
         stride = ex.coefficient(index, last.symbol)
         if stride in (None, ex.ZERO, ex.ONE):
             continue

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....ir import templates
+from ....ir.kernel import Gemm
 from ....ir.loops import Template
 from ...kernel import GeneratedKernel, with_shared_sources
-from . import attention
+from . import attention, gemm
 
 #: Kind -> who writes it under a given name.
 _WRITERS: dict[str, Callable[[Template, str], GeneratedKernel]] = {
@@ -25,9 +26,14 @@ def template_kernel(template: Template) -> GeneratedKernel:
     return _WRITERS[template.kind](template, f"triton_{template.kind}_{template.name.removeprefix('fused_')}")
 
 
+def generate_gemms(gemms: Sequence[Gemm]) -> list[GeneratedKernel]:
+    """One kernel for each product, in order."""
+    return with_shared_sources(map(gemm.gemm_kernel, gemms))
+
+
 def generate_templates(templates: Sequence[Template]) -> list[GeneratedKernel]:
     """One kernel for each, in order."""
     return with_shared_sources(map(template_kernel, templates))
 
 
-__all__ = ["generate_templates", "template_kernel"]
+__all__ = ["generate_gemms", "generate_templates", "template_kernel"]

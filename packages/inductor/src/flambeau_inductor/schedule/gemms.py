@@ -1,0 +1,294 @@
+"""Matrix products that a kernel of our own computes, together with what is done to their results.
+
+In: a ``Schedule`` in which products are library calls, and a choice for each. Out: the same, where chosen products are ``Gemm`` steps: each at the place
+of the kernel over points that reads its result there, which becomes its epilogue; at its own place where there is no such kernel.
+
+The result itself is stored only where something else reads it, rounded as the library rounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from attrs import evolve, frozen
+
+from .. import expr as ex
+from ..expr import ONE, ZERO, Expr, Int, Symbol
+from ..ir.graph import Graph
+from ..ir.kernel import SUM, Gemm, GemmTile, KernelBody, Statement, Store
+from ..ir.layout import Buffer, Ref, contiguous_strides
+from ..ir.loops import Axis, Extern
+from ..ir.scalar import Scalar, constant, load, loads, op, reduced, transform
+from .nest import rename, values
+from .plan import Schedule, arguments, name_of, stacks_of
+from .steps import Step, step_reads, step_writes
+
+aten = torch.ops.aten
+
+#: Products that the library is called for: where their operands are, a row or matrix that is added first.
+_OPERANDS: Mapping[Any, tuple[str, ...]] = {
+    aten.mm.default: ("left", "right"),
+    aten.bmm.default: ("left", "right"),
+    aten.addmm.default: ("bias", "left", "right"),
+    aten.baddbmm.default: ("bias", "left", "right"),
+}
+#: Sums of products of these are float32, as the library's are.
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+@frozen
+class Product:
+    """A library's product: ``out = alpha * left @ right + beta * bias``. ``left`` is (batch, m, k), ``right`` (batch, k, n), all sizes known."""
+
+    call: Extern
+    out: Buffer
+    left: Ref
+    right: Ref
+    bias: Ref | None
+    alpha: float
+    beta: float
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """batch, m, n, k."""
+        batch, m, k = (int(size) for size in self.left.sizes)
+        return batch, m, int(self.right.sizes[2]), k
+
+
+@frozen
+class Candidate:
+    """A product, and the step that would be its epilogue (None where there is none). ``body`` is what the ``Gemm`` would compute at each point."""
+
+    product: Product
+    epilogue: KernelBody | None
+    body: KernelBody
+
+
+#: Says which tile a candidate gets; None where it stays as it is.
+Choice = Callable[[Candidate], GemmTile | None]
+
+
+def form_gemms(plan: Schedule, graph: Graph, choose: Choice, names: set[str]) -> Schedule:
+    """``plan`` of ``graph`` with the products that ``choose`` gives a tile; ``names`` are those that kernels have."""
+    steps: list[Step | None] = list(plan.steps)
+    leaving = {output.buffer for output in graph.outputs if isinstance(output, Ref)}
+    readers = _readers(plan)
+    for position, step in enumerate(plan.steps):
+        product = read_product(step)
+        if product is None:
+            continue
+        users = readers.get(product.out.name, [])
+        at, candidate = _candidate(product, position, users, steps, plan.buffers, product.out.name in leaving)
+        tile = choose(candidate)
+        if tile is not None:
+            steps[position] = None
+            steps[at] = Gemm(product.left, product.right, _named(candidate.body, graph, names), tile)
+    return evolve(plan, steps=tuple(step for step in steps if step is not None))
+
+
+def _named(body: KernelBody, graph: Graph, names: set[str]) -> KernelBody:
+    return evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
+
+
+def read_product(step: Step) -> Product | None:
+    """``step`` as a product of matrices; None for anything else, and where sizes are known at run time only."""
+    names = _OPERANDS.get(step.op) if isinstance(step, Extern) else None
+    if names is None or not isinstance(step, Extern) or len(step.args) != len(names):
+        return None
+    out = step.outs[0]
+    given = dict(zip(names, step.args, strict=True))
+    scales = [step.kwargs.get(name, 1) for name in ("alpha", "beta")]
+    if out is None or step.checks or not all(isinstance(scale, int | float) for scale in scales):
+        return None
+    left, right, bias = given["left"], given["right"], given.get("bias")
+    parts = [out.layout, left, right] + ([bias] if bias is not None else [])
+    if any(part.dtype is not out.layout.dtype for part in parts) or out.layout.dtype not in DTYPES:
+        return None
+    if any(not e.is_int for part in parts for e in (*part.sizes, *part.strides)) or not all(
+        int(n) for part in (left, right) for n in part.sizes
+    ):
+        return None
+    if any(not ref.offset.is_int for ref in (left, right) + ((bias,) if bias is not None else ())):
+        return None
+    return Product(step, out, _in_batches(left), _in_batches(right), bias, float(scales[0]), float(scales[1]))
+
+
+def _in_batches(ref: Ref) -> Ref:
+    return ref if len(ref.sizes) == 3 else evolve(ref, sizes=(ONE, *ref.sizes), strides=(ZERO, *ref.strides))
+
+
+def _readers(plan: Schedule) -> dict[str, list[int]]:
+    """Buffer -> the positions of the steps that read it."""
+    found: dict[str, list[int]] = {}
+    for position, step in enumerate(plan.steps):
+        for name in step_reads(step):
+            found.setdefault(name, []).append(position)
+    return found
+
+
+def _candidate(
+    product: Product,
+    position: int,
+    users: Sequence[int],
+    steps: Sequence[Step | None],
+    buffers: Mapping[str, Buffer],
+    leaves: bool,
+) -> tuple[int, Candidate]:
+    """Where the product would be computed, and as what."""
+    first = users[0] if users else position
+    epilogue = steps[first] if users else None
+    if isinstance(epilogue, KernelBody) and not _overwritten(product, steps[position + 1 : first + 1], buffers):
+        stays = leaves or len(users) > 1
+        body = _with_epilogue(product, epilogue, buffers, stays)
+        if body is not None:
+            return first, Candidate(product, epilogue, body)
+    return position, Candidate(product, None, _alone(product, buffers))
+
+
+def _overwritten(product: Product, between: Sequence[Step | None], buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a step writes over memory that the product reads."""
+    read = {_root(ref.buffer, buffers) for ref in (product.left, product.right, product.bias) if ref is not None}
+    for step in between:
+        if step is not None and any(_root(name, buffers) in read for name in step_writes(step)):
+            return True
+    return False
+
+
+def _root(name: str, buffers: Mapping[str, Buffer]) -> str:
+    while name in buffers and buffers[name].storage != name:
+        name = buffers[name].storage
+    return name
+
+
+# -- the kernel over points ----------------------------------------------------------------------------------------------
+
+
+def _axes(product: Product) -> tuple[Axis, Axis]:
+    """The rows of all batches, and the columns."""
+    batch, m, n, _ = product.sizes
+    rows, columns = Int(batch * m), Int(n)
+    return Axis(Symbol("yi", bound=rows), rows), Axis(Symbol("xi", bound=columns), columns)
+
+
+def _place(product: Product, axes: tuple[Axis, Axis], ref: Ref) -> Expr:
+    """The element of ``ref``, which is expanded to the result's shape, that belongs to a point."""
+    batch, m, *_ = product.sizes
+    row, column = (axis.symbol for axis in axes)
+    at = (ex.floor_div(row, Int(m)), ex.mod(row, Int(m)), column) if batch > 1 else (ZERO, row, column)
+    place = ref.offset
+    for point, size, stride in zip(reversed(at), reversed(ref.sizes), reversed(ref.strides), strict=False):
+        place = place + (ZERO if size is ONE else point * stride)
+    return place
+
+
+def _result(product: Product, axes: tuple[Axis, Axis]) -> Scalar:
+    """What the library would have stored at a point."""
+    value = reduced(SUM, torch.float32)
+    if product.alpha != 1:
+        value = op("mul", value, constant(product.alpha, torch.float32))
+    if product.bias is not None and product.beta != 0:
+        bias = load(product.bias.buffer, _place(product, axes, product.bias), product.bias.dtype)
+        term = op("to_dtype", bias, dtype=torch.float32) if bias.dtype is not torch.float32 else bias
+        if product.beta != 1:
+            term = op("mul", term, constant(product.beta, torch.float32))
+        value = op("add", value, term)
+    dtype = product.out.layout.dtype
+    return value if dtype is torch.float32 else op("to_dtype", value, dtype=dtype)
+
+
+def _kept(product: Product, axes: tuple[Axis, Axis]) -> Store:
+    """The result in memory."""
+    return Store(product.out.name, _place(product, axes, Ref.whole(product.out)), _result(product, axes))
+
+
+def _alone(product: Product, buffers: Mapping[str, Buffer]) -> KernelBody:
+    axes = _axes(product)
+    return _body(product, axes, (_kept(product, axes),), buffers, product.call.origins)
+
+
+def _with_epilogue(
+    product: Product, epilogue: KernelBody, buffers: Mapping[str, Buffer], stays: bool
+) -> KernelBody | None:
+    """The epilogue over rows and columns, with the sums in the place of its loads of the result; None where it cannot be that."""
+    if epilogue.inner or epilogue.serial or epilogue.scalars:
+        return None
+    for statement in epilogue.statements:
+        if not isinstance(statement, Store) or statement.mode != "set" or buffers[statement.buffer].in_place:
+            return None
+    axes = _axes(product)
+    points = _points(product, epilogue, axes)
+    if points is None:
+        return None
+    own = _place(product, axes, Ref.whole(product.out))
+    result = _result(product, axes)
+
+    def replace(node: Scalar) -> Scalar | None:
+        return result if node.kind == "load" and node.buffer == product.out.name and node.index is own else None
+
+    statements: list[Statement] = [_kept(product, axes)] if stays else []
+    for statement in epilogue.statements:
+        moved = rename(statement, points)
+        assert isinstance(moved, Store)
+        moved = evolve(moved, value=transform(moved.value, replace))
+        if any(node.buffer == product.out.name for node in loads(*values(moved))):
+            # It looks at the result of another point.
+            return None
+        statements.append(moved)
+    origins = tuple(dict.fromkeys((*product.call.origins, *epilogue.origins)))
+    return _body(product, axes, tuple(statements), buffers, origins)
+
+
+def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> dict[Expr, Expr | int] | None:
+    """The epilogue's axes as expressions of row and column, where it goes over each element of the result once."""
+    batch, m, n, _ = product.sizes
+    layout = product.out.layout
+    found = {
+        node.index
+        for statement in epilogue.statements
+        for node in loads(*values(statement))
+        if node.buffer == product.out.name
+    }
+    strides = contiguous_strides(layout.sizes)
+    dense = all(have is want or size is ONE for have, want, size in zip(layout.strides, strides, layout.sizes))
+    if len(found) != 1 or not dense or any(not axis.size.is_int for axis in epilogue.outer):
+        return None
+    (index,) = found
+    steps = {axis: ex.coefficient(index, axis.symbol) for axis in epilogue.outer}
+    if any(not step.is_int or int(step) <= 0 for step in steps.values()):
+        return None
+    ordered = sorted(epilogue.outer, key=lambda axis: int(steps[axis]))
+    # Row-major: each axis steps over all of those behind it, and together they are all.
+    total, whole = 1, ZERO
+    for axis in ordered:
+        if int(steps[axis]) != total:
+            return None
+        total *= int(axis.size)
+        whole = whole + axis.symbol * steps[axis]
+    if total != batch * m * n or index is not whole:
+        return None
+    row, column = (axis.symbol for axis in axes)
+    return {axis.symbol: _digit(row, column, n, int(steps[axis]), int(axis.size)) for axis in ordered}
+
+
+def _digit(row: Expr, column: Expr, n: int, step: int, size: int) -> Expr:
+    """``(row * n + column) // step % size``, of row or column alone where it is that."""
+    if step % n == 0:
+        return ex.mod(ex.floor_div(row, Int(step // n)), Int(size))
+    if n % (step * size) == 0:
+        return ex.mod(ex.floor_div(column, Int(step)), Int(size))
+    return ex.mod(ex.floor_div(row * n + column, Int(step)), Int(size))
+
+
+def _body(
+    product: Product,
+    axes: tuple[Axis, Axis],
+    statements: tuple[Statement, ...],
+    buffers: Mapping[str, Buffer],
+    origins: tuple[str, ...],
+) -> KernelBody:
+    touched, scalars = arguments(axes, statements)
+    device = product.out.layout.device
+    used = tuple(buffers[buffer] for buffer in touched)
+    return KernelBody("gemm", axes, (), statements, used, scalars, device, False, origins)

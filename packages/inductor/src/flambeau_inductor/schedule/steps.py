@@ -1,0 +1,38 @@
+"""What a schedule is made of, and which buffers each step reads and fills."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ..ir.kernel import Combined, Gemm, KernelBody, Store
+from ..ir.loops import Assert, Extern, ReadItem, Template, refs, written
+from ..ir.scalar import loads
+from .nest import values
+
+#: A step that is one launch of a generated kernel.
+LaunchStep: TypeAlias = KernelBody | Combined | Template | Gemm
+Step: TypeAlias = LaunchStep | Extern | ReadItem | Assert
+
+
+def step_reads(step: Step) -> set[str]:
+    """Buffers a step reads."""
+    if isinstance(step, Combined):
+        return {name for body in step.bodies for name in step_reads(body)}
+    if isinstance(step, KernelBody):
+        return {node.buffer for node in loads(*(v for s in step.statements for v in values(s)))}
+    if isinstance(step, Extern):
+        return {r.buffer for r in refs((step.args, step.kwargs))}
+    if isinstance(step, Template | Gemm):
+        return set(step.reads)
+    return {step.source.buffer} if isinstance(step, ReadItem) else set()
+
+
+def step_writes(step: Step) -> set[str]:
+    """Buffers a step fills."""
+    if isinstance(step, Combined):
+        return {name for body in step.bodies for name in step_writes(body)}
+    if isinstance(step, KernelBody):
+        return {s.buffer for s in step.statements if isinstance(s, Store)}
+    if isinstance(step, Gemm):
+        return set(step.writes)
+    return {out.name for out in written(step)} if isinstance(step, Extern | Template) else set()
