@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from attrs import frozen
 
-from ..codegen.triton.templates.gemm import ALIGNMENT, Side, resident
+from ..codegen.triton.templates.gemm import ALIGNMENT, Side, resident, shared_bytes
 from ..device import H200, Device
 from ..ir.kernel import GemmTile
 from ..ir.layout import Ref
@@ -93,15 +93,10 @@ def candidates(problem: Problem, device: Device) -> list[GemmTile]:
             continue
         for stages in _STAGES:
             tile = GemmTile(rows, columns, terms, warps, stages)
-            if operand_bytes(tile, problem.dtype) <= device.shared:
+            if shared_bytes(tile, problem.dtype) <= device.shared:
                 found.append(tile)
                 break
     return sorted(found, key=lambda tile: seconds(problem, tile, device))
-
-
-def operand_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
-    """Shared memory of the blocks on their way."""
-    return (tile.rows + tile.columns) * tile.terms * dtype.itemsize * tile.num_stages
 
 
 def seconds(problem: Problem, tile: GemmTile, device: Device) -> float:

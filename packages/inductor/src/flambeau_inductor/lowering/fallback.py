@@ -17,6 +17,7 @@ from ..errors import UnsupportedGraphError
 from ..expr import hint
 from ..ir.layout import strides_in_order
 from .builder import Builder
+from .products import without_last_terms
 from .values import TensorValue
 
 aten = torch.ops.aten
@@ -43,6 +44,9 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
     if schema.is_mutable:
         raise UnsupportedGraphError(f"{op} writes to its arguments; graphs are functional here")
     val = node.meta.get("val")
+    shortened = without_last_terms(g, node, args, reason)
+    if shortened is not None:
+        return shortened
     given = [_operand(g, *pair) for pair in zip(args, node.args, strict=True)]
     named = {key: _operand(g, value, node.kwargs[key]) for key, value in kwargs.items()}
     if schema.name == "aten::as_strided_scatter" and isinstance(node.args[0], fx.Node):

@@ -38,6 +38,7 @@ from .host_scalars import HostScalars
 from .in_place import changed_copies, write_in_place
 from .nested import Site, lower_nested
 from .positions import Checks
+from .products import aligned_rows
 from .provenance import Provenance
 from .registry import Decline, rule_for
 from .results import Results
@@ -340,7 +341,7 @@ class _Lowering:
         if not isinstance(result, TensorValue) or not isinstance(val, torch.Tensor):
             return
         if result.ref is None and result.strides is None and result.base is None:
-            result.strides = self.builder.wanted_strides(val)
+            result.strides = aligned_rows(node, val) or self.builder.wanted_strides(val)
         if result.base is None and self._should_store(node, result):
             self.builder.realise(result)
 
