@@ -90,7 +90,7 @@ def test_extremes_are_accepted() -> None:
 
 def test_options_without_effect_are_marked() -> None:
     """Those that need a GPU to measure on are still to come, and `options.md` says so."""
-    assert {spec.name for spec in OPTIONS.values() if spec.planned} == {"max_autotune", "coordinate_descent_tuning"}
+    assert {spec.name for spec in OPTIONS.values() if spec.planned} == {"coordinate_descent_tuning"}
 
 
 def test_mode_and_options_exclude_each_other() -> None:

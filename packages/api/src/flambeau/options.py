@@ -56,7 +56,11 @@ _SPECS = (
     _spec("numerics", "faithful", "'faithful' rounds where eager rounds; 'fast' may not", choices=("faithful", "fast")),
     _spec("cpu_backend", "cpp", "code generator for CPU tensors", choices=("cpp", "triton")),
     _spec("triton.cudagraphs", False, "record and replay CUDA graphs", cached=False),
-    _spec("max_autotune", False, "choose kernels by measurement", planned=True, cached=False),
+    _spec(
+        "max_autotune",
+        False,
+        "measure on the GPU which kernel computes a matrix product fastest, the library's included",
+    ),
     _spec("coordinate_descent_tuning", False, "hill-climb block sizes by measurement", planned=True, cached=False),
     _spec("epilogue_fusion", True, "let the library's product of matrices do the activation after it (CUDA)"),
     _spec(
@@ -75,10 +79,9 @@ _SPECS = (
     _spec("fallback_random", True, "random numbers equal eager's; they always do, False changes nothing", cached=False),
     _spec(
         "deterministic",
-        True,
-        "no choice is measured; none ever is, False changes nothing "
+        False,
+        "measure nothing: the same program is made each time, also with max_autotune "
         "(for colliding writes on a GPU see torch.use_deterministic_algorithms)",
-        cached=False,
     ),
     _spec("fx_graph_cache", True, "keep compiled graphs on disk", cached=False),
     _spec(

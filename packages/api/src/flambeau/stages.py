@@ -65,6 +65,8 @@ def resolve_stages(options: Options, settings: Settings | None = None) -> Stages
     settings = settings or current()
     given = options.values
     inductor = {field: given[name] for name, field in _OF_INDUCTOR.items() if name in given}
+    if given.get("max_autotune"):
+        inductor["max_autotune"] = not given.get("deterministic", False)
     if given.get("fallback_by_default"):
         inductor |= {"cpp_kernels": False, "triton_kernels": False}
     autograd: dict[str, Any] = {}

@@ -126,7 +126,8 @@ constexpr at::DeviceType kAutocastDevices[] = {at::kCPU, at::kCUDA, at::kXPU, at
 
 // Payload: (grad, inference, ((device, dtype), ...), autocast cache, deterministic, warn only, default dtype,
 // function modes, depth of dispatch modes, whether a function transform is active, torch function enabled,
-// a bit for each implementation of attention that is allowed, the namespace of torch.autograd.forward_ad, its level).
+// a bit for each implementation of attention that is allowed, the namespace of torch.autograd.forward_ad, its level,
+// whether products of float32 on a GPU may round to TF32 (-1: anything will do)).
 class GlobalState final : public Leaf {
  public:
   GlobalState(PyObject* payload, int spec)
@@ -143,7 +144,8 @@ class GlobalState final : public Leaf {
         transforms_(item(payload, 9) == Py_True),
         attention_(PyLong_AsLongLong(item(payload, 11))),
         forward_ad_(item(payload, 12)),
-        dual_level_(item(payload, 13)) {
+        dual_level_(item(payload, 13)),
+        tf32_products_(PyLong_AsLongLong(item(payload, 14))) {
     if (PyErr_Occurred()) throw PythonError();
     PyObject* on = item(payload, 2);
     for (Py_ssize_t i = 0; i < PyTuple_Size(on); ++i) {
@@ -169,6 +171,7 @@ class GlobalState final : public Leaf {
         context.deterministicAlgorithmsWarnOnly() != warn_only_ || c10::get_default_dtype() != dtype_) {
       return false;
     }
+    if (tf32_products_ >= 0 && rounds_products(context) != (tf32_products_ == 1)) return false;
     return allowed_attention(context) == attention_ && modes_hold() && dual_level_holds();
   }
 
@@ -180,6 +183,11 @@ class GlobalState final : public Leaf {
   static int64_t allowed_attention(const at::Context& context) {
     return int64_t{context.userEnabledFlashSDP()} | int64_t{context.userEnabledMemEfficientSDP()} << 1 |
            int64_t{context.userEnabledMathSDP()} << 2 | int64_t{context.userEnabledCuDNNSDP()} << 3;
+  }
+
+  // Not `allowTF32CuBLAS`, which raises where a program has set precisions one operator at a time.
+  static bool rounds_products(const at::Context& context) {
+    return context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) == at::Float32Precision::TF32;
   }
 
   // `with torch.device(...)` makes a new mode each time: such modes are known by their device.
@@ -227,6 +235,7 @@ class GlobalState final : public Leaf {
   int64_t attention_;
   PyObject* forward_ad_;
   PyObject* dual_level_;
+  int64_t tf32_products_;
   mutable std::atomic<uint64_t> forward_ad_version_{0};
   c10::DispatchKeySet enabled_;
   c10::DispatchKeySet watched_;

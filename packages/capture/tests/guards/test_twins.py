@@ -324,6 +324,21 @@ def test_global_state(make):
     assert not agree([inside], {})
 
 
+@pytest.mark.parametrize("on", [True, False])
+def test_precision_of_products_where_a_gpu_is_used(on, monkeypatch):
+    before = torch.backends.cuda.matmul.fp32_precision
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: on)
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    try:
+        outside = current_state()
+        assert agree([outside], {})
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        assert agree([outside], {}) is not on
+        assert agree([current_state()], {})
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+
 class Traced(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))

@@ -83,6 +83,7 @@ class Config:
         "who computes matrix products on a GPU: 'library', 'generated' kernels, or 'auto': generated ones where they are expected to be far faster",
         choices=("auto", "generated", "library"),
     )
+    max_autotune: bool = _option(False, "measure on the GPU which kernel computes a product fastest")
     cpp_kernels: bool = _option(True, "generate C++ for loops on the CPU; False calls the library for everything")
     triton_kernels: bool = _option(True, "generate Triton for loops on the GPU; False calls the library for everything")
     cpu_backend: str = _option(

@@ -252,6 +252,7 @@ def _state_payload(spec: gs.GlobalState) -> Any:
         sum(allowed << place for place, allowed in enumerate(spec.attention)),
         vars(forward_ad),
         spec.dual_level,
+        -1 if spec.tf32_products is None else int(spec.tf32_products),
     )
 
 

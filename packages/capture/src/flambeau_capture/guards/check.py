@@ -16,7 +16,7 @@ from ..sources.source import SourceError, resolve, step_from
 from . import spec as gs
 from .memory import share_memory
 from .shape_program import compile_expression, run
-from .state import current_state
+from .state import current_state, takes_tf32
 
 
 class Frame:
@@ -175,7 +175,8 @@ def _same_state(expected: gs.GlobalState, now: gs.GlobalState) -> bool:
         "attention",
         "dual_level",
     )
-    return all(getattr(expected, name) == getattr(now, name) for name in names)
+    precise = expected.tf32_products is None or expected.tf32_products == takes_tf32()
+    return precise and all(getattr(expected, name) == getattr(now, name) for name in names)
 
 
 def _tensor_matches(spec: gs.TensorMatch, value: Any) -> bool:

@@ -299,7 +299,8 @@ class GlobalState(GuardSpec):
     answers are traced as its class),
     `dispatch_modes` is the depth of the stack of `__torch_dispatch__` modes, `function_transform` whether one of functorch's (vmap, grad, …) is active,
     `attention` which implementations `scaled_dot_product_attention` may choose: flash, memory-efficient, math, cuDNN's,
-    `dual_level` the level of forward-mode differentiation (-1: none, tensors have no tangents).
+    `dual_level` the level of forward-mode differentiation (-1: none, tensors have no tangents), `tf32_products` whether products of float32 on a GPU
+    may round to TF32 (None where the process had not used a GPU when the guard was made: anything will do).
     """
 
     grad_enabled: bool
@@ -315,6 +316,7 @@ class GlobalState(GuardSpec):
     torch_function_enabled: bool
     attention: tuple[bool, bool, bool, bool]
     dual_level: int
+    tf32_products: bool | None
 
 
 @frozen

@@ -41,8 +41,15 @@ def current_state(position: Position | None = None) -> GlobalState:
             torch._C._get_cudnn_sdp_enabled(),
         ),
         dual_level=forward_ad._current_level,
+        tf32_products=takes_tf32() if torch.cuda.is_initialized() else None,
         position=position,
     )
+
+
+def takes_tf32() -> bool:
+    """Whether products of float32 on a GPU may round to TF32."""
+    # Not `allow_tf32`: reading that raises where a program has set precisions one operator at a time.
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 def beyond_graphs(state: GlobalState) -> str:

@@ -1,7 +1,7 @@
 """Whether a product is computed by a kernel of our own, and in which tile.
 
-In: candidates of ``schedule/gemms.py``, the options. Out: for each a tile, or None for the library. Without measurement a kernel takes the place of the
-library only where the model says that it is far faster: where sizes or strides are such that the library has no fast kernel.
+In: candidates of ``schedule/gemms.py``, the options. Out: for each a tile, or None for the library. With ``max_autotune`` the best few tiles are measured
+beside the library. Without, a kernel takes the place of the library only where the model says that it is far faster: where sizes or strides are such that the library has no fast kernel.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from ..ir.kernel import Gemm, GemmTile
 from ..schedule.combine import target_of
 from ..schedule.gemms import Candidate
 from . import tiles
+from .measure import measured_tile
 from .tiles import Problem
 
 #: By how much a kernel must be faster than the library to be compiled without measurement, and the seconds of a call that it must save.
 _FASTER, _SAVED = 1.5, 50e-6
+#: Tiles that are measured, the best by the model.
+_MEASURED = 5
 
 
 @frozen
@@ -36,13 +39,20 @@ class ChooseGemm:
         product = candidate.product
         problem = Problem(product.left, product.right, int(product.out.layout.strides[-2]))
         device = device_facts(candidate.body.device)
-        for tile in tiles.candidates(problem, device):
-            if self.config.gemm == "auto":
-                library, own = tiles.library_seconds(problem, device), tiles.seconds(problem, tile, device)
-                if library < _FASTER * own or library - own < _SAVED:
-                    return None
-            return tile if _is_expressed(candidate, tile) else None
-        return None
+        found = tiles.candidates(problem, device)
+        if not found or not _is_expressed(candidate, found[0]):
+            return None
+        if self.config.gemm == "generated":
+            return found[0]
+        if self._may_measure(candidate):
+            return measured_tile(candidate, found[:_MEASURED])
+        library, own = tiles.library_seconds(problem, device), tiles.seconds(problem, found[0], device)
+        return found[0] if library > _FASTER * own and library - own > _SAVED else None
+
+    def _may_measure(self, candidate: Candidate) -> bool:
+        if not self.config.max_autotune or torch.are_deterministic_algorithms_enabled():
+            return False
+        return candidate.body.device.type == "cuda" and torch.cuda.is_available()
 
     def _is_possible(self, candidate: Candidate) -> bool:
         device, dtype = candidate.body.device, candidate.product.left.dtype

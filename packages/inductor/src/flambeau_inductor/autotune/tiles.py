@@ -122,7 +122,11 @@ def _rate(dtype: torch.dtype, device: Device) -> float:
 
 
 def _reached(problem: Problem, tile: GemmTile) -> float:
-    (part,) = (part for rows, columns, warps, part in _SHAPES if (rows, columns, warps) == (tile.rows, tile.columns, tile.num_warps))
+    (part,) = (
+        part
+        for rows, columns, warps, part in _SHAPES
+        if (rows, columns, warps) == (tile.rows, tile.columns, tile.num_warps)
+    )
     for side in problem.sides(tile):
         if problem.dtype is torch.float32 and not side.by_terms:
             part *= _ACROSS

@@ -22,7 +22,6 @@ from ..schedule import LaunchStep, Schedule, Step
 from ..schedule.nest import values
 from ..schedule.steps import step_reads, step_writes
 
-
 #: Their results are views of their argument, although their schemas do not say so.
 _HIDDEN_VIEWS = frozenset({"aten::unsafe_chunk", "aten::unsafe_split", "aten::unsafe_split_with_sizes"})
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from .. import expr as ex
 from ..expr import ONE, ZERO, Expr, Int, Symbol
@@ -59,11 +59,13 @@ class Product:
 
 @frozen
 class Candidate:
-    """A product, and the step that would be its epilogue (None where there is none). ``body`` is what the ``Gemm`` would compute at each point."""
+    """A product, and the step that would be its epilogue (None where there is none). ``body`` is what the ``Gemm`` would compute at each point,
+    ``buffers`` are those of the schedule."""
 
     product: Product
     epilogue: KernelBody | None
     body: KernelBody
+    buffers: Mapping[str, Buffer] = field(eq=False, repr=False)
 
 
 #: Says which tile a candidate gets; None where it stays as it is.
@@ -143,8 +145,8 @@ def _candidate(
         stays = leaves or len(users) > 1
         body = _with_epilogue(product, epilogue, buffers, stays)
         if body is not None:
-            return first, Candidate(product, epilogue, body)
-    return position, Candidate(product, None, _alone(product, buffers))
+            return first, Candidate(product, epilogue, body, buffers)
+    return position, Candidate(product, None, _alone(product, buffers), buffers)
 
 
 def _overwritten(product: Product, between: Sequence[Step | None], buffers: Mapping[str, Buffer]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+
 from attrs import evolve, frozen
 
 from .. import expr as ex

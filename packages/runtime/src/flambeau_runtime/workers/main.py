@@ -1,7 +1,7 @@
 """The body of a worker process: frames in, frames out, until it is told to stop or the stream closes.
 
 It is run by path, not as a module of the package, so that it starts without importing torch. Requests carry ``method``
-(``"compile"`` or ``"interpret"``); answers carry ``ok`` and either the result or ``error``. A worker serves stdin and stdout.
+(``"compile"``, ``"interpret"`` or ``"time"``); answers carry ``ok`` and either the result or ``error``. A worker serves stdin and stdout.
 With the argument ``nursery`` the process makes Triton's compiler ready and forks a worker for each socket that comes on stdin.
 """
 
@@ -60,7 +60,17 @@ def _interpret(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, An
     return {}, [bytes(s.numpy().tobytes())[: len(d)] for s, d in zip(storages, blobs[1:], strict=True)]
 
 
-_METHODS = {"compile": _compile, "interpret": _interpret}
+def _time(header: dict[str, Any], blobs: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    import torch
+
+    from flambeau_runtime.artifact import Artifact
+    from flambeau_runtime.timing import time_artifacts
+
+    artifacts = [Artifact.from_bytes(blob) for blob in blobs]
+    return {"seconds": time_artifacts(artifacts, torch.device(header["device"]))}, []
+
+
+_METHODS = {"compile": _compile, "interpret": _interpret, "time": _time}
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

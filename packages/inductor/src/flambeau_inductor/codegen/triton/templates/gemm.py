@@ -220,7 +220,9 @@ class _Writer:
         }
         batch, m, n, k = self.sizes
         operands = batch * (m + n) * k * gemm.left.dtype.itemsize
-        others = sum(int(b.layout.numel) * b.layout.dtype.itemsize for b in points.body.buffers if b.layout.numel.is_int)
+        others = sum(
+            int(b.layout.numel) * b.layout.dtype.itemsize for b in points.body.buffers if b.layout.numel.is_int
+        )
         return GeneratedKernel(
             name=self.name,
             source=f"{points.function.text(epilogue)}\n\n{main.text(self.name)}",
@@ -231,7 +233,12 @@ class _Writer:
             extent=ex.Int(self.programs),
             grain=1,
             checks=("index out of range",) if points.emitter.asserts else (),
-            meta={**compiled, "bytes": operands + others, "flops": 2 * batch * m * n * k, "origins": list(gemm.origins)},
+            meta={
+                **compiled,
+                "bytes": operands + others,
+                "flops": 2 * batch * m * n * k,
+                "origins": list(gemm.origins),
+            },
             code=(points.function, parameters, tuple(self._lines("points")), repr(compiled)),
         )
 

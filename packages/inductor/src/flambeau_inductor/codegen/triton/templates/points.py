@@ -41,9 +41,7 @@ class Points:
             raise UnsupportedKernel("an epilogue over memory that it shares")
         stored = {statement.buffer for statement in body.statements if isinstance(statement, Store)}
         #: Buffer -> the parameter that points to it.
-        self.pointers = {
-            name: f"{'out' if name in stored else 'in'}{number}" for number, name in enumerate(dtypes)
-        }
+        self.pointers = {name: f"{'out' if name in stored else 'in'}{number}" for number, name in enumerate(dtypes)}
         self.dtypes = dtypes
         self.wide = not _fits_32_bits(body)
         space = Space(tuple(Tile(prefix, axis.symbol, axis.size) for prefix, axis in zip("yx", body.outer)), {})
@@ -81,7 +79,4 @@ def _fits_32_bits(body: KernelBody) -> bool:
     found = [n for s in body.statements for v in (s.value,) for e in walk(v) for n in expressions(e)]
     found += [statement.index for statement in body.statements if isinstance(statement, Store)]
     rows, columns = (axis.size for axis in body.outer)
-    return all(-_INT32 < part.lo and part.hi < _INT32 for e in (*found, rows * columns) for part in ex.walk(e))
-
-
-
+    return all(part.lo > -_INT32 and part.hi < _INT32 for e in (*found, rows * columns) for part in ex.walk(e))
