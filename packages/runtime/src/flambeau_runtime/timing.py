@@ -87,7 +87,7 @@ def _prepared(artifact: Artifact) -> Callable[[], Any] | None:
 
 def _example(spec: InputSpec) -> torch.Tensor:
     """A tensor of the layout that an input has: small random numbers, zeros for whole numbers, which may be positions."""
-    if spec.kind != "tensor" or spec.sizes is None or spec.strides is None:
+    if spec.dtype is None or spec.sizes is None or spec.strides is None:
         raise ValueError("programs are timed with tensors of known sizes")
     sizes, strides = [int(n) for n in spec.sizes], [int(n) for n in spec.strides]  # type: ignore[arg-type]
     extent = 1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if all(sizes) else 0

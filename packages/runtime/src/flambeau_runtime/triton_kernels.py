@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from attrs import Factory, asdict, frozen
+from attrs import Factory, asdict, evolve, frozen
 
 from flambeau_runtime.artifact import Artifact
 from flambeau_runtime.cache import CacheKey, Store

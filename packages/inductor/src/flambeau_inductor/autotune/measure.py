@@ -43,7 +43,8 @@ def measured_tile(candidate: Candidate, tiles: Sequence[GemmTile]) -> GemmTile |
     followed: list[Step] = [product.call, *([candidate.epilogue] if candidate.epilogue is not None else [])]
     # The result stays where something else reads it: all ways store the same.
     wanted = tuple(gemms[0].writes)
-    programs = [_program(steps, candidate.buffers, wanted) for steps in (followed, *([gemm] for gemm in gemms))]
+    ways: list[Sequence[Step]] = [followed, *([gemm] for gemm in gemms)]
+    programs = [_program(steps, candidate.buffers, wanted) for steps in ways]
     library, *own = time_apart(programs, device=device, store=store)
     best = min((n for n, seconds in enumerate(own) if seconds is not None), key=lambda n: own[n] or 0.0, default=-1)
     if best >= 0 and library is not None and (own[best] or 0.0) > _NOISE * library:

@@ -152,10 +152,8 @@ def _candidate(
 def _overwritten(product: Product, between: Sequence[Step | None], buffers: Mapping[str, Buffer]) -> bool:
     """Whether a step writes over memory that the product reads."""
     read = {_root(ref.buffer, buffers) for ref in (product.left, product.right, product.bias) if ref is not None}
-    for step in between:
-        if step is not None and any(_root(name, buffers) in read for name in step_writes(step)):
-            return True
-    return False
+    written = {_root(name, buffers) for step in between if step is not None for name in step_writes(step)}
+    return not read.isdisjoint(written)
 
 
 def _root(name: str, buffers: Mapping[str, Buffer]) -> str:
@@ -257,21 +255,24 @@ def _points(product: Product, epilogue: KernelBody, axes: tuple[Axis, Axis]) -> 
     if len(found) != 1 or not dense or any(not axis.size.is_int for axis in epilogue.outer):
         return None
     (index,) = found
-    steps = {axis: ex.coefficient(index, axis.symbol) for axis in epilogue.outer}
-    if any(not step.is_int or int(step) <= 0 for step in steps.values()):
-        return None
-    ordered = sorted(epilogue.outer, key=lambda axis: int(steps[axis]))
+    steps: dict[Axis, int] = {}
+    for axis in epilogue.outer:
+        step = ex.coefficient(index, axis.symbol)
+        if step is None or not step.is_int or int(step) <= 0:
+            return None
+        steps[axis] = int(step)
+    ordered = sorted(epilogue.outer, key=steps.__getitem__)
     # Row-major: each axis steps over all of those behind it, and together they are all.
     total, whole = 1, ZERO
     for axis in ordered:
-        if int(steps[axis]) != total:
+        if steps[axis] != total:
             return None
         total *= int(axis.size)
         whole = whole + axis.symbol * steps[axis]
     if total != batch * m * n or index is not whole:
         return None
     row, column = (axis.symbol for axis in axes)
-    return {axis.symbol: _digit(row, column, n, int(steps[axis]), int(axis.size)) for axis in ordered}
+    return {axis.symbol: _digit(row, column, n, steps[axis], int(axis.size)) for axis in ordered}
 
 
 def _digit(row: Expr, column: Expr, n: int, step: int, size: int) -> Expr:

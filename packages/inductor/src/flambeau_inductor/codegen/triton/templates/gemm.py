@@ -116,7 +116,7 @@ class _Writer:
 
     def _order(self) -> list[str]:
         """Where the program's next tile lies: groups of rows, within them down the rows first."""
-        batch, m, *_ = self.sizes
+        batch = self.sizes[0]
         across = min(_GROUP, self.row_tiles)
         each = self.row_tiles * self.column_tiles
         lines = ["place = tile"] if batch == 1 else [f"batch = tile // {each}", f"place = tile % {each}"]
