@@ -16,6 +16,7 @@ pytest.importorskip("triton")
 from flambeau_runtime import triton_kernels
 from flambeau_runtime.cache import CacheKey, Store
 from flambeau_runtime.triton_kernels import (
+    ALIGNED,
     CompileRequest,
     Cubin,
     TritonCompileError,
@@ -214,3 +215,11 @@ def test_triton_is_not_imported_by_the_module() -> None:
     """Importing the module starts nothing and loads no Triton."""
     code = "import sys, flambeau_runtime.triton_kernels as t; assert 'triton' not in sys.modules, 'loaded'"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)}, timeout=120)
+
+
+def test_the_version_without_promises():
+    request = CompileRequest("", "f", {"x": "*fp32"}, {"BLOCK": 16, ALIGNED: True}, ("x",))
+    without = request.without_promises()
+    assert without.divisible == () and dict(without.constexprs) == {"BLOCK": 16, ALIGNED: False}
+    plain = CompileRequest("", "f", {"x": "*fp32"}, {"BLOCK": 16}, ("x",)).without_promises()
+    assert dict(plain.constexprs) == {"BLOCK": 16}

@@ -89,11 +89,13 @@ def _example(spec: InputSpec) -> torch.Tensor:
     """A tensor of the layout that an input has: small random numbers, zeros for whole numbers, which may be positions."""
     if spec.dtype is None or spec.sizes is None or spec.strides is None:
         raise ValueError("programs are timed with tensors of known sizes")
+    # The index of a device names a slot of the program; the process has one device, the current one.
+    device = torch.device(spec.device.type) if spec.device is not None else None
     sizes, strides = [int(n) for n in spec.sizes], [int(n) for n in spec.strides]  # type: ignore[arg-type]
     extent = 1 + sum((n - 1) * s for n, s in zip(sizes, strides)) if all(sizes) else 0
-    flat = torch.zeros(extent, dtype=spec.dtype, device=spec.device)
+    flat = torch.zeros(extent, dtype=spec.dtype, device=device)
     if spec.dtype.is_floating_point:
-        flat.copy_(torch.randn(extent, device=spec.device) * 0.1)
+        flat.copy_(torch.randn(extent, device=device) * 0.1)
     return flat.as_strided(sizes, strides)
 
 

@@ -1,18 +1,18 @@
 """Matrix products that a kernel of our own computes, together with what is done to their results.
 
-In: a ``Schedule`` in which products are library calls, and a choice for each. Out: the same, where chosen products are ``Gemm`` steps: each at the place
-of the kernel over points that reads its result there, which becomes its epilogue; at its own place where there is no such kernel.
+In: a ``Schedule`` in which products are library calls, and a choice for each. Out: the same, where chosen products are ``Gemm`` steps: the first kernel over
+points that reads the result of a product there, and nothing that comes later, becomes its epilogue.
 
 The result itself is stored only where something else reads it, rounded as the library rounds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from .. import expr as ex
 from ..expr import ONE, ZERO, Expr, Int, Symbol
@@ -74,24 +74,77 @@ Choice = Callable[[Candidate], GemmTile | None]
 
 def form_gemms(plan: Schedule, graph: Graph, choose: Choice, names: set[str]) -> Schedule:
     """``plan`` of ``graph`` with the products that ``choose`` gives a tile; ``names`` are those that kernels have."""
-    steps: list[Step | None] = list(plan.steps)
-    leaving = {output.buffer for output in graph.outputs if isinstance(output, Ref)}
-    readers = _readers(plan)
-    for position, step in enumerate(plan.steps):
-        product = read_product(step)
-        if product is None:
-            continue
-        users = readers.get(product.out.name, [])
-        at, candidate = _candidate(product, position, users, steps, plan.buffers, product.out.name in leaving)
-        tile = choose(candidate)
-        if tile is not None:
-            steps[position] = None
-            steps[at] = Gemm(product.left, product.right, _named(candidate.body, graph, names), tile)
-    return evolve(plan, steps=tuple(step for step in steps if step is not None))
+    return _Former(plan, graph, choose, names).run()
 
 
-def _named(body: KernelBody, graph: Graph, names: set[str]) -> KernelBody:
-    return evolve(body, name=name_of(body.origins, names), stacks=stacks_of(body.origins, graph))
+@define
+class _Former:
+    """The steps in the making: at each position of the plan those that run there now."""
+
+    plan: Schedule
+    graph: Graph
+    choose: Choice
+    names: set[str]
+    steps: list[list[Step]] = field(init=False)
+    readers: dict[str, list[int]] = field(factory=dict)
+    #: Where each buffer is filled.
+    filled: dict[str, int] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.steps = [[step] for step in self.plan.steps]
+        for position, step in enumerate(self.plan.steps):
+            for name in step_reads(step):
+                self.readers.setdefault(name, []).append(position)
+            self.filled |= dict.fromkeys(step_writes(step), position)
+
+    def run(self) -> Schedule:
+        """Look at each product in turn."""
+        for position, step in enumerate(self.plan.steps):
+            product = read_product(step)
+            if product is not None:
+                self._try(product, position)
+        return evolve(self.plan, steps=tuple(step for steps in self.steps for step in steps))
+
+    def _try(self, product: Product, position: int) -> None:
+        user, at, candidate = self._candidate(product, position)
+        tile = self.choose(candidate)
+        if tile is None:
+            return
+        self.steps[position].remove(product.call)
+        if candidate.epilogue is not None:
+            self.steps[user].remove(candidate.epilogue)
+        body = candidate.body
+        body = evolve(body, name=name_of(body.origins, self.names), stacks=stacks_of(body.origins, self.graph))
+        gemm = Gemm(product.left, product.right, body, tile)
+        self.steps[at].append(gemm)
+        self.filled |= dict.fromkeys(gemm.writes, at)
+
+    def _candidate(self, product: Product, position: int) -> tuple[int, int, Candidate]:
+        """Where the product's epilogue is and where the product would be computed, and as what."""
+        buffers, users = self.plan.buffers, self.readers.get(product.out.name, [])
+        leaves = any(isinstance(out, Ref) and out.buffer == product.out.name for out in self.graph.outputs)
+        for user in users:
+            epilogue = self.plan.steps[user]
+            if not isinstance(epilogue, KernelBody) or epilogue not in self.steps[user]:
+                continue
+            # As early as what it reads is there, so that whatever else reads the result comes after it.
+            needed = [self.filled.get(name, -1) for name in step_reads(epilogue) - {product.out.name}]
+            at = max([position, *needed])
+            others = [other for other in users if other != user]
+            if any(other <= at for other in others) or self._is_overwritten(product, position, at):
+                continue
+            body = _with_epilogue(product, epilogue, buffers, leaves or bool(others))
+            if body is not None:
+                return user, at, Candidate(product, epilogue, body, buffers)
+        return position, position, Candidate(product, None, _alone(product, buffers), buffers)
+
+    def _is_overwritten(self, product: Product, first: int, last: int) -> bool:
+        """Whether a step between two positions writes over memory that the product reads."""
+        operands = (ref for ref in (product.left, product.right, product.bias) if ref is not None)
+        read = {_root(ref.buffer, self.plan.buffers) for ref in operands}
+        between = (step for steps in self.steps[first : last + 1] for step in steps if step is not product.call)
+        written = {_root(name, self.plan.buffers) for step in between for name in step_writes(step)}
+        return not read.isdisjoint(written)
 
 
 def read_product(step: Step) -> Product | None:
@@ -119,41 +172,6 @@ def read_product(step: Step) -> Product | None:
 
 def _in_batches(ref: Ref) -> Ref:
     return ref if len(ref.sizes) == 3 else evolve(ref, sizes=(ONE, *ref.sizes), strides=(ZERO, *ref.strides))
-
-
-def _readers(plan: Schedule) -> dict[str, list[int]]:
-    """Buffer -> the positions of the steps that read it."""
-    found: dict[str, list[int]] = {}
-    for position, step in enumerate(plan.steps):
-        for name in step_reads(step):
-            found.setdefault(name, []).append(position)
-    return found
-
-
-def _candidate(
-    product: Product,
-    position: int,
-    users: Sequence[int],
-    steps: Sequence[Step | None],
-    buffers: Mapping[str, Buffer],
-    leaves: bool,
-) -> tuple[int, Candidate]:
-    """Where the product would be computed, and as what."""
-    first = users[0] if users else position
-    epilogue = steps[first] if users else None
-    if isinstance(epilogue, KernelBody) and not _overwritten(product, steps[position + 1 : first + 1], buffers):
-        stays = leaves or len(users) > 1
-        body = _with_epilogue(product, epilogue, buffers, stays)
-        if body is not None:
-            return first, Candidate(product, epilogue, body, buffers)
-    return position, Candidate(product, None, _alone(product, buffers), buffers)
-
-
-def _overwritten(product: Product, between: Sequence[Step | None], buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a step writes over memory that the product reads."""
-    read = {_root(ref.buffer, buffers) for ref in (product.left, product.right, product.bias) if ref is not None}
-    written = {_root(name, buffers) for step in between if step is not None for name in step_writes(step)}
-    return not read.isdisjoint(written)
 
 
 def _root(name: str, buffers: Mapping[str, Buffer]) -> str:

@@ -1,0 +1,108 @@
+"""When a product becomes a kernel of its own: by option, by the model, by measurement, and never where Triton cannot express it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tracing import traced_on_cuda
+
+from flambeau_inductor.autotune import choice, measure
+from flambeau_inductor.autotune.choice import ChooseGemm
+from flambeau_inductor.config import Config
+from flambeau_inductor.pipeline import compile_graph
+from flambeau_runtime import Store
+
+
+def meta(*sizes, dtype=torch.bfloat16):
+    return torch.empty(*sizes, dtype=dtype, device="meta")
+
+
+ODD = (meta(4096, 768), meta(50257, 768))
+EVEN = (meta(4096, 768), meta(4096, 768))
+
+
+def gemms(operands, function=lambda x, w: x @ w.t(), **options):
+    """How many kernels of products there are."""
+    artifact = compile_graph(traced_on_cuda(function, *operands), list(operands), options)
+    return sum("gemm" in kernel.entry for kernel in artifact.kernels)
+
+
+def test_a_kernel_where_the_library_is_slow():
+    assert (gemms(ODD), gemms(EVEN)) == (1, 0)
+
+
+def test_options():
+    assert (gemms(ODD, gemm="library"), gemms(EVEN, gemm="generated")) == (0, 1)
+    assert gemms(ODD, triton_kernels=False) == 0
+
+
+@pytest.fixture
+def precision():
+    before = torch.backends.cuda.matmul.fp32_precision
+    yield lambda value: setattr(torch.backends.cuda.matmul, "fp32_precision", value)
+    torch.backends.cuda.matmul.fp32_precision = before
+
+
+@pytest.mark.parametrize(("value", "count"), [("tf32", 1), ("ieee", 0)])
+def test_float32_only_where_its_products_may_round(value, count, precision):
+    precision(value)
+    assert gemms([operand.float() for operand in ODD], gemm="generated") == count
+
+
+def test_small_products_are_not_worth_compiling():
+    assert gemms((meta(64, 64), meta(63, 64))) == 0
+
+
+def test_an_epilogue_that_triton_cannot_express(monkeypatch):
+    monkeypatch.setattr(choice, "_is_expressed", lambda candidate, tile: False)
+    assert gemms(ODD, gemm="generated") == 0
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Programs that were timed; what the clock says is set by the test."""
+    asked: list[int] = []
+    times: list[float | None] = []
+
+    def time_apart(programs, *, device, store):
+        asked.append(len(programs))
+        return (times + [1.0] * len(programs))[: len(programs)]
+
+    store = Store(None)
+    monkeypatch.setattr(measure, "time_apart", time_apart)
+    monkeypatch.setattr(measure, "default_store", lambda: store)
+    monkeypatch.setattr(ChooseGemm, "_may_measure", lambda self, candidate: self.config.max_autotune)
+    return asked, times
+
+
+@pytest.mark.parametrize(
+    ("times", "count"), [([1.0, 0.5], 1), ([1.0, 0.99], 0), ([1.0, None, 0.5], 1), ([1.0, None], 0), ([0.5], 0)]
+)
+def test_measurement_decides(times, count, measured):
+    asked, clock = measured
+    clock[:] = times
+    assert gemms(EVEN, max_autotune=True) == count
+    assert asked and asked[0] > 1
+
+
+def test_what_was_measured_is_not_measured_again(measured):
+    asked, clock = measured
+    clock[:] = [1.0, 0.5]
+    assert [gemms(EVEN, max_autotune=True) for _ in range(2)] == [1, 1]
+    assert len(asked) == 1
+    # Another epilogue is another kernel.
+    assert gemms(EVEN, lambda x, w: (x @ w.t()).relu(), max_autotune=True) == 1
+    assert len(asked) == 2
+
+
+def test_nothing_is_measured_where_algorithms_are_to_be_deterministic(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    candidate = type("Candidate", (), {"body": type("Body", (), {"device": torch.device("cuda")})})
+    chooser = ChooseGemm(Config(max_autotune=True))
+    assert chooser._may_measure(candidate)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert not chooser._may_measure(candidate)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert not ChooseGemm(Config())._may_measure(candidate)

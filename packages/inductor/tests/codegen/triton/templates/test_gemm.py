@@ -1,0 +1,129 @@
+"""Products with epilogues under Triton's interpreter equal eager, with blocks that are fetched and by address, and compile for GPUs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attrs import evolve
+
+pytest.importorskip("triton")
+
+from tracing import traced, traced_on_cuda
+
+from flambeau_inductor.codegen.triton.templates.gemm import Side, resident, shared_bytes
+from flambeau_inductor.device import H200
+from flambeau_inductor.ir.kernel import GemmTile
+from flambeau_inductor.ir.layout import Ref
+from flambeau_inductor.pipeline import compile_graph
+from flambeau_runtime import load
+from flambeau_runtime.artifact import Call, Launch
+from flambeau_runtime.triton_kernels import ALIGNED, compile_kernels, kernel_requests
+
+GENERATED = {"cpu_backend": "triton", "gemm": "generated"}
+
+
+def r(*sizes, dtype=torch.float32):
+    return torch.randn(*sizes, dtype=dtype)
+
+
+def split_heads(x, w, b):
+    return F.linear(x, w, b).view(2, 35, 2, 18).transpose(1, 2).contiguous()
+
+
+CASES = {
+    "bias and gelu": (lambda x, w, b: F.gelu(torch.addmm(b, x, w)), r(70, 48), r(48, 36), r(36)),
+    "alone": (lambda x, w: x @ w, r(70, 48), r(48, 36)),
+    "the right operand by terms": (lambda x, w: x @ w.t() + 1, r(70, 48), r(33, 48)),
+    "the left operand across": (lambda x, w: (x.t() @ w).relu(), r(48, 70), r(48, 36)),
+    "batches": (lambda x, w: torch.bmm(x, w).tanh(), r(3, 40, 20), r(3, 20, 50)),
+    "a batch that shares": (lambda x, w: torch.bmm(x, w.expand(3, 20, 48)) * 2, r(3, 40, 20), r(1, 20, 48)),
+    "odd strides": (lambda x, w: x @ w, r(37, 53), r(53, 29)),
+    "scaled": (lambda x, w, b: torch.addmm(b, x, w, alpha=0.5, beta=2.0), r(20, 16), r(16, 24), r(20, 24)),
+    "a batch that is added to": (torch.baddbmm, r(2, 1, 24), r(2, 20, 16), r(2, 16, 24)),
+    "the result is needed as well": (lambda x, w: (lambda y: (y, y.relu()))(x @ w), r(70, 48), r(48, 36)),
+    "results in another order": (split_heads, r(2, 35, 48), r(36, 48), r(36)),
+    "a residual": (lambda x, w, y: x @ w + y, r(70, 48), r(48, 36), r(70, 36)),
+    "a row for each batch": (lambda x, w, y: torch.bmm(x, w) * y, r(3, 17, 16), r(3, 16, 33), r(3, 1, 1)),
+    "wide": (lambda x, w: (x @ w).sigmoid(), r(130, 32), r(32, 300)),
+    "half": (lambda x, w, y: (x @ w) * y, *(r(*s, dtype=torch.bfloat16) for s in ((70, 48), (48, 36), (70, 36)))),
+}  # fmt: skip
+
+
+def run(gm, inputs, aligned=True):
+    artifact = compile_graph(gm, inputs, GENERATED)
+    kinds = [type(step) for step in artifact.program.instructions]
+    assert (kinds.count(Launch), kinds.count(Call)) == (1, 0)
+    kernels = [
+        evolve(k, meta={**k.meta, "constexprs": {**k.meta["constexprs"], ALIGNED: aligned}}) for k in artifact.kernels
+    ]
+    found = load(evolve(artifact, kernels=tuple(kernels)))(*inputs)
+    return list(found)
+
+
+@pytest.mark.parametrize("aligned", [True, False], ids=["fetched", "by address"])
+@pytest.mark.parametrize("name", CASES)
+def test_equals_eager(name, aligned):
+    function, *inputs = CASES[name]
+    found = run(traced(function, *inputs), inputs, aligned)
+    expected = function(*inputs)
+    tolerance = 2e-2 if inputs[0].dtype is torch.bfloat16 else 1e-4
+    for have, want in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        torch.testing.assert_close(have, want, rtol=tolerance, atol=tolerance)
+
+
+def test_a_result_of_16_bits_is_rounded_before_what_follows():
+    inputs = [r(32, 64, dtype=torch.bfloat16), r(64, 32, dtype=torch.bfloat16)]
+    (found,) = run(traced(lambda x, w: (x @ w).float() * 3, *inputs), inputs)
+    assert torch.equal(found, (found / 3).bfloat16().float() * 3)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("arch", [80, 90])
+def test_compiles_for_gpus(arch, aligned):
+    x, w, b = (torch.empty(*s, dtype=torch.bfloat16, device="meta") for s in ((512, 256), (384, 256), (384,)))
+    gm = traced_on_cuda(lambda x, w, b: F.gelu(F.linear(x, w, b)), x, w, b)
+    artifact = compile_graph(gm, [x, w, b], {"gemm": "generated"})
+    requests = kernel_requests(artifact, arch)
+    cubins = compile_kernels([r if aligned else r.without_promises() for r in requests])
+    assert "gemm" in cubins[0].name and cubins[0].shared <= H200.shared
+    # Only blocks that the hardware fetches need descriptors, which are made in memory of the launch.
+    assert (cubins[0].global_scratch > 0) is (aligned and arch == 90)
+
+
+def ref(sizes, strides, offset=0, dtype=torch.bfloat16):
+    return Ref("x", sizes, strides, offset, dtype, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("given", "fetched"),
+    [
+        (ref((1, 64, 64), (0, 64, 1)), True),
+        (ref((1, 64, 64), (0, 1, 64)), True),
+        (ref((1, 64, 64), (0, 65, 1)), False),
+        (ref((1, 64, 64), (0, 64, 1), 4), False),
+        (ref((1, 64, 64), (0, 64, 1), 8), True),
+        (ref((1, 64, 64), (0, 128, 2)), False),
+        (ref((1, 64, 64), (0, 0, 1)), False),
+        (ref((3, 64, 64), (4, 64, 1)), False),
+        (ref((3, 64, 64), (4096, 64, 1)), True),
+        (ref((1, 64, 63), (0, 68, 1), dtype=torch.float32), True),
+    ],
+)
+def test_what_the_hardware_fetches(given, fetched):
+    assert Side("left", given, 1, (64, 64)).is_fetched is fetched
+
+
+def test_two_programs_run_beside_each_other_where_both_fit():
+    small, large = GemmTile(64, 64, 64, 4, 3), GemmTile(128, 256, 64, 8, 3)
+    assert shared_bytes(large, torch.bfloat16) < H200.shared < 2 * shared_bytes(large, torch.bfloat16)
+    assert (resident(small, torch.bfloat16, H200), resident(large, torch.bfloat16, H200)) == (2, 1)
+
+
+def test_products_of_one_text_are_one_kernel():
+    def twice(x, w, v):
+        return (x @ w).relu(), (x @ v).relu()
+
+    inputs = [r(32, 32), r(32, 32), r(32, 32)]
+    artifact = compile_graph(traced(twice, *inputs), inputs, GENERATED)
+    assert len({kernel.entry for kernel in artifact.kernels}) == 1 and len(artifact.kernels) == 2

@@ -1,0 +1,115 @@
+"""Which products become kernels of their own, with what in them, and which stay calls."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from attrs import evolve
+from tracing import lowered, traced
+
+from flambeau_inductor.ir.kernel import Gemm, GemmTile, KernelBody
+from flambeau_inductor.ir.loops import Extern
+from flambeau_inductor.ir.scalar import load, transform
+from flambeau_inductor.ir.text import gemm_text
+from flambeau_inductor.schedule import Schedule, schedule
+from flambeau_inductor.schedule.gemms import form_gemms, read_product
+from flambeau_inductor.schedule.steps import step_reads, step_writes
+
+TILE = GemmTile(64, 64, 32, 4, 3)
+
+
+def r(*sizes, dtype=torch.float32):
+    return torch.randn(*sizes, dtype=dtype)
+
+
+def formed(function, *inputs, choose=lambda candidate: TILE, mode="fake"):
+    graph = lowered(traced(function, *inputs, mode=mode))
+    names: set[str] = set()
+    plan = schedule(graph, names=names)
+    return form_gemms(plan, graph, choose, names).steps
+
+
+def kinds(steps):
+    return [type(step) for step in steps]
+
+
+def test_what_follows_is_done_where_the_sums_are():
+    (gemm,) = formed(lambda x, w: (x @ w).relu() * 2, r(8, 16), r(16, 24))
+    assert isinstance(gemm, Gemm)
+    assert [int(axis.size) for axis in gemm.body.outer] == [8, 24]
+    assert len(step_writes(gemm)) == 1 and "mm" in gemm.name and "relu" in gemm.name
+    assert "%sum = gemm(" in gemm_text(gemm) and "64 x 64 x 32" in gemm_text(gemm)
+
+
+def test_the_result_is_stored_where_something_else_reads_it():
+    steps = formed(lambda x, w, v: (lambda y: (y.relu(), y @ v))(x @ w), r(8, 16), r(16, 24), r(24, 8))
+    assert kinds(steps) == [Gemm, Gemm]
+    assert step_writes(steps[0]) & step_reads(steps[1]) and len(step_writes(steps[0])) == 2
+
+
+def test_a_result_that_leaves_is_stored():
+    (gemm,) = formed(lambda x, w: (lambda y: (y, y.relu()))(x @ w), r(8, 16), r(16, 24))
+    assert len(step_writes(gemm)) == 2
+
+
+def test_what_is_not_chosen_stays_a_call():
+    seen = []
+    steps = formed(lambda x, w: (x @ w).relu(), r(8, 16), r(16, 24), choose=lambda candidate: seen.append(candidate))
+    assert kinds(steps) == [Extern, KernelBody]
+    assert seen[0].epilogue is steps[1] and seen[0].product.sizes == (1, 8, 24, 16)
+
+
+def looks_elsewhere(x, w):
+    y = x @ w
+    return y + y.t()
+
+
+def reduces(x, w):
+    return (x @ w).softmax(-1)
+
+
+@pytest.mark.parametrize("function", [looks_elsewhere, reduces])
+def test_what_needs_other_points_comes_after_the_product(function):
+    steps = formed(function, r(16, 16), r(16, 16))
+    assert kinds(steps) == [Gemm, KernelBody] and len(step_writes(steps[0])) == 1
+
+
+@pytest.mark.parametrize("reads_new", [False, True])
+def test_a_product_is_not_computed_after_its_operand_is_overwritten(reads_new):
+    graph = lowered(traced(lambda x, w: (x @ w).relu() + x, r(16, 16), r(16, 16)))
+    names: set[str] = set()
+    call, after = schedule(graph, names=names).steps
+    buffers, x = schedule(graph).buffers, call.args[0].buffer
+    new = evolve(buffers[x], name="new", storage=x)
+    between = evolve(after, name="between", statements=(evolve(after.statements[0], buffer="new"),), buffers=(new,))
+    if reads_new:
+        value = transform(
+            after.statements[0].value, lambda n: load("new", n.index, n.dtype) if n.args[0] == x else None
+        )
+        after = evolve(after, statements=(evolve(after.statements[0], value=value),), buffers=(*after.buffers, new))
+    # What needs the new contents cannot come before they are there, and the product cannot come after.
+    steps = (call, between, after) if reads_new else (call, after)
+    plan = Schedule(steps, {**buffers, "new": new})
+    found = form_gemms(plan, graph, lambda candidate: TILE, names).steps
+    assert kinds(found) == ([Gemm, KernelBody, KernelBody] if reads_new else [Gemm])
+
+
+def test_sizes_known_at_run_time_stay_with_the_library():
+    steps = formed(lambda x, w: (x @ w).relu(), r(8, 16), r(16, 24), mode="symbolic")
+    assert Gemm not in kinds(steps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.int64])
+def test_types_without_float32_sums_stay_with_the_library(dtype):
+    x = torch.ones(8, 8, dtype=dtype)
+    assert Gemm not in kinds(formed(lambda x, w: x @ w, x, x))
+
+
+def test_products_of_nothing_stay_with_the_library():
+    assert Gemm not in kinds(formed(lambda x, w: x @ w, r(8, 0), r(0, 8)))
+
+
+def test_scales_and_what_is_added():
+    graph = lowered(traced(lambda x, w, b: torch.addmm(b, x, w, beta=2.0, alpha=0.5), r(8, 16), r(16, 24), r(24)))
+    product = read_product(schedule(graph).steps[0])
+    assert product is not None and (product.alpha, product.beta) == (0.5, 2.0) and product.bias is not None
