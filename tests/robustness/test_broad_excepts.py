@@ -100,6 +100,7 @@ HANDLERS = {
     f"{_RUNTIME}/workers/main.py:serve": (
         "packages/runtime/tests/workers/test_pool.py::test_a_request_that_fails_leaves_the_worker_usable"
     ),
+    f"{_RUNTIME}/timing.py:_prepared": "packages/runtime/tests/test_timing.py::test_more_work_takes_longer_and_what_raises_has_no_time",
     f"{_RUNTIME}/workers/triton_task.py:preload": f"{_KERNELS}test_a_worker_that_cannot_get_ready_starts_all_the_same",
     f"{_RUNTIME}/workers/triton_task.py:interpret_entry": (
         "packages/inductor/tests/codegen/triton/test_kernels.py::test_index_out_of_range_raises"

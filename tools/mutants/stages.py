@@ -157,8 +157,8 @@ STAGES = (
         (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule", f"{_I}/lowering"),
     ),
     Stage(
-        "schedule", _below(_INDUCTOR, "schedule/fuse.py", "schedule/merge.py", "schedule/nest.py", "schedule/loops.py", "schedule/plan.py",
-                           "program/memory.py", "program/build.py", "program/registers.py", "passes/*.py"), 18,
+        "schedule", _below(_INDUCTOR, "schedule/fuse.py", "schedule/gemms.py", "schedule/merge.py", "schedule/nest.py", "schedule/loops.py", "schedule/plan.py",
+                           "schedule/steps.py", "program/memory.py", "program/build.py", "program/registers.py", "passes/*.py"), 18,
         (f"{_I}/schedule", f"{_I}/program", f"{_I}/passes", f"{_I}/test_pipeline.py", *_COMPILED),
     ),
     Stage(
@@ -216,7 +216,7 @@ STAGES = (
     ),
     Stage(
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
-                          "lowering/losses.py", "lowering/provenance.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
+                          "lowering/losses.py", "lowering/provenance.py", "lowering/products.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
                           "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py", "context.py"), 16,
         (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),
@@ -241,8 +241,8 @@ STAGES = (
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "function", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
             "philox", "pieces", "reduction", "repeated", "statements", "templates/__init__", "templates/attention",
-             "templates/bodies", "types", "values")), "ir/meanings.py"), 20,
-        ("tests/robustness/test_tables.py", f"{_I}/codegen/triton"),
+             "templates/bodies", "templates/gemm", "templates/points", "types", "values")), "ir/meanings.py", "autotune/choice.py", "autotune/measure.py"), 20,
+        ("tests/robustness/test_tables.py", f"{_I}/codegen/triton", f"{_I}/autotune"),
     ),
     Stage(
         "launches", _below(_RUNTIME, "triton_binding.py", "triton_interpreter.py", "triton_kernels.py", "triton_source.py",
@@ -288,7 +288,9 @@ LEFT_OUT = {
     "inductor/src/flambeau_inductor/codegen/triton/options.py": "which block sizes are fast: right either way",
     "inductor/src/flambeau_inductor/codegen/triton/traffic.py": "which block sizes are fast: right either way",
     "inductor/src/flambeau_inductor/codegen/triton/errors.py": "words",
+    "inductor/src/flambeau_inductor/autotune/tiles.py": "which tiles are fast: right either way",
     "runtime/src/flambeau_runtime/bench.py": "timing",
+    "runtime/src/flambeau_runtime/timing.py": "timing",
     "runtime/src/flambeau_runtime/workers/main.py": "run by its path in processes of its own, which no fault of an import reaches",
     "runtime/src/flambeau_runtime/device/conditional.py": "the CUDA driver: its tests need a GPU",
     "runtime/src/flambeau_runtime/device/cuda.py": "the CUDA driver: its tests need a GPU",

@@ -127,6 +127,12 @@ def blocks_in_turn(x: Any) -> Any:
     return sum(z.sin() * z.cos() + (-z.abs()).exp() + z.abs().log1p() for z in (x, y))
 
 
+@program(large(4096, 768, dtype=torch.bfloat16), large(50257, 768, dtype=torch.bfloat16), devices="cuda")
+def odd_columns(x: Any, w: Any) -> Any:
+    """A product of columns that the library has no fast kernel for, and what follows it."""
+    return (x @ w.t()).relu()
+
+
 def _a_loop() -> Made:
     """A body that is called while a condition holds."""
     x, start = shape(6, 5), torch.tensor(0)
