@@ -126,6 +126,14 @@ def test_options_reach_the_stage_that_they_are_for(monkeypatch: pytest.MonkeyPat
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "measures"),
+    [({}, False), ({"max_autotune": True}, True), ({"max_autotune": True, "deterministic": True}, False)],
+)
+def test_measurement_is_asked_for_and_can_be_forbidden(options: dict[str, bool], measures: bool) -> None:
+    assert resolve_stages(Options(options)).inductor.max_autotune is measures
+
+
 def test_every_option_that_decides_results_decides_the_key() -> None:
     """The same for the options of the api."""
     stages = resolve_stages(Options())
