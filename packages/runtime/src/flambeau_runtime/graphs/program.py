@@ -17,7 +17,7 @@ from ..executor import load
 from ..inputs import check_count, check_scalar, check_tensor
 from ..log import logger
 from .call import RecordedProgram
-from .classify import classify, uses_device
+from .classify import accelerator_in, classify
 from .decided import DecidingExecutor, decides_by_data
 from .recorder import Recorder
 from .records import GraphDecision, GraphSettings, Report
@@ -47,13 +47,11 @@ def load_graphed(
     settings = settings or GraphSettings()
     tell = _reporter(report)
     if recorder is None:
-        if not uses_device(artifact):
+        accelerator = accelerator_in(artifact)
+        if accelerator is None or accelerator.recorder is None:
             tell(GraphDecision("plain", "nothing of the program is on a CUDA device", name))
             return load(artifact, **options)
-        # Not at the top: only a program on a GPU needs CUDA's part.
-        from .cuda import CudaRecorder
-
-        recorder = CudaRecorder()
+        recorder = accelerator.recorder()
     conditions = recorder.has_conditions()
     parts = split(artifact, classify(artifact, recorder.device, conditions=conditions), settings)
     if passes_random_state(parts):
