@@ -23,7 +23,8 @@ HOST_MEMORY = torch.device("cpu")
 @frozen(kw_only=True)
 class Accelerator:
     """``type`` is that of a ``torch.device``. ``is_available``: whether there is one here. ``start`` gets it ready for its first use in the
-    process. ``current`` is the ordinal of the thread's current one, ``synchronize`` waits for all work queued there. ``recorder`` makes what
+    process. ``current`` is the ordinal of the thread's current one, ``synchronize`` waits for all work queued there. ``identity`` names
+    what decides the programs that are made for it. ``recorder`` makes what
     records graphs; None where there is nothing of the kind. ``native``: the extension knows its streams and memory; programs on others are
     run by the executor in Python."""
 
@@ -32,6 +33,7 @@ class Accelerator:
     start: Callable[[], None]
     current: Callable[[], int]
     synchronize: Callable[[], None]
+    identity: Callable[[], str]
     recorder: Callable[[], Recorder] | None = None
     native: bool = False
 
@@ -67,9 +69,14 @@ def stands_in(wanted: torch.device, value: torch.Tensor) -> bool:
     return accelerator_of(wanted) is not None and value.device.type == HOST_MEMORY.type and value.dim() == 0
 
 
+def known() -> tuple[Accelerator, ...]:
+    """Every kind, in the order of registration."""
+    return tuple(_ACCELERATORS.values())
+
+
 def all_native() -> bool:
     """Whether the extension knows every kind."""
-    return all(accelerator.native for accelerator in _ACCELERATORS.values())
+    return all(accelerator.native for accelerator in known())
 
 
 # Functions of torch are asked for at each call: they may be replaced meanwhile.
@@ -89,6 +96,14 @@ def _synchronize_cuda() -> None:
     torch.cuda.synchronize()
 
 
+def _identity_of_cuda() -> str:
+    """Its kernels' tiles, its attention and how its random numbers are dealt out follow from these."""
+    if not torch.cuda.is_available():
+        return "none"
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return f"{properties.name} {properties.major}.{properties.minor} {properties.multi_processor_count}"
+
+
 def _cuda_recorder() -> Recorder:
     # Not at the top: only a program on a GPU needs CUDA's part.
     from .graphs.cuda import CudaRecorder
@@ -103,6 +118,7 @@ CUDA = register(
         start=_start_cuda,
         current=_current_cuda,
         synchronize=_synchronize_cuda,
+        identity=_identity_of_cuda,
         recorder=_cuda_recorder,
         native=True,
     )

@@ -28,6 +28,8 @@ CompiledFn = Callable[..., tuple[Any, ...]]
 _PROGRAMS: weakref.WeakSet[RecordedProgram] = weakref.WeakSet()
 """Every recorded program that is alive, for ``reset``."""
 
+_NOT_THERE = "nothing of the program is on a CUDA device"
+
 
 def load_graphed(
     artifact: a.Artifact,
@@ -49,7 +51,8 @@ def load_graphed(
     if recorder is None:
         accelerator = accelerator_in(artifact)
         if accelerator is None or accelerator.recorder is None:
-            tell(GraphDecision("plain", "nothing of the program is on a CUDA device", name))
+            reason = f"no graphs are recorded on {accelerator.type}" if accelerator else _NOT_THERE
+            tell(GraphDecision("plain", reason, name))
             return load(artifact, **options)
         recorder = accelerator.recorder()
     conditions = recorder.has_conditions()
