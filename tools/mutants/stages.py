@@ -253,13 +253,13 @@ STAGES = (
     ),
     Stage(
         "graphs", _below(_RUNTIME, *(f"graphs/{name}.py" for name in (
-            "call", "classify", "copying", "decided", "memory", "operands", "program", "recorder", "records", "settling", "split", "table", "table_py"))),
+            "call", "classify", "copying", "decided", "memory", "operands", "program", "recorder", "recorders", "records", "settling", "split", "table", "table_py"))),
         16,
         (f"{_R}/graphs", "tests/cudagraph/test_without_gpu.py"),
     ),
     Stage(
         "processes", _below(_RUNTIME, "artifact.py", "records.py", "extension.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
-                            "build/*.py", "native.py", "executor.py", "accelerators.py", "devices.py", "languages.py", "memory.py", "philox.py",
+                            "build/*.py", "native.py", "executor.py", "accelerators.py", "builtin_languages.py", "devices.py", "languages.py", "memory.py", "philox.py",
                             "profile.py"), 14,
         (f"{_R}/test_accelerators.py", f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
          f"{_R}/test_executor.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",

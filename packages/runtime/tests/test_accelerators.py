@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from attrs import evolve
+from graphs.fake import FakeRecorder
 from torch import device
 
 from flambeau_runtime import artifact as a
@@ -15,7 +16,7 @@ from flambeau_runtime.accelerators import CUDA, Accelerator, accelerator_of, kno
 from flambeau_runtime.bench import measure
 from flambeau_runtime.devices import real_device
 from flambeau_runtime.executor_py import PythonExecutor
-from flambeau_runtime.graphs import GraphDecision, host_waits, load_graphed
+from flambeau_runtime.graphs import GraphDecision, host_waits, load_graphed, recorders
 
 #: "meta" is a device of torch's of which there is always one, and which has no data to spoil.
 WAITED: list[str] = []
@@ -84,6 +85,28 @@ def test_a_number_of_the_host_may_stand_in() -> None:
     one = torch.tensor(1.0)
     assert stands_in(device("meta"), one) and not stands_in(device("meta"), torch.ones(1))
     assert not stands_in(device("cpu"), one)
+
+
+def test_recorders_are_registered_once() -> None:
+    with pytest.raises(ValueError, match="a recorder for cuda is registered twice"):
+        recorders.register("cuda", FakeRecorder)
+
+
+@pytest.mark.usefixtures("meta")
+def test_a_recorder_is_asked_for_an_accelerators_programs() -> None:
+    """What it is asked first is whether data may decide."""
+    asked: list[str] = []
+
+    class Asked(FakeRecorder):
+        device = "meta"
+
+        def has_conditions(self) -> bool:
+            asked.append(self.device)
+            return False
+
+    with recorders.registered("meta", Asked):
+        load_graphed(a.Artifact(program_on("meta:0")), report=lambda decision: None, native=False)
+    assert asked == ["meta"]
 
 
 @pytest.mark.usefixtures("meta")

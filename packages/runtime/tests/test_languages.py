@@ -10,7 +10,8 @@ import torch
 
 from flambeau_runtime import ArtifactError, Store, load
 from flambeau_runtime import artifact as a
-from flambeau_runtime.languages import CPP, Language, language_of, register, registered
+from flambeau_runtime.builtin_languages import CPP
+from flambeau_runtime.languages import Language, language_of, register, registered
 
 STARTED: list[str] = []
 

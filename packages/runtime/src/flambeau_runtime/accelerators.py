@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from attrs import frozen
-
-if TYPE_CHECKING:
-    from .graphs.recorder import Recorder
 
 #: Where the host reads and writes; a number without dimensions there may stand in for one of an accelerator.
 HOST_MEMORY = torch.device("cpu")
@@ -24,8 +20,7 @@ HOST_MEMORY = torch.device("cpu")
 class Accelerator:
     """``type`` is that of a ``torch.device``. ``is_available``: whether there is one here. ``start`` gets it ready for its first use in the
     process. ``current`` is the ordinal of the thread's current one, ``synchronize`` waits for all work queued there. ``identity`` names
-    what decides the programs that are made for it. ``recorder`` makes what
-    records graphs; None where there is nothing of the kind. ``native``: the extension knows its streams and memory; programs on others are
+    what decides the programs that are made for it. ``native``: the extension knows its streams and memory; programs on others are
     run by the executor in Python."""
 
     type: str
@@ -34,7 +29,6 @@ class Accelerator:
     current: Callable[[], int]
     synchronize: Callable[[], None]
     identity: Callable[[], str]
-    recorder: Callable[[], Recorder] | None = None
     native: bool = False
 
 
@@ -104,13 +98,6 @@ def _identity_of_cuda() -> str:
     return f"{properties.name} {properties.major}.{properties.minor} {properties.multi_processor_count}"
 
 
-def _cuda_recorder() -> Recorder:
-    # Not at the top: only a program on a GPU needs CUDA's part.
-    from .graphs.cuda import CudaRecorder
-
-    return CudaRecorder()
-
-
 CUDA = register(
     Accelerator(
         type="cuda",
@@ -119,7 +106,6 @@ CUDA = register(
         current=_current_cuda,
         synchronize=_synchronize_cuda,
         identity=_identity_of_cuda,
-        recorder=_cuda_recorder,
         native=True,
     )
 )

@@ -15,6 +15,7 @@ import torch
 from . import artifact as a
 from .build.compile import build_libraries
 from .build.library import entry_address, load_library
+from .builtin_languages import CPP
 from .cache import Store, default_store
 from .config import Config
 from .devices import runs_natively
@@ -119,6 +120,8 @@ def bind_kernels(artifact: a.Artifact, others: Mapping[int, KernelFunction]) -> 
 
 def _other_kernels(artifact: a.Artifact, store: Store) -> dict[int, KernelFunction]:
     found: dict[int, KernelFunction] = {}
+    if all(library.language == CPP.name for library in artifact.libraries):
+        return found
     for language in dict.fromkeys(map(language_of, artifact.libraries)):
         if language.bind is not None:
             found |= language.bind(artifact, store)

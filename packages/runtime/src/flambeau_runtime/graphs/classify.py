@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from .. import artifact as a
 from ..accelerators import CUDA, HOST_MEMORY, Accelerator, accelerator_of
-from ..languages import TRITON
+from ..builtin_languages import TRITON
 from ..text import instruction_text, position_text
 from .operands import RANDOM_STATE, draws, operator_of, uses
 

@@ -20,6 +20,7 @@ from .call import RecordedProgram
 from .classify import accelerator_in, classify
 from .decided import DecidingExecutor, decides_by_data
 from .recorder import Recorder
+from .recorders import recorder_for
 from .records import GraphDecision, GraphSettings, Report
 from .split import Part, passes_random_state, split
 
@@ -50,11 +51,11 @@ def load_graphed(
     tell = _reporter(report)
     if recorder is None:
         accelerator = accelerator_in(artifact)
-        if accelerator is None or accelerator.recorder is None:
+        recorder = recorder_for(accelerator) if accelerator else None
+        if recorder is None:
             reason = f"no graphs are recorded on {accelerator.type}" if accelerator else _NOT_THERE
             tell(GraphDecision("plain", reason, name))
             return load(artifact, **options)
-        recorder = accelerator.recorder()
     conditions = recorder.has_conditions()
     parts = split(artifact, classify(artifact, recorder.device, conditions=conditions), settings)
     if passes_random_state(parts):
