@@ -70,9 +70,8 @@ def merge(
                 inner,
                 joined,
                 first.members + second.members,
-                _union(first.origins, second.origins),
-                False,
                 first.device,
+                _union(first.origins, second.origins),
             )
     return refused
 

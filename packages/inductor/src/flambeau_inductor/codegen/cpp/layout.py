@@ -106,7 +106,7 @@ def _flat(outer: tuple[Axis, ...]) -> tuple[Axis, tuple[Axis, ...], int | None, 
 
 
 def _nest(body: KernelBody) -> Nest:
-    return Nest(body.outer, body.inner, body.statements, ())
+    return Nest(body.outer, body.inner, body.statements, (), body.device)
 
 
 def _mode(body: KernelBody) -> str:
