@@ -216,9 +216,10 @@ STAGES = (
     ),
     Stage(
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
-                          "lowering/losses.py", "lowering/provenance.py", "lowering/products.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
-                          "effects.py", "device.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py", "context.py"), 16,
-        (f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
+                          "lowering/losses.py", "lowering/products.py", "lowering/provenance.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
+                          "effects.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py", "codegen/languages.py", "context.py",
+                          "devices/*.py", "devices/cuda/*.py"), 16,
+        (f"{_I}/devices", f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),
     ),
     Stage(
@@ -252,14 +253,15 @@ STAGES = (
     ),
     Stage(
         "graphs", _below(_RUNTIME, *(f"graphs/{name}.py" for name in (
-            "call", "classify", "copying", "decided", "memory", "operands", "program", "recorder", "records", "settling", "split", "table", "table_py"))),
+            "call", "classify", "copying", "decided", "memory", "operands", "program", "recorder", "recorders", "records", "settling", "split", "table", "table_py"))),
         16,
         (f"{_R}/graphs", "tests/cudagraph/test_without_gpu.py"),
     ),
     Stage(
         "processes", _below(_RUNTIME, "artifact.py", "records.py", "extension.py", "workers/compilers.py", "workers/pool.py", "workers/protocol.py", "workers/triton_task.py",
-                            "build/*.py", "native.py", "executor.py", "devices.py", "memory.py", "philox.py", "profile.py"), 14,
-        (f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
+                            "build/*.py", "native.py", "executor.py", "accelerators.py", "builtin_languages.py", "devices.py", "languages.py", "memory.py", "philox.py",
+                            "profile.py"), 14,
+        (f"{_R}/test_accelerators.py", f"{_R}/test_artifact.py", f"{_R}/test_devices.py", f"{_R}/workers", f"{_R}/test_build.py", f"{_R}/test_scalars.py",
          f"{_R}/test_executor.py", f"{_R}/test_memory.py", f"{_R}/test_profile.py", f"{_R}/test_threads.py", f"{_R}/test_package.py",
          f"{_R}/test_triton_kernels.py", f"{_I}/program/test_programs.py"),
     ),

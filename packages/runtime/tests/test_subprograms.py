@@ -179,5 +179,5 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
     ],
 )
 def test_a_recording_holds_calls_whose_program_it_can_hold(instruction: a.Subprogram, reason: str) -> None:
-    (verdict,) = classify(a.Artifact(a.Program([instruction], 2, 0, tensors(0), [])))
+    (verdict,) = classify(a.Artifact(a.Program([instruction], 2, 0, tensors(0), [])), "cuda")
     assert (verdict.kind, verdict.reason) == ("plain" if reason else "device", reason)

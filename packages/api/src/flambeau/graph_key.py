@@ -21,6 +21,8 @@ from attrs import Factory, frozen
 from torch import Tensor, fx
 from torch._ops import HigherOrderOperator
 
+from flambeau_runtime import accelerators
+
 from .options import Options
 from .stages import Stages
 
@@ -48,8 +50,9 @@ class _Seen:
 
     def named_device(self, device: torch.device) -> str:
         """A device that the program names: the number of the inputs that are there, or that very device."""
-        if device.index is None and device.type == "cuda":
-            device = torch.device("cuda", _current_device())
+        kind = accelerators.accelerator_of(device)
+        if device.index is None and kind is not None and kind.is_available():
+            device = torch.device(device.type, kind.current())
         return self.input_device(device) if device in self.devices else str(device)
 
 
@@ -68,7 +71,7 @@ def graph_key(gm: fx.GraphModule, options: Options, stages: Stages) -> dict[str,
     graph = _graph_text(gm, _Seen())
     return {
         "graph": graph,
-        "gpu": _gpu() if "cuda" in graph else "",
+        "gpu": " ".join(kind.identity() for kind in accelerators.known() if kind.type in graph),
         "options": options.cache_key(),
         "configuration": stages.key(),
         "state": _global_state(),
@@ -212,14 +215,6 @@ def _size(size: Any) -> str:
         return repr(size)
     ranges = node.shape_env.bound_sympy(node.expr) if node.shape_env is not None else ""
     return f"{node.expr} hint={node.hint if node.has_hint() else None} in {ranges}"
-
-
-def _gpu() -> str:
-    """What programs for a GPU are made for: its kernels' tiles, its attention, how its random numbers are dealt out."""
-    if not torch.cuda.is_available():
-        return "none"
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return f"{properties.name} {properties.major}.{properties.minor} {properties.multi_processor_count}"
 
 
 def _global_state() -> str:

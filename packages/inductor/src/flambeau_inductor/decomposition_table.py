@@ -14,6 +14,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 
+from .devices import device_of
 from .lowering import RULES_LOADED
 from .lowering.registry import lowered_ops
 from .lowering.target import LIBRARY
@@ -78,7 +79,11 @@ def _but_rounded_steps(formula: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(formula)
     def decompose(*args: Any, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Any:
         result, place = dtype or torch.get_default_dtype(), torch.device(device or "cpu")
-        if place.type == "cpu" and not result.is_complex and result not in (torch.float32, torch.float64):
+        if (
+            device_of(place).eager.steps_in_vectors
+            and not result.is_complex
+            and result not in (torch.float32, torch.float64)
+        ):
             return NotImplemented
         return formula(*args, dtype=dtype, device=device, **kwargs)
 

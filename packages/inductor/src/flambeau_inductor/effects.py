@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
+from .devices import device_of
 from .ir.layout import Buffer
 from .ir.loops import Assert, Extern, Loop, Nested, Operation, Reduction
 from .ir.scalar import Scalar, walk
@@ -73,20 +74,20 @@ def may_fail(operation: Operation) -> bool:
     """
     if not isinstance(operation, Loop) or checks(operation):
         return checks(operation)
-    return operation.out.layout.device.type == "cpu" and divides(*scalars_of(operation))
+    return device_of(operation.out.layout.device).eager.divisors_are_checked and divides(*scalars_of(operation))
 
 
 def writes_last(steps: Iterable[tuple[Iterable[str], bool]], buffers: Mapping[str, Buffer], inputs: Set[str]) -> bool:
     """Whether nothing is written to ``inputs`` before the last step that may raise; each step by what it writes, and whether it may.
 
-    Not so of memory of a GPU, of which nobody knows when it is written.
+    Not so of memory of a device that queues work, of which nobody knows when it is written.
     """
     written = False
     for names, fails in steps:
         roots = [_root(buffers[name], buffers) for name in names]
         targets = [root for root in roots if root.name in inputs]
         written |= bool(targets)
-        if (written and fails) or any(root.layout.device.type != "cpu" for root in targets):
+        if (written and fails) or any(device_of(root.layout.device).queues for root in targets):
             return False
     return True
 

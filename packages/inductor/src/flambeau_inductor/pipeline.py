@@ -141,10 +141,10 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
         stage.show(partial(_plans_text, plans))
     with context.stage("combining") as stage:
         if config.fuse:
-            plans = [combine(plan, config.cpu_backend) for plan in plans]
+            plans = [combine(plan, config) for plan in plans]
         stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
     with context.stage("text") as stage:
-        sources = generate(chain.from_iterable(plan.steps for plan in plans), config.cpu_backend)
+        sources = generate(chain.from_iterable(plan.steps for plan in plans), config)
         stage.show(sources.text)
     with context.stage("program") as stage:
         *bodies, plan = plans

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from attrs import evolve
 from tracing import traced_on_cuda
 
 from flambeau_inductor.autotune import choice, measure
 from flambeau_inductor.autotune.choice import ChooseGemm
 from flambeau_inductor.config import Config
+from flambeau_inductor.devices import device_of
 from flambeau_inductor.pipeline import compile_graph
 from flambeau_runtime import Store
 
@@ -96,7 +98,7 @@ def test_what_was_measured_is_not_measured_again(measured):
 
 
 def test_nothing_is_measured_where_algorithms_are_to_be_deterministic(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(choice, "device_of", lambda place: evolve(device_of(place), can_measure=lambda: True))
     candidate = type("Candidate", (), {"body": type("Body", (), {"device": torch.device("cuda")})})
     chooser = ChooseGemm(Config(max_autotune=True))
     assert chooser._may_measure(candidate)

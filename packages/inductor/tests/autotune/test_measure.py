@@ -11,6 +11,7 @@ pytest.importorskip("triton")
 from tracing import lowered, traced
 
 from flambeau_inductor.autotune import measure
+from flambeau_inductor.config import Config
 from flambeau_inductor.ir.kernel import GemmTile
 from flambeau_inductor.schedule import schedule
 from flambeau_inductor.schedule.gemms import form_gemms
@@ -20,7 +21,7 @@ TILES = [GemmTile(16, 64, 32, 4, 2), GemmTile(64, 64, 32, 4, 2)]
 
 
 def test_programs(monkeypatch):
-    programs = []
+    programs, config = [], Config(cpu_backend="triton")
 
     def time_apart(given, *, device, store):
         programs.extend(given)
@@ -36,7 +37,7 @@ def test_programs(monkeypatch):
     form_gemms(
         schedule(graph, names=names),
         graph,
-        lambda candidate: found.append(measure.measured_tile(candidate, TILES)),
+        lambda candidate: found.append(measure.measured_tile(candidate, TILES, config)),
         names,
     )
     assert found == [TILES[1]]

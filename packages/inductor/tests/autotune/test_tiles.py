@@ -7,7 +7,7 @@ import torch
 
 from flambeau_inductor.autotune.tiles import Problem, candidates, library_seconds, seconds
 from flambeau_inductor.codegen.triton.templates.gemm import shared_bytes
-from flambeau_inductor.device import H200
+from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.layout import Ref
 
 

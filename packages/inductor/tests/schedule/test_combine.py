@@ -19,6 +19,9 @@ from flambeau_runtime.triton_kernels import compile_kernels, kernel_requests
 pytest.importorskip("triton")
 
 
+TRITON = Config(cpu_backend="triton")
+
+
 def tensors(*shapes):
     """Four sets of positive tensors of these shapes."""
     return [torch.rand(shape) for _ in range(4) for shape in shapes]
@@ -26,7 +29,7 @@ def tensors(*shapes):
 
 def run(graph, inputs):
     """Results under Triton's interpreter, and the artifact."""
-    built = compile_loops(graph, CompileContext(Config(cpu_backend="triton")))
+    built = compile_loops(graph, CompileContext(TRITON))
     return flambeau_runtime.load(built.artifact, constants=built.constants)(*inputs), built.artifact
 
 
@@ -50,7 +53,7 @@ def test_equal_bodies_share_a_function():
 def test_the_combined_kernel_compiles_for_sm_90():
     """Branches on program ranges are plain control flow to Triton."""
     inputs = tensors((64, 64), (64,), (1000,))
-    artifact = compile_loops(lowered(traced(adamw, *inputs)), CompileContext(Config(cpu_backend="triton"))).artifact
+    artifact = compile_loops(lowered(traced(adamw, *inputs)), CompileContext(TRITON)).artifact
     assert [c.binary[:4] for c in compile_kernels(kernel_requests(artifact, 90))] == [b"\x7fELF"]
 
 
@@ -76,10 +79,10 @@ def test_large_kernels_and_those_of_cpu_targets_stay_alone(monkeypatch):
     """A launch is nothing beside their work."""
     graph = lowered(traced(adamw, *tensors((64,), (65,))))
     plan = share_memory(graph, schedule(graph))
-    assert all(isinstance(step, KernelBody) for step in combine(plan, "cpp").steps)
-    assert [type(step) for step in combine(plan, "triton").steps] == [Combined]
+    assert all(isinstance(step, KernelBody) for step in combine(plan, Config()).steps)
+    assert [type(step) for step in combine(plan, TRITON).steps] == [Combined]
     monkeypatch.setattr("flambeau_inductor.schedule.combine.MOST_BYTES", 64)
-    assert all(isinstance(step, KernelBody) for step in combine(plan, "triton").steps)
+    assert all(isinstance(step, KernelBody) for step in combine(plan, TRITON).steps)
 
 
 def test_kernels_move_ahead_of_calls_only_within_their_memory(monkeypatch):
@@ -90,7 +93,7 @@ def test_kernels_move_ahead_of_calls_only_within_their_memory(monkeypatch):
 
     graph = lowered(traced(function, *[torch.randn(8, 8) for _ in range(3)]))
     plan = share_memory(graph, schedule(graph))
-    assert sum(isinstance(step, Combined) for step in combine(plan, "triton").steps) == 1
+    assert sum(isinstance(step, Combined) for step in combine(plan, TRITON).steps) == 1
     monkeypatch.setattr("flambeau_inductor.schedule.combine.EARLY_BYTES", 0)
-    held = sum(isinstance(step, Combined) for step in combine(plan, "triton").steps)
+    held = sum(isinstance(step, Combined) for step in combine(plan, TRITON).steps)
     assert held == int(isinstance(plan.steps[1], KernelBody))

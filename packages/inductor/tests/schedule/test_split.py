@@ -9,9 +9,10 @@ import pytest
 import torch
 from tracing import lowered, traced
 
+from flambeau_inductor.devices.cpu import ENOUGH_WORK
 from flambeau_inductor.ir.evaluate import run_graph
 from flambeau_inductor.ir.loops import Reduction
-from flambeau_inductor.schedule.split import ENOUGH_WORK, split_reduction
+from flambeau_inductor.schedule.split import split_reduction
 
 REDUCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sum": lambda x: x.sum(),

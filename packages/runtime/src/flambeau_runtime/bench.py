@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from attrs import frozen
 
+from .accelerators import accelerator_of
+
 _MINIMAL_BATCH_SECONDS = 0.002
 _MAXIMAL_BATCH = 1 << 20
 
@@ -38,7 +40,7 @@ class Measurement:
 
 
 def measure(function: Callable[[], Any], *, seconds: float = 0.5, device: str = "cpu") -> Measurement:
-    """Time one function for about ``seconds``; ``device="cuda"`` waits for the GPU at the end of each batch."""
+    """Time one function for about ``seconds``; ``device="cuda"``, or any accelerator, waits for it at the end of each batch."""
     return compare({"only": function}, seconds=seconds, device=device)["only"]
 
 
@@ -78,8 +80,9 @@ def _batch(function: Callable[[], Any], batch: int, device: str) -> float:
 
 
 def _wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
+    accelerator = accelerator_of(torch.device(device))
+    if accelerator is not None:
+        accelerator.synchronize()
 
 
 def _summary(values: list[float], batch: int) -> Measurement:

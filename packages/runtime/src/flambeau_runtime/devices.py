@@ -1,7 +1,7 @@
-"""Programs without device ordinals: the same artifact runs on whichever CUDA devices its inputs lie on.
+"""Programs without device ordinals: the same artifact runs on whichever accelerators of their kind its inputs lie on.
 
-In: a program whose records name the devices seen while compiling (``cuda:1``). Out: the same program where the index of a CUDA
-device is a *slot*, numbered by first appearance among the inputs, and ``Program.devices`` says for each slot which
+In: a program whose records name the devices seen while compiling (``cuda:1``). Out: the same program where the index of an
+accelerator is a *slot*, numbered by first appearance among the inputs, and ``Program.devices`` says for each slot which
 ordinal it is: None where the inputs of a call decide, a number where no input carries it (a graph that names a device).
 """
 
@@ -14,49 +14,62 @@ import attrs
 import torch
 
 from . import records as a
+from .accelerators import accelerator_of, all_native
 
 
 def without_ordinals(program: a.Program) -> a.Program:
-    """``program`` with slots for CUDA ordinals; a program that has slots already, or no CUDA device, is returned as it is."""
+    """``program`` with slots for ordinals; a program that has slots already, or no accelerator, is returned as it is."""
     if program.devices:
         return program
-    carried = [spec.device for spec in program.inputs if spec.device is not None and spec.device.type == "cuda"]
-    named = [device for device in devices_of(program) if device.type == "cuda"]
+    carried = [spec.device for spec in program.inputs if spec.device is not None and accelerator_of(spec.device)]
+    named = [device for device in devices_of(program) if accelerator_of(device)]
     if not carried and not named:
         return program
-    slots: dict[int | None, int] = {}
+    slots: dict[torch.device, int] = {}
     ordinals: list[int | None] = []
     for device in carried:
-        if device.index not in slots:
-            slots[device.index] = len(ordinals)
+        if device not in slots:
+            slots[device] = len(ordinals)
             ordinals.append(None)
     for device in named:
-        if device.index in slots:
+        if device in slots:
             continue
-        if device.index is None and ordinals:
-            slots[None] = 0  # plain "cuda" is the device of the first input
+        first = next((slot for known, slot in slots.items() if known.type == device.type), None)
+        if device.index is None and first is not None:
+            slots[device] = first  # plain "cuda" is the device of the first input
             continue
-        slots[device.index] = len(ordinals)
+        slots[device] = len(ordinals)
         ordinals.append(device.index)
     return attrs.evolve(_renamed(program, slots), devices=tuple(ordinals))
 
 
 def real_device(device: torch.device, ordinals: Sequence[int | None]) -> torch.device:
     """The device that a record of a program names: its slot looked up in ``ordinals``, the current device where that is open."""
-    if device.type != "cuda":
+    accelerator = accelerator_of(device)
+    if accelerator is None:
         return device
     slot = device.index or 0
     ordinal = ordinals[slot] if slot < len(ordinals) else None
-    return torch.device("cuda", torch.cuda.current_device() if ordinal is None else ordinal)
+    return torch.device(device.type, accelerator.current() if ordinal is None else ordinal)
 
 
 def pinned(artifact: a.Contents, constants: Sequence[torch.Tensor]) -> tuple[int | None, ...]:
     """``Program.devices`` as the constants of a loaded artifact narrow it: they do not move with the inputs."""
     devices = artifact.program.devices
-    ordinals = {tensor.device.index for tensor in constants if tensor.device.type == "cuda"}
+    ordinals = {tensor.device.index for tensor in constants if accelerator_of(tensor.device)}
     if devices == (None,) and len(ordinals) == 1:
         return tuple(ordinals)
     return devices
+
+
+def runs_natively(artifact: a.Contents) -> bool:
+    """Whether the extension knows all the devices of an artifact."""
+    if all_native():
+        return True
+    program = artifact.program
+    given = [spec.device for spec in program.inputs] + [spec.device for spec in artifact.constants]
+    found = map(accelerator_of, (*given, *devices_of(program)))
+    return all(accelerator.native for accelerator in found if accelerator is not None)
 
 
 def devices_of(program: a.Program, seen: set[int] | None = None) -> Iterator[torch.device]:
@@ -87,7 +100,7 @@ def _devices_in(value: Any) -> Iterator[torch.device]:
             yield from _devices_in(item)
 
 
-def _renamed(program: a.Program, slots: dict[int | None, int]) -> a.Program:
+def _renamed(program: a.Program, slots: dict[torch.device, int]) -> a.Program:
     known: dict[int, a.Program] = {}
 
     def nested(given: a.Program) -> a.Program:
@@ -97,8 +110,8 @@ def _renamed(program: a.Program, slots: dict[int | None, int]) -> a.Program:
         return known[id(given)]
 
     def rename(value: Any) -> Any:
-        if isinstance(value, torch.device) and value.type == "cuda":
-            return torch.device("cuda", slots[value.index])
+        if isinstance(value, torch.device) and accelerator_of(value):
+            return torch.device(value.type, slots[value])
         if isinstance(value, tuple):
             return tuple(rename(item) for item in value)
         return value

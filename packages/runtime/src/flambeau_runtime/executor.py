@@ -15,10 +15,13 @@ import torch
 from . import artifact as a
 from .build.compile import build_libraries
 from .build.library import entry_address, load_library
+from .builtin_languages import CPP
 from .cache import Store, default_store
 from .config import Config
+from .devices import runs_natively
 from .errors import ArtifactError
 from .executor_py import KernelFunction, PythonExecutor, bind_address
+from .languages import language_of
 from .native import make_executor
 from .profile import count, span
 
@@ -37,7 +40,8 @@ def load(
     """Make ``artifact`` callable: positional tensors and numbers in, a tuple out.
 
     ``constants`` supplies the ``ConstantSpec``s without data, in order. ``python_functions`` is the table of ``Python``
-    instructions. ``config`` (default: the environment's) says what the other arguments leave open. ``executor`` is ``"native"`` (default) or ``"python"``. C++ libraries without a binary are built
+    instructions. ``config`` (default: the environment's) says what the other arguments leave open. ``executor`` is ``"native"`` (default; not for accelerators
+    that the extension does not know) or ``"python"``. C++ libraries without a binary are built
     through ``store`` with headers from ``include_dirs``; ``threads`` is how many threads a C++ kernel uses at most (None:
     ``torch.get_num_threads()`` at the call; the Python executor always uses one); Triton kernels are compiled in the background, the first launch
     of each waits for it (and raises ``TritonCompileError``). Raises ``ArtifactError`` for a malformed artifact or missing
@@ -57,7 +61,7 @@ def load(
         store = default_store(config) if store is None else store
         artifact = build_libraries(artifact, include_dirs=include_dirs, store=store, config=config)
         others = _other_kernels(artifact, store)
-        if executor == "python":
+        if executor == "python" or not runs_natively(artifact):
             return PythonExecutor(artifact, bind_kernels(artifact, others), tensors, functions)
         return make_executor(artifact, tensors, functions, others, threads)
 
@@ -115,12 +119,13 @@ def bind_kernels(artifact: a.Artifact, others: Mapping[int, KernelFunction]) -> 
 
 
 def _other_kernels(artifact: a.Artifact, store: Store) -> dict[int, KernelFunction]:
-    if all(library.language == "cpp" for library in artifact.libraries):
-        return {}
-    # Only a program with Triton kernels pays for importing what runs them.
-    from .triton_binding import bind_triton
-
-    return bind_triton(artifact, store)
+    found: dict[int, KernelFunction] = {}
+    if all(library.language == CPP.name for library in artifact.libraries):
+        return found
+    for language in dict.fromkeys(map(language_of, artifact.libraries)):
+        if language.bind is not None:
+            found |= language.bind(artifact, store)
+    return found
 
 
 def kernel_address(artifact: a.Artifact, kernel: a.Kernel) -> int:

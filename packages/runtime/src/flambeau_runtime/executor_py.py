@@ -17,6 +17,7 @@ import torch
 from attrs import define, field, frozen
 
 from . import artifact as a
+from .accelerators import accelerator_of
 from .devices import pinned, real_device
 from .errors import InputError
 from .held import held
@@ -76,7 +77,7 @@ class _Frame:
     def bind_device(self, spec: a.InputSpec) -> None:
         """The slot of an input that was just checked is the device it lies on."""
         device = self.tensors[spec.register].device
-        if spec.device is not None and spec.device.type == "cuda" == device.type and self.devices:
+        if spec.device is not None and spec.device.type == device.type and accelerator_of(device) and self.devices:
             self.devices[spec.device.index or 0] = device.index
 
     def write(self, outs: Sequence[a.Reg | a.Scalar | None], values: Sequence[Any]) -> None:

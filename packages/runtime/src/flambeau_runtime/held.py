@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .accelerators import stands_in
 from .artifact import Hold
 from .errors import PredictionError
 from .text import layout_text
@@ -32,9 +33,7 @@ def held(hold: Hold, value: torch.Tensor | None, sizes: Sequence[int], strides: 
 
 
 def _device_fits(hold: Hold, value: torch.Tensor) -> bool:
-    if value.device.type == hold.device.type:
-        return True
-    return hold.device.type == "cuda" and value.device.type == "cpu" and value.dim() == 0
+    return value.device.type == hold.device.type or stands_in(hold.device, value)
 
 
 def _message(hold: Hold, found: str, sizes: Sequence[int], strides: Sequence[int]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .accelerators import accelerator_of, stands_in
 from .artifact import InputSpec, Scalar
 from .errors import InputError
 
@@ -64,12 +65,12 @@ def _check_device(label: str, spec: InputSpec, value: torch.Tensor, devices: Seq
     assert wanted is not None
     if wanted.type == got.type:
         slot = wanted.index or 0
-        ordinal = devices[slot] if wanted.type == "cuda" and slot < len(devices) else None
+        ordinal = devices[slot] if accelerator_of(wanted) and slot < len(devices) else None
         if ordinal is not None and ordinal != got.index:
-            raise InputError(f"{label} must be on cuda:{ordinal} as what it is used with, got {got}")
+            raise InputError(f"{label} must be on {wanted.type}:{ordinal} as what it is used with, got {got}")
         return
     # A library call may leave a one-element result on the CPU; what reads it on a GPU copies it.
-    if wanted.type != "cuda" or got.type != "cpu" or value.dim() != 0 or spec.mutated:
+    if spec.mutated or not stands_in(wanted, value):
         raise InputError(f"{label} must be on {wanted.type}, got {got}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from . import artifact as a
+from .accelerators import CUDA
 from .build.library import entry_address, load_library
 from .devices import pinned
 from .executor_py import KernelFunction, instruction_context
@@ -130,9 +131,9 @@ def make_executor(
     def count(given: int) -> None:
         check_count(specs, (None,) * given)
 
-    if artifact.program.devices and torch.cuda.is_available():
+    if artifact.program.devices and CUDA.is_available():
         # A program without inputs on the GPU may be what uses it first; the allocator must be ready then.
-        torch.cuda.init()
+        CUDA.start()
     pairs = tuple((spec.register, tensor) for spec, tensor in zip(artifact.constants, constants))
     return extension().Executor(program, kernels, pairs, misfit, describe, count)
 

@@ -71,7 +71,7 @@ def _outs(values: Any) -> tuple[Reg | Scalar | None, ...]:
 class Library:
     """One translation unit.
 
-    ``language`` is ``"cpp"`` or ``"triton"``; ``source`` are the kernels, and ``support`` is what comes before them, the same for many
+    ``language`` is a name of ``languages.py`` (``"cpp"``, ``"triton"``); ``source`` are the kernels, and ``support`` is what comes before them, the same for many
     libraries; ``flags`` are extra compiler flags (part of the digest); ``binary`` is the shared object or None when it has yet to be built
     (not part of the digest).
     """

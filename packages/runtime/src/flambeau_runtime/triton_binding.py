@@ -12,6 +12,7 @@ import torch
 from attrs import frozen
 
 from . import artifact as a
+from .accelerators import accelerator_of
 from .cache import Store
 from .executor_py import KernelFunction
 from .triton_kernels import launch_arguments, run_interpreted
@@ -29,7 +30,16 @@ def bind_triton(artifact: a.Artifact, store: Store) -> dict[int, KernelFunction]
 
 
 def _uses_gpu(artifact: a.Artifact) -> bool:
-    return bool(artifact.program.devices) or any(spec.device.type == "cuda" for spec in artifact.constants)
+    return bool(artifact.program.devices) or any(accelerator_of(spec.device) for spec in artifact.constants)
+
+
+def start_compiling(artifact: a.Artifact, store: Store) -> None:
+    """Have the Triton kernels of a program for a GPU compiled in the background, where there is one."""
+    if artifact.program.devices and torch.cuda.is_available():
+        # Only a program on a GPU imports what compiles for it.
+        from .device import kernels
+
+        kernels.start_compiling(artifact, store)
 
 
 @frozen

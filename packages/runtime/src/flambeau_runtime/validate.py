@@ -7,8 +7,10 @@ from typing import Any, NoReturn
 import attrs
 
 from . import records as a
+from .accelerators import accelerator_of
 from .devices import devices_of
 from .errors import ArtifactError
+from .languages import language_of
 from .text import instruction_text
 
 
@@ -210,8 +212,8 @@ def _check_program(program: a.Program, artifact: a.Contents, where: str, checked
 def _check_devices(program: a.Program) -> None:
     given = [spec.device for spec in program.inputs if spec.device is not None]
     for device in (*given, *devices_of(program)):
-        if device.type == "cuda" and (device.index is None or device.index >= len(program.devices)):
-            raise ArtifactError(f"program: {device} is none of its {len(program.devices)} CUDA devices")
+        if accelerator_of(device) and (device.index is None or device.index >= len(program.devices)):
+            raise ArtifactError(f"program: {device} is none of its {len(program.devices)} devices")
 
 
 def validate(artifact: a.Contents) -> None:
@@ -219,8 +221,7 @@ def validate(artifact: a.Contents) -> None:
     if artifact.version != a.FORMAT_VERSION:
         raise ArtifactError(f"the artifact has format {artifact.version}, this runtime reads {a.FORMAT_VERSION}")
     for library in artifact.libraries:
-        if library.language not in ("cpp", "triton"):
-            raise ArtifactError(f"library {library.name}: unknown language {library.language!r}")
+        language_of(library)
     for kernel in artifact.kernels:
         if not 0 <= kernel.library < len(artifact.libraries):
             raise ArtifactError(f"kernel {kernel.name}: library {kernel.library} does not exist")

@@ -22,6 +22,7 @@ class FakeRecorder:
     """
 
     device = "cpu"
+    asks_itself = False
 
     def __init__(self, *, native: bool = True) -> None:
         self._native = native

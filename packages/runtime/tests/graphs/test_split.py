@@ -268,7 +268,7 @@ def test_what_is_held_is_as_dynamic_as_before() -> None:
         [tensor(0, "cuda")],
         out(4),
     )
-    assert [v.kind for v in classify(artifact)] == ["plain", "plain", "plain", "device", "host", "device"]
+    assert [v.kind for v in classify(artifact, "cuda")] == ["plain", "plain", "plain", "device", "host", "device"]
 
 
 def test_sizes_from_inputs_are_not_dynamic() -> None:
@@ -309,7 +309,7 @@ def test_sizes_from_inputs_are_not_dynamic() -> None:
 def test_reasons(instruction: Any, reason: str) -> None:
     """What a CUDA graph cannot hold, and what it can."""
     inputs = [tensor(0, "cuda"), tensor(1), tensor(2, "cuda", torch.bool), tensor(3, "cuda", torch.int64)]
-    (verdict,) = classify(artifact_of([instruction], inputs, []))
+    (verdict,) = classify(artifact_of([instruction], inputs, []), "cuda")
     assert verdict.reason == reason
 
 
@@ -324,7 +324,7 @@ def test_a_scatter_into_fixed_sizes_ends_what_is_dynamic() -> None:
         [tensor(0, "cuda"), tensor(1, "cuda")],
         out(4),
     )
-    assert [verdict.kind for verdict in classify(artifact)] == ["plain", "plain", "device"]
+    assert [verdict.kind for verdict in classify(artifact, "cuda")] == ["plain", "plain", "device"]
 
 
 def test_without_a_device_nothing_is_recorded() -> None:
@@ -370,10 +370,10 @@ def test_random_state_stays_with_its_kernels(between: bool) -> None:
         [tensor(0, "cuda")],
         out(4, 6),
     )
-    parts = split(artifact, classify(artifact), SMALL)
+    parts = split(artifact, classify(artifact, "cuda"), SMALL)
     assert passes_random_state(parts) is between
     if between:
-        parts = split(artifact, classify(artifact, plain_random=True), SMALL)
+        parts = split(artifact, classify(artifact, "cuda", plain_random=True), SMALL)
         assert not passes_random_state([part for part in parts if part.recorded])
         drawing = next(
             p
@@ -396,7 +396,7 @@ def test_what_nested_programs_launch_counts() -> None:
     settings = GraphSettings(smallest_program=3)
     for steps, recorded in ((2, False), (3, True)):
         artifact = artifact_of([nested(*(sine(n, n - 1) for n in range(1, steps + 1)))], [tensor(0, "cuda")], out(1))
-        (part,) = split(artifact, classify(artifact), settings)
+        (part,) = split(artifact, classify(artifact, "cuda"), settings)
         assert part.recorded is recorded
 
 
@@ -415,9 +415,9 @@ def test_random_state_of_a_nested_program(shown: bool) -> None:
         [tensor(0, "cuda")],
         out(3),
     )
-    parts = split(artifact, classify(artifact), SMALL)
+    parts = split(artifact, classify(artifact, "cuda"), SMALL)
     assert [part.recorded for part in parts] == [True, False, True] and passes_random_state(parts) is shown
-    plain = split(artifact, classify(artifact, plain_random=True), SMALL)
+    plain = split(artifact, classify(artifact, "cuda", plain_random=True), SMALL)
     assert not any(
         isinstance(instruction, a.Subprogram)
         for part in plain

@@ -12,9 +12,8 @@ from attrs import frozen
 from ..codegen.triton.errors import UnsupportedKernel
 from ..codegen.triton.templates.gemm import gemm_kernel
 from ..config import Config
-from ..device import device_facts
+from ..devices import device_facts, device_of
 from ..ir.kernel import Gemm, GemmTile
-from ..schedule.combine import target_of
 from ..schedule.gemms import Candidate
 from . import tiles
 from .measure import measured_tile
@@ -45,26 +44,21 @@ class ChooseGemm:
         if self.config.gemm == "generated":
             return found[0]
         if self._may_measure(candidate):
-            return measured_tile(candidate, found[:_MEASURED])
+            return measured_tile(candidate, found[:_MEASURED], self.config)
         library, own = tiles.library_seconds(problem, device), tiles.seconds(problem, found[0], device)
         return found[0] if library > _FASTER * own and library - own > _SAVED else None
 
     def _may_measure(self, candidate: Candidate) -> bool:
         if not self.config.max_autotune or torch.are_deterministic_algorithms_enabled():
             return False
-        return candidate.body.device.type == "cuda" and torch.cuda.is_available()
+        return device_of(candidate.body.device).can_measure()
 
     def _is_possible(self, candidate: Candidate) -> bool:
-        device, dtype = candidate.body.device, candidate.product.left.dtype
-        if target_of(candidate.body, self.config.cpu_backend) != "triton" or not self.config.triton_kernels:
+        device, dtype = device_of(candidate.body.device), candidate.product.left.dtype
+        if not device.language(self.config).gemms or not device.enabled(self.config):
             return False
-        return dtype is not torch.float32 or device.type == "cpu" or takes_tf32()
-
-
-def takes_tf32() -> bool:
-    """Whether products of float32 on a GPU may round their operands to TF32."""
-    # Not ``allow_tf32``: reading that raises where a program has set precisions one operator at a time.
-    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+        # What a host multiplies to try kernels out is exact.
+        return dtype is not torch.float32 or device.is_host or device.libraries.rounds_products()
 
 
 def _is_expressed(candidate: Candidate, tile: GemmTile) -> bool:

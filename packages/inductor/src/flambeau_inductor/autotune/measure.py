@@ -17,7 +17,8 @@ from flambeau_runtime.timing import time_apart
 
 from ..codegen.generate import generate
 from ..codegen.triton.templates.gemm import gemm_kernel
-from ..device import device_facts
+from ..config import Config
+from ..devices import device_facts
 from ..ir.graph import Graph, TensorInput
 from ..ir.kernel import Gemm, GemmTile
 from ..ir.layout import Buffer, Ref
@@ -32,7 +33,7 @@ from ..schedule.steps import step_reads, step_writes
 _NOISE = 0.98
 
 
-def measured_tile(candidate: Candidate, tiles: Sequence[GemmTile]) -> GemmTile | None:
+def measured_tile(candidate: Candidate, tiles: Sequence[GemmTile], config: Config) -> GemmTile | None:
     """The fastest of ``tiles``; None for the library."""
     product, device = candidate.product, candidate.body.device
     gemms = [Gemm(product.left, product.right, candidate.body, tile) for tile in tiles]
@@ -44,7 +45,7 @@ def measured_tile(candidate: Candidate, tiles: Sequence[GemmTile]) -> GemmTile |
     # The result stays where something else reads it: all ways store the same.
     wanted = tuple(gemms[0].writes)
     ways: list[Sequence[Step]] = [followed, *([gemm] for gemm in gemms)]
-    programs = [_program(steps, candidate.buffers, wanted) for steps in ways]
+    programs = [_program(steps, candidate.buffers, wanted, config) for steps in ways]
     library, *own = time_apart(programs, device=device, store=store)
     best = min((n for n, seconds in enumerate(own) if seconds is not None), key=lambda n: own[n] or 0.0, default=-1)
     if best >= 0 and library is not None and (own[best] or 0.0) > _NOISE * library:
@@ -54,7 +55,7 @@ def measured_tile(candidate: Candidate, tiles: Sequence[GemmTile]) -> GemmTile |
     return tiles[best] if best >= 0 else None
 
 
-def _program(steps: Sequence[Step], buffers: Mapping[str, Buffer], wanted: tuple[str, ...]) -> Artifact:
+def _program(steps: Sequence[Step], buffers: Mapping[str, Buffer], wanted: tuple[str, ...], config: Config) -> Artifact:
     """``steps`` as a program of what they read, giving ``wanted``."""
     made = {name for step in steps for name in step_writes(step)}
     read = dict.fromkeys(name for step in steps for name in sorted(step_reads(step)) if name not in made)
@@ -64,7 +65,7 @@ def _program(steps: Sequence[Step], buffers: Mapping[str, Buffer], wanted: tuple
     outputs = tuple(Ref.whole(own[name]) for name in wanted)
     graph = Graph(inputs, (), (), outputs, own)
     plan = Schedule(tuple(steps), own)
-    sources = generate(steps, "triton")
+    sources = generate(steps, config)
     return build(graph, plan, sources.kernels, sources.libraries).artifact
 
 

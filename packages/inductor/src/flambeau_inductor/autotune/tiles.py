@@ -10,7 +10,7 @@ import torch
 from attrs import frozen
 
 from ..codegen.triton.templates.gemm import ALIGNMENT, Side, resident, shared_bytes
-from ..device import H200, Device
+from ..devices import H200, Facts
 from ..ir.kernel import GemmTile
 from ..ir.layout import Ref
 
@@ -83,7 +83,7 @@ class Problem:
         return all(side.is_fetched for side in sides) and not any(n * each % ALIGNMENT for n in (*lengths, self.step))
 
 
-def candidates(problem: Problem, device: Device) -> list[GemmTile]:
+def candidates(problem: Problem, device: Facts) -> list[GemmTile]:
     """Tiles that fit the device, the one that takes least time by the model first."""
     _, m, n, k = problem.sizes
     terms = max(16, min(_STEP_BYTES // problem.dtype.itemsize, 1 << (k - 1).bit_length()))
@@ -99,7 +99,7 @@ def candidates(problem: Problem, device: Device) -> list[GemmTile]:
     return sorted(found, key=lambda tile: seconds(problem, tile, device))
 
 
-def seconds(problem: Problem, tile: GemmTile, device: Device) -> float:
+def seconds(problem: Problem, tile: GemmTile, device: Facts) -> float:
     """About how long the product takes in this tile."""
     batch, m, n, k = problem.sizes
     tiles = batch * -(-m // tile.rows) * -(-n // tile.columns)
@@ -109,7 +109,7 @@ def seconds(problem: Problem, tile: GemmTile, device: Device) -> float:
     return max(rounds * 2.0 * tile.rows * tile.columns * k / reached, problem.bytes / device.bandwidth)
 
 
-def library_seconds(problem: Problem, device: Device) -> float:
+def library_seconds(problem: Problem, device: Facts) -> float:
     """The same for the library."""
     rate = _rate(problem.dtype, device)
     if not problem.is_aligned:
@@ -117,7 +117,7 @@ def library_seconds(problem: Problem, device: Device) -> float:
     return max(problem.flops / rate, problem.bytes / device.bandwidth)
 
 
-def _rate(dtype: torch.dtype, device: Device) -> float:
+def _rate(dtype: torch.dtype, device: Facts) -> float:
     return device.half_products if dtype.itemsize == 2 else device.tf32_products
 
 

@@ -1,26 +1,24 @@
 """The kernels of a program as sources: one library for each language.
 
-In: steps in running order, the language of kernels on the CPU. Out: ``Sources``.
+In: steps in running order, options. Out: ``Sources``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from flambeau_runtime.artifact import Library
 
+from ..config import Config
+from ..devices import Language, device_of
 from ..ir.kernel import Combined, Gemm, KernelBody
 from ..ir.loops import Template
 from ..schedule import LaunchStep, Step
-from ..schedule.combine import target_of
-from . import cpp, triton
 from .kernel import GeneratedKernel, sources_of
-from .triton.combine import generate_combined
-from .triton.templates import generate_gemms, generate_templates
-
-_LANGUAGES = {"cpp": cpp, "triton": triton}
+from .languages import Writer, writer_of
 
 
 @frozen
@@ -35,28 +33,39 @@ class Sources:
         return "\n".join(sources_of(kernel for _, kernel in self.kernels.values()))
 
 
-def generate(steps: Iterable[Step], cpu_language: str) -> Sources:
-    """Write the kernels of ``steps``. Raises ``codegen.triton.UnsupportedKernel`` for a body that Triton cannot express."""
-    by_language: dict[str, list[LaunchStep]] = {}
+def generate(steps: Iterable[Step], config: Config) -> Sources:
+    """Write the kernels of ``steps``. Raises ``codegen.triton.UnsupportedKernel`` for a body that its language cannot express."""
+    by_language: dict[Language, list[LaunchStep]] = {}
     for step in steps:
         if isinstance(step, LaunchStep):
-            by_language.setdefault(target_of(step, cpu_language), []).append(step)
+            by_language.setdefault(_language(step, config), []).append(step)
     libraries: list[Library] = []
     kernels: dict[str, tuple[int, GeneratedKernel]] = {}
     for language, chosen in by_language.items():
-        generated = _generated(language, chosen)
-        unit = _LANGUAGES[language]
+        writer = writer_of(language)
+        generated = _generated(writer, chosen)
+        if language.in_grid:
+            generated = [evolve(kernel, in_grid=True) for kernel in generated]
         kernels |= {step.name: (len(libraries), kernel) for step, kernel in zip(chosen, generated, strict=True)}
-        name, source = f"kernels_{language}", "\n".join(sources_of(generated))
-        libraries.append(Library(name, language, source, unit.FLAGS, support=unit.support(generated)))
+        name, source = f"kernels_{language.name}", "\n".join(sources_of(generated))
+        libraries.append(Library(name, language.name, source, writer.flags, support=writer.support(generated)))
     return Sources(tuple(libraries), kernels)
 
 
-def _generated(language: str, steps: Sequence[LaunchStep]) -> list[GeneratedKernel]:
+def _language(step: LaunchStep, config: Config) -> Language:
+    place = (step.bodies[0] if isinstance(step, Combined) else step).device
+    return device_of(place).language(config)
+
+
+def _generated(writer: Writer, steps: Sequence[LaunchStep]) -> list[GeneratedKernel]:
     """One kernel for each step, in order."""
-    single = iter(_LANGUAGES[language].generate([step for step in steps if isinstance(step, KernelBody)]))
-    several = iter(generate_combined([step for step in steps if isinstance(step, Combined)]))
-    templates = iter(generate_templates([step for step in steps if isinstance(step, Template)]))
-    gemms = iter(generate_gemms([step for step in steps if isinstance(step, Gemm)]))
-    sources = {KernelBody: single, Combined: several, Template: templates, Gemm: gemms}
-    return [next(sources[type(step)]) for step in steps]
+    written: dict[type, tuple[Callable[[Any], Sequence[GeneratedKernel]] | None, list[Any]]] = {
+        KernelBody: (writer.bodies, []),
+        Combined: (writer.combined, []),
+        Template: (writer.templates, []),
+        Gemm: (writer.gemms, []),
+    }
+    for step in steps:
+        written[type(step)][1].append(step)
+    found = {kind: iter(write(chosen) if write else ()) for kind, (write, chosen) in written.items()}
+    return [next(found[type(step)]) for step in steps]

@@ -17,8 +17,8 @@ class GeneratedKernel:
 
     ``buffers`` names one buffer per argument (buffers that share storage share the argument); ``scalars`` are integer
     expressions or parameter names, passed in that order, with ``scalar_kinds`` "i" or "f" each. ``extent`` is the parallel
-    size and ``grain`` the fewest iterations worth a thread. ``checks`` are the messages of status codes. ``code`` is equal for kernels
-    that say the same under other names.
+    size and ``grain`` the fewest iterations worth a thread; ``in_grid``: a launch names that many programs. ``checks`` are the messages of
+    status codes. ``code`` is equal for kernels that say the same under other names.
     """
 
     name: str
@@ -32,6 +32,7 @@ class GeneratedKernel:
     checks: tuple[str, ...] = ()
     meta: dict[str, Any] = field(factory=dict)
     code: Hashable = field(default=None, eq=False, repr=False)
+    in_grid: bool = False
 
 
 def with_shared_sources(kernels: Iterable[GeneratedKernel]) -> list[GeneratedKernel]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..devices import device_of
 from ..expr import Expr, render
 from .graph import Graph, ScalarInput, TensorInput
 from .kernel import SUM, Gemm, KernelBody, Reduce, ScanStep, Statement, Store
@@ -17,9 +18,9 @@ from .scalar import dtype_text, index_text, scalar_text
 
 
 def layout_text(layout: Layout) -> str:
-    """``f32[s0, 8; 8, 1]``, with the device where it is not the CPU."""
+    """``f32[s0, 8; 8, 1]``, with the device where it is not the host."""
     sizes, strides = (", ".join(render(e) for e in part) for part in (layout.sizes, layout.strides))
-    device = "" if layout.device.type == "cpu" else f" {layout.device}"
+    device = "" if device_of(layout.device).is_host else f" {layout.device}"
     return f"{dtype_text(layout.dtype)}[{sizes}; {strides}]{device}"
 
 

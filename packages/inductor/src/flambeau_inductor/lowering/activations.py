@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..devices import device_of
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
 from .builder import Builder
@@ -52,13 +53,13 @@ def gelu(g: Builder, a: TensorValue, *, approximate: str = "none") -> TensorValu
 @lowers("elu")
 def elu(g: Builder, a: TensorValue, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> TensorValue:
     _require_floating(a)
-    on_cpu = a.device.type == "cpu"
+    bends_below = device_of(a.device).eager.bends_below_zero
 
     def rule(x: Scalar) -> Scalar:
         straight = sc.op("mul", x, g.constant(scale, x.dtype))
         factor = sc.op("mul", g.constant(alpha, x.dtype), g.constant(scale, x.dtype))
         bent = sc.op("mul", sc.op("expm1", sc.op("mul", x, g.constant(input_scale, x.dtype))), factor)
-        if on_cpu:
+        if bends_below:
             # Zero belongs to the straight part there: it keeps its sign, whatever the factor.
             return sc.op("where", sc.op("lt", x, _like(x, 0)), bent, straight)
         return sc.op("where", sc.op("gt", x, _like(x, 0)), straight, bent)

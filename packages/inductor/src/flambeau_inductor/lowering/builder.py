@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from ..context import CompileContext
+from ..devices import device_of
 from ..errors import UnsupportedGraphError
 from ..expr import ONE, ZERO, Expr, SymbolTable, UnsupportedExpression, as_expr, free_symbols, hint
 from ..ir import scalar as sc
@@ -21,7 +22,7 @@ from ..ir.scalar import Scalar
 from ..ops.table import scalar_op
 from .provenance import Provenance
 from .registry import Decline
-from .values import HALF, LOOP_TYPES, Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
+from .values import HALF, Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
 
 
 class Builder:
@@ -74,8 +75,7 @@ class Builder:
 
     def may_loop(self, device: torch.device) -> bool:
         """Whether kernels may be generated for ``device``."""
-        config = self.context.config
-        return config.cpp_kernels if device.type == "cpu" else config.triton_kernels
+        return device_of(device).enabled(self.context.config)
 
     # Names.
 
@@ -202,7 +202,7 @@ class Builder:
 
     def may_compute(self, layout: Layout) -> bool:
         """Whether kernels may fill a tensor like this."""
-        return layout.dtype in LOOP_TYPES and self.may_loop(layout.device)
+        return layout.dtype in device_of(layout.device).dtypes and self.may_loop(layout.device)
 
     def _copied_by_library(self, ref: Ref, layout: Layout) -> Ref:
         """A copy in another layout of what no kernel can hold; equal elements that share a place are copied once."""
@@ -325,7 +325,7 @@ class Builder:
 
     def scan(self, value: TensorValue, dim: int, kind: str, dtype: torch.dtype, compute: torch.dtype) -> TensorValue:
         """An inclusive scan along ``dim``."""
-        if value.device.type == "cpu" and dim == value.rank - 1 and sc.has_dear_op(value.body()):
+        if device_of(value.device).kernels.scans_one_by_one and dim == value.rank - 1 and sc.has_dear_op(value.body()):
             # Along rows the loop goes element by element: what has a vector form is computed before it.
             self.realise(value)
         body = self.convert(value.body(), compute)
@@ -346,7 +346,7 @@ class Builder:
         """A copy of ``initial`` into which, for every point of ``sizes``, ``value`` goes to ``position``."""
         if ZERO in sizes:
             return self.lazy(initial.sizes, initial.dtype, initial.device, initial.at)
-        if initial.device.type != "cpu" and torch.are_deterministic_algorithms_enabled():
+        if not device_of(initial.device).kernels.scatters_in_order and torch.are_deterministic_algorithms_enabled():
             raise Decline("deterministic algorithms are asked for: colliding writes come in any order")
         start = Buffer("", Layout.contiguous(initial.sizes, initial.dtype, initial.device))
         base = self.new_buffer(start.layout)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..devices import device_of
 from ..expr import Expr
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
@@ -88,7 +89,7 @@ def arange_step(g: Builder, start: Any, end: Any, step: Any = 1, **options: Any)
     if not out.dtype.is_floating_point:
         raise Decline("integer range with float bounds")
     # Eager computes in double for float64 and in float32's accumulate type (double on the CPU) otherwise.
-    wide = torch.float64 if out.device.type == "cpu" else compute_dtype(out.dtype)
+    wide = torch.float64 if device_of(out.device).eager.accumulates_in_double else compute_dtype(out.dtype)
     base, by = g.constant(start, wide), g.constant(step, wide)
 
     def at(index: tuple[Expr, ...]) -> Scalar:

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..devices import LOOP_TYPES, device_of
 from .builder import Builder
 from .registry import Decline, rule_for
-from .values import LOOP_TYPES, TensorValue
+from .values import TensorValue
 
 
 def inlined(g: Builder, body: fx.GraphModule, values: Sequence[Any]) -> Any:
@@ -61,7 +62,7 @@ def _constant(g: Builder, tensor: Any) -> TensorValue:
     if (
         type(tensor) is not torch.Tensor
         or tensor.dim()
-        or tensor.device.type != "cpu"
+        or not device_of(tensor.device).is_host
         or tensor.dtype not in LOOP_TYPES
     ):
         raise Decline("a constant in a kernel")

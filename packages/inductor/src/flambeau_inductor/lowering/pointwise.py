@@ -7,11 +7,12 @@ a number operand is not rounded to the half type first where eager's kernels kee
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ..devices import Eager, device_of
 from ..expr import Expr
 from ..ir import scalar as sc
 from ..ir.layout import Sizes
@@ -39,14 +40,18 @@ def elementwise(
     joined = common or promote(*operands)
     compute = compute_dtype(joined)
     parts = [o if isinstance(o, TensorValue) else _number(g, o, joined, compute, round_numbers) for o in operands]
-    # A 0-d CPU tensor may meet device tensors: the result lives with the others.
-    device = next((t.device for t in tensors if t.device.type != "cpu" or t.rank), tensors[0].device)
+    device = _common_device(tensors)
     if any(t.device != device and not t.is_number for t in tensors):
         raise Decline("operands on different devices")
     sizes: Sizes = broadcast_sizes(*(t.sizes for t in tensors))
     return g.pointwise(
         function, *parts, sizes=sizes, dtype=dtype or joined, device=device, compute=compute, through=joined
     )
+
+
+def _common_device(tensors: Sequence[TensorValue]) -> torch.device:
+    """Where a result lives: a number in the host's memory may meet tensors of any device, and the others decide."""
+    return next((t.device for t in tensors if t.rank or not device_of(t.device).is_host), tensors[0].device)
 
 
 def _number(g: Builder, value: Any, joined: torch.dtype, compute: torch.dtype, rounded: bool) -> Scalar:
@@ -61,8 +66,8 @@ def _as_stored(g: Builder, value: Scalar, dtype: torch.dtype) -> Scalar:
 
 
 def _is_first(a: Any, b: Any) -> bool:
-    """True for a number in front of a tensor on the CPU, whose kernels make an operand of it: rounded to the half type."""
-    return not isinstance(a, TensorValue) and isinstance(b, TensorValue) and b.device.type == "cpu"
+    """True for a number in front of a tensor whose kernels make an operand of it (the CPU's do): rounded to the half type."""
+    return not isinstance(a, TensorValue) and isinstance(b, TensorValue) and device_of(b.device).eager.rounds_numbers
 
 
 def _scaled(g: Builder, function: Callable[..., Scalar], a: Any, b: Any, joined: torch.dtype) -> TensorValue:
@@ -74,7 +79,13 @@ def _scaled(g: Builder, function: Callable[..., Scalar], a: Any, b: Any, joined:
 
 def _is_read_as_number(a: Any, b: Any, joined: torch.dtype) -> bool:
     tensors = isinstance(a, TensorValue) and isinstance(b, TensorValue)
-    return tensors and not b.rank and joined in HALF and a.device.type == b.device.type == "cpu"
+    return (
+        tensors
+        and not b.rank
+        and joined in HALF
+        and a.device.type == b.device.type
+        and device_of(b.device).eager.reads_second_as_number
+    )
 
 
 def _op(name: str) -> Callable[..., Scalar]:
@@ -245,6 +256,11 @@ def signbit(g: Builder, a: TensorValue) -> TensorValue:
     return elementwise(g, _op("signbit"), a, dtype=torch.bool)
 
 
+def _any_eager(a: Any, b: Any, asked: Callable[[Eager], bool]) -> bool:
+    """Whether eager's kernels do so where one of the operands lies."""
+    return any(isinstance(o, TensorValue) and asked(device_of(o.device).eager) for o in (a, b))
+
+
 def _is_one(alpha: Any) -> bool:
     return isinstance(alpha, int | float) and alpha == 1
 
@@ -257,7 +273,7 @@ def _sum_rule(g: Builder, a: Any, b: Any, alpha: Number, op: str) -> TensorValue
         return elementwise(g, _op("logical_or"), a, b)
     compute = compute_dtype(joined)
     # Eager's CPU kernels round the number of a sum to the half type; its GPU kernels keep it in float32.
-    rounded = any(isinstance(o, TensorValue) and o.device.type == "cpu" for o in (a, b))
+    rounded = _any_eager(a, b, lambda eager: eager.rounds_numbers)
     if _is_one(alpha):
         return elementwise(g, _op(op), a, b, round_numbers=rounded)
     if joined.is_floating_point:
@@ -321,9 +337,9 @@ def div_mode(g: Builder, a: Any, b: Any, rounding_mode: str | None = None) -> Te
 
 
 def _integer_division(g: Builder, a: Any, b: Any, joined: torch.dtype, op: str) -> TensorValue:
-    # Eager raises on a zero divisor (CPU): only a divisor known not to be zero is safe in a loop.
-    on_cpu = any(isinstance(o, TensorValue) and o.device.type == "cpu" for o in (a, b))
-    if on_cpu and not (isinstance(b, int) and b != 0) and not (isinstance(b, Expr) and b.lo > 0):
+    # Where eager raises on a zero divisor only a divisor known not to be zero is safe in a loop.
+    checked = _any_eager(a, b, lambda eager: eager.divisors_are_checked)
+    if checked and not (isinstance(b, int) and b != 0) and not (isinstance(b, Expr) and b.lo > 0):
         raise Decline("integer division by a tensor")
     if joined is torch.bool:
         raise Decline("bool")
@@ -377,7 +393,7 @@ def pow_scalar(g: Builder, a: TensorValue, exponent: Number) -> TensorValue:
         raise Decline("integer power")
     if isinstance(exponent, int | float):
         special = _SPECIAL_POWERS.get(float(exponent))
-        if abs(exponent) == 0.5 and joined is torch.float16 and a.device.type == "cpu":
+        if abs(exponent) == 0.5 and joined is torch.float16 and not device_of(a.device).eager.roots_of_halves:
             # Eager's kernel takes no root there: (-inf) ** 0.5 is inf.
             special = None
         if special is not None and (joined.is_floating_point or float(exponent) in (0.0, 1.0, 2.0, 3.0)):
@@ -411,7 +427,7 @@ def where(g: Builder, condition: TensorValue, a: Any, b: Any) -> TensorValue:
     tensors = [o for o in (condition, a, b) if isinstance(o, TensorValue)]
     sizes = broadcast_sizes(*(t.sizes for t in tensors))
     parts = [o if isinstance(o, TensorValue) else g.constant(o, joined) for o in (a, b)]
-    device = next((t.device for t in tensors if t.device.type != "cpu" or t.rank), tensors[0].device)
+    device = _common_device(tensors)
 
     def choose(c: Scalar, x: Scalar, y: Scalar) -> Scalar:
         return sc.op("where", g.convert(c, torch.bool), g.convert(x, joined), g.convert(y, joined))
@@ -477,7 +493,7 @@ def hardtanh(g: Builder, a: TensorValue, min_val: Number = -1.0, max_val: Number
 def logit(g: Builder, a: TensorValue, eps: float | None = None) -> TensorValue:
     common = _float_of(a)
     # The CPU's kernel has all in the type of the tensor, that of a GPU in float32.
-    steps = common if a.device.type == "cpu" else compute_dtype(common)
+    steps = common if device_of(a.device).eager.rounds_logit else compute_dtype(common)
 
     def rule(x: Scalar) -> Scalar:
         one = sc.constant(1.0, x.dtype)

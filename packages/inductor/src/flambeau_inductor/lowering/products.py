@@ -13,6 +13,7 @@ import torch
 from attrs import evolve
 from torch import fx
 
+from ..devices import device_of
 from ..expr import ONE, Expr, Int
 from ..ir import scalar as sc
 from ..ir.layout import Ref, Sizes
@@ -80,7 +81,8 @@ def _keeps_rows(val: Any, length: int) -> bool:
 
 def _minds(value: torch.Tensor | TensorValue) -> bool:
     """Whether the library's products of this type have fast kernels that mind."""
-    return value.device.type == "cuda" and value.dtype in (torch.float16, torch.bfloat16, torch.float32)
+    minds = device_of(value.device).libraries.products_want_rows_aligned
+    return minds and value.dtype in (torch.float16, torch.bfloat16, torch.float32)
 
 
 def without_last_terms(g: Builder, node: fx.Node, args: list[Any], reason: str) -> TensorValue | None:

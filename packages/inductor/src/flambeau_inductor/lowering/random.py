@@ -16,6 +16,7 @@ from torch import fx
 
 from flambeau_runtime.philox import state_op
 
+from ..devices import device_of
 from ..expr import ZERO, Expr
 from ..ir import scalar as sc
 from ..ir.loops import Extern
@@ -42,8 +43,8 @@ def _numel(sizes: tuple[Expr, ...], itemsize: int) -> int:
 
 def _deal(device: torch.device, kind: str, dtype: torch.dtype, numel: int, vector: int) -> philox.Deal:
     """How eager deals on this device; Decline where that is not known for sure."""
-    if device.type != "cuda":
-        raise Decline("the CPU's generator")
+    if not device_of(device).kernels.draws:
+        raise Decline("a generator that no kernel draws from")
     threads = philox.device_threads(device)
     if threads is None:
         raise Decline("no GPU to ask about its random kernels")
@@ -124,8 +125,10 @@ def _source(node: fx.Node) -> fx.Node:
 def native_dropout(g: Builder, a: TensorValue, p: Any, train: Any = None) -> tuple[TensorValue, TensorValue]:
     if train is False or not isinstance(p, float) or not 0.0 < p < 1.0:
         raise Decline("dropout that draws nothing, or with a probability known at run time")
-    if a.dtype not in (*_FLOATS, torch.float64) or a.device.type != "cuda":
-        raise Decline("the CPU's generator" if a.device.type == "cpu" else f"dropout of {a.dtype}")
+    if not device_of(a.device).kernels.draws:
+        raise Decline("a generator that no kernel draws from")
+    if a.dtype not in (*_FLOATS, torch.float64):
+        raise Decline(f"dropout of {a.dtype}")
     assert g.node is not None
     node = g.node.args[0]
     if not isinstance(node, fx.Node) or _source(node).op != "call_function":

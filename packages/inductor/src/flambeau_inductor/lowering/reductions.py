@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..devices import device_of
 from ..expr import ONE, Expr
 from ..ir import scalar as sc
 from ..ir.layout import product
@@ -316,7 +317,7 @@ def _scan(g: Builder, a: TensorValue, dim: int, kind: str, dtype: torch.dtype | 
     if result is torch.bool:
         raise Decline("running sums of truths, which eager's kernels refuse")
     # As eager, which on the CPU adds float32 up in double precision, half types in float32, and rounds every element once.
-    wide = result is torch.float32 and a.device.type == "cpu"
+    wide = result is torch.float32 and device_of(a.device).eager.accumulates_in_double
     return g.scan(
         _in_type(g, a, dtype), int(dim) % a.rank, kind, result, torch.float64 if wide else compute_dtype(result)
     )

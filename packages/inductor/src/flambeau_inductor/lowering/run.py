@@ -20,6 +20,7 @@ from torch._ops import HigherOrderOperator
 from .. import effects
 from .. import expr as ex
 from ..context import CompileContext
+from ..devices import LOOP_TYPES, device_of, has_backend
 from ..errors import FlambeauInductorError, LoweringError, UnsupportedGraphError
 from ..expr import ZERO, Expr, SymbolTable, free_symbols
 from ..ir import scalar as sc
@@ -43,7 +44,7 @@ from .provenance import Provenance
 from .registry import Decline, rule_for
 from .results import Results
 from .target import is_library
-from .values import LOOP_TYPES, TensorValue, broadcast_index, canonical_index
+from .values import TensorValue, broadcast_index, canonical_index
 from .writes import call_writing
 
 aten = torch.ops.aten
@@ -104,7 +105,7 @@ class _Lowering:
         self.results = None if form is None else Results(self.builder, form)
         self.host_scalars = HostScalars(self.builder)
         self.assumptions = Assumptions()
-        self.checks = Checks(self.builder, first=_writes_on_cpu(gm))
+        self.checks = Checks(self.builder, first=_writes_at_once(gm))
         self.values: dict[fx.Node, Any] = {}
         self.builder.provenance = Provenance(self.values)
         self.inputs: list[Input] = []
@@ -230,7 +231,7 @@ class _Lowering:
         if (
             inline
             and found.dim() == 0
-            and found.device.type == "cpu"
+            and device_of(found.device).is_host
             and type(found) is torch.Tensor
             and not found.is_complex()
         ):
@@ -470,11 +471,11 @@ def _reads_otherwise(value: TensorValue, targets: set[str], layout: Layout) -> b
     )
 
 
-def _writes_on_cpu(gm: fx.GraphModule) -> bool:
+def _writes_at_once(gm: fx.GraphModule) -> bool:
     """Whether the graph writes to inputs in memory that the caller finds as it was where the graph raises."""
     copies = gm.graph.find_nodes(op="call_function", target=aten.copy_.default)
     targets = [node.args[0].meta["val"] for node in copies if node.args[0].op == "placeholder"]
-    return any(target.device.type == "cpu" for target in targets)
+    return any(not device_of(target.device).queues for target in targets)
 
 
 def _is_view(op: torch._ops.OpOverload) -> bool:
@@ -514,9 +515,10 @@ def _unsupported(args: Sequence[Any], val: Any) -> str | None:
             return "complex"
         if dtype not in LOOP_TYPES:
             return f"dtype {dtype}"
-        device = value.device.type
-        if device not in ("cpu", "cuda"):
-            return f"device {device}"
+        if not has_backend(value.device):
+            return f"device {value.device.type}"
+        if dtype not in device_of(value.device).dtypes:
+            return f"dtype {dtype} on {value.device.type}"
     if len({t.device for t in _tensors(args) if not t.is_number}) > 1:
         return "operands on different devices"
     if isinstance(val, torch.Tensor) and val.layout is not torch.strided:

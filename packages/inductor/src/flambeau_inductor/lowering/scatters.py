@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..devices import device_of
 from ..expr import ONE, ZERO
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
@@ -37,7 +38,7 @@ def _check(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: Tensor
 
 def _check_sum(a: TensorValue) -> None:
     """Refuse sums that no kernel does as eager does: in a narrow type one by one. On a GPU there are atomics that do."""
-    if a.dtype is torch.bool or (a.dtype in HALF and a.device.type == "cpu"):
+    if a.dtype is torch.bool or (a.dtype in HALF and not device_of(a.device).kernels.adds_halves):
         raise Decline("accumulation in a narrow type")
 
 

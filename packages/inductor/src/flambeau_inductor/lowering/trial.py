@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..codegen.languages import writer_of
 from ..codegen.triton.errors import UnsupportedKernel
-from ..codegen.triton.templates import template_kernel
 from ..context import CompileContext
+from ..devices import device_of
 from ..errors import UnsupportedGraphError
 from ..expr import SymbolTable
 from ..ir.layout import Buffer, Layout, Ref
@@ -28,7 +29,8 @@ def declined(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> str:
     """Why ``node`` of ``gm`` is no template."""
     vals = node.meta["val"]
     device = vals[0].device
-    if device.type == "cpu" and context.config.cpu_backend != "triton":
+    write = writer_of(device_of(device).language(context.config)).templates
+    if write is None:
         return "a processor without tensor cores"
     trial = Builder(context, SymbolTable())
     trial.node = node
@@ -39,7 +41,7 @@ def declined(gm: fx.GraphModule, node: fx.Node, context: CompileContext) -> str:
         RULES[node.target](trial, vals, *args)
         for operation in trial.operations:
             if isinstance(operation, Template):
-                template_kernel(operation)
+                write([operation])
     except (Decline, UnsupportedKernel, UnsupportedGraphError) as error:
         return str(error)
     return ""

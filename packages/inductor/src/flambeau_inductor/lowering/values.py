@@ -30,22 +30,6 @@ FLOAT8 = tuple(
     if hasattr(torch, name)
 )
 
-#: What kernels compute with; a tensor of another dtype is copied and computed by libraries.
-LOOP_TYPES = frozenset(
-    {
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    }
-)
-
 
 class TensorValue:
     """One tensor of the graph while it is being lowered. ``at(index)`` is the element at ``index`` as a scalar."""

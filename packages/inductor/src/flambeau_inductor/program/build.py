@@ -41,6 +41,7 @@ from flambeau_runtime.artifact import (
 
 from .. import expr as ex
 from ..codegen.kernel import GeneratedKernel
+from ..devices import device_of
 from ..expr import Expr
 from ..ir.graph import Graph, ScalarInput, TensorInput
 from ..ir.kernel import Combined
@@ -296,7 +297,7 @@ class _Builder:
             )
         )  # fmt: skip
         extent = self.registers.operand(kernel.extent)
-        grid = (extent, 1, 1) if self.whole.libraries[library].language == "triton" else None
+        grid = (extent, 1, 1) if kernel.in_grid else None
         self.instructions.append(Launch(len(self.whole.kernels) - 1, buffers, scalars, extent, kernel.grain, grid))
 
     def _scalar(self, scalar: Expr | str) -> Operand:
@@ -350,11 +351,11 @@ class _Builder:
         return Subprogram(step.op.kind, programs, passed, outs, same, registers, kwargs.get("length", 0))
 
     def _waits(self, step: Extern, op: Nested) -> bool:
-        """Whether what decides how to go on, a condition's result or the predicate, is read from a GPU."""
+        """Whether what decides how to go on, a condition's result or the predicate, is read from a device that the host waits for."""
         if op.kind not in ("cond", "while", "stack"):
             return False
         decides = step.args[0][0] if op.kind == "cond" else self.whole.graphs[op.bodies[0]].outputs[0]
-        return isinstance(decides, Ref) and decides.device.type == "cuda"
+        return isinstance(decides, Ref) and device_of(decides.device).queues
 
     def _relied_on(self) -> set[str]:
         """Storages whose layout the program relies on: a kernel indexes them, a window lies on them, or they leave."""

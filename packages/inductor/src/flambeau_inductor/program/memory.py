@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve
 
 from .. import expr as ex
+from ..devices import device_of
 from ..ir.graph import Graph
 from ..ir.kernel import KernelBody, Store
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
@@ -59,7 +60,11 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
     buffers = dict(schedule.buffers)
     steps: list[Step] = []
     for position, step in enumerate(schedule.steps):
-        if isinstance(step, KernelBody) and not step.serial and (step.device.type == "cpu" or not step.inner):
+        if (
+            isinstance(step, KernelBody)
+            and not step.serial
+            and (device_of(step.device).kernels.in_order or not step.inner)
+        ):
             for name, storage in _takeovers(step, position, last, pinned, buffers).items():
                 # Later in-place writers of the result (a scatter into a copy, say) live where it lives.
                 for other in [key for key, buffer in buffers.items() if buffer.storage == name]:
@@ -84,6 +89,7 @@ def _takeovers(
     for node in loads(*(v for s in body.statements for v in values(s))):
         reads.setdefault(buffers[node.buffer].storage, set()).add(node.index)
     found: dict[str, str] = {}
+    in_order = device_of(body.device).kernels.in_order
     for store in body.statements:
         if not isinstance(store, Store) or buffers[store.buffer].in_place:
             continue
@@ -95,7 +101,7 @@ def _takeovers(
                 or indices != {store.index}
             ):
                 continue
-            if body.device.type != "cpu" and not _depends(store, storage, buffers):
+            if not in_order and not _depends(store, storage, buffers):
                 continue
             if same_memory(buffers[storage], buffers[store.buffer]):
                 found[store.buffer] = storage
@@ -117,7 +123,7 @@ def _moves_nothing(body: KernelBody, buffers: Mapping[str, Buffer]) -> bool:
 
 
 def _depends(store: Store, storage: str, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether the stored value is computed from what it overwrites: on a GPU only that orders the read before the write."""
+    """Whether the stored value is computed from what it overwrites: out of order only that puts the read before the write."""
     return any(buffers[node.buffer].storage == storage for node in loads(store.value))
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ..context import CompileContext
-from ..device import device_facts
+from ..devices import device_facts
 from .fakes import fake_mode_of, hint_of, insert_call, quietly
 
 aten = torch.ops.aten

@@ -14,7 +14,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
-from ..device import device_facts
+from ..devices import device_facts
 from .bias import is_finished_by_kernels
 from .fakes import fake_mode_of, quietly
 from .joins import call, is_transpose

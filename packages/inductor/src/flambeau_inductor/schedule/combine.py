@@ -11,24 +11,20 @@ from collections.abc import Mapping
 from attrs import define, evolve, field
 
 from .. import expr as ex
+from ..config import Config
+from ..devices import device_of
 from ..effects import checks
 from ..ir.kernel import Combined, Gemm, KernelBody, Store
 from ..ir.layout import Buffer
 from ..ir.loops import Extern, ReadItem
 from .plan import Schedule
-from .steps import LaunchStep, Step, step_reads, step_writes
+from .steps import Step, step_reads, step_writes
 
 #: A kernel that moves more than this hides its launch.
 MOST_BYTES = 32 << 20
 #: Results that exist earlier than they would have, because their kernel moved ahead of another step, may take this much in all.
 EARLY_BYTES = 16 << 20
 MOST_BODIES, MOST_ARGUMENTS = 32, 160
-
-
-def target_of(step: LaunchStep, cpu_target: str) -> str:
-    """The language a step is written in."""
-    device = (step.bodies[0] if isinstance(step, Combined) else step).device
-    return cpu_target if device.type == "cpu" else "triton"
 
 
 @define
@@ -105,13 +101,13 @@ class _Combiner:
         return group
 
 
-def combine(plan: Schedule, cpu_target: str = "cpp") -> Schedule:
-    """``plan`` with kernels grouped where that is valid and worth it."""
+def combine(plan: Schedule, config: Config) -> Schedule:
+    """``plan`` with kernels grouped where that is valid and, in the language of their device, worth it."""
     combiner = _Combiner(plan.buffers)
     placed: list[tuple[Step, _Group | None]] = []
     for position, step in enumerate(plan.steps):
         group = combiner.place(position, step)
-        if group is not None and target_of(group.bodies[0], cpu_target) != "triton":
+        if group is not None and not device_of(group.bodies[0].device).language(config).combines:
             combiner.groups.remove(group)
             group = None
         placed.append((step, group))

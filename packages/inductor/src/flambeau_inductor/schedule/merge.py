@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from attrs import evolve
 
 from .. import expr as ex
+from ..devices import device_of
 from ..expr import Expr
 from ..ir.kernel import Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer
@@ -69,16 +70,15 @@ def merge(
                 inner,
                 joined,
                 first.members + second.members,
-                _union(first.origins, second.origins),
-                False,
                 first.device,
+                _union(first.origins, second.origins),
             )
     return refused
 
 
 def _scans_rows(nest: Nest) -> bool:
-    """Whether each element follows from the one that lies before it in memory, which a CPU computes one by one."""
-    if nest.device.type != "cpu" or not any(isinstance(s, ScanStep) for s in nest.statements):
+    """Whether each element follows from the one that lies before it in memory, and the device computes them one by one."""
+    if not device_of(nest.device).kernels.scans_one_by_one or not any(isinstance(s, ScanStep) for s in nest.statements):
         return False
     return any(
         ex.coefficient(s.index, nest.inner[-1].symbol) is ex.ONE for s in nest.statements if isinstance(s, Store)

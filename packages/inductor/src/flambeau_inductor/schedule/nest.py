@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from .. import expr as ex
 from ..expr import Expr, Symbol
@@ -26,9 +26,9 @@ class Nest:
     inner: tuple[Axis, ...]
     statements: tuple[Statement, ...]
     members: tuple[int, ...]
+    device: torch.device
     origins: tuple[str, ...] = ()
     serial: bool = False
-    device: torch.device = field(default=torch.device("cpu"))
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -116,7 +116,7 @@ def make_nest(position: int, operation: Loop) -> Nest:
         serial = True
         value = _converted(operation.value, dtype)
         statements = (Store(name, operation.index, value, "outer", operation.mode),)
-    nest = Nest(outer, inner, statements, (position,), operation.origins, serial, device)
+    nest = Nest(outer, inner, statements, (position,), device, operation.origins, serial)
     return tidy(nest, keep_inner=isinstance(operation, Scan))
 
 

@@ -12,7 +12,7 @@ import torch
 from attrs import evolve
 
 from .. import expr as ex
-from ..device import LAUNCH_SECONDS, Device, device_facts
+from ..devices import Reduced, device_of
 from ..expr import Expr, Symbol
 from ..ir.graph import Graph
 from ..ir.layout import Buffer, Layout
@@ -20,12 +20,8 @@ from ..ir.loops import Axis, Operation, Reduction
 from ..ir.scalar import Scalar, constant, index_value, load, loads, masked, op, substitute
 from .mapping import numel
 
-#: On a CPU, fewer results than this, with at least ``ENOUGH_WORK`` elements each, are worth a second kernel.
-FEW_RESULTS, ENOUGH_WORK = 8, 32768
-#: On a GPU, neighbouring results one program reduces where memory runs along them, and programs wanted on a multiprocessor.
-_COLUMNS, _PROGRAMS = 64, 4
-#: By how much a split must be quicker. Row by row it must be far quicker: two kernels fuse less with what is around them.
-_GAIN_COLUMNS, _GAIN_ROWS = 1.3, 4.0
+#: Fewer elements for each result than this are worth a second kernel on no device.
+FEWEST = 1024
 
 
 def _lowest(dtype: torch.dtype) -> float | int:
@@ -70,7 +66,7 @@ def split_reduction(operation: Reduction, fresh: Callable[[], str]) -> tuple[Red
     """Two reductions equal to ``operation``, or None where one is as good; ``fresh`` names the buffer between them."""
     if operation.kind not in _IDENTITY:
         return None
-    wanted = _wanted_chunks(operation)
+    wanted = _wanted_parts(operation)
     if wanted < 2:
         return None
     axes = tuple(axis for axis in operation.reduce_axes if axis.size is not ex.ONE)
@@ -96,27 +92,14 @@ def split_reduction(operation: Reduction, fresh: Callable[[], str]) -> tuple[Red
     return _two(operation, value, chunk, (*axes[:at], rest, *axes[at + 1 :]), fresh())
 
 
-def _wanted_chunks(operation: Reduction) -> int:
+def _wanted_parts(operation: Reduction) -> int:
     """How many partial results there should be for each result; 1 for none."""
-    device = operation.out.layout.device
+    place = operation.out.layout.device
     results, work = ex.hint(numel(operation.axes)), ex.hint(numel(operation.reduce_axes))
-    if device.type == "cpu":
-        return 32 if results < FEW_RESULTS and work >= ENOUGH_WORK else 1
-    if results < 1 or work < 1024:
+    if work < FEWEST:
         return 1
-    return _chunks_for(operation, device_facts(device), results, work)
-
-
-def _chunks_for(operation: Reduction, device: Device, results: int, work: int) -> int:
-    columns = _runs_along_results(operation)
-    programs = -(-results // _COLUMNS) if columns else results
-    read = _bytes_read(operation)
-    wanted = _PROGRAMS * device.multiprocessors
-    chunks = min(wanted // programs, work // (256 if columns else 4096))
-    if chunks < 2:
-        return 1
-    together, apart = device.seconds(read, programs), device.seconds(read, programs * chunks) + LAUNCH_SECONDS
-    return chunks if together > (_GAIN_COLUMNS if columns else _GAIN_ROWS) * apart else 1
+    reduced = Reduced(results, work, _runs_along_results(operation), _bytes_read(operation))
+    return device_of(place).parts(place, reduced)
 
 
 def _runs_along_results(operation: Reduction) -> bool:

@@ -18,7 +18,7 @@ from test_machine_code import artifact_of
 from flambeau_inductor import expr as ex
 from flambeau_inductor.codegen.tiling import Space
 from flambeau_inductor.codegen.triton import Config, kernel_text, options
-from flambeau_inductor.device import Device
+from flambeau_inductor.devices import Facts
 from flambeau_inductor.ir import scalar as sc
 from flambeau_inductor.ir.kernel import Reduce, Store
 from flambeau_inductor.ir.loops import make_axes
@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 def in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel that looks up rows takes its table in halves."""
 
-    def choose(space: Space, traffic: options.Traffic, device: Device) -> Config:
+    def choose(space: Space, traffic: options.Traffic, device: Facts) -> Config:
         if traffic.lookup is None:
             return chosen(space, traffic, device)
         return Config({"x": 2, "r": 64}, 1, persistent=True, halves=True)

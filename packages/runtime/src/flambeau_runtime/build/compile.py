@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import torch
 from attrs import evolve
 
 from .. import log
@@ -23,6 +22,7 @@ from ..cache import CacheKey, Store, default_store
 from ..cache.trust import scratch_folder
 from ..config import Config
 from ..errors import BuildError, CompilerUnavailable
+from ..languages import language_of
 from ..profile import span
 from .toolchain import Toolchain, find_toolchain, give_up
 
@@ -51,13 +51,11 @@ def library_key(library: Library, toolchain: Toolchain, include_dirs: Sequence[s
     )
 
 
-def _start_triton(artifact: Artifact, store: Store) -> None:
-    on_gpu = bool(artifact.program.devices) and torch.cuda.is_available()
-    if on_gpu and any(library.language == "triton" for library in artifact.libraries):
-        # Only a program on a GPU imports what compiles for it.
-        from ..device.kernels import start_compiling
-
-        start_compiling(artifact, store)
+def _start(artifact: Artifact, store: Store) -> None:
+    """Have what is not C++ begin to be compiled."""
+    for language in dict.fromkeys(map(language_of, artifact.libraries)):
+        if language.start is not None:
+            language.start(artifact, store)
 
 
 def _headers_digest(include_dirs: Sequence[str | Path]) -> str:
@@ -84,8 +82,8 @@ def build_libraries(
     """
     config = Config.from_environment() if config is None else config
     store = default_store(config) if store is None else store
-    _start_triton(artifact, store)
-    wanted = [i for i, library in enumerate(artifact.libraries) if library.language == "cpp" and library.binary is None]
+    _start(artifact, store)
+    wanted = [i for i, lib in enumerate(artifact.libraries) if language_of(lib).bind is None and lib.binary is None]
     if not wanted:
         return artifact
     toolchain = find_toolchain(config)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from attrs import evolve, field, frozen
 
+from flambeau_runtime.accelerators import CUDA, stands_in
 from flambeau_runtime.artifact import Artifact
 from flambeau_runtime.cache import Store
 from flambeau_runtime.device.cuda import ALIGNMENT, THREADS_PER_WARP, Function, load_cubin
@@ -79,9 +80,9 @@ class GpuKernel:
 
     def __call__(self, tensors: list[torch.Tensor], scalars: list[Any], grid: Any, extent: int) -> int:
         """The Python twin of a native launch."""
-        device = next(t.device for t in tensors if t.device.type == "cuda")
+        device = next(t.device for t in tensors if t.device.type == CUDA.type)
         # A library call may leave a one-element result on the CPU.
-        tensors = [t.to(device) if t.device.type == "cpu" and t.dim() == 0 else t for t in tensors]
+        tensors = [t.to(device) if stands_in(device, t) else t for t in tensors]
         values = [*(t.data_ptr() for t in tensors), *scalars]
         divisible = all(int(v) % ALIGNMENT == 0 for v, promised in zip(values, self.divisible) if promised)
         with torch.cuda.device(device):

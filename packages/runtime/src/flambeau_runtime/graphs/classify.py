@@ -14,6 +14,8 @@ import torch
 from attrs import define, field, frozen
 
 from .. import artifact as a
+from ..accelerators import CUDA, HOST_MEMORY, Accelerator, accelerator_of
+from ..builtin_languages import TRITON
 from ..text import instruction_text, position_text
 from .operands import RANDOM_STATE, draws, operator_of, uses
 
@@ -61,12 +63,12 @@ class Verdict:
 class _Known:
     """What is known of the registers so far."""
 
+    device: str
     devices: dict[int, str] = field(factory=dict)
     dtypes: dict[int, torch.dtype] = field(factory=dict)
     tensors: set[int] = field(factory=set)
     scalars: set[int] = field(factory=set)
     plain_random: bool = False
-    device: str = "cuda"
     conditions: bool = False
 
     def elsewhere(self, registers: Iterable[int]) -> bool:
@@ -87,7 +89,7 @@ def _known_at_start(program: a.Program, device: str, plain_random: bool, conditi
 
 
 def classify(
-    artifact: a.Artifact, device: str = "cuda", *, plain_random: bool = False, conditions: bool = False
+    artifact: a.Artifact, device: str, *, plain_random: bool = False, conditions: bool = False
 ) -> tuple[Verdict, ...]:
     """One verdict per instruction of the artifact's program.
 
@@ -102,19 +104,26 @@ def classify(
     return tuple(_verdict(instruction, artifact, known) for instruction in artifact.program.instructions)
 
 
-def uses_device(artifact: a.Artifact) -> bool:
-    """Whether any input, constant or result of the program is on a CUDA device."""
-    devices = [spec.device.type for spec in artifact.program.inputs if spec.device is not None]
-    devices += [spec.device.type for spec in artifact.constants]
-    devices += [i.device.type for i in artifact.program.instructions if isinstance(i, a.Alloc)]
-    return "cuda" in devices or any(library.language == "triton" for library in artifact.libraries)
+def accelerator_in(artifact: a.Artifact) -> Accelerator | None:
+    """The kind of accelerator that an input, constant or result of the program is on; of several, the first."""
+    devices = [spec.device for spec in artifact.program.inputs if spec.device is not None]
+    devices += [spec.device for spec in artifact.constants]
+    devices += [i.device for i in artifact.program.instructions if isinstance(i, a.Alloc)]
+    found = next(filter(None, map(accelerator_of, devices)), None)
+    # What a call makes is named by nothing else than the kernels that read it.
+    return CUDA if found is None and any(lib.language == TRITON.name for lib in artifact.libraries) else found
 
 
 def host_waits(artifact: a.Artifact) -> tuple[str, ...]:
-    """Where the host waits for the device in a call of a program on a GPU that is not recorded: reason and instruction."""
-    if not uses_device(artifact):
+    """Where the host waits for the device in a call of a program on an accelerator that is not recorded: reason and instruction."""
+    accelerator = accelerator_in(artifact)
+    if accelerator is None:
         return ()
-    found = (verdict for verdict in classify(artifact) if verdict.reason in (READS_A_NUMBER, DECIDED_BY_DATA, WAITS))
+    found = (
+        verdict
+        for verdict in classify(artifact, accelerator.type)
+        if verdict.reason in (READS_A_NUMBER, DECIDED_BY_DATA, WAITS)
+    )
     return tuple(f"{verdict.reason} ({verdict.position})" for verdict in found)
 
 
@@ -268,7 +277,7 @@ def _device_of(instruction: a.Instruction, known: _Known) -> str:
         if isinstance(device, torch.device | str):
             return torch.device(device).type
     read = [known.devices.get(register, known.device) for register in uses(instruction).tensors]
-    return next((device for device in read if device != "cpu"), read[0] if read else known.device)
+    return next((device for device in read if device != HOST_MEMORY.type), read[0] if read else known.device)
 
 
 def _position(instruction: a.Instruction, artifact: a.Artifact) -> str:

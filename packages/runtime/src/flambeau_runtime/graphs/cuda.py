@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from attrs import define, field
 
+from ..accelerators import CUDA
 from ..device import conditional
 from . import settling
 from .recorder import Recorded, Run, Values
@@ -92,7 +93,8 @@ class _Capture:
 class CudaRecorder:
     """Records on the current device."""
 
-    device = "cuda"
+    device = CUDA.type
+    asks_itself = True
 
     def __init__(self) -> None:
         self._capture: _Capture | None = None
@@ -116,7 +118,7 @@ class CudaRecorder:
     def places(self, sizes: Sequence[int]) -> tuple[torch.Tensor, ...]:
         """Ordinary memory of the recording stream. The kernel that will fill it is loaded: captures should not."""
         with torch.cuda.stream(_common().stream):
-            made = tuple(torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes)
+            made = tuple(torch.empty(size, dtype=torch.uint8, device=self.device) for size in sizes)
             settling.fill(made, made)
         return made
 

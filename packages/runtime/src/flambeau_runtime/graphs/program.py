@@ -17,9 +17,10 @@ from ..executor import load
 from ..inputs import check_count, check_scalar, check_tensor
 from ..log import logger
 from .call import RecordedProgram
-from .classify import classify, uses_device
+from .classify import accelerator_in, classify
 from .decided import DecidingExecutor, decides_by_data
 from .recorder import Recorder
+from .recorders import recorder_for
 from .records import GraphDecision, GraphSettings, Report
 from .split import Part, passes_random_state, split
 
@@ -27,6 +28,8 @@ CompiledFn = Callable[..., tuple[Any, ...]]
 
 _PROGRAMS: weakref.WeakSet[RecordedProgram] = weakref.WeakSet()
 """Every recorded program that is alive, for ``reset``."""
+
+_NOT_THERE = "nothing of the program is on a CUDA device"
 
 
 def load_graphed(
@@ -47,13 +50,12 @@ def load_graphed(
     settings = settings or GraphSettings()
     tell = _reporter(report)
     if recorder is None:
-        if not uses_device(artifact):
-            tell(GraphDecision("plain", "nothing of the program is on a CUDA device", name))
+        accelerator = accelerator_in(artifact)
+        recorder = recorder_for(accelerator) if accelerator else None
+        if recorder is None:
+            reason = f"no graphs are recorded on {accelerator.type}" if accelerator else _NOT_THERE
+            tell(GraphDecision("plain", reason, name))
             return load(artifact, **options)
-        # Not at the top: only a program on a GPU needs CUDA's part.
-        from .cuda import CudaRecorder
-
-        recorder = CudaRecorder()
     conditions = recorder.has_conditions()
     parts = split(artifact, classify(artifact, recorder.device, conditions=conditions), settings)
     if passes_random_state(parts):

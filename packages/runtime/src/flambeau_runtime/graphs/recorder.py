@@ -35,10 +35,12 @@ class Recorded:
 class Recorder(Protocol):
     """Where recordings come from.
 
-    ``device`` is the type of the tensors that can be recorded.
+    ``device`` is the type of the tensors that can be recorded. ``asks_itself``: the extension finds out by itself whether a capture is going on
+    and which queue is the current one.
     """
 
     device: str
+    asks_itself: bool
 
     def unavailable(self) -> str:
         """Why nothing may be recorded or replayed right now (a capture of the user's is going on), or ""."""

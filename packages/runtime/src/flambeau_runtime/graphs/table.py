@@ -17,7 +17,7 @@ def make_table(recorder: Recorder, miss: Miss, inputs: int, *, native: bool) -> 
     module = _module(native)
     if module is None:
         return PyTable(recorder, miss, inputs)
-    if recorder.device == "cuda":
+    if recorder.asks_itself:
         # The extension asks torch for the stream itself.
         return module.RecordingTable(inputs, miss, torch._C._cuda_isCurrentStreamCapturing, None, recorder.follow)
     return module.RecordingTable(inputs, miss, recorder.unavailable, recorder.stream, recorder.follow)

@@ -23,7 +23,7 @@ from attrs import evolve, frozen
 from flambeau_runtime.triton_kernels import WAIT
 
 from ... import expr as ex
-from ...device import device_facts
+from ...devices import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, Statement, Store
 from ...ir.scalar import Scalar, index_value, load, loads, substitute, walk

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from attrs import evolve, frozen
 
 from ... import expr as ex
-from ...device import Device
+from ...devices import Facts as Device
 from .. import tiling
 from .lookups import Lookup
 

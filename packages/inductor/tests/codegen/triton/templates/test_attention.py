@@ -13,7 +13,7 @@ from nesting import lowered
 
 from flambeau_inductor.codegen.triton.templates import generate_templates
 from flambeau_inductor.codegen.triton.templates.attention import BACKWARD, FORWARD
-from flambeau_inductor.device import H200
+from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.evaluate import run_graph
 from flambeau_inductor.ir.loops import Template
 from flambeau_inductor.pipeline import compile_graph

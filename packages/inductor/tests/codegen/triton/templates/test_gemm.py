@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 from tracing import traced, traced_on_cuda
 
 from flambeau_inductor.codegen.triton.templates.gemm import Side, resident, shared_bytes
-from flambeau_inductor.device import H200
+from flambeau_inductor.devices import H200
 from flambeau_inductor.ir.kernel import GemmTile
 from flambeau_inductor.ir.layout import Ref
 from flambeau_inductor.pipeline import compile_graph

@@ -16,7 +16,7 @@ from attrs import frozen
 from flambeau_runtime.triton_kernels import WAIT
 
 from .... import expr as ex
-from ....device import device_facts
+from ....devices import device_facts
 from ....ir.layout import Ref
 from ....ir.loops import Template
 from ....ir.templates import LEAST_SIDE

@@ -16,7 +16,7 @@ from attrs import frozen
 from flambeau_runtime.triton_kernels import ALIGNED, WAIT
 
 from .... import expr as ex
-from ....device import Device, device_facts
+from ....devices import Facts, device_facts
 from ....ir.kernel import Gemm, GemmTile
 from ....ir.layout import Ref
 from ...cpp.canonical import canonical
@@ -250,7 +250,7 @@ def shared_bytes(tile: GemmTile, dtype: torch.dtype) -> int:
     return operands + tile.rows * columns * 4
 
 
-def resident(tile: GemmTile, dtype: torch.dtype, device: Device) -> int:
+def resident(tile: GemmTile, dtype: torch.dtype, device: Facts) -> int:
     """How many programs a multiprocessor runs at once."""
     threads = 32 * tile.num_warps
     return max(1, min(device.shared // shared_bytes(tile, dtype), device.registers // (threads * _REGISTERS)))

@@ -1,0 +1,33 @@
+"""What the compiler knows of devices: a file or folder for each, with one registration.
+
+``device_of(torch.device)`` gives the record that a stage asks; ``device.py`` says what may be asked.
+"""
+
+from .cpu import CPU
+from .cuda import CUDA
+from .device import LOOP_TYPES, Device, Eager, Kernels, Libraries, Reduced
+from .facts import H200, LAUNCH_SECONDS, Facts
+from .language import CPP, TRITON, Language
+from .registry import device_facts, device_of, has_backend, register, registered
+
+__all__ = [
+    "CPP",
+    "CPU",
+    "CUDA",
+    "H200",
+    "LAUNCH_SECONDS",
+    "LOOP_TYPES",
+    "TRITON",
+    "Device",
+    "Eager",
+    "Facts",
+    "Kernels",
+    "Language",
+    "Libraries",
+    "Reduced",
+    "device_facts",
+    "device_of",
+    "has_backend",
+    "register",
+    "registered",
+]

@@ -1,0 +1,59 @@
+"""The CPU: kernels in C++ (or, to try Triton without a GPU, in that), cut into ranges for threads.
+
+In: nothing. Out: the ``Device`` of the type "cpu", registered. Figures are those of one AVX-512 server core and torch's kernels for it.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..config import Config
+from .device import Device, Eager, Kernels, Libraries, Reduced
+from .language import CPP, TRITON, Language
+from .registry import register
+
+#: Fewer results than this, with at least ``ENOUGH_WORK`` elements each, are worth a second kernel: they become ``_PARTS`` each.
+FEW_RESULTS, ENOUGH_WORK = 8, 32768
+_PARTS = 32
+
+_LANGUAGES = {language.name: language for language in (CPP, TRITON)}
+
+
+def _language(config: Config) -> Language:
+    return _LANGUAGES[config.cpu_backend]
+
+
+def _enabled(config: Config) -> bool:
+    return config.cpp_kernels
+
+
+def _parts(device: torch.device, reduced: Reduced) -> int:
+    return _PARTS if reduced.results < FEW_RESULTS and reduced.work >= ENOUGH_WORK else 1
+
+
+def _channels_last(dtype: torch.dtype) -> bool:
+    return bool(dtype is torch.float32 and torch.backends.mkldnn.enabled)
+
+
+CPU = register(
+    Device(
+        type="cpu",
+        language=_language,
+        enabled=_enabled,
+        is_host=True,
+        queues=False,
+        parts=_parts,
+        kernels=Kernels(in_order=True, scatters_in_order=True, scans_one_by_one=True),
+        eager=Eager(
+            divisors_are_checked=True,
+            accumulates_in_double=True,
+            rounds_numbers=True,
+            reads_second_as_number=True,
+            rounds_logit=True,
+            roots_of_halves=False,
+            bends_below_zero=True,
+            steps_in_vectors=True,
+        ),
+        libraries=Libraries(call_bytes=64 << 10, channels_last=_channels_last, weights_are_reordered=True),
+    )
+)
