@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..ops.aten import Trait
 from .builder import Builder
 from .registry import Decline, lowers
 from .values import HALF, TensorValue, broadcast_index
@@ -40,7 +41,7 @@ def to_copy(
     return _fresh(g, a, dtype or a.dtype)
 
 
-@lowers("clone")
+@lowers("clone", traits=Trait.MOVES)
 def clone(g: Builder, a: TensorValue, *, memory_format: Any = None) -> TensorValue:
     return _fresh(g, a, a.dtype)
 
@@ -50,7 +51,8 @@ def contiguous(g: Builder, a: TensorValue, *, memory_format: Any = None) -> Tens
     return _fresh(g, a, a.dtype)
 
 
-@lowers("alias", "detach", "lift_fresh_copy", "lift_fresh", "lift")
+@lowers("alias", "detach", traits=Trait.MOVES)
+@lowers("lift_fresh_copy", "lift_fresh", "lift")
 def alias(g: Builder, a: TensorValue) -> TensorValue:
     return a
 

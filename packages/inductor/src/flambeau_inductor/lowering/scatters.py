@@ -13,6 +13,7 @@ import torch
 from ..expr import ONE, ZERO
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
+from ..ops.aten import Trait
 from .builder import Builder
 from .indexing import NO_ELEMENTS, IndexPlan, check_fits
 from .registry import Decline, lowers
@@ -47,26 +48,26 @@ def _check_type(a: TensorValue, values: TensorValue) -> None:
         raise Decline("values of another type")
 
 
-@lowers("scatter.src")
+@lowers("scatter.src", traits=Trait.CHANGED_COPY)
 def scatter_src(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
     _check(g, a, dim, index, src, "set")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "set")
 
 
-@lowers("scatter.value")
+@lowers("scatter.value", traits=Trait.CHANGED_COPY)
 def scatter_value(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
     _check(g, a, dim, index, None, "set")
     element = g.constant(value, a.dtype)
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), lambda i: element, "set")
 
 
-@lowers("scatter_add")
+@lowers("scatter_add", traits=Trait.CHANGED_COPY)
 def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
     _check(g, a, dim, index, src, "add")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "add")
 
 
-@lowers("index_add")
+@lowers("index_add", traits=Trait.CHANGED_COPY)
 def index_add(
     g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1
 ) -> TensorValue:
@@ -113,7 +114,8 @@ def index_fill(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: 
     return g.scatter(a, (*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :]), position, lambda i: element, "set")
 
 
-@lowers("index_put", "_unsafe_index_put")
+@lowers("index_put", traits=Trait.CHANGED_COPY)
+@lowers("_unsafe_index_put")
 def index_put(
     g: Builder, a: TensorValue, indices: Sequence[TensorValue | None], values: TensorValue, accumulate: bool = False
 ) -> TensorValue:

@@ -18,6 +18,7 @@ from ..ir.kernel import Combined, KernelBody, Store
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
 from ..ir.loops import Extern, Nested, ReadItem, Template, refs, written
 from ..ir.scalar import loads
+from ..ops.aten import aten_op
 from ..schedule import Schedule, Step
 from ..schedule.nest import values
 
@@ -44,18 +45,9 @@ def step_writes(step: Step) -> set[str]:
     return {out.name for out in written(step)} if isinstance(step, Extern | Template) else set()
 
 
-#: Their results are views of their argument, although their schemas do not say so.
-_HIDDEN_VIEWS = frozenset({"aten::unsafe_chunk", "aten::unsafe_split", "aten::unsafe_split_with_sizes"})
-
-
 def may_alias(step: Extern) -> bool:
     """True when a result of the call can be a view of an argument. What bodies give has memory of its own."""
-    if isinstance(step.op, Nested):
-        return False
-    schema = getattr(step.op, "_schema", None)
-    if schema is None or schema.name in _HIDDEN_VIEWS:
-        return True
-    return any(result.alias_info is not None for result in schema.returns)
+    return not isinstance(step.op, Nested) and aten_op(step.op).shares_memory
 
 
 def pinned_buffers(graph: Graph, steps: tuple[Step, ...]) -> set[str]:
