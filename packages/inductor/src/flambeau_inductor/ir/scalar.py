@@ -34,6 +34,7 @@ import torch
 
 from .. import expr as ex
 from ..expr import Expr, Symbol, render
+from ..ops.costs import Target
 from ..ops.table import scalar_op
 from .folding import are_opposite, fold, is_inside, position_of
 
@@ -340,13 +341,23 @@ def substitute(root: Scalar, mapping: Mapping[Expr, Expr | int]) -> Scalar:
 
 
 def op_count(root: Scalar) -> int:
-    """How many scalar ops one evaluation costs (conversions and constants are free)."""
+    """How many scalar ops there are in one evaluation: how long its code is, not how long it takes (conversions and constants do not count)."""
     return sum(1 for node in walk(root) if node.kind == "op" and node.op != "to_dtype")
 
 
-def has_dear_op(root: Scalar) -> bool:
-    """Whether an op of it, a function like `exp` say, costs several times as much where no vector instruction computes it."""
-    return any(not scalar_op(node.op).cheap for node in walk(root) if node.kind == "op" and node.op != "to_dtype")
+def cost(node: Scalar, target: Target) -> int:
+    """What one op costs by itself, in simple instructions; nothing where the node is no op."""
+    return scalar_op(node.op).cost.of(node.children[0].dtype, target) if node.kind == "op" else 0
+
+
+def recomputing(root: Scalar, target: Target) -> int:
+    """What it costs to evaluate ``root`` once more. Conversions do not count: whoever reads a value that was stored converts it as well."""
+    return sum(cost(node, target) for node in walk(root) if node.op != "to_dtype")
+
+
+def has_function(root: Scalar) -> bool:
+    """Whether there is a function like `exp` in it: it costs several times as much where it is not computed by vectors."""
+    return any(scalar_op(node.op).cost.function for node in walk(root) if node.kind == "op")
 
 
 def dtype_text(dtype: Any) -> str:
