@@ -12,6 +12,7 @@ from torch.torch_version import TorchVersion
 
 import flambeau_inductor
 from flambeau_inductor import decompositions, effects
+from flambeau_inductor.ir.loops import SCAN_KINDS
 from flambeau_inductor.lowering import RULES_LOADED
 from flambeau_inductor.lowering.registry import lowered_ops, lowers, rule_for
 from flambeau_inductor.ops.aten import (
@@ -34,8 +35,6 @@ ROWS = {row.name: row for row in rows()}
 this_torch = pytest.mark.skipif(
     not "2.13" <= TorchVersion(torch.__version__) < "2.14", reason="another torch has other ops and formulas"
 )
-#: Kinds of scans that code generators write.
-_SCANS = {"sum", "prod", "max", "min", "logaddexp"}
 
 
 def _with(trait: Trait) -> list[AtenOp]:
@@ -143,7 +142,7 @@ def test_a_workspace_is_a_result_that_the_gradient_takes():
 def test_scans_are_of_kinds_that_are_written():
     """Each kind of one op."""
     kinds = Counter(row.scan for row in rows() if row.scan)
-    assert set(kinds) == _SCANS and set(kinds.values()) == {1}
+    assert set(kinds) == set(SCAN_KINDS) and set(kinds.values()) == {1}
 
 
 def test_what_is_ignored_or_checked_gives_nothing():

@@ -35,24 +35,13 @@ import torch
 from .. import expr as ex
 from ..expr import Expr, Symbol, render
 from ..ops.costs import Target
+from ..ops.dtypes import element_type
 from ..ops.table import scalar_op
 from .folding import are_opposite, fold, is_inside, position_of
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
-_SHORT = {
-    "float32": "f32",
-    "float64": "f64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "bool": "bool",
-}
 
 
 class Scalar:
@@ -362,8 +351,7 @@ def has_function(root: Scalar) -> bool:
 
 def dtype_text(dtype: Any) -> str:
     """A short name such as ``f32``."""
-    name = str(dtype).removeprefix("torch.")
-    return _SHORT.get(name, name)
+    return element_type(dtype).short
 
 
 def index_text(e: Expr) -> str:

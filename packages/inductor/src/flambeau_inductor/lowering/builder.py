@@ -19,9 +19,10 @@ from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_
 from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
 from ..ir.scalar import Scalar
 from ..ops.costs import Target
+from ..ops.dtypes import HALVES, LOOP_TYPES
 from .provenance import Provenance
 from .registry import Decline
-from .values import HALF, LOOP_TYPES, Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
+from .values import Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
 
 #: What an element costs that is kept for one more reader, in simple instructions. An H200 does 62 (132 multiprocessors, 128 lanes, 1.98 GHz)
 #: while it writes four bytes and reads them again at 4.3 TB/s. One core of an EPYC does 34 while it has memory to itself, 10 in its caches; cores
@@ -148,12 +149,12 @@ class Builder:
         """``to_dtype``; a constant is converted now; with ``numerics="fast"`` widening undoes an earlier narrowing."""
         if value.dtype is dtype:
             return value
-        if value.kind == "constant" and dtype not in HALF:
+        if value.kind == "constant" and dtype not in HALVES:
             return sc.constant(_fold(value, dtype), dtype)
         if value.op == "to_dtype":
             inner = value.children[0]
             fast = self.context.config.numerics == "fast"
-            if inner.dtype is dtype and (fast or inner.dtype in HALF) and value.dtype.is_floating_point:
+            if inner.dtype is dtype and (fast or inner.dtype in HALVES) and value.dtype.is_floating_point:
                 return inner
         return sc.op("to_dtype", value, dtype=dtype)
 
@@ -167,7 +168,7 @@ class Builder:
             if dtype is torch.int64:
                 return sc.index_value(value, torch.int64)
             return self.convert(sc.index_value(value, torch.int64), dtype)
-        if dtype in HALF:
+        if dtype in HALVES:
             return self.convert(sc.constant(value, torch.float32), dtype)
         return sc.constant(_wrap(value, dtype), dtype)
 

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from ..ops.aten import Trait
+from ..ops.dtypes import HALVES
 from .builder import Builder
 from .registry import Decline, lowers
-from .values import HALF, TensorValue, broadcast_index
+from .values import TensorValue, broadcast_index
 
 
 def _fresh(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
@@ -61,7 +62,7 @@ def alias(g: Builder, a: TensorValue) -> TensorValue:
 def view_dtype(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
     if a.dtype.itemsize != dtype.itemsize or torch.bool in (a.dtype, dtype):
         raise Decline("bit cast to another width")
-    if not {a.dtype, dtype}.isdisjoint(HALF):
+    if not {a.dtype, dtype}.isdisjoint(HALVES):
         raise Decline("the bits of a half type, which loops hold as float32")
     from ..ir import scalar as sc
 

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..ops.dtypes import LOOP_TYPES
 from .builder import Builder
 from .registry import Decline, rule_for
-from .values import LOOP_TYPES, TensorValue
+from .values import TensorValue
 
 
 def inlined(g: Builder, body: fx.GraphModule, values: Sequence[Any]) -> Any:

@@ -16,9 +16,10 @@ from ..expr import Expr
 from ..ir import scalar as sc
 from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
+from ..ops.dtypes import HALVES
 from .builder import Builder
 from .registry import Decline, lowers
-from .values import HALF, TensorValue, broadcast_sizes, compute_dtype, promote
+from .values import TensorValue, broadcast_sizes, compute_dtype, promote
 
 Number = Any
 
@@ -74,7 +75,7 @@ def _scaled(g: Builder, function: Callable[..., Scalar], a: Any, b: Any, joined:
 
 def _is_read_as_number(a: Any, b: Any, joined: torch.dtype) -> bool:
     tensors = isinstance(a, TensorValue) and isinstance(b, TensorValue)
-    return tensors and not b.rank and joined in HALF and a.device.type == b.device.type == "cpu"
+    return tensors and not b.rank and joined in HALVES and a.device.type == b.device.type == "cpu"
 
 
 def _op(name: str) -> Callable[..., Scalar]:

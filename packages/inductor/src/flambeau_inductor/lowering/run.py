@@ -30,6 +30,7 @@ from ..ir.scalar import Scalar
 from ..ir.verify import reads_of, verify
 from ..log import KERNEL_DECLINED, LOWERED, logger
 from ..ops.aten import Treatment, aten_op
+from ..ops.dtypes import LOOP_TYPES
 from . import RULES_LOADED, symbolic
 from .assumptions import Assumptions
 from .bodies import Bodies, Body, Form
@@ -42,7 +43,7 @@ from .positions import Checks
 from .provenance import Provenance
 from .registry import Decline, rule_for
 from .results import Results
-from .values import LOOP_TYPES, TensorValue, broadcast_index, canonical_index
+from .values import TensorValue, broadcast_index, canonical_index
 from .writes import call_writing
 
 aten = torch.ops.aten

@@ -14,10 +14,11 @@ from ..expr import ONE, ZERO
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
 from ..ops.aten import Trait
+from ..ops.dtypes import HALVES
 from .builder import Builder
 from .indexing import NO_ELEMENTS, IndexPlan, check_fits
 from .registry import Decline, lowers
-from .values import HALF, Index, TensorValue, broadcast_index
+from .values import Index, TensorValue, broadcast_index
 
 
 def _place(a: TensorValue, dim: int, index: TensorValue, i: Index) -> Index:
@@ -38,7 +39,7 @@ def _check(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: Tensor
 
 def _check_sum(a: TensorValue) -> None:
     """Refuse sums that no kernel does as eager does: in a narrow type one by one. On a GPU there are atomics that do."""
-    if a.dtype is torch.bool or (a.dtype in HALF and a.device.type == "cpu"):
+    if a.dtype is torch.bool or (a.dtype in HALVES and a.device.type == "cpu"):
         raise Decline("accumulation in a narrow type")
 
 
@@ -152,7 +153,7 @@ def _masked_put(g: Builder, a: TensorValue, mask: TensorValue, values: TensorVal
 def embedding_dense_backward(
     g: Builder, grad: TensorValue, indices: TensorValue, num_weights: Any, padding_idx: Any, scale: bool
 ) -> TensorValue:
-    if scale or grad.dtype in HALF or grad.rank != indices.rank + 1:
+    if scale or grad.dtype in HALVES or grad.rank != indices.rank + 1:
         raise Decline("form")
     width = grad.sizes[-1]
     rows = g.expr(num_weights)
