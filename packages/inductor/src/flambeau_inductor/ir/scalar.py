@@ -34,7 +34,7 @@ import torch
 
 from .. import expr as ex
 from ..expr import Expr, Symbol, render
-from ..ops.costs import Target
+from ..ops.costs import COSTS, FUNCTIONS, Target
 from ..ops.dtypes import element_type
 from ..ops.table import scalar_op
 from .folding import are_opposite, fold, is_inside, position_of
@@ -336,7 +336,10 @@ def op_count(root: Scalar) -> int:
 
 def cost(node: Scalar, target: Target) -> int:
     """What one op costs by itself, in simple instructions; nothing where the node is no op."""
-    return scalar_op(node.op).cost.of(node.children[0].dtype, target) if node.kind == "op" else 0
+    if node.kind != "op":
+        return 0
+    found = COSTS.get(node.op)
+    return 1 if found is None else found.of(node.children[0].dtype, target)
 
 
 def recomputing(root: Scalar, target: Target) -> int:
@@ -346,7 +349,7 @@ def recomputing(root: Scalar, target: Target) -> int:
 
 def has_function(root: Scalar) -> bool:
     """Whether there is a function like `exp` in it: it costs several times as much where it is not computed by vectors."""
-    return any(scalar_op(node.op).cost.function for node in walk(root) if node.kind == "op")
+    return any(node.kind == "op" and node.op in FUNCTIONS for node in walk(root))
 
 
 def dtype_text(dtype: Any) -> str:

@@ -1,7 +1,8 @@
 """What scalar ops cost: the one table that every heuristic about work reads.
 
-In: an op's name, the dtype of its operands, a target. Out: ``cost(...)``: about how many simple instructions (an addition of floats) take as long.
-Beside them stands whether the op is a *function*: a body of many instructions, where others are one or a few of the machine's.
+In: an op's name, the dtype of its operands, a target. Out: about how many simple instructions (an addition of floats) take as long
+(``COSTS[name].of(dtype, target)``; ``ir/scalar.py:cost`` asks for a node). Beside them stands whether the op is a *function*: a body of many
+instructions, where others are one or a few of the machine's.
 
 Where the numbers come from:
 
@@ -16,6 +17,7 @@ Numbers are for kernels as they are written now: who changes an implementation m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -44,14 +46,11 @@ class Cost:
         return self.double if dtype is torch.float64 else self.single
 
 
-SIMPLE = Cost()
-
-
 def _functions(rows: dict[str, tuple[int, int, int]]) -> dict[str, Cost]:
     return {name: Cost(*row, integer=(row[0], row[2]), function=True) for name, row in rows.items()}
 
 
-COSTS = {
+COSTS: Mapping[str, Cost] = {
     # Instructions of the machine that take several times as long as an addition.
     "truediv": Cost(5, 7, 10),
     "reciprocal": Cost(5, 10, 8),
@@ -74,9 +73,7 @@ COSTS = {
     "remainder": Cost(290, 150, 33, integer=(190, 33), function=True),
     "fmod": Cost(290, 140, 25, integer=(190, 24), function=True),
 }  # fmt: skip
-"""Ops that are missing here are simple."""
+"""Ops that are missing here are simple: one instruction, on each target."""
 
-
-def cost_of_op(name: str) -> Cost:
-    """The record of an op."""
-    return COSTS.get(name, SIMPLE)
+FUNCTIONS = frozenset(name for name, cost in COSTS.items() if cost.function)
+"""What is slower by far where it is not computed by vectors."""

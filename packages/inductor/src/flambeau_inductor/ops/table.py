@@ -19,8 +19,6 @@ from typing import Any
 import torch
 from attrs import field, frozen
 
-from .costs import Cost, cost_of_op
-
 Dtypes = Sequence[torch.dtype]
 DtypeRule = Callable[[Dtypes, "torch.dtype | None"], torch.dtype]
 
@@ -66,11 +64,6 @@ class ScalarOp:
     reference: Callable[..., Any] = field(repr=False)
     domain: str = "number"
     commutative: bool = False
-
-    @property
-    def cost(self) -> Cost:
-        """What it takes on each target."""
-        return cost_of_op(self.name)
 
 
 _TABLE: dict[str, ScalarOp] = {}
