@@ -153,7 +153,7 @@ STAGES = (
     ),
     Stage(
         "expressions", _below(_INDUCTOR, "expr/division.py", "expr/node.py", "expr/ranges.py", "expr/truth.py", "expr/rewrite.py",
-                              "ir/scalar.py", "ir/verify.py", "ir/folding.py", "ops/table.py"), 18,
+                              "ir/scalar.py", "ir/verify.py", "ir/folding.py", "ops/table.py", "ops/costs.py", "ops/dtypes.py"), 18,
         (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule", f"{_I}/lowering"),
     ),
     Stage(
@@ -216,10 +216,10 @@ STAGES = (
     ),
     Stage(
         "library", _below(_INDUCTOR, "lowering/activations.py", "lowering/assumptions.py", "lowering/fallback.py", "lowering/host_scalars.py",
-                          "lowering/losses.py", "lowering/products.py", "lowering/provenance.py", "lowering/refused.py", "lowering/registry.py", "lowering/target.py", "lowering/writes.py",
-                          "effects.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py", "codegen/languages.py", "context.py",
-                          "devices/*.py", "devices/cuda/*.py"), 16,
-        (f"{_I}/devices", f"{_I}/lowering", f"{_I}/program", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
+                          "lowering/losses.py", "lowering/products.py", "lowering/provenance.py", "lowering/refused.py", "lowering/registry.py", "lowering/writes.py",
+                          "ops/aten.py", "ops/aten_table.py", "effects.py", "pipeline.py", "decomposition_table.py", "program/failures.py", "codegen/generate.py",
+                          "codegen/languages.py", "context.py", "devices/*.py", "devices/cuda/*.py"), 16,
+        (f"{_I}/devices", f"{_I}/lowering", f"{_I}/program", f"{_I}/ops", f"{_I}/test_pipeline.py", f"{_I}/test_decompositions.py",
          "tests/behaviour/test_written_arguments.py", *_COMPILED),
     ),
     Stage(

@@ -1,17 +1,15 @@
 """What a call of an op does besides giving its results.
 
 In: an op of torch's dispatcher, or an operation of the loop IR. Out: whether leaving the call out could be noticed, whether it draws
-random numbers, whether it checks something. Schema and tags decide for torch's own ops; of other libraries' ops (collectives,
-custom ones) nothing is known, so they stay. The package that traces keeps by the same rule; a test over the registry compares both.
+random numbers, whether it checks something. Schema and tags decide for torch's own ops (``ops/aten.py``); of other libraries' ops
+(collectives, custom ones) nothing is known, so they stay. The package that traces keeps by the same rule; a test over the registry compares both.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-import torch
 from torch._ops import HigherOrderOperator, OpOverload
 
 from .devices import device_of
@@ -19,31 +17,24 @@ from .ir.layout import Buffer
 from .ir.loops import Assert, Extern, Loop, Nested, Operation, Reduction
 from .ir.scalar import Scalar, walk
 from .ir.verify import scalars_of
-
-#: Namespaces of torch whose ops do what their schemas say.
-_COMPUTING_NAMESPACES = frozenset(
-    {"aten", "prims", "quantized", "_quantized", "mkldnn", "mkl", "onednn", "sparse", "prim"}
-)
+from .ops.aten import aten_op
 
 #: Scalar ops that divide: of whole numbers by zero they fail.
 DIVISIONS = frozenset({"floordiv", "truncdiv", "remainder", "fmod"})
 
 
-@functools.cache
 def draws(op: Any) -> bool:
     """True for an op that takes numbers from a generator."""
     if isinstance(op, Nested):
         return op.draws
-    return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+    return isinstance(op, OpOverload) and aten_op(op).draws
 
 
-@functools.cache
 def has_effect(op: Any) -> bool:
     """True when a call whose results nobody reads could still be missed."""
     if not isinstance(op, OpOverload):
         return draws(op) or isinstance(op, HigherOrderOperator)
-    schema = op._schema
-    return schema.is_mutable or not schema.returns or draws(op) or op.namespace not in _COMPUTING_NAMESPACES
+    return aten_op(op).effect
 
 
 def checks(operation: Operation) -> bool:

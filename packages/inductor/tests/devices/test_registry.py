@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from devices.slate import SLATE
@@ -91,7 +93,8 @@ def test_what_library_calls_cost_is_known_of_both() -> None:
 def test_which_convolutions_run_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the flags in force when it is asked."""
     assert CUDA.libraries.channels_last(torch.float16)
-    monkeypatch.setattr(torch.backends.cudnn, "enabled", False)
+    # The flag itself may be frozen, by a test of torch's that ran before.
+    monkeypatch.setattr(torch.backends, "cudnn", SimpleNamespace(enabled=False))
     assert not CUDA.libraries.channels_last(torch.float16)
     assert not CPU.libraries.channels_last(torch.float16)
     assert CPU.libraries.channels_last(torch.float32) == torch.backends.mkldnn.enabled

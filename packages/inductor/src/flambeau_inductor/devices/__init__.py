@@ -5,7 +5,7 @@
 
 from .cpu import CPU
 from .cuda import CUDA
-from .device import LOOP_TYPES, Device, Eager, Kernels, Libraries, Reduced
+from .device import Device, Eager, Kernels, Libraries, Reduced
 from .facts import H200, LAUNCH_SECONDS, Facts
 from .language import CPP, TRITON, Language
 from .registry import device_facts, device_of, has_backend, register, registered
@@ -16,7 +16,6 @@ __all__ = [
     "CUDA",
     "H200",
     "LAUNCH_SECONDS",
-    "LOOP_TYPES",
     "TRITON",
     "Device",
     "Eager",

@@ -13,24 +13,10 @@ import torch
 from attrs import field, frozen
 
 from ..config import Config
+from ..ops.costs import Target
+from ..ops.dtypes import LOOP_TYPES
 from .facts import H200, Facts
 from .language import Language
-
-#: What kernels compute with; a tensor of another dtype is copied and computed by libraries.
-LOOP_TYPES = frozenset(
-    {
-        torch.bool,
-        torch.uint8,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    }
-)
 
 
 def _never(dtype: torch.dtype) -> bool:
@@ -132,7 +118,8 @@ class Device:
     device. ``queues``: work runs behind the host's back; reading a number waits for it, and nobody knows what was written when a
     program raises. ``language`` is what its kernels are written in, by the options; ``enabled`` whether there shall be any. ``dtypes`` are
     those that its kernels compute with. ``facts`` are what models of cost know of one device. ``parts`` is in how many partial
-    results each result of a reduction is split (1: none). ``can_measure``: whether kernels can be timed on one now.
+    results each result of a reduction is split (1: none). ``costs`` names the column of the table of scalar costs (``ops/costs.py``) that holds here, and
+    ``storing`` is what an element costs in its terms that is kept for one more reader. ``can_measure``: whether kernels can be timed on one now.
     """
 
     type: str
@@ -143,6 +130,9 @@ class Device:
     dtypes: frozenset[torch.dtype] = LOOP_TYPES
     facts: Callable[[torch.device], Facts] = _unknown
     parts: Callable[[torch.device, Reduced], int] = _whole
+    #: An H200 does 62 instructions (132 multiprocessors, 128 lanes, 1.98 GHz) while it writes four bytes and reads them again at 4.3 TB/s.
+    costs: Target = "cuda"
+    storing: int = 64
     can_measure: Callable[[], bool] = _exact
     kernels: Kernels = field(factory=Kernels)
     eager: Eager = field(factory=Eager)

@@ -34,24 +34,14 @@ import torch
 
 from .. import expr as ex
 from ..expr import Expr, Symbol, render
+from ..ops.costs import COSTS, FUNCTIONS, Target
+from ..ops.dtypes import element_type
 from ..ops.table import scalar_op
 from .folding import are_opposite, fold, is_inside, position_of
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
-_SHORT = {
-    "float32": "f32",
-    "float64": "f64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "bool": "bool",
-}
 
 
 class Scalar:
@@ -340,19 +330,31 @@ def substitute(root: Scalar, mapping: Mapping[Expr, Expr | int]) -> Scalar:
 
 
 def op_count(root: Scalar) -> int:
-    """How many scalar ops one evaluation costs (conversions and constants are free)."""
+    """How many scalar ops there are in one evaluation: how long its code is, not how long it takes (conversions and constants do not count)."""
     return sum(1 for node in walk(root) if node.kind == "op" and node.op != "to_dtype")
 
 
-def has_dear_op(root: Scalar) -> bool:
-    """Whether an op of it, a function like `exp` say, costs several times as much where no vector instruction computes it."""
-    return any(not scalar_op(node.op).cheap for node in walk(root) if node.kind == "op" and node.op != "to_dtype")
+def cost(node: Scalar, target: Target) -> int:
+    """What one op costs by itself, in simple instructions; nothing where the node is no op."""
+    if node.kind != "op":
+        return 0
+    found = COSTS.get(node.op)
+    return 1 if found is None else found.of(node.children[0].dtype, target)
+
+
+def recomputing(root: Scalar, target: Target) -> int:
+    """What it costs to evaluate ``root`` once more. Conversions do not count: whoever reads a value that was stored converts it as well."""
+    return sum(cost(node, target) for node in walk(root) if node.op != "to_dtype")
+
+
+def has_function(root: Scalar) -> bool:
+    """Whether there is a function like `exp` in it: it costs several times as much where it is not computed by vectors."""
+    return any(node.kind == "op" and node.op in FUNCTIONS for node in walk(root))
 
 
 def dtype_text(dtype: Any) -> str:
     """A short name such as ``f32``."""
-    name = str(dtype).removeprefix("torch.")
-    return _SHORT.get(name, name)
+    return element_type(dtype).short
 
 
 def index_text(e: Expr) -> str:

@@ -15,6 +15,7 @@ import torch
 
 from ..errors import VerifyError
 from ..expr import Expr, free_symbols
+from ..ops.dtypes import HALVES
 from ..ops.table import scalar_op
 from .graph import Graph, ScalarInput, TensorInput
 from .layout import Ref
@@ -37,7 +38,6 @@ from .loops import (
 from .scalar import Scalar, expressions, walk
 from .text import operation_text
 
-HALF_TYPES = frozenset({torch.float16, torch.bfloat16})
 _HALF_ALLOWED = frozenset({"to_dtype", "where"})
 
 
@@ -200,10 +200,10 @@ class _Checker:
             raise VerifyError(f"ill-typed {node!r}")
         if node.kind == "op":
             record = scalar_op(node.op)
-            if node.op not in _HALF_ALLOWED and any(c.dtype in HALF_TYPES for c in node.children):
+            if node.op not in _HALF_ALLOWED and any(c.dtype in HALVES for c in node.children):
                 raise VerifyError(f"arithmetic on half precision: {node!r}")
             if record.domain == "float" and not node.children[0].dtype.is_floating_point:
                 raise VerifyError(f"{node.op} on {node.children[0].dtype}")
 
 
-__all__ = ["HALF_TYPES", "Ref", "reads_of", "scalars_of", "verify"]
+__all__ = ["Ref", "reads_of", "scalars_of", "verify"]

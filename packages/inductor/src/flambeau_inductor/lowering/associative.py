@@ -8,37 +8,33 @@ from __future__ import annotations
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from ..expr import MINUS_ONE, ONE, ZERO
 from ..ir.layout import Layout, Ref
 from ..ir.loops import Extern, Pointwise, make_axes
+from ..ops.aten import aten_op
 from .builder import Builder
 from .steps import inputs_of, outputs_of
 from .values import TensorValue, compute_dtype
 
 aten = torch.ops.aten
 
-#: A combination of two elements -> the kind of scan that it makes.
-_KINDS = {
-    aten.add.Tensor: "sum",
-    aten.mul.Tensor: "prod",
-    aten.maximum.default: "max",
-    aten.minimum.default: "min",
-    aten.logaddexp.default: "logaddexp",
-}
-
 
 def running(g: Builder, combine: fx.GraphModule, x: TensorValue) -> TensorValue | None:
     """The scan, where the whole combination is one op that scans know."""
     calls = _calls(combine)
     outputs = outputs_of(combine)
-    if len(calls) != 1 or outputs != calls or calls[0].target not in _KINDS or calls[0].kwargs:
+    if len(calls) != 1 or outputs != calls or calls[0].kwargs:
+        return None
+    kind = aten_op(calls[0].target).scan if isinstance(calls[0].target, OpOverload) else ""
+    if not kind:
         return None
     if set(calls[0].args) != set(inputs_of(combine)[:2]) or len(calls[0].args) != 2:
         return None
     if x.dtype is torch.bool or x.dtype.is_complex or not g.may_compute(_layout(x)):
         return None
-    return g.scan(x, 0, _KINDS[calls[0].target], x.dtype, compute_dtype(x.dtype))
+    return g.scan(x, 0, kind, x.dtype, compute_dtype(x.dtype))
 
 
 def _calls(module: fx.GraphModule) -> list[fx.Node]:

@@ -20,10 +20,11 @@ from ..ir import templates
 from ..ir.layout import Layout, Ref, contiguous_strides
 from ..ir.loops import Axis, Template
 from ..ir.scalar import Scalar
+from ..ops.dtypes import HALVES
 from .builder import Builder
 from .inlined import inlined
 from .registry import Decline
-from .values import HALF, TensorValue
+from .values import TensorValue
 
 #: Where the block mask has what, in the schema; the fields that start with ``full`` may be missing.
 _TABLE = ("kv_num", "kv_at", "full_kv_num", "full_kv_at", "q_num", "q_at", "full_q_num", "full_q_at")
@@ -148,7 +149,7 @@ def _problem(
 ) -> _Problem:
     if not isinstance(scale, float | int):
         raise Decline("a scale known at run time")
-    if q.dtype not in HALF or {q.dtype, k.dtype, v.dtype} != {q.dtype} or len({q.device, k.device, v.device}) > 1:
+    if q.dtype not in HALVES or {q.dtype, k.dtype, v.dtype} != {q.dtype} or len({q.device, k.device, v.device}) > 1:
         raise Decline("operands that are not of one type of 16 bits")
     shapes = [_static(operand.sizes) for operand in (q, k, v)]
     (batch, heads, queries, width), (kv_batch, kv_heads, keys, _), (*_, value_width) = shapes

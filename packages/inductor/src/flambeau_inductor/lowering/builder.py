@@ -19,10 +19,10 @@ from ..ir import scalar as sc
 from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_in_order
 from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
 from ..ir.scalar import Scalar
-from ..ops.table import scalar_op
+from ..ops.dtypes import HALVES
 from .provenance import Provenance
 from .registry import Decline
-from .values import HALF, Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
+from .values import Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
 
 
 class Builder:
@@ -143,12 +143,12 @@ class Builder:
         """``to_dtype``; a constant is converted now; with ``numerics="fast"`` widening undoes an earlier narrowing."""
         if value.dtype is dtype:
             return value
-        if value.kind == "constant" and dtype not in HALF:
+        if value.kind == "constant" and dtype not in HALVES:
             return sc.constant(_fold(value, dtype), dtype)
         if value.op == "to_dtype":
             inner = value.children[0]
             fast = self.context.config.numerics == "fast"
-            if inner.dtype is dtype and (fast or inner.dtype in HALF) and value.dtype.is_floating_point:
+            if inner.dtype is dtype and (fast or inner.dtype in HALVES) and value.dtype.is_floating_point:
                 return inner
         return sc.op("to_dtype", value, dtype=dtype)
 
@@ -162,7 +162,7 @@ class Builder:
             if dtype is torch.int64:
                 return sc.index_value(value, torch.int64)
             return self.convert(sc.index_value(value, torch.int64), dtype)
-        if dtype in HALF:
+        if dtype in HALVES:
             return self.convert(sc.constant(value, torch.float32), dtype)
         return sc.constant(_wrap(value, dtype), dtype)
 
@@ -238,8 +238,10 @@ class Builder:
         config = self.context.config
         if len({n.buffer for n in sc.loads(body)}) > config.max_inline_reads:
             return True
-        cost = sum(1 if scalar_op(n.op).cheap else 4 for n in sc.walk(body) if n.kind == "op" and n.op != "to_dtype")
-        return cost > config.max_inline_ops
+        if sc.op_count(body) > config.max_inline_ops:
+            return True
+        device = device_of(value.device)
+        return sc.recomputing(body, device.costs) > device.storing
 
     def reused(self, value: TensorValue) -> TensorValue:
         """``value``, stored if it is costly: for rules that read an operand in several passes."""
@@ -325,7 +327,7 @@ class Builder:
 
     def scan(self, value: TensorValue, dim: int, kind: str, dtype: torch.dtype, compute: torch.dtype) -> TensorValue:
         """An inclusive scan along ``dim``."""
-        if device_of(value.device).kernels.scans_one_by_one and dim == value.rank - 1 and sc.has_dear_op(value.body()):
+        if device_of(value.device).kernels.scans_one_by_one and dim == value.rank - 1 and sc.has_function(value.body()):
             # Along rows the loop goes element by element: what has a vector form is computed before it.
             self.realise(value)
         body = self.convert(value.body(), compute)

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from ..ops.aten import Trait
+from ..ops.dtypes import HALVES
 from .builder import Builder
 from .registry import Decline, lowers
-from .values import HALF, TensorValue, broadcast_index
+from .values import TensorValue, broadcast_index
 
 
 def _fresh(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
@@ -40,7 +42,7 @@ def to_copy(
     return _fresh(g, a, dtype or a.dtype)
 
 
-@lowers("clone")
+@lowers("clone", traits=Trait.MOVES)
 def clone(g: Builder, a: TensorValue, *, memory_format: Any = None) -> TensorValue:
     return _fresh(g, a, a.dtype)
 
@@ -50,7 +52,8 @@ def contiguous(g: Builder, a: TensorValue, *, memory_format: Any = None) -> Tens
     return _fresh(g, a, a.dtype)
 
 
-@lowers("alias", "detach", "lift_fresh_copy", "lift_fresh", "lift")
+@lowers("alias", "detach", traits=Trait.MOVES)
+@lowers("lift_fresh_copy", "lift_fresh", "lift")
 def alias(g: Builder, a: TensorValue) -> TensorValue:
     return a
 
@@ -59,7 +62,7 @@ def alias(g: Builder, a: TensorValue) -> TensorValue:
 def view_dtype(g: Builder, a: TensorValue, dtype: torch.dtype) -> TensorValue:
     if a.dtype.itemsize != dtype.itemsize or torch.bool in (a.dtype, dtype):
         raise Decline("bit cast to another width")
-    if not {a.dtype, dtype}.isdisjoint(HALF):
+    if not {a.dtype, dtype}.isdisjoint(HALVES):
         raise Decline("the bits of a half type, which loops hold as float32")
     from ..ir import scalar as sc
 

@@ -5,6 +5,7 @@ In: sizes and numbers. Out: lazy tensors. Random numbers are library calls, so t
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from ..devices import device_of
 from ..expr import Expr
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
+from ..ops.aten import Formula, Treatment, declare
 from .builder import Builder
 from .registry import Decline, lowers
 from .values import TensorValue, compute_dtype
@@ -138,3 +140,24 @@ def tril(g: Builder, a: TensorValue, diagonal: Any = 0) -> TensorValue:
 @lowers("triu")
 def triu(g: Builder, a: TensorValue, diagonal: Any = 0) -> TensorValue:
     return _triangle(g, a, diagonal, "ge")
+
+
+def _but_rounded_steps(formula: Formula) -> Formula:
+    """A formula that leaves integers and short floats on the CPU to the kernel, which steps from one vector of elements to the next: what it
+    rounds each first element to, all of its vector have, and which those are depends on its registers."""
+
+    @functools.wraps(formula)
+    def decompose(*args: Any, dtype: torch.dtype | None = None, device: Any = None, **kwargs: Any) -> Any:
+        result, place = dtype or torch.get_default_dtype(), torch.device(device or "cpu")
+        if (
+            device_of(place).eager.steps_in_vectors
+            and not result.is_complex
+            and result not in (torch.float32, torch.float64)
+        ):
+            return NotImplemented
+        return formula(*args, dtype=dtype, device=device, **kwargs)
+
+    return decompose
+
+
+declare("linspace", "logspace", treatment=Treatment.DECOMPOSED, adapt=_but_rounded_steps)

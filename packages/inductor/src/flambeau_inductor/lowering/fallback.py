@@ -16,14 +16,12 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 from ..errors import UnsupportedGraphError
 from ..expr import hint
 from ..ir.layout import strides_in_order
+from ..ops.aten import Trait, aten_op
 from .builder import Builder
 from .products import without_last_terms
 from .values import TensorValue
 
 aten = torch.ops.aten
-
-#: Op -> the result in which its kernel keeps a workspace for the gradient, where grad mode is on.
-_WORKSPACES = {"aten::mkldnn_rnn_layer": 3}
 
 
 def is_workspace(node: fx.Node) -> bool:
@@ -40,8 +38,8 @@ def _workspace_of(call: fx.Node) -> Any:
 
 def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: dict[str, Any], reason: str) -> Any:
     """Append the call and return its results; UnsupportedGraphError for an op that writes to its arguments."""
-    schema = op._schema
-    if schema.is_mutable:
+    record = aten_op(op)
+    if op._schema.is_mutable:
         raise UnsupportedGraphError(f"{op} writes to its arguments; graphs are functional here")
     val = node.meta.get("val")
     shortened = without_last_terms(g, node, args, reason)
@@ -49,13 +47,13 @@ def call_library(g: Builder, node: fx.Node, op: Any, args: list[Any], kwargs: di
         return shortened
     given = [_operand(g, *pair) for pair in zip(args, node.args, strict=True)]
     named = {key: _operand(g, value, node.kwargs[key]) for key, value in kwargs.items()}
-    if schema.name == "aten::as_strided_scatter" and isinstance(node.args[0], fx.Node):
+    if Trait.BY_STRIDES in record.traits and not record.aliases and isinstance(node.args[0], fx.Node):
         # Places in memory are meant, where it lies as in eager.
         given[0] = TensorValue.of_ref(g.lying_as(given[0], node.args[0].meta["val"]))
-    if any(r.alias_info is not None for r in schema.returns):
+    if record.aliases:
         # The result shares memory with an argument: take a copy at once, so that nobody has to know.
         return _copy_of_alias(g, op, given, named, val, reason)
-    kept = _WORKSPACES.get(schema.name)
+    kept = record.workspace
     read = any(user.args[1] == kept for user in node.users if user.target is getitem)
     return g.library(op, given, named, val, reason, keeps=kept if read else None)
 

@@ -12,27 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from attrs import evolve
+from torch._ops import OpOverload
 
 from ..effects import may_fail
 from ..ir.layout import Buffer, Layout, Ref
-from ..ir.loops import Extern, Operation, Pointwise, Scatter, written
+from ..ir.loops import Extern, Nested, Operation, Pointwise, Scatter, written
 from ..ir.verify import reads_of
+from ..ops.aten import twin_in_place
 from .builder import Builder
 from .values import canonical_index
-
-aten = torch.ops.aten
-
-#: Library calls that give a changed copy of their first argument -> the call that changes it.
-_TWINS: dict[Any, Any] = {
-    aten.index_add.default: aten.index_add_.default,
-    aten.index_put.default: aten.index_put_.default,
-    aten.scatter.src: aten.scatter_.src,
-    aten.scatter.value: aten.scatter_.value,
-    aten.scatter_add.default: aten.scatter_add_.default,
-    aten.scatter_reduce.two: aten.scatter_reduce_.two,
-}
 
 
 def changed_copies(b: Builder) -> frozenset[str]:
@@ -40,7 +29,7 @@ def changed_copies(b: Builder) -> frozenset[str]:
     makers = (
         op
         for op in b.operations
-        if isinstance(op, Scatter) or (isinstance(op, Extern) and (op.changed or op.op in _TWINS))
+        if isinstance(op, Scatter) or (isinstance(op, Extern) and (op.changed or _twin(op) is not None))
     )
     return frozenset(out.name for op in makers for out in written(op))
 
@@ -61,7 +50,7 @@ def write_in_place(b: Builder, target: str, ref: Ref, outputs: Sequence[Any]) ->
     if any(may_fail(operation) for operation in b.operations[at + 1 :]):
         return False
     if isinstance(maker, Extern) and not maker.changed:
-        twin = _TWINS.get(maker.op)
+        twin = _twin(maker)
         own = Ref.whole(b.buffers[target])
         others = evolve(maker, args=maker.args[1:])
         if (
@@ -87,6 +76,11 @@ def write_in_place(b: Builder, target: str, ref: Ref, outputs: Sequence[Any]) ->
     b.operations[at] = evolve(maker, out=over) if isinstance(maker, Scatter) else _on(b, maker, copy, over)
     del b.operations[starts[0]]
     return True
+
+
+def _twin(call: Extern) -> OpOverload | None:
+    """The op that changes what ``call`` changes a copy of."""
+    return None if isinstance(call.op, Nested) else twin_in_place(call.op)
 
 
 def _over(b: Builder, name: str, target: str) -> Buffer:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..devices import LOOP_TYPES, device_of
+from ..devices import device_of
+from ..ops.dtypes import LOOP_TYPES
 from .builder import Builder
 from .registry import Decline, rule_for
 from .values import TensorValue

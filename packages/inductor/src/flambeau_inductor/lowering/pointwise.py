@@ -17,9 +17,10 @@ from ..expr import Expr
 from ..ir import scalar as sc
 from ..ir.layout import Sizes
 from ..ir.scalar import Scalar
+from ..ops.dtypes import HALVES
 from .builder import Builder
 from .registry import Decline, lowers
-from .values import HALF, TensorValue, broadcast_sizes, compute_dtype, promote
+from .values import TensorValue, broadcast_sizes, compute_dtype, promote
 
 Number = Any
 
@@ -82,7 +83,7 @@ def _is_read_as_number(a: Any, b: Any, joined: torch.dtype) -> bool:
     return (
         tensors
         and not b.rank
-        and joined in HALF
+        and joined in HALVES
         and a.device.type == b.device.type
         and device_of(b.device).eager.reads_second_as_number
     )
@@ -121,6 +122,8 @@ _BINARY_FLOAT = {
     "copysign.Scalar": "copysign",
     "nextafter": "nextafter",
 }
+#: The kinds of the loop IR's scans that combine elements by these.
+_SCANS = {"mul.Tensor": "prod", "maximum": "max", "minimum": "min", "logaddexp": "logaddexp"}
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 _LOGICAL = ("logical_and", "logical_or", "logical_xor")
 
@@ -160,7 +163,7 @@ _BOOL_BINARY = {
 
 
 def _register_binary_same(name: str, op: str) -> None:
-    @lowers(name)
+    @lowers(name, scan=_SCANS.get(name, ""))
     def rule(g: Builder, a: Any, b: Any) -> TensorValue:
         joined = promote(a, b)
         if joined is torch.bool:
@@ -293,7 +296,8 @@ def _product_added(x: Scalar, y: Scalar, z: Scalar) -> Scalar:
     return sc.op("add", x, sc.op("mul", y, z))
 
 
-@lowers("add.Tensor", "add.Scalar")
+@lowers("add.Tensor", scan="sum")
+@lowers("add.Scalar")
 def add(g: Builder, a: Any, b: Any, alpha: Number = 1) -> TensorValue:
     return _sum_rule(g, a, b, alpha, "add")
 
@@ -528,7 +532,7 @@ _register_times_log("special_xlog1py special_xlog1py.self_scalar special_xlog1py
 
 
 def _register_log_of_sum(name: str, exponential: str, scale: float) -> None:
-    @lowers(name)
+    @lowers(name, scan=_SCANS.get(name, ""))
     def rule(g: Builder, a: TensorValue, b: TensorValue) -> TensorValue:
         joined = promote(a, b)
         if not joined.is_floating_point:

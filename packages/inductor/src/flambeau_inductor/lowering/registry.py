@@ -1,8 +1,8 @@
-"""The lowering table: ATen overload → rule.
+"""Rules of lowering: ATen overload → rule.
 
-In: ``@lowers(aten.relu.default)`` on functions ``rule(g: Builder, *args, **kwargs)`` whose tensor arguments are ``TensorValue``s, ints are
-ints or ``Expr``s. Out: ``rule_for(op)``. A rule that meets a case it does not take raises ``Decline(reason)``: the op then runs as
-a library call, and the reason is counted.
+In: ``@lowers("relu")`` on functions ``rule(g: Builder, *args, **kwargs)`` whose tensor arguments are ``TensorValue``s, ints are ints or
+``Expr``s. Out: rows of ``ops/aten.py``'s registry. A rule that meets a case it does not take raises ``Decline(reason)``: the op then runs
+as a library call, and the reason is counted.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
+from torch._ops import OpOverload
 
-Rule = Callable[..., Any]
-_RULES: dict[Any, Rule] = {}
-_UNKNOWN: list[str] = []
+from ..ops.aten import Rule, Treatment, aten_op, declare, overloads_of, rows
+
 _Function = TypeVar("_Function", bound=Rule)
 
 
@@ -22,25 +21,15 @@ class Decline(Exception):
     """This call is better (or only) done by the library; the message is the reason."""
 
 
-def overload(name: str) -> Any:
-    """``aten`` overload ``"add.Tensor"`` (``"relu"`` means ``relu.default``), or None where this torch does not have it."""
-    base, _, suffix = name.partition(".")
-    packet = getattr(torch.ops.aten, base, None)
-    return None if packet is None else getattr(packet, suffix or "default", None)
+def lowers(*names: str, **facts: Any) -> Callable[[_Function], _Function]:
+    """Give ATen overloads a rule, by name: ``"add.Tensor"``; ``"relu"`` means ``relu.default``. An overload has one rule.
 
-
-def lowers(*names: str) -> Callable[[_Function], _Function]:
-    """Register a rule for ATen overloads given by name; an overload has one rule. Names this torch lacks are left out (``unknown_names``)."""
+    ``facts`` are further fields of their ``AtenOp``: what stages need to know of the op beside its rule. Names that this torch lacks do no harm.
+    """
 
     def decorate(rule: _Function) -> _Function:
-        for name in names:
-            op = overload(name)
-            if op is None:
-                _UNKNOWN.append(name)
-                continue
-            if op in _RULES:
-                raise ValueError(f"{name} is lowered twice")
-            _RULES[op] = rule
+        full = (name if "." in name else f"{name}.default" for name in names)
+        declare(*full, treatment=Treatment.LOWERED, rule=rule, **facts)
         return rule
 
     return decorate
@@ -48,14 +37,9 @@ def lowers(*names: str) -> Callable[[_Function], _Function]:
 
 def rule_for(op: Any) -> Rule | None:
     """The rule of an overload, or None."""
-    return _RULES.get(op)
+    return aten_op(op).rule if isinstance(op, OpOverload) else None
 
 
-def unknown_names() -> tuple[str, ...]:
-    """The names of rules that this torch has no overload for."""
-    return tuple(_UNKNOWN)
-
-
-def lowered_ops() -> tuple[Any, ...]:
+def lowered_ops() -> tuple[OpOverload, ...]:
     """Every overload that has a rule."""
-    return tuple(_RULES)
+    return tuple(op for row in rows() if row.rule is not None for op in overloads_of(row.name))

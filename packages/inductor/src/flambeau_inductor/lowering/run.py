@@ -20,7 +20,7 @@ from torch._ops import HigherOrderOperator
 from .. import effects
 from .. import expr as ex
 from ..context import CompileContext
-from ..devices import LOOP_TYPES, device_of, has_backend
+from ..devices import device_of, has_backend
 from ..errors import FlambeauInductorError, LoweringError, UnsupportedGraphError
 from ..expr import ZERO, Expr, SymbolTable, free_symbols
 from ..ir import scalar as sc
@@ -30,6 +30,8 @@ from ..ir.loops import Extern, Operation, Pointwise, ReadItem, make_axes, writte
 from ..ir.scalar import Scalar
 from ..ir.verify import reads_of, verify
 from ..log import KERNEL_DECLINED, LOWERED, logger
+from ..ops.aten import Treatment, aten_op
+from ..ops.dtypes import LOOP_TYPES
 from . import RULES_LOADED, symbolic
 from .assumptions import Assumptions
 from .bodies import Bodies, Body, Form
@@ -43,7 +45,6 @@ from .products import aligned_rows
 from .provenance import Provenance
 from .registry import Decline, rule_for
 from .results import Results
-from .target import is_library
 from .values import TensorValue, broadcast_index, canonical_index
 from .writes import call_writing
 
@@ -52,11 +53,6 @@ assert RULES_LOADED
 
 #: The integers of a program: 64 bits with a sign.
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
-
-#: Ops that only check or name something and give nothing to compute.
-_IGNORED = frozenset(
-    {"aten::sym_constrain_range_for_size", "aten::sym_constrain_range", "aten::_assert_tensor_metadata"}
-)
 
 
 def lower_graph(
@@ -258,8 +254,7 @@ class _Lowering:
             return lower_nested(self._site(node), args)
         if not isinstance(target, torch._ops.OpOverload):
             raise UnsupportedGraphError(f"a call of {target}, which is no ATen overload")
-        name = target._schema.name
-        if name in _IGNORED:
+        if aten_op(target).treatment is Treatment.IGNORED:
             return None
         if target is aten.copy_.default and node.args[0].op == "placeholder":
             self.copies.append((node.args[0], node.args[1]))
@@ -284,7 +279,7 @@ class _Lowering:
     def _lower(self, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         rule = rule_for(target)
         mark = len(self.builder.operations)
-        reason = "left to the library" if is_library(target) else "no rule"
+        reason = "left to the library" if aten_op(target).treatment is Treatment.LIBRARY else "no rule"
         if rule is not None:
             val = node.meta.get("val")
             reason = (
@@ -296,7 +291,7 @@ class _Lowering:
                 or ("its kernel was refused" if node.name in self.library else "")
             )
             # A window on memory needs no kernel, whatever the memory holds.
-            view = reason.startswith(("complex", "dtype")) and _is_view(target)
+            view = reason.startswith(("complex", "dtype")) and aten_op(target).shares_memory
             if not reason or view:
                 try:
                     result = rule(self.builder, *args, **kwargs)
@@ -322,7 +317,7 @@ class _Lowering:
         """``result``, but not in the memory of an argument that it merely equals: the caller may write to either."""
         if not any(result is argument for argument in args) or not isinstance(result, TensorValue):
             return result
-        if any(value.alias_info is not None for value in target._schema.returns):
+        if aten_op(target).aliases:
             return result
         return self.builder.lazy(result.sizes, result.dtype, result.device, result.at)
 
@@ -476,10 +471,6 @@ def _writes_at_once(gm: fx.GraphModule) -> bool:
     copies = gm.graph.find_nodes(op="call_function", target=aten.copy_.default)
     targets = [node.args[0].meta["val"] for node in copies if node.args[0].op == "placeholder"]
     return any(not device_of(target.device).queues for target in targets)
-
-
-def _is_view(op: torch._ops.OpOverload) -> bool:
-    return op is aten._unsafe_view.default or any(value.alias_info is not None for value in op._schema.returns)
 
 
 def _has_sizes(result: Any, val: Any) -> bool:

@@ -14,10 +14,12 @@ from ..devices import device_of
 from ..expr import ONE, ZERO
 from ..ir import scalar as sc
 from ..ir.scalar import Scalar
+from ..ops.aten import Trait
+from ..ops.dtypes import HALVES
 from .builder import Builder
 from .indexing import NO_ELEMENTS, IndexPlan, check_fits
 from .registry import Decline, lowers
-from .values import HALF, Index, TensorValue, broadcast_index
+from .values import Index, TensorValue, broadcast_index
 
 
 def _place(a: TensorValue, dim: int, index: TensorValue, i: Index) -> Index:
@@ -38,7 +40,7 @@ def _check(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: Tensor
 
 def _check_sum(a: TensorValue) -> None:
     """Refuse sums that no kernel does as eager does: in a narrow type one by one. On a GPU there are atomics that do."""
-    if a.dtype is torch.bool or (a.dtype in HALF and not device_of(a.device).kernels.adds_halves):
+    if a.dtype is torch.bool or (a.dtype in HALVES and not device_of(a.device).kernels.adds_halves):
         raise Decline("accumulation in a narrow type")
 
 
@@ -48,26 +50,26 @@ def _check_type(a: TensorValue, values: TensorValue) -> None:
         raise Decline("values of another type")
 
 
-@lowers("scatter.src")
+@lowers("scatter.src", traits=Trait.CHANGED_COPY)
 def scatter_src(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
     _check(g, a, dim, index, src, "set")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "set")
 
 
-@lowers("scatter.value")
+@lowers("scatter.value", traits=Trait.CHANGED_COPY)
 def scatter_value(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
     _check(g, a, dim, index, None, "set")
     element = g.constant(value, a.dtype)
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), lambda i: element, "set")
 
 
-@lowers("scatter_add")
+@lowers("scatter_add", traits=Trait.CHANGED_COPY)
 def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
     _check(g, a, dim, index, src, "add")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "add")
 
 
-@lowers("index_add")
+@lowers("index_add", traits=Trait.CHANGED_COPY)
 def index_add(
     g: Builder, a: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1
 ) -> TensorValue:
@@ -114,7 +116,8 @@ def index_fill(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: 
     return g.scatter(a, (*a.sizes[:d], index.sizes[0], *a.sizes[d + 1 :]), position, lambda i: element, "set")
 
 
-@lowers("index_put", "_unsafe_index_put")
+@lowers("index_put", traits=Trait.CHANGED_COPY)
+@lowers("_unsafe_index_put")
 def index_put(
     g: Builder, a: TensorValue, indices: Sequence[TensorValue | None], values: TensorValue, accumulate: bool = False
 ) -> TensorValue:
@@ -151,7 +154,7 @@ def _masked_put(g: Builder, a: TensorValue, mask: TensorValue, values: TensorVal
 def embedding_dense_backward(
     g: Builder, grad: TensorValue, indices: TensorValue, num_weights: Any, padding_idx: Any, scale: bool
 ) -> TensorValue:
-    if scale or grad.dtype in HALF or grad.rank != indices.rank + 1:
+    if scale or grad.dtype in HALVES or grad.rank != indices.rank + 1:
         raise Decline("form")
     width = grad.sizes[-1]
     rows = g.expr(num_weights)

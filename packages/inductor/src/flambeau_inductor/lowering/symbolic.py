@@ -17,6 +17,7 @@ from ..expr import Expr, UnsupportedExpression
 from ..ir import scalar as sc
 from ..ir.loops import Assert, ReadItem
 from ..ir.scalar import Scalar
+from ..ops.aten import Treatment, aten_op
 from .builder import Builder
 from .values import TensorValue
 
@@ -28,19 +29,17 @@ def is_symbolic_call(target: Any, val: Any) -> bool:
     if isinstance(val, _SCALAR_TYPES):
         return True
     if isinstance(target, torch._ops.OpOverload):
-        if target._schema.name == "aten::_assert_scalar":
-            return True
-        return target._schema.name in ("aten::_local_scalar_dense", "aten::item")
+        return aten_op(target).treatment in (Treatment.ASSERTION, Treatment.ITEM)
     return isinstance(val, int | float | bool)
 
 
 def evaluate_call(g: Builder, node: fx.Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The value of the node: ``Expr``, ``Scalar`` or a Python number."""
-    name = target._schema.name if isinstance(target, torch._ops.OpOverload) else ""
-    if name == "aten::_assert_scalar":
+    treatment = aten_op(target).treatment if isinstance(target, torch._ops.OpOverload) else Treatment.UNKNOWN
+    if treatment is Treatment.ASSERTION:
         return _assert(g, args)
     val = node.meta.get("val")
-    if name in ("aten::_local_scalar_dense", "aten::item"):
+    if treatment is Treatment.ITEM:
         return _item(g, node, args[0], val)
     if isinstance(val, torch.SymBool) and any(isinstance(arg, Scalar) for arg in args):
         return _comparison(target, [g.constant(arg, torch.float64) for arg in args])

@@ -19,16 +19,10 @@ from ..ir import scalar as sc
 from ..ir.layout import Ref, Sizes
 from ..ir.loops import make_axes
 from ..ir.scalar import Scalar
+from ..ops.dtypes import element_type
 
 Index = tuple[Expr, ...]
 Producer = Callable[[Index], Scalar]
-
-HALF = (torch.float16, torch.bfloat16)
-FLOAT8 = tuple(
-    getattr(torch, name)
-    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-    if hasattr(torch, name)
-)
 
 
 class TensorValue:
@@ -150,8 +144,8 @@ def reader(ref: Ref) -> Producer:
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What arithmetic on ``dtype`` is done in: float32 for the half types, else itself."""
-    return torch.float32 if dtype in HALF or dtype in FLOAT8 else dtype
+    """What arithmetic on ``dtype`` is done in: float32 for narrow floats, else itself."""
+    return element_type(dtype).computed
 
 
 def broadcast_index(sizes: Sizes, out_sizes: Sequence[Expr], index: Index) -> Index:

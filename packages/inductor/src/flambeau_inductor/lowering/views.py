@@ -17,6 +17,7 @@ from ..ir import scalar as sc
 from ..ir.layout import Ref, Sizes, contiguous_strides, product
 from ..ir.loops import Assert
 from ..ir.scalar import Scalar
+from ..ops.aten import Trait
 from .builder import Builder
 from .registry import Decline, lowers
 from .values import Index, TensorValue
@@ -51,12 +52,12 @@ def permuted(base: TensorValue, order: Sequence[int]) -> TensorValue:
     return make_view(base, sizes, index_map, lambda r: _strided(r, sizes, [r.strides[d] for d in order]))
 
 
-@lowers("permute")
+@lowers("permute", traits=Trait.MOVES)
 def permute(g: Builder, a: TensorValue, dims: Sequence[int]) -> TensorValue:
     return permuted(a, [_dim(d, a.rank) for d in dims])
 
 
-@lowers("transpose.int")
+@lowers("transpose.int", traits=Trait.MOVES)
 def transpose(g: Builder, a: TensorValue, first: int, second: int) -> TensorValue:
     if a.rank == 0:
         return a
@@ -66,12 +67,12 @@ def transpose(g: Builder, a: TensorValue, first: int, second: int) -> TensorValu
     return permuted(a, order)
 
 
-@lowers("t")
+@lowers("t", traits=Trait.MOVES)
 def t(g: Builder, a: TensorValue) -> TensorValue:
     return permuted(a, [1, 0]) if a.rank == 2 else a
 
 
-@lowers("expand")
+@lowers("expand", traits=Trait.MOVES)
 def expand(g: Builder, a: TensorValue, size: Sequence[Any], *, implicit: bool = False) -> TensorValue:
     return expanded(a, g.out_sizes)
 
@@ -90,17 +91,19 @@ def expanded(a: TensorValue, sizes: Sizes) -> TensorValue:
     return make_view(a, sizes, index_map, window)
 
 
-@lowers("unsqueeze")
+@lowers("unsqueeze", traits=Trait.MOVES)
 def unsqueeze(g: Builder, a: TensorValue, dim: int) -> TensorValue:
     return reshaped(a, g.out_sizes)
 
 
-@lowers("squeeze", "squeeze.dim", "squeeze.dims")
+@lowers("squeeze", "squeeze.dim", "squeeze.dims", traits=Trait.MOVES)
 def squeeze(g: Builder, a: TensorValue, dim: Any = None) -> TensorValue:
     return reshaped(a, g.out_sizes)
 
 
-@lowers("view", "reshape", "_unsafe_view", "_reshape_alias")
+@lowers("view", "reshape", traits=Trait.MOVES)
+@lowers("_unsafe_view", traits=Trait.HIDDEN_VIEW)
+@lowers("_reshape_alias")
 def view(g: Builder, a: TensorValue, size: Sequence[Any], stride: Any = None) -> TensorValue:
     return reshaped(a, g.out_sizes)
 
@@ -221,7 +224,7 @@ def _bounded(g: Builder, value: Any, size: Expr, default: Expr) -> Expr:
     return minimum(maximum(e, ZERO), size)
 
 
-@lowers("slice.Tensor")
+@lowers("slice.Tensor", traits=Trait.MOVES)
 def slice_(g: Builder, a: TensorValue, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> TensorValue:
     d = _dim(dim, a.rank)
     size = a.sizes[d]
@@ -246,7 +249,7 @@ def slice_(g: Builder, a: TensorValue, dim: int = 0, start: Any = None, end: Any
     return make_view(a, sizes, index_map, window)
 
 
-@lowers("select.int")
+@lowers("select.int", traits=Trait.MOVES)
 def select(g: Builder, a: TensorValue, dim: int, index: Any) -> TensorValue:
     d = _dim(dim, a.rank)
     at = g.expr(index)
@@ -279,7 +282,7 @@ def narrowed(a: TensorValue, d: int, first: Expr, length: Expr) -> TensorValue:
     return make_view(a, sizes, index_map, lambda r: _strided(r, sizes, r.strides, r.offset + first * r.strides[d]))
 
 
-@lowers("split.Tensor", "split_with_sizes", "split.sizes")
+@lowers("split.Tensor", "split_with_sizes", "split.sizes", traits=Trait.MOVES)
 def split(g: Builder, a: TensorValue, sizes: Any, dim: int = 0) -> tuple[TensorValue, ...]:
     d = _dim(dim, a.rank)
     assert g.node is not None
@@ -296,7 +299,7 @@ def chunk(g: Builder, a: TensorValue, chunks: int, dim: int = 0) -> tuple[Tensor
     return split(g, a, chunks, dim)
 
 
-@lowers("unbind.int")
+@lowers("unbind.int", traits=Trait.MOVES)
 def unbind(g: Builder, a: TensorValue, dim: int = 0) -> tuple[TensorValue, ...]:
     d = _dim(dim, a.rank)
     assert g.node is not None
@@ -324,7 +327,7 @@ def diagonal(g: Builder, a: TensorValue, offset: int = 0, dim1: int = 0, dim2: i
     return make_view(a, sizes, index_map, window)
 
 
-@lowers("unfold")
+@lowers("unfold", traits=Trait.MOVES)
 def unfold(g: Builder, a: TensorValue, dimension: int, size: Any, step: Any) -> TensorValue:
     if a.rank == 0:
         raise Decline("0-d")
@@ -342,7 +345,7 @@ def unfold(g: Builder, a: TensorValue, dimension: int, size: Any, step: Any) -> 
     return make_view(a, sizes, index_map, window)
 
 
-@lowers("as_strided")
+@lowers("as_strided", traits=Trait.MOVES | Trait.BY_STRIDES)
 def as_strided(g: Builder, a: TensorValue, size: Any, stride: Any, storage_offset: Any = None) -> TensorValue:
     # The argument's own strides matter: it has to lie in memory as eager would have it.
     assert g.node is not None

@@ -56,7 +56,6 @@ class ScalarOp:
 
     ``domain``: which operand dtypes it takes ("float", "integer", "number" = both, "bool", "any").
     ``commutative``: the first two operands may be swapped without any difference in the result.
-    ``cheap``: costs about one arithmetic instruction (used by heuristics about recomputation).
     """
 
     name: str
@@ -65,7 +64,6 @@ class ScalarOp:
     reference: Callable[..., Any] = field(repr=False)
     domain: str = "number"
     commutative: bool = False
-    cheap: bool = True
 
 
 _TABLE: dict[str, ScalarOp] = {}
@@ -108,9 +106,8 @@ def _define(
     rule: DtypeRule = _same,
     *,
     commutative: bool = False,
-    cheap: bool = True,
 ) -> None:
-    register(ScalarOp(name, arity, rule, _keep(function), domain, commutative, cheap))
+    register(ScalarOp(name, arity, rule, _keep(function), domain, commutative))
 
 
 # Arithmetic. Floating point follows IEEE 754 in the operand's precision, no contraction; integers wrap.
@@ -118,10 +115,10 @@ _define("add", 2, torch.add, commutative=True)
 _define("sub", 2, torch.sub)
 _define("mul", 2, torch.mul, commutative=True)
 _define("truediv", 2, torch.div, "float")
-_define("floordiv", 2, lambda a, b: torch.div(a, b, rounding_mode="floor"), cheap=False)
-_define("truncdiv", 2, lambda a, b: torch.div(a, b, rounding_mode="trunc"), cheap=False)
-_define("remainder", 2, torch.remainder, cheap=False)
-_define("fmod", 2, torch.fmod, cheap=False)
+_define("floordiv", 2, lambda a, b: torch.div(a, b, rounding_mode="floor"))
+_define("truncdiv", 2, lambda a, b: torch.div(a, b, rounding_mode="trunc"))
+_define("remainder", 2, torch.remainder)
+_define("fmod", 2, torch.fmod)
 _define("neg", 1, torch.neg)
 _define("abs", 1, torch.abs)
 _define("sign", 1, torch.sign)
@@ -161,10 +158,10 @@ for _name in (
     "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
 ):  # fmt: skip
-    _define(_name, 1, getattr(torch, _name), "float", cheap=_name in ("sqrt", "rsqrt", "reciprocal"))
+    _define(_name, 1, getattr(torch, _name), "float")
 for _name in ("atan2", "hypot", "copysign", "nextafter"):
-    _define(_name, 2, getattr(torch, _name), "float", cheap=_name == "copysign")
-_define("pow", 2, torch.pow, "number", cheap=False)
+    _define(_name, 2, getattr(torch, _name), "float")
+_define("pow", 2, torch.pow, "number")
 
 
 def _philox_uniform(seed: Any, offset: Any, base: Any, call: Any, thread: Any, lane: Any) -> Any:
@@ -197,7 +194,7 @@ def _float32(operands: Dtypes, given: torch.dtype | None) -> torch.dtype:
 # philox_uniform(seed, offset, base, call, thread, lane): word `lane` of the `call`-th draw of four that thread `thread` of an
 # eager CUDA kernel takes from the stream `seed`, started at `offset`, as a float in (0, 1]. Where base is not -1 the first two
 # are device addresses of int64, and base is added to the offset found there. All operands are int64. GPU only.
-register(ScalarOp("philox_uniform", 6, _float32, _keep(_philox_uniform), "philox", cheap=False))
+register(ScalarOp("philox_uniform", 6, _float32, _keep(_philox_uniform), "philox"))
 
 
 # Conversion: float to integer truncates, anything to bool is "!= 0", to float16/bfloat16 rounds half to even.

@@ -48,13 +48,11 @@ from ..ir.kernel import Combined
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Assert, Extern, Nested, ReadItem, refs
 from ..ir.scalar import Scalar as ScalarNode
+from ..ops.aten import Trait, aten_op
 from ..schedule import LaunchStep, Schedule
 from ..schedule.steps import step_reads, step_writes
 from .memory import hand_overs, may_alias, pinned_buffers
 from .registers import Registers
-
-#: Calls whose result's layout is known to be up to the backend that runs them: held to the prediction always.
-_CHOOSES_LAYOUT = frozenset({"aten::convolution", "aten::convolution_backward"})
 
 
 @frozen
@@ -314,7 +312,7 @@ class _Builder:
                 scalar = self.registers.scalar()
                 self.instructions.append(Size(scalar.index, self._register(out.name), dim))
                 self.registers.known[symbol] = scalar
-        if self.whole.size_asserts or (not isinstance(step.op, Nested) and step.op._schema.name in _CHOOSES_LAYOUT):
+        if self.whole.size_asserts or Trait.CHOOSES_LAYOUT in _traits(step):
             self._hold(step)
 
     def _outs(self, step: Extern) -> tuple[Reg | Scalar | None, ...]:
@@ -364,7 +362,7 @@ class _Builder:
             if isinstance(step, Extern):
                 # A call that is handed the whole tensor asks it for its layout; a result that shares its memory lies in it.
                 # Bodies are compiled for the layouts of what they are given.
-                every = isinstance(step.op, Nested) or may_alias(step) or "as_strided" in step.op._schema.name
+                every = isinstance(step.op, Nested) or may_alias(step) or Trait.BY_STRIDES in _traits(step)
                 names |= {r.buffer for r in refs((step.args, step.kwargs)) if every or not self._is_whole(r)}
             else:
                 names |= step_reads(step) | step_writes(step)
@@ -479,6 +477,10 @@ class _Builder:
         if position is None or ref != Ref.whole(buffer) or not self._same_shape_as_storage(buffer):
             return None
         return position
+
+
+def _traits(step: Extern) -> Trait:
+    return Trait.NONE if isinstance(step.op, Nested) else aten_op(step.op).traits
 
 
 def _stack(body: LaunchStep) -> list[Any]:

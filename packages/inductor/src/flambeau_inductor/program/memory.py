@@ -19,22 +19,15 @@ from ..ir.kernel import KernelBody, Store
 from ..ir.layout import Buffer, Layout, Ref, strides_in_order
 from ..ir.loops import Extern, Nested
 from ..ir.scalar import loads
+from ..ops.aten import aten_op
 from ..schedule import LaunchStep, Schedule, Step
 from ..schedule.nest import values
 from ..schedule.steps import step_reads, step_writes
 
-#: Their results are views of their argument, although their schemas do not say so.
-_HIDDEN_VIEWS = frozenset({"aten::unsafe_chunk", "aten::unsafe_split", "aten::unsafe_split_with_sizes"})
-
 
 def may_alias(step: Extern) -> bool:
     """True when a result of the call can be a view of an argument. What bodies give has memory of its own."""
-    if isinstance(step.op, Nested):
-        return False
-    schema = getattr(step.op, "_schema", None)
-    if schema is None or schema.name in _HIDDEN_VIEWS:
-        return True
-    return any(result.alias_info is not None for result in schema.returns)
+    return not isinstance(step.op, Nested) and aten_op(step.op).shares_memory
 
 
 def pinned_buffers(graph: Graph, steps: tuple[Step, ...]) -> set[str]:

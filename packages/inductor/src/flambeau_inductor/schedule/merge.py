@@ -16,7 +16,7 @@ from ..expr import Expr
 from ..ir.kernel import Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer
 from ..ir.loops import Axis
-from ..ir.scalar import Scalar, has_dear_op, index_value, loads, op, transform, walk
+from ..ir.scalar import Scalar, has_function, index_value, loads, op, transform, walk
 from .mapping import candidates, numel
 from .nest import Nest, read_indices, rename, stores, values
 
@@ -86,7 +86,7 @@ def _scans_rows(nest: Nest) -> bool:
 
 
 def _is_dear(nest: Nest) -> bool:
-    return not _scans_rows(nest) and any(has_dear_op(value) for s in nest.statements for value in values(s))
+    return not _scans_rows(nest) and any(has_function(value) for s in nest.statements for value in values(s))
 
 
 def _touched(nest: Nest) -> set[str]:

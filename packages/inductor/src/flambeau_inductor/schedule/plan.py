@@ -17,17 +17,12 @@ from ..ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer, Ref
 from ..ir.loops import Axis, Operation, Template
 from ..ir.scalar import walk
+from ..ops.aten import moving_names
 from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
 from .merge import MOST_BUFFERS, MOST_LOOPS
 from .nest import Nest, read_indices, values
 from .steps import Step
-
-#: Operations that say where elements lie, by the names of their nodes: a kernel is not named after them.
-_MOVES = frozenset({
-    "alias", "as_strided", "clone", "detach", "expand", "permute", "reshape", "select", "slice", "split", "split_with_sizes", "squeeze", "t",
-    "transpose", "unbind", "unfold", "unsqueeze", "view",
-})  # fmt: skip
 
 
 @frozen
@@ -159,7 +154,8 @@ def stacks_of(origins: Sequence[str], graph: Graph) -> tuple[str, ...]:
 def name_of(origins: Sequence[str], taken: set[str]) -> str:
     """``fused_`` and the names of the first operations that compute something, made unique."""
     words = dict.fromkeys(re.sub(r"(_default|_Tensor|_Scalar|_\d+)+$", "", origin) for origin in origins)
-    telling = [word for word in words if word not in _MOVES] or list(words)
+    moving = moving_names()
+    telling = [word for word in words if word not in moving] or list(words)
     text = re.sub(r"\W+", "_", "_".join(telling[:6])) or "kernel"
     base, number = f"fused_{text[:60].strip('_')}", 0
     while f"{base}_{number}" in taken:

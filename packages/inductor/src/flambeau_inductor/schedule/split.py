@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from attrs import evolve
 
 from .. import expr as ex
@@ -18,18 +17,11 @@ from ..ir.graph import Graph
 from ..ir.layout import Buffer, Layout
 from ..ir.loops import Axis, Operation, Reduction
 from ..ir.scalar import Scalar, constant, index_value, load, loads, masked, op, substitute
+from ..ops.dtypes import element_type
 from .mapping import numel
 
 #: Fewer elements for each result than this are worth a second kernel on no device.
 FEWEST = 1024
-
-
-def _lowest(dtype: torch.dtype) -> float | int:
-    return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
-def _highest(dtype: torch.dtype) -> float | int:
-    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
 _IDENTITY: dict[str, Callable[[Scalar], Scalar]] = {
@@ -38,8 +30,8 @@ _IDENTITY: dict[str, Callable[[Scalar], Scalar]] = {
     "prod": lambda v: constant(1, v.dtype),
     "any": lambda v: constant(False, v.dtype),
     "all": lambda v: constant(True, v.dtype),
-    "max": lambda v: constant(_lowest(v.dtype), v.dtype),
-    "min": lambda v: constant(_highest(v.dtype), v.dtype),
+    "max": lambda v: constant(element_type(v.dtype).lowest, v.dtype),
+    "min": lambda v: constant(element_type(v.dtype).highest, v.dtype),
 }
 
 

@@ -6,6 +6,8 @@ import math
 
 import torch
 
+from ...ops.dtypes import element_type
+
 MEMORY = {
     torch.float32: "float",
     torch.float64: "double",
@@ -20,17 +22,15 @@ MEMORY = {
 }
 """Element types in memory; dtypes that are not here never reach a generated CPU kernel."""
 
-HALVES = (torch.bfloat16, torch.float16)
-
 
 def held(dtype: torch.dtype) -> str:
     """The type of a value in a register: half types are held as (already rounded) float."""
-    return "float" if dtype in HALVES else MEMORY[dtype]
+    return MEMORY[element_type(dtype).computed]
 
 
 def width(dtype: torch.dtype) -> int:
     """Bytes of a lane in a register."""
-    return 4 if dtype in HALVES else dtype.itemsize
+    return element_type(dtype).computed.itemsize
 
 
 def vector(dtype: torch.dtype) -> str:
@@ -57,13 +57,9 @@ def literal(value: bool | int | float, dtype: torch.dtype) -> str:
 
 def lowest(dtype: torch.dtype) -> str:
     """The identity of max."""
-    if dtype is torch.bool:
-        return "false"
-    return literal(-math.inf if dtype.is_floating_point else torch.iinfo(dtype).min, dtype)
+    return literal(element_type(dtype).lowest, dtype)
 
 
 def highest(dtype: torch.dtype) -> str:
     """The identity of min."""
-    if dtype is torch.bool:
-        return "true"
-    return literal(math.inf if dtype.is_floating_point else torch.iinfo(dtype).max, dtype)
+    return literal(element_type(dtype).highest, dtype)

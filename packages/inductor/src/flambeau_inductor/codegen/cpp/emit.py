@@ -18,7 +18,8 @@ from ...effects import DIVISIONS
 from ...expr import Expr
 from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, indirect_scalars
-from .dtypes import HALVES, held, literal, vector
+from ...ops.dtypes import HALVES
+from .dtypes import held, literal, vector
 from .narrow import fits_int32
 from .ops import op_text, reports_failure
 

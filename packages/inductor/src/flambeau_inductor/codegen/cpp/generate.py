@@ -244,7 +244,8 @@ class KernelWriter(LoopWriter):
         if not accumulators or any(a.is_argument for a in accumulators) or length < 64:
             return 1, False
         work = sum(work_of(v) for s in statements for v in values(s))
-        unroll = 4 if work <= 16 else 2 if work <= 40 else 1
+        # Each copy has values and accumulators of its own, and there are 16 or 32 registers.
+        unroll = 4 if work <= 32 else 2 if work <= 80 else 1
         return unroll, length > 2 * CHUNK and any(a.kind == "sum" for a in accumulators)
 
     def _columns(self) -> None:

@@ -11,9 +11,11 @@ from attrs import frozen
 
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
 from ...ir.layout import Buffer
-from ...ir.scalar import Scalar, walk
-from ...ops.table import scalar_op
+from ...ir.scalar import Scalar, cost, walk
 from ...schedule.nest import values
+
+#: A store to and a load from memory that a core has in its nearest cache, in simple instructions.
+_KEEPING = 4
 
 
 @frozen
@@ -65,11 +67,9 @@ def is_dear(node: Scalar) -> bool:
     """True when computing the node again costs more than keeping it."""
     total = 0
     for part in walk(node):
-        if part.kind == "op" and part.op != "to_dtype":
-            total += 1 if scalar_op(part.op).cheap else 8
-        if part.op in ("truediv", "rsqrt", "sqrt", "reciprocal"):
-            total += 3
-        if total >= 4:
+        if part.op != "to_dtype":
+            total += cost(part, "cpu")
+        if total >= _KEEPING:
             return True
     return False
 

@@ -13,7 +13,8 @@ from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Statement, Store
 from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, reduced
-from .dtypes import HALVES, MEMORY, held
+from ...ops.dtypes import HALVES
+from .dtypes import MEMORY, held
 from .emit import Emitter, Value
 from .layout import LoopPlan, plan_loops
 from .passes import Passes, plan_passes

@@ -27,6 +27,7 @@ from ...devices import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, Statement, Store
 from ...ir.scalar import Scalar, index_value, load, loads, substitute, walk
+from ...ops.dtypes import HALVES
 from .. import tiling
 from . import options, reduction
 from .errors import UnsupportedKernel
@@ -39,7 +40,7 @@ from .pieces import Pieces
 from .repeated import repeat
 from .statements import Statements
 from .traffic import accesses, lies_anywhere, moved, operations, step, traffic_of
-from .types import HALVES, signature_text, type_text
+from .types import signature_text, type_text
 from .values import LOOP, Emitter, Scope
 
 _INT32 = 2**31 - 1

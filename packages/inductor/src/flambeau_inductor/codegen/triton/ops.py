@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 import torch
 from attrs import frozen
 
+from ...ops.dtypes import HALVES
 from .errors import UnsupportedKernel
-from .types import HALVES, UNSIGNED, bits, literal, type_text
+from .types import UNSIGNED, bits, literal, type_text
 
 
 @frozen

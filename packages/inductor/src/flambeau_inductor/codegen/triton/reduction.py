@@ -11,8 +11,9 @@ from attrs import frozen
 
 from ...expr import ZERO
 from ...ir.kernel import Reduce, ScanStep
+from ...ops.dtypes import element_type
 from .errors import UnsupportedKernel
-from .types import highest, literal, lowest, number, type_text
+from .types import literal, number, type_text
 from .values import Emitter, Value
 
 ROW = frozenset({"x"})
@@ -32,9 +33,9 @@ _COMBINE = {
 def identity(kind: str, dtype: torch.dtype) -> bool | int | float:
     """What leaves every value as it is under ``kind``."""
     if kind in ("max", "argmax", "logaddexp"):
-        return lowest(dtype)
+        return element_type(dtype).lowest
     if kind in ("min", "argmin"):
-        return highest(dtype)
+        return element_type(dtype).highest
     return 1 if kind in ("prod", "all") else 0
 
 

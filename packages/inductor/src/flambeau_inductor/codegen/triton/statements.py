@@ -13,12 +13,12 @@ from attrs import define, evolve, field
 
 from ...expr import ONE
 from ...ir.kernel import KernelBody, Statement, Store
+from ...ops.dtypes import HALVES
 from .. import tiling
 from .errors import UnsupportedKernel
 from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan
-from .types import HALVES
 from .values import NO_DIMS, Dims, Emitter, Value
 
 

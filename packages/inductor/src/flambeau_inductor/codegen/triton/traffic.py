@@ -12,19 +12,14 @@ import torch
 from ... import expr as ex
 from ...expr import ONE, ZERO, Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
-from ...ir.scalar import Scalar, loads, walk
+from ...ir.scalar import Scalar, cost, loads, walk
 from .. import tiling
 from .lookups import largest_lookup
 from .options import Traffic
 from .passes import Plan, is_inner
 
-_HEAVY = frozenset({"tan", "lgamma", "digamma", "pow"})
-#: About how many instructions a function of float32 takes, as ``libdevice`` or ``elementary`` has it; any other operation takes one.
-_INSTRUCTIONS = {
-    "exp": 9, "exp2": 4, "expm1": 16, "log": 12, "log2": 4, "log10": 14, "log1p": 18, "sqrt": 8, "rsqrt": 4, "truediv": 10,
-    "reciprocal": 8, "sin": 13, "cos": 13, "asin": 20, "acos": 20, "atan": 18, "atan2": 30, "sinh": 25, "cosh": 25, "tanh": 16, "pow": 45,
-    "asinh": 30, "acosh": 30, "atanh": 25, "erf": 14, "erfc": 30, "erfinv": 15, "sigmoid": 18, "hypot": 15,
-}  # fmt: skip
+#: An operation of this many instructions needs so many registers that a thread does four elements at a time at most.
+_HEAVY = 45
 Dtypes = Mapping[str, torch.dtype]
 Access = tuple[str, Expr]
 
@@ -90,8 +85,8 @@ def traffic_of(body: KernelBody, space: tiling.Space, plan: Plan, dtypes: Dtypes
         gathered=r is not None and any(lies_anywhere(index) and step(index, r.symbol) for _, index in read),
         looked_up=any(lies_anywhere(index) for _, index in read),
         written=ex.hint(_bytes_of(dict.fromkeys(written), space, dtypes)),
-        heavy=any(node.op in _HEAVY for node in operations(body)),
-        work=sum(_INSTRUCTIONS.get(node.op, 1) for node in operations(body)),
+        heavy=any(cost(node, "cuda") >= _HEAVY for node in operations(body)),
+        work=sum(cost(node, "cuda") for node in operations(body)),
         repeatable=_repeatable(body, space),
         lookup=largest_lookup(body, space, dtypes),
     )

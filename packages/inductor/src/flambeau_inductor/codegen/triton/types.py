@@ -28,7 +28,6 @@ _NAMES: dict[torch.dtype, tuple[str, str]] = {
     torch.float64: ("float64", "fp64"),
 }
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def _names(dtype: torch.dtype) -> tuple[str, str]:
@@ -63,17 +62,3 @@ def number(value: bool | int | float) -> str:
 def bits(dtype: torch.dtype) -> int:
     """The width of a value in bits."""
     return dtype.itemsize * 8
-
-
-def lowest(dtype: torch.dtype) -> bool | int | float:
-    """The identity of ``max``."""
-    if dtype is torch.bool:
-        return False
-    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
-
-
-def highest(dtype: torch.dtype) -> bool | int | float:
-    """The identity of ``min``."""
-    if dtype is torch.bool:
-        return True
-    return math.inf if dtype.is_floating_point else torch.iinfo(dtype).max
