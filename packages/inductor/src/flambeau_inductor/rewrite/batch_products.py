@@ -23,17 +23,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .. import effects
 from ..context import CompileContext
-from .fakes import bytes_of, fake_mode_of, insert_call, quietly
+from ..passes.remove_dead import erase
+from .fakes import bytes_of, fake_mode_of, insert_call, quietly, same_size
 from .joins import Join, call, is_transpose, plan_join, window_of
 from .products import (
     FEWEST,
     MOST_BYTES,
     Product,
-    erase,
     free_bytes,
     is_worth_it,
     read_product,
-    same_size,
     saved_calls,
 )
 

@@ -15,7 +15,6 @@ from attrs import frozen
 from torch import fx
 
 from ..context import CompileContext
-from ..passes.remove_dead import has_effect
 from .fakes import bytes_of, hint_of
 
 aten = torch.ops.aten
@@ -103,19 +102,3 @@ def saved_calls(count: int, each: int, device: torch.device) -> int:
 def is_worth_it(gain: int, copied: int) -> bool:
     """Weigh what is gained against copies, which are read and written."""
     return gain > 2 * copied and copied <= MOST_BYTES
-
-
-def same_size(x: Any, y: Any) -> bool:
-    """Whether two sizes are known to be equal; no guard is added."""
-    if isinstance(x, int) and isinstance(y, int):
-        return x == y
-    return isinstance(x, torch.SymInt) and isinstance(y, torch.SymInt) and bool(x.node.expr == y.node.expr)
-
-
-def erase(graph: fx.Graph, node: fx.Node) -> None:
-    """Erase ``node``, and what was there for it alone."""
-    operands = node.all_input_nodes
-    graph.erase_node(node)
-    for operand in operands:
-        if operand.op == "call_function" and not operand.users and not has_effect(operand):
-            erase(graph, operand)

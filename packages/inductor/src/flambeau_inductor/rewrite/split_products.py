@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
 from ..device import device_facts
 from .bias import is_finished_by_kernels
-from .fakes import fake_mode_of, quietly
-from .joins import call, is_transpose
-from .products import Product, erase, free_bytes, read_product
+from .engine import Editor, Match, Rule
+from .joins import is_transpose
+from .patterns import Like, Operand, call
+from .products import free_bytes
 
 aten = torch.ops.aten
 
@@ -28,25 +28,13 @@ PARTS, FEWEST_TERMS, MOST_ROWS = 4, 128, 64
 _TILE = 32
 
 
-def split_products(gm: fx.GraphModule, context: CompileContext) -> bool:
-    """Rewrite every such product, if its parts may lie in memory at once."""
-    mode = fake_mode_of(gm.graph)
-    if mode is None or not context.config.triton_kernels:
-        return False
-    allowed = free_bytes(gm.graph, context)
-    found = [product for product in map(read_product, gm.graph.nodes) if product is not None and _is_narrow(product)]
-    views: dict[fx.Node, fx.Node] = {}
-    for product in found:
-        if PARTS * product.val.numel() * product.val.dtype.itemsize <= allowed:
-            _split(gm.graph, product, mode, views)
-    return bool(found)
+def _has_kernels(context: CompileContext) -> bool:
+    return context.config.triton_kernels
 
 
-def _is_narrow(product: Product) -> bool:
-    """Whether the library's blocks of the result are fewer than multiprocessors, and generated kernels read it."""
-    val, left, right = product.val, product.left.meta["val"], product.right.meta["val"]
-    if product.bias is not None or val.device.type != "cuda" or val.dtype is not torch.float32:
-        return False
+def _is_narrow(match: Match, context: CompileContext) -> bool:
+    """Whether the library's blocks of the result are fewer than multiprocessors, generated kernels read it, and the parts may lie in memory."""
+    val, left, right = match.val(), match.val("left"), match.val("right")
     sizes = (*val.shape, left.shape[1])
     if not all(isinstance(size, int) for size in sizes):
         return False
@@ -54,34 +42,44 @@ def _is_narrow(product: Product) -> bool:
     blocks = -(-rows // _TILE) * -(-columns // _TILE)
     if not 1 < rows <= MOST_ROWS or terms % PARTS or terms < PARTS * FEWEST_TERMS:
         return False
-    if blocks > device_facts(val.device).multiprocessors or not is_finished_by_kernels(product.node):
+    if blocks > device_facts(val.device).multiprocessors or not is_finished_by_kernels(match.root):
         return False
-    dense = right.t() if is_transpose(product.right) else right
-    return bool(left.is_contiguous() and dense.is_contiguous())
+    dense = right.t() if is_transpose(match["right"]) else right
+    if not (left.is_contiguous() and dense.is_contiguous()):
+        return False
+    return bool(PARTS * val.numel() * val.dtype.itemsize <= free_bytes(match.root.graph, context))
 
 
-def _split(graph: fx.Graph, product: Product, mode: FakeTensorMode, views: dict[fx.Node, fx.Node]) -> None:
-    node, terms = product.node, product.left.meta["val"].shape[1]
-    rows, columns = product.val.shape
+def _in_parts(match: Match, edit: Editor) -> fx.Node:
+    terms = match.val("left").shape[1]
+    rows, columns = match.val().shape
     each = terms // PARTS
-    with quietly(mode):
-        left = call(graph, node, aten.view.default, product.left, [rows, PARTS, each])
-        left = call(graph, node, aten.permute.default, left, [1, 0, 2])
-        right = views.get(product.right)
-        if right is None:
-            right = views[product.right] = _parts_of(graph, product.right, columns, each)
-        parts = call(graph, node, aten.bmm.default, left, right)
-        first, *others = (call(graph, node, aten.select.int, parts, 0, n) for n in range(PARTS))
-        for other in others:
-            first = call(graph, node, aten.add.Tensor, first, other)
-    node.replace_all_uses_with(first)
-    erase(graph, node)
+    left = edit.call(aten.view.default, match["left"], [rows, PARTS, each])
+    left = edit.call(aten.permute.default, left, [1, 0, 2])
+    parts = edit.call(aten.bmm.default, left, _parts_of(edit, match["right"], columns, each))
+    first, *others = (edit.call(aten.select.int, parts, 0, n) for n in range(PARTS))
+    for other in others:
+        first = edit.call(aten.add.Tensor, first, other)
+    return first
 
 
-def _parts_of(graph: fx.Graph, right: fx.Node, columns: int, each: int) -> fx.Node:
+def _parts_of(edit: Editor, right: fx.Node, columns: int, each: int) -> fx.Node:
     """The right operand as a batch of its rows, as a view; right after the operand, for all its products to share."""
-    after = right.next
     if is_transpose(right):
-        view = call(graph, after, aten.view.default, right.args[0], [columns, PARTS, each])
-        return call(graph, after, aten.permute.default, view, [1, 2, 0])
-    return call(graph, after, aten.view.default, right, [PARTS, each, columns])
+        view = edit.call_once(right, aten.view.default, right.args[0], [columns, PARTS, each])
+        return edit.call_once(view, aten.permute.default, view, [1, 2, 0])
+    return edit.call_once(right, aten.view.default, right, [PARTS, each, columns])
+
+
+RULES = (
+    Rule(
+        name="product_in_parts",
+        identity="a @ b = a_1 @ b_1 + a_2 @ b_2 + … over parts of what is summed over; float32, another order of one sum",
+        pattern=call(
+            aten.mm.default, Operand("left"), Operand("right"), like=Like(device="cuda", dtypes=(torch.float32,))
+        ),
+        check=_is_narrow,
+        replace=_in_parts,
+        when=_has_kernels,
+    ),
+)
