@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from operator import getitem
 from typing import Any
 
@@ -95,19 +96,25 @@ class Editor:
     """Makes nodes for one replacement; those that it made are ``made``."""
 
     graph: fx.Graph
-    root: fx.Node
-    notes: Mapping[str, Any]
+    match: Match
+    mode: FakeTensorMode
     shared: dict[Any, fx.Node]
+    #: Left when the replacement is made; what runs ops on fakes is entered by the first that does.
+    quiet: ExitStack
     made: list[fx.Node] = field(factory=list)
+    is_quiet: bool = False
 
     def call(
         self, target: Any, *args: Any, before: fx.Node | None = None, known: torch.Tensor | None = None, **kwargs: Any
     ) -> fx.Node:
         """A new call, in front of the root or of ``before``, with the fake result of running it, or the one that is ``known``."""
         if known is not None:
-            return self._insert(before or self.root, target, args, kwargs, known)
+            return self._insert(before or self.match.root, target, args, kwargs, known)
+        if not self.is_quiet:
+            self.quiet.enter_context(quietly(self.mode))
+            self.is_quiet = True
         values = fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
-        return self._insert(before or self.root, target, args, kwargs, target(*values[0], **values[1]))
+        return self._insert(before or self.match.root, target, args, kwargs, target(*values[0], **values[1]))
 
     def call_once(self, after: fx.Node, target: Any, *args: Any) -> fx.Node:
         """A call of constants and ``after``, right behind that: one for all rewrites of this graph that ask for it."""
@@ -120,15 +127,16 @@ class Editor:
 
     def with_argument(self, name: str, value: Any) -> fx.Node:
         """The root once more with another argument ``name``, where that changes nothing about the layout of the result."""
-        args, kwargs = with_argument(self.root, name, value)
-        node = self._insert(self.root, self.root.target, args, kwargs, None)
-        node.meta = dict(self.root.meta)
+        root = self.match.root
+        args, kwargs = with_argument(root, name, value)
+        node = self._insert(root, root.target, args, kwargs, None)
+        node.meta = dict(root.meta)
         return node
 
     def _insert(self, before: fx.Node, target: Any, args: Any, kwargs: Any, val: Any) -> fx.Node:
         with self.graph.inserting_before(before):
             node = self.graph.call_function(target, args, kwargs)
-        node.meta = {**self.notes, "val": val}
+        node.meta = {**_notes(self.match.root, *self.match.bindings.nodes), "val": val}
         self.made.append(node)
         return node
 
@@ -208,14 +216,14 @@ class _Run:
 
     def _replace(self, rule: Rule, found: Match, mode: FakeTensorMode) -> bool:
         root = found.root
-        editor = Editor(self.graph, root, _notes(root, *found.bindings.nodes), self.shared)
-        with quietly(mode):
+        with ExitStack() as quiet:
+            editor = Editor(self.graph, found, mode, self.shared, quiet)
             result = rule.replace(found, editor)
         if result is None:
             _forget(self.graph, editor.made)
             return False
         moved = _put(self.graph, root, result)
-        _forget(self.graph, [node for node in editor.made if node is not result])
+        _forget(self.graph, editor.made)
         lost = [node for node in erase(self.graph, root) if len(node.users) == 1]
         seeds = [*editor.made, *moved, *(next(iter(node.users)) for node in lost)]
         self._push(self._near(seeds))
@@ -244,9 +252,9 @@ def _put(graph: fx.Graph, root: fx.Node, result: fx.Node | Sequence[fx.Node | No
     moved: list[fx.Node] = []
     for user in list(root.users):
         part = result[user.args[1]] if user.target is getitem else None
-        if part is None:
+        if part is None and user.users:
             raise InternalError(f"{user} reads a part of {root} that its replacement does not give")
-        moved += user.replace_all_uses_with(part)
+        moved += user.replace_all_uses_with(part) if part is not None else ()
         graph.erase_node(user)
     return moved
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from torch import fx
 from torch._ops import OpOverload
 
@@ -156,7 +156,7 @@ class Bindings:
             known = self.values[name]
             same = known is value or (not isinstance(value, fx.Node) and _equal(known, value))
             return self if same else None
-        return evolve(self, values={**self.values, name: value})
+        return Bindings({**self.values, name: value}, self.nodes)
 
 
 def match(pattern: Any, value: Any, bound: Bindings | None = None) -> Iterator[Bindings]:
@@ -237,7 +237,7 @@ def _match_call(pattern: Call, node: fx.Node, bound: Bindings) -> Iterator[Bindi
     named = bound.bound(pattern.name, node)
     if pairs is None or named is None:
         return
-    start = evolve(named, nodes=(*named.nodes, node))
+    start = Bindings(named.values, (*named.nodes, node))
     yield from _match_all(pairs, start)
     if pattern.commutes:
         (first, a), (second, b), *rest = pairs
@@ -280,7 +280,7 @@ def _match_through(pattern: Through, value: Any, bound: Bindings) -> Iterator[Bi
     while True:
         found = bound.bound(pattern.name, tuple(passed))
         if found is not None:
-            yield from match(pattern.inner, value, evolve(found, nodes=(*found.nodes, *passed)))
+            yield from match(pattern.inner, value, Bindings(found.values, (*found.nodes, *passed)))
         if not isinstance(value, fx.Node) or value.target not in pattern.ops or len(passed) == pattern.most:
             return
         if value.op != "call_function" or len(value.users) != 1:

@@ -74,6 +74,14 @@ def read_product(node: fx.Node) -> Product | None:
     return Product(node, left, right, bias)
 
 
+def products_of(graph: fx.Graph) -> list[Product]:
+    """All products of a graph, in its order."""
+    nodes = (
+        node for op in (aten.mm.default, aten.addmm.default) for node in graph.find_nodes(op="call_function", target=op)
+    )
+    return [product for product in map(read_product, sorted(nodes)) if product is not None]
+
+
 def _is_plain(val: Any) -> bool:
     if val.dim() != 2 or not val.dtype.is_floating_point or val.device.type not in CALL_BYTES:
         return False

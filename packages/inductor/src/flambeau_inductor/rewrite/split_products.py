@@ -16,59 +16,87 @@ from ..context import CompileContext
 from ..device import device_facts
 from .bias import is_finished_by_kernels
 from .engine import Editor, Match, Rule
+from .fakes import bytes_of, is_row_major
 from .joins import is_transpose
 from .patterns import Like, Operand, call
 from .products import free_bytes
 
 aten = torch.ops.aten
 
-#: So many parts, each of at least so many terms, for products of at most so many rows.
-PARTS, FEWEST_TERMS, MOST_ROWS = 4, 128, 64
-#: Rows and columns that one multiprocessor takes at a time in the library's kernels for such products.
-_TILE = 32
+#: Terms of one part, and how many parts there may be. Fewer are no faster than the library, more are more to add up.
+_TERMS, _FEWEST, _MOST = 128, 4, 16
+#: Rows up to which the library leaves multiprocessors idle.
+_MOST_ROWS = 128
+#: For fewer rows than this the library has kernels that read a transposed operand of more than so many columns at full speed.
+_FEW_ROWS, _MANY_COLUMNS = 12, 1024
+#: Rows and columns of the library's blocks for such products, and how many of all parts one multiprocessor takes.
+_TILE, _BLOCKS = 32, 8
+
+
+def count_of(rows: int, columns: int, terms: int, turned: bool, multiprocessors: int) -> int:
+    """In how many parts to compute a product of these sizes; 1 where the library does it better at once.
+
+    Measured on an H200 (torch 2.11, float32 without TF32, from CUDA graphs, the addition of the parts included) over 1,332 products of 2 to
+    256 rows, 384 to 8,192 terms and 10 to 4,096 columns. Of the 675 that are divided here, parts take 0.13 to 1.2 of the time, 0.73 in the
+    geometric mean; 11 take more than 1.05. (Four parts whatever the number of terms, up to 64 rows, take up to 3.5 of it.)
+
+    Args:
+        turned: the right operand is a transpose.
+        multiprocessors: of the device.
+    """
+    parts = terms // _TERMS
+    if not 1 < rows <= _MOST_ROWS or not _FEWEST <= parts <= _MOST or terms % parts:
+        return 1
+    if rows < _FEW_ROWS and turned and columns > _MANY_COLUMNS:
+        return 1
+    blocks = -(-rows // _TILE) * -(-columns // _TILE)
+    return parts if blocks * parts <= _BLOCKS * multiprocessors else 1
 
 
 def _has_kernels(context: CompileContext) -> bool:
     return context.config.triton_kernels
 
 
-def _is_narrow(match: Match, context: CompileContext) -> bool:
-    """Whether the library's blocks of the result are fewer than multiprocessors, generated kernels read it, and the parts may lie in memory."""
-    val, left, right = match.val(), match.val("left"), match.val("right")
-    sizes = (*val.shape, left.shape[1])
+def _count(match: Match) -> int:
+    sizes = (*match.val().shape, match.val("left").shape[1])
     if not all(isinstance(size, int) for size in sizes):
-        return False
+        return 1
     rows, columns, terms = sizes
-    blocks = -(-rows // _TILE) * -(-columns // _TILE)
-    if not 1 < rows <= MOST_ROWS or terms % PARTS or terms < PARTS * FEWEST_TERMS:
+    multiprocessors = device_facts(match.val().device).multiprocessors
+    return count_of(rows, columns, terms, is_transpose(match["right"]), multiprocessors)
+
+
+def _pays(match: Match, context: CompileContext) -> bool:
+    """Whether there are to be parts, generated kernels read the result, and the parts may lie in memory at once."""
+    count = _count(match)
+    if count == 1 or not is_finished_by_kernels(match.root):
         return False
-    if blocks > device_facts(val.device).multiprocessors or not is_finished_by_kernels(match.root):
-        return False
+    left, right = match.val("left"), match.val("right")
     dense = right.t() if is_transpose(match["right"]) else right
-    if not (left.is_contiguous() and dense.is_contiguous()):
+    if not (is_row_major(left) and is_row_major(dense)):
         return False
-    return bool(PARTS * val.numel() * val.dtype.itemsize <= free_bytes(match.root.graph, context))
+    return count * bytes_of(match.val()) <= free_bytes(match.root.graph, context)
 
 
 def _in_parts(match: Match, edit: Editor) -> fx.Node:
-    terms = match.val("left").shape[1]
+    count, terms = _count(match), match.val("left").shape[1]
     rows, columns = match.val().shape
-    each = terms // PARTS
-    left = edit.call(aten.view.default, match["left"], [rows, PARTS, each])
+    left = edit.call(aten.view.default, match["left"], [rows, count, terms // count])
     left = edit.call(aten.permute.default, left, [1, 0, 2])
-    parts = edit.call(aten.bmm.default, left, _parts_of(edit, match["right"], columns, each))
-    first, *others = (edit.call(aten.select.int, parts, 0, n) for n in range(PARTS))
+    parts = edit.call(aten.bmm.default, left, _parts_of(edit, match["right"], columns, count))
+    first, *others = (edit.call(aten.select.int, parts, 0, n) for n in range(count))
     for other in others:
         first = edit.call(aten.add.Tensor, first, other)
     return first
 
 
-def _parts_of(edit: Editor, right: fx.Node, columns: int, each: int) -> fx.Node:
+def _parts_of(edit: Editor, right: fx.Node, columns: int, count: int) -> fx.Node:
     """The right operand as a batch of its rows, as a view; right after the operand, for all its products to share."""
+    each = right.meta["val"].shape[0] // count
     if is_transpose(right):
-        view = edit.call_once(right, aten.view.default, right.args[0], [columns, PARTS, each])
+        view = edit.call_once(right, aten.view.default, right.args[0], [columns, count, each])
         return edit.call_once(view, aten.permute.default, view, [1, 2, 0])
-    return edit.call_once(right, aten.view.default, right, [PARTS, each, columns])
+    return edit.call_once(right, aten.view.default, right, [count, each, columns])
 
 
 RULES = (
@@ -78,7 +106,7 @@ RULES = (
         pattern=call(
             aten.mm.default, Operand("left"), Operand("right"), like=Like(device="cuda", dtypes=(torch.float32,))
         ),
-        check=_is_narrow,
+        check=_pays,
         replace=_in_parts,
         when=_has_kernels,
     ),

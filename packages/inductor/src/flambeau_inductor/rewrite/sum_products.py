@@ -34,7 +34,7 @@ def sum_products(gm: fx.GraphModule, context: CompileContext) -> bool:
         return False
     sums = _Sums(gm.graph, mode, context.config.numerics == "fast")
     changed = False
-    for node in list(gm.graph.nodes):
+    for node in gm.graph.find_nodes(op="call_function", target=aten.add.Tensor):
         if _is_sum(node) and not any(_continues(node, user) for user in node.users):
             changed = sums.rewrite(node) or changed
     return changed
