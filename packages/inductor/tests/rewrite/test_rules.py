@@ -1,12 +1,15 @@
 """Each rule of the tables: a graph that it rewrites, graphs like it that it must leave alone, and equal results."""
 
 from contextlib import nullcontext
+from functools import partial
+from operator import getitem
 from unittest import mock
 
 import pytest
 import torch
 import torch.nn.functional as F
 from attrs import frozen
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -72,19 +75,44 @@ def attention_case(kind, copied):
     return Case(attention(kind, copied), inputs(16), tuple(others), runs=False)
 
 
-def lstm(*values):
-    """Both new states."""
-    return aten._thnn_fused_lstm_cell(*values)[:2]
+@frozen
+class Cell:
+    """A call of a cell's op of which ``read`` are read; ``widths`` of its results, as multiples of the state's."""
+
+    op: object
+    widths: tuple
+    read: tuple
+
+    def graph(self, inputs):
+        """By hand: the op of a GRU has no fake results where there is no GPU."""
+        graph, mode = fx.Graph(), FakeTensorMode()
+        places = [graph.placeholder(f"x{n}") for n in range(len(inputs))]
+        with mode:
+            for place, t in zip(places, inputs, strict=True):
+                place.meta["val"] = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cuda")
+            rows, width = places[2].meta["val"].shape
+            vals = tuple(places[2].meta["val"].new_empty(rows, n * width) for n in self.widths)
+        node = graph.call_function(self.op, tuple(places))
+        node.meta["val"] = vals
+        parts = [graph.call_function(getitem, (node, n)) for n in self.read]
+        for n, part in zip(self.read, parts, strict=True):
+            part.meta["val"] = vals[n]
+        graph.output(tuple(parts))
+        return fx.GraphModule({}, graph)
 
 
-def gru(*values):
-    """The new state."""
-    return aten._thnn_fused_gru_cell(*values)[0]
+LSTM = partial(Cell, aten._thnn_fused_lstm_cell.default, (1, 1, 4))
+GRU = partial(Cell, aten._thnn_fused_gru_cell.default, (1, 5))
 
 
-def looked_up(x, grad, indices, padding=-1, scaled=False):
-    """A gradient and that of an embedding."""
-    return x.cos() + aten.embedding_dense_backward(grad, indices, 50, padding, scaled)
+def embedded(grad, indices, padding=-1, scaled=False):
+    """The gradient of an embedding's table."""
+    return aten.embedding_dense_backward(grad, indices, 50, padding, scaled)
+
+
+def looked_up(x, grad, indices):
+    """Of a table that something else has a gradient for."""
+    return x.cos() + embedded(grad, indices)
 
 
 ROWS = [*floats((50, 8), (3, 4, 8)), torch.randint(0, 9, (3, 4))]
@@ -115,23 +143,19 @@ CASES = {
         ),
         cuda=False,
     ),
-    "thnn_fused_lstm_cell": Case(
-        lstm,
-        CELL,
-        ((lambda *v: aten._thnn_fused_lstm_cell(*v), CELL),),
-        runs=False,
-    ),
-    "thnn_fused_gru_cell": Case(gru, SMALL_CELL, ((lambda *v: aten._thnn_fused_gru_cell(*v), SMALL_CELL),), runs=False),
+    "thnn_fused_lstm_cell": Case(LSTM((0, 1)), CELL, ((LSTM((0, 1, 2)), CELL),), runs=False),
+    "thnn_fused_gru_cell": Case(GRU((0,)), SMALL_CELL, ((GRU((0, 1)), SMALL_CELL),), runs=False),
     "gradient_into_a_table": Case(
         looked_up,
         ROWS,
         (
-            (lambda x, *rest: looked_up(x, *rest, padding=3), ROWS),
-            (lambda x, *rest: looked_up(x, *rest, scaled=True), ROWS),
-            (lambda x, *rest: torch.add(x.cos(), looked_up(x, *rest) - x.cos(), alpha=2), ROWS),
-            (lambda x, *rest: (lambda e: (x.cos() + e) * e)(looked_up(x, *rest).neg()), ROWS),
-            (lambda x, grad, at: x + aten.embedding_dense_backward(grad, at, 50, -1, False), ROWS),
-            (lambda x, grad, at: x.t().cos().t() + aten.embedding_dense_backward(grad, at, 50, -1, False), [floats((8, 50))[0].t(), *ROWS[1:]]),
+            (lambda x, grad, at: x.cos() + embedded(grad, at, 3), ROWS),
+            (lambda x, grad, at: x.cos() + embedded(grad, at, -1, True), ROWS),
+            (lambda x, grad, at: torch.add(x.cos(), embedded(grad, at), alpha=2), ROWS),
+            (lambda x, grad, at: (lambda e: (x.cos() + e) * e)(embedded(grad, at)), ROWS),
+            (lambda x, grad, at: (lambda c: (c + embedded(grad, at)) * c)(x.cos()), ROWS),
+            (lambda x, grad, at: x + embedded(grad, at), ROWS),
+            (lambda x, grad, at: x.cos() + embedded(grad, at), [floats((8, 50))[0].t(), *ROWS[1:]]),
             (looked_up, [ROWS[0], ROWS[1].view(12, 8), ROWS[2]]),
             (looked_up, [ROWS[0], ROWS[1], ROWS[2].int()]),
             (looked_up, [ROWS[0][:1], *ROWS[1:]]),
@@ -170,7 +194,7 @@ CASES = {
             (lambda x, w: (x @ w) @ w.t(), floats((16, 512), (512, 48))),
             (lambda x, w: (x @ w).relu(), floats((16, 512), (512, 48), dtype=torch.bfloat16)),
             (lambda x, w: (x.t() @ w).relu(), floats((512, 16), (512, 48))),
-            (lambda x, w: (x @ w.exp()[::2]).relu(), floats((16, 512), (1024, 48))),
+            (lambda x, w: (x @ aten.slice.Tensor(w.exp(), 1, 0, 96, 2)).relu(), floats((16, 512), (512, 96))),
         ),
         tolerance=1e-5,
     ),
@@ -190,7 +214,7 @@ CASES = {
         LINEAR,
         ((lambda b, x, w: F.gelu(torch.addmm(b, x, w)), LINEAR),),
         options={"numerics": "fast"},
-        tolerance=1e-6,
+        tolerance=2e-3,
     ),
     **{
         f"_scaled_dot_product_{kind}_attention_reads_{name}": attention_case(kind, name)
@@ -201,15 +225,12 @@ CASES = {
 
 
 def graph(case, function, inputs):
-    """On fakes of the device that the rule is for."""
-    if not case.cuda:
-        return traced(function, *inputs)
-    if case.runs or "attention" not in str(function):
-        return traced_on_cuda(function, *inputs)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fakes = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cuda") for t in inputs]
-    with mode:
-        return make_fx(function, _allow_non_fake_inputs=True)(*fakes)
+    """On fakes of the device that the rule is for, without what nobody reads."""
+    if isinstance(function, Cell):
+        return function.graph(inputs)
+    gm = (traced_on_cuda if case.cuda else traced)(function, *inputs)
+    gm.graph.eliminate_dead_code()
+    return gm
 
 
 def applied(name, case, gm):
@@ -277,22 +298,17 @@ def test_rules_that_a_setting_of_torch_switches_off(state):
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_an_opened_gru_cell(dtype, biased):
-    """The library's formula, which a GRU computed with products knows too."""
-    width, rows = 5, 3
+    """The cell that is computed with products, of which the input is the gates themselves and the state gives the other gates."""
     gates = [x.to(dtype) for x in SMALL_CELL[: 5 if biased else 3]]
-    after = applied(
-        "thnn_fused_gru_cell", CASES["thnn_fused_gru_cell"], graph(CASES["thnn_fused_gru_cell"], gru, gates)
-    )
+    name = "thnn_fused_gru_cell"
+    after = applied(name, CASES[name], GRU((0,)).graph(gates))
     after.recompile()
-    eye = torch.eye(3 * width, dtype=torch.float64)
-    wide = [x.double() for x in gates]
-    # Of the gates as inputs: the weight of the input is one, that of the state gives the other gates.
-    state = wide[2]
-    hidden = torch.linalg.lstsq(torch.cat([state, torch.eye(width, dtype=torch.float64)])[:rows], wide[1]).solution.t()
-    want = torch.gru_cell(wide[0], state, eye, hidden, *wide[3:])
-    got = after(*gates)
-    assert got.dtype is dtype
+    (got,) = after(*gates)
+    x, other, state, *biases = (value.double() for value in gates)
+    hidden = (torch.linalg.pinv(state) @ other).t()
+    want = torch.gru_cell(x, state, torch.eye(15, dtype=torch.float64), hidden, *biases)
     tolerance = 8 * torch.finfo(dtype).eps
+    assert got.dtype is dtype
     torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance)
 
 

@@ -94,7 +94,7 @@ def _has_kernels(context: CompileContext) -> bool:
 def _is_open(match: Match, context: CompileContext) -> bool:
     """Whether only the new states are read, and all sizes that matter here are numbers."""
     _, states, *_ = _CELLS[match.root.target]
-    if not all(user.target is getitem and user.args[1] in range(states) for user in match.root.users):
+    if any(user.users and not (user.target is getitem and user.args[1] in range(states)) for user in match.root.users):
         return False
     return isinstance(match.val("input").shape[1], int)
 

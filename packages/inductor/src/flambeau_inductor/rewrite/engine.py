@@ -251,10 +251,12 @@ def _put(graph: fx.Graph, root: fx.Node, result: fx.Node | Sequence[fx.Node | No
         return [*root.replace_all_uses_with(result)]
     moved: list[fx.Node] = []
     for user in list(root.users):
-        part = result[user.args[1]] if user.target is getitem else None
-        if part is None and user.users:
-            raise InternalError(f"{user} reads a part of {root} that its replacement does not give")
-        moved += user.replace_all_uses_with(part) if part is not None else ()
+        if user.users or user.target is not getitem:
+            place: Any = user.args[1] if user.target is getitem else len(result)
+            part = result[place] if place < len(result) else None
+            if part is None:
+                raise InternalError(f"{user} reads a part of {root} that its replacement does not give")
+            moved += user.replace_all_uses_with(part)
         graph.erase_node(user)
     return moved
 
