@@ -15,7 +15,7 @@ from torch import fx
 
 from ..context import CompileContext
 from .engine import Editor, Match, Rule
-from .patterns import Like, Operand, call
+from .patterns import Call, Like, Operand, call
 
 aten = torch.ops.aten
 
@@ -48,7 +48,7 @@ def _rule(op: Any, name: str) -> Rule:
     return Rule(
         name=f"{op.overloadpacket.__name__}_reads_{name}",
         identity=f"attention of a copy = attention of what was copied: the strides of {name} show in no result",
-        pattern=call(op, others=True, **{name: copied}),
+        pattern=Call(frozenset((op,)), named={name: copied}, others=True),
         check=_is_readable,
         replace=partial(_without_copy, name=name),
     )

@@ -112,11 +112,17 @@ def _opened(match: Match, edit: Editor) -> list[fx.Node]:
 
 def _rule(op: Any) -> Rule:
     *_, words = _CELLS[op]
-    biases = {"input_bias": Anything("input_bias"), "hidden_bias": Anything("hidden_bias")}
     return Rule(
         name=op.overloadpacket.__name__.strip("_"),
         identity=f"{words}, in float32 or float64, rounded once",
-        pattern=call(op, Operand("input", Like(ranks=(2,))), Operand("hidden"), Operand("memory"), **biases),
+        pattern=call(
+            op,
+            Operand("input", Like(ranks=(2,))),
+            Operand("hidden"),
+            Operand("memory"),
+            input_bias=Anything("input_bias"),
+            hidden_bias=Anything("hidden_bias"),
+        ),
         check=_is_open,
         replace=_opened,
         when=_has_kernels,

@@ -145,7 +145,7 @@ class Editor:
 class RuleSet:
     """A table of rules, ready to run: a pass is ``RuleSet(rules).run``."""
 
-    rules: tuple[Rule, ...] = field(converter=tuple)
+    rules: tuple[Rule, ...]
     #: The op at a root -> rules and patterns in the order in which they are tried.
     index: Mapping[Any, tuple[tuple[Rule, Call], ...]] = field(init=False, repr=False)
     #: The longest chain of calls that a pattern covers.

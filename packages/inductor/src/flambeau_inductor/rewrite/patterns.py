@@ -34,13 +34,25 @@ from torch._ops import OpOverload
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
+def _dtypes(values: Iterable[torch.dtype] | None) -> frozenset[torch.dtype] | None:
+    return None if values is None else frozenset(values)
+
+
+def _ranks(values: Iterable[int] | None) -> frozenset[int] | None:
+    return None if values is None else frozenset(values)
+
+
+def _ops(values: Iterable[Any]) -> frozenset[Any]:
+    return frozenset(values)
+
+
 @frozen
 class Like:
     """What the fake result of a node is asked to be; what is None is not asked. Only a tensor is like anything but ``Like()``."""
 
     device: str | None = None
-    dtypes: frozenset[torch.dtype] | None = field(default=None, converter=lambda v: None if v is None else frozenset(v))
-    ranks: frozenset[int] | None = field(default=None, converter=lambda v: None if v is None else frozenset(v))
+    dtypes: frozenset[torch.dtype] | None = field(default=None, converter=_dtypes)
+    ranks: frozenset[int] | None = field(default=None, converter=_ranks)
 
     def accepts(self, node: fx.Node) -> bool:
         """Whether the result of ``node`` is so."""
@@ -102,7 +114,7 @@ class Through:
     Bound to ``name``: the calls passed through, the outermost first.
     """
 
-    ops: frozenset[Any] = field(converter=frozenset)
+    ops: frozenset[Any] = field(converter=_ops)
     inner: Any
     name: str = ""
     most: int = 4
