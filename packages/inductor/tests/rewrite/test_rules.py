@@ -207,6 +207,8 @@ CASES = {
             (lambda b, x, w: torch.addmm(b.expand(4, 16), x, w).relu(), LINEAR),
             (lambda b, x, w: torch.addmm(b, x, w).relu(), [x.double() for x in LINEAR]),
             (lambda b, x, w: (x @ w).relu(), LINEAR),
+            (lambda b, x, w: (lambda y: y.view(2, 2, 16).relu() + y.sum())(torch.addmm(b, x, w)), LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w).t().relu(), LINEAR),
         ),
     ),
     "gelu_of_a_product": Case(
@@ -310,6 +312,27 @@ def test_an_opened_gru_cell(dtype, biased):
     tolerance = 8 * torch.finfo(dtype).eps
     assert got.dtype is dtype
     torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["relu_of_a_product", "gelu_of_a_product"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_activation_behind_views(name, count):
+    """As in a layer of a batch of sequences: the views are those of before, behind the activation."""
+    case = CASES[name]
+
+    def layer(b, x, w):
+        y = torch.addmm(b, x, w).view(2, 2, 16)
+        y = y.view(2, 32) if count == 2 else y
+        return y.relu() if name == "relu_of_a_product" else F.gelu(y, approximate="tanh")
+
+    gm = graph(case, layer, case.inputs)
+    after = applied(name, case, gm)
+    ops = [n.target for n in after.graph.nodes if n.op == "call_function"]
+    assert ops == [aten._addmm_activation.default] + [aten.view.default] * count
+    after.recompile()
+    got, want = after(*case.inputs), layer(*case.inputs)
+    torch.testing.assert_close(got, want, rtol=case.tolerance, atol=case.tolerance)
+    assert got.stride() == want.stride()
 
 
 def test_the_gradient_of_a_table_of_unknown_size():

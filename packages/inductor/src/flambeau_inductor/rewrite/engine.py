@@ -43,10 +43,6 @@ class Match:
     def __getitem__(self, name: str) -> Any:
         return self.bindings.values[name]
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """What was captured under ``name``, if anything was."""
-        return self.bindings.values.get(name, default)
-
     def val(self, name: str = "") -> torch.Tensor:
         """The fake result of the node captured under ``name``; of the root without a name."""
         node = self[name] if name else self.root
@@ -72,7 +68,7 @@ class Rule:
         pattern: a ``call``, or several that capture the same names, whose root is replaced.
         replace: makes the replacement through an ``Editor``, in front of the root unless it says otherwise. Answers with what stands for
             the root: a node; for a root of several results a tuple of nodes (None for one that nobody reads); or None for nothing, where what
-            it made goes away again.
+            it made goes away again. Nothing of it may read the root.
         check: whether a match may and should be replaced: safety and cost. It may look around in the graph, but is asked again only when
             something that the pattern covers has changed; it must not add guards.
         when: whether the rule is used at all in this compilation.

@@ -1,7 +1,11 @@
 """Let the library's matrix product do the activation that follows it.
 
 In: a functional graph. Out: the same graph with ``_addmm_activation`` where a product with bias is read by one ReLU (or, where
-``numerics="fast"`` allows a single rounding, by one tanh-GELU) and by nothing else. ReLU commutes with rounding, so that is exact.
+``numerics="fast"`` allows a single rounding, by one tanh-GELU) and by nothing else, views in between included: a linear layer of a batch of
+sequences is a product of matrices between two views. ReLU commutes with rounding, so that is exact.
+
+Measured on an H200 (torch 2.11) over 161 products of 64 to 8,192 rows, 256 to 4,096 terms and 768 to 4,096 columns with a view behind them: the library's
+product with ReLU takes 0.52 to 0.95 of the time of product and kernel, 0.76 in the geometric mean, and gives the same bits.
 """
 
 from __future__ import annotations
@@ -11,18 +15,24 @@ from torch import fx
 
 from ..context import CompileContext
 from .engine import Editor, Match, Rule
-from .patterns import Like, Operand, call
+from .patterns import Like, Operand, Through, call
 
 aten = torch.ops.aten
 
-#: A product with a row bias, unscaled, whose only reader is the activation.
-_PRODUCT = call(
-    aten.addmm.default,
-    Operand("bias", Like(ranks=(1,))),
-    Operand("left"),
-    Operand("right"),
-    like=Like(device="cuda", dtypes=(torch.float32, torch.float16, torch.bfloat16)),
-    only_user=True,
+#: A product with a row bias, unscaled, whose only reader is the activation, maybe in another shape.
+_PRODUCT = Through(
+    (aten.view.default, aten._unsafe_view.default, aten.reshape.default),
+    call(
+        aten.addmm.default,
+        Operand("bias", Like(ranks=(1,))),
+        Operand("left"),
+        Operand("right"),
+        name="product",
+        like=Like(device="cuda", dtypes=(torch.float32, torch.float16, torch.bfloat16)),
+        only_user=True,
+    ),
+    name="views",
+    most=2,
 )
 
 
@@ -36,7 +46,10 @@ def _may_round_once(context: CompileContext) -> bool:
 
 def _with_activation(match: Match, edit: Editor, *, gelu: bool) -> fx.Node:
     operands = (match["bias"], match["left"], match["right"])
-    return edit.call(aten._addmm_activation.default, *operands, use_gelu=gelu, known=match.val())
+    result = edit.call(aten._addmm_activation.default, *operands, use_gelu=gelu, known=match.val("product"))
+    for view in reversed(match["views"]):
+        result = edit.call(view.target, result, *view.args[1:], known=view.meta["val"])
+    return result
 
 
 def _with_relu(match: Match, edit: Editor) -> fx.Node:
