@@ -181,7 +181,7 @@ def test_a_call_like_the_root():
 
 
 def test_a_call_for_all_rewrites_is_made_once():
-    """Right behind what it reads; again when nothing is left of the first."""
+    """Right behind what it reads, for whoever asks for it later."""
     flat = rule(
         call(aten.exp.default, Operand("x")), lambda m, edit: edit.call(aten.sin.default, edit.call_once(m["x"], aten.view.default, m["x"], [12]))
     )  # fmt: skip
