@@ -350,7 +350,7 @@ def test_the_gradient_of_a_table_of_unknown_size():
     name = "gradient_into_a_table"
     after = applied(name, CASES[name], gm)
     assert mode.shape_env.guards == before
-    assert bool(after.graph.find_nodes(op="call_function", target=aten.index_put.default)) is (after is not gm)
+    assert after.graph.find_nodes(op="call_function", target=aten.index_put.default)
 
 
 @pytest.mark.parametrize(("sizes", "turned", "parts"), [
