@@ -51,6 +51,7 @@ class Text:
 
 
 PASS_DONE: Final = "pass_done"
+RULE_APPLIED: Final = "rule_applied"
 LIBRARY_CALL: Final = "library_call"
 LOWERED: Final = "lowered"
 KERNEL_DECLINED: Final = "kernel_declined"

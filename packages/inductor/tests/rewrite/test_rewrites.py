@@ -3,11 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from attrs import evolve
 from tracing import traced, traced_on_cuda
 
 import flambeau_inductor.rewrite.channels_last as module
 import flambeau_runtime
 from flambeau_inductor import CompileContext, compile_graph, rewrite_joint
+from flambeau_inductor.devices import CUDA
 from flambeau_inductor.passes.order import PASSES
 from flambeau_inductor.passes.runner import run_passes
 from flambeau_runtime.artifact import Alloc
@@ -65,10 +67,16 @@ def test_an_option_switches_the_layout_off(monkeypatch):
     assert "clone.default" not in targets(traced(network, *NETWORK), layout_optimization=False)
 
 
+def rounding(tf32):
+    """A GPU whose convolutions of float32 may round, or not."""
+    fast = (torch.float16, torch.bfloat16, *([torch.float32] if tf32 else []))
+    return evolve(CUDA, libraries=evolve(CUDA.libraries, channels_last=lambda dtype: dtype in fast))
+
+
 @pytest.mark.parametrize(("dtype", "tf32", "wanted"), [(torch.float16, False, True), (torch.float32, True, True), (torch.float32, False, False)])  # fmt: skip
 def test_cuda_layout_follows_dtype_and_precision_flags(monkeypatch, dtype, tf32, wanted):
     """Full float32 has no channels-last kernels worth having."""
-    monkeypatch.setattr(module, "_takes_tf32", lambda: tf32)
+    monkeypatch.setattr(module, "device_of", lambda place: rounding(tf32))
 
     def chain(x, w):
         for _ in range(4):
@@ -90,7 +98,7 @@ def test_one_convolution_is_not_worth_the_copies():
 @pytest.mark.parametrize(("dtype", "groups", "wanted"), [(torch.float16, 1, True), (torch.float16, 4, False), (torch.float16, 32, True), (torch.float32, 32, True)])  # fmt: skip
 def test_grouped_networks(monkeypatch, dtype, groups, wanted):
     """Grouped kernels are slower channels-last, depthwise ones are not."""
-    monkeypatch.setattr(module, "_takes_tf32", lambda: True)
+    monkeypatch.setattr(module, "device_of", lambda place: rounding(True))
 
     def mixed(x, w, v):
         for _ in range(3):

@@ -15,8 +15,8 @@ from torch import fx
 
 from ..context import CompileContext
 from ..fingerprint import fingerprint
+from ..rewrite.fakes import same_layout
 from ..rewrite.splice import splice
-from .remove_noops import same_layout
 
 #: A body of no more calls than this is put in wherever it is called.
 SMALL = 3

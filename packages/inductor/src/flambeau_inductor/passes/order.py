@@ -1,37 +1,42 @@
-"""The passes, in the order they run."""
+"""The passes, in the order they run, and the tables of rules that some of them apply.
+
+A rule is added to the table of rules that it belongs to; rules of one table are applied together until none applies, so that one may make what
+another looks for. Rules of one op are tried in the order of the table.
+"""
 
 from __future__ import annotations
 
-from ..rewrite.attention import strided_operands
+from ..rewrite import attention, bias, cells, embedding_gradients, epilogues, split_products
 from ..rewrite.batch_products import batch_products
-from ..rewrite.bias import split_bias, split_product_bias
-from ..rewrite.cells import open_cells
 from ..rewrite.channels_last import channels_last
-from ..rewrite.embedding_gradients import embedding_gradients
-from ..rewrite.epilogues import activation_epilogues
+from ..rewrite.engine import RuleSet
 from ..rewrite.flex_attention import blocked_attention
-from ..rewrite.split_products import split_products
 from ..rewrite.sum_products import sum_products
+from . import remove_noops
 from .inline_bodies import inline_bodies
 from .remove_dead import remove_dead
-from .remove_noops import remove_noops
 from .runner import Pass
+
+#: Fewer nodes that say the same.
+TIDYING = RuleSet(remove_noops.RULES)
+#: What the library does at once, as what it stands for: before products are counted, whose parts it may read.
+OPENING_UP = RuleSet(cells.RULES)
+#: Operands and results of library calls; before layouts are assigned.
+LIBRARY_CALLS = RuleSet((*embedding_gradients.RULES, *attention.RULES, *bias.CONVOLUTIONS))
+#: Which products the library does, and what it does with them: last, on what the other passes left.
+PRODUCTS = RuleSet((*bias.PRODUCTS, *split_products.RULES, *epilogues.RULES))
 
 #: What makes bodies: comes first, so that the others see these.
 OPENING = (Pass("blocked_attention", blocked_attention),)
 
 PASSES = (
     Pass("inline_bodies", inline_bodies),
-    Pass("remove_noops", remove_noops),
+    Pass("tidying", TIDYING.run),
     Pass("remove_dead", remove_dead),
-    Pass("open_cells", open_cells),
+    Pass("opening_up", OPENING_UP.run),
     Pass("sum_products", sum_products),
     Pass("batch_products", batch_products),
-    Pass("embedding_gradients", embedding_gradients),
-    Pass("strided_operands", strided_operands),
-    Pass("split_bias", split_bias),
+    Pass("library_calls", LIBRARY_CALLS.run),
     Pass("channels_last", channels_last),
-    Pass("split_product_bias", split_product_bias),
-    Pass("split_products", split_products),
-    Pass("activation_epilogues", activation_epilogues),
+    Pass("products", PRODUCTS.run),
 )

@@ -12,6 +12,9 @@ import torch
 from torch import fx
 
 from ..context import CompileContext
+from ..rewrite.engine import Editor, Match, Rule
+from ..rewrite.fakes import same_layout
+from ..rewrite.patterns import Operand, argument, call
 
 aten = torch.ops.aten
 
@@ -34,43 +37,26 @@ _STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default, ate
 _TRANSPOSES = frozenset({aten.t.default, aten.transpose.int, aten.permute.default})
 
 
-def same_layout(a: Any, b: Any) -> bool:
-    """True when two fake tensors are known to have equal sizes, strides, dtype and device (no guard is added)."""
-    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)) or a.dim() != b.dim():
+def _is_unseen(node: fx.Node) -> bool:
+    """Whether no reader of ``node`` could tell it from an equal tensor."""
+    # The result of a graph keeps its own identity: an output that is an input would be handed back as that very tensor.
+    # An op in strides counts from the beginning of a storage; the operand may start elsewhere in its own.
+    return not any(user.op == "output" or user.target in _STRIDED for user in node.users)
+
+
+def _changes_nothing(match: Match, context: CompileContext) -> bool:
+    node = match.root
+    # A permutation of equal sizes and strides may still move elements; a slice of equal size starts at 0.
+    if node.target is aten.permute.default and (order := _order(node)) != list(range(len(order or ()))):
         return False
-    if a.dtype is not b.dtype or a.device != b.device or a.layout is not b.layout or a.layout is not torch.strided:
+    return same_layout(node.meta.get("val"), match["source"].meta.get("val")) and _is_unseen(node)
+
+
+def _undoes(match: Match, context: CompileContext) -> bool:
+    first, second = _order(match["first"]), _order(match.root)
+    if first is None or second is None or not _is_unseen(match.root):
         return False
-    return all(_same(x, y) for x, y in zip((*a.shape, *a.stride()), (*b.shape, *b.stride()), strict=True))
-
-
-def _same(x: Any, y: Any) -> bool:
-    if isinstance(x, int) and isinstance(y, int):
-        return x == y
-    if isinstance(x, torch.SymInt) and isinstance(y, torch.SymInt):
-        return bool(x.node.expr == y.node.expr)
-    return False
-
-
-def _original(node: fx.Node) -> fx.Node | None:
-    """The node that ``node`` is equal to, or None."""
-    source = node.args[0] if node.args else None
-    if not isinstance(source, fx.Node):
-        return None
-    if node.target in _SAME and _keeps_order(node) and same_layout(node.meta.get("val"), source.meta.get("val")):
-        return source
-    if node.target in _TRANSPOSES and source.target in _TRANSPOSES and source.op == "call_function":
-        first, second = _order(source), _order(node)
-        if first is not None and second is not None and [first[d] for d in second] == list(range(len(first))):
-            return source.args[0] if isinstance(source.args[0], fx.Node) else None
-    return None
-
-
-def _keeps_order(node: fx.Node) -> bool:
-    """A permutation of equal sizes and strides may still move elements; a slice of equal size starts at 0."""
-    if node.target is aten.permute.default:
-        order = _order(node)
-        return order == list(range(len(order or ())))
-    return True
+    return [first[d] for d in second] == list(range(len(first)))
 
 
 def _order(node: fx.Node) -> list[int] | None:
@@ -81,29 +67,33 @@ def _order(node: fx.Node) -> list[int] | None:
     rank = val.dim()
     order = list(range(rank))
     if node.target is aten.permute.default:
-        dims: Any = node.args[1]
+        dims: Any = argument(node, "dims")
         return [int(d) % rank for d in dims]
     if node.target is aten.t.default:
         return order[::-1]
-    first, second = (int(d) % rank for d in node.args[1:3])
+    first, second = (int(argument(node, name)) % rank for name in ("dim0", "dim1"))
     order[first], order[second] = order[second], order[first]
     return order
 
 
-def remove_noops(gm: fx.GraphModule, context: CompileContext) -> bool:
-    """Replace each such call by its operand."""
-    changed = False
-    for node in list(gm.graph.nodes):
-        if node.op != "call_function":
-            continue
-        original = _original(node)
-        # The result of a graph keeps its own identity: an output that is an input would be handed back as that very tensor.
-        if original is None or any(user.op == "output" for user in node.users):
-            continue
-        # Such an op counts from the beginning of a storage; the operand may start elsewhere in its own.
-        if any(user.target in _STRIDED for user in node.users):
-            continue
-        node.replace_all_uses_with(original)
-        gm.graph.erase_node(node)
-        changed = True
-    return changed
+def _source(match: Match, edit: Editor) -> fx.Node:
+    source: fx.Node = match["source"]
+    return source
+
+
+RULES = (
+    Rule(
+        name="same_layout",
+        identity="a view with the sizes and strides of its operand shows the elements of its operand",
+        pattern=call(_SAME, Operand("source"), others=True),
+        check=_changes_nothing,
+        replace=_source,
+    ),
+    Rule(
+        name="two_transposes",
+        identity="x.permute(p).permute(q) = x where p[q[d]] = d for every dimension d",
+        pattern=call(_TRANSPOSES, call(_TRANSPOSES, Operand("source"), name="first", others=True), others=True),
+        check=_undoes,
+        replace=_source,
+    ),
+)

@@ -55,7 +55,8 @@ def _run(
         changed_any = changed_any or changed
         if changed:
             _check(work, item.name)
-            context.dump(f"pass_{item.name}", str(work.graph))
+            if context.config.dump:
+                context.dump(f"pass_{item.name}", str(work.graph))
         logger.debug(PASS_DONE, name=item.name, changed=changed)
     return work if changed_any else gm
 

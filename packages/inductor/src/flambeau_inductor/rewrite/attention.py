@@ -7,45 +7,51 @@ never that of keys and values.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 
 from ..context import CompileContext
+from .engine import Editor, Match, Rule
+from .patterns import Call, Like, Operand, call
 
 aten = torch.ops.aten
 
-#: Op -> positions of the operands whose strides do not show in its results.
+#: Op -> the operands whose strides do not show in its results.
 _OPERANDS = {
-    aten._scaled_dot_product_flash_attention.default: (1, 2),
-    aten._scaled_dot_product_efficient_attention.default: (0, 1, 2),
-    aten._scaled_dot_product_cudnn_attention.default: (1, 2),
+    aten._scaled_dot_product_flash_attention.default: ("key", "value"),
+    aten._scaled_dot_product_efficient_attention.default: ("query", "key", "value"),
+    aten._scaled_dot_product_cudnn_attention.default: ("key", "value"),
 }
 #: Rows begin at multiples of this many elements: 16 bytes of any type that the kernels take.
 _ALIGNMENT = 8
 
 
-def strided_operands(gm: fx.GraphModule, context: CompileContext) -> bool:
-    """Rewrite every such operand; a copy that nothing else reads goes away."""
-    changed = False
-    for node in gm.graph.nodes:
-        for position in _OPERANDS.get(node.target, ()) if node.op == "call_function" else ():
-            copy: Any = node.args[position]
-            if not isinstance(copy, fx.Node) or copy.target is not aten.clone.default or not _is_readable(copy.args[0]):
-                continue
-            node.update_arg(position, copy.args[0])
-            if not copy.users:
-                gm.graph.erase_node(copy)
-            changed = True
-    return changed
-
-
-def _is_readable(source: Any) -> bool:
-    val = source.meta.get("val")
-    if not isinstance(val, torch.Tensor) or val.device.type != "cuda" or val.dim() != 4:
-        return False
+def _is_readable(match: Match, context: CompileContext) -> bool:
+    """Whether the kernels may read the source of the copy."""
+    val = match.val("source")
     rest, last = val.stride()[:-1], val.stride(-1)
     if not all(isinstance(n, int) for n in (*rest, last, val.storage_offset())):
         return False
     return last == 1 and all(n > 0 and n % _ALIGNMENT == 0 for n in rest) and val.storage_offset() % _ALIGNMENT == 0
+
+
+def _without_copy(match: Match, edit: Editor, *, name: str) -> fx.Node:
+    return edit.with_argument(name, match["source"])
+
+
+def _rule(op: Any, name: str) -> Rule:
+    source = Operand("source", Like(libraries="attention_reads_strides", ranks=(4,)))
+    copied = call(aten.clone.default, source, others=True)
+    return Rule(
+        name=f"{op.overloadpacket.__name__}_reads_{name}",
+        identity=f"attention of a copy = attention of what was copied: the strides of {name} show in no result",
+        pattern=Call(frozenset((op,)), named={name: copied}, others=True),
+        check=_is_readable,
+        replace=partial(_without_copy, name=name),
+    )
+
+
+RULES = tuple(_rule(op, name) for op, names in _OPERANDS.items() for name in names)

@@ -23,17 +23,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .. import effects
 from ..context import CompileContext
-from .fakes import bytes_of, fake_mode_of, insert_call, quietly
+from ..passes.remove_dead import erase
+from .fakes import bytes_of, fake_mode_of, insert_call, quietly, same_size
 from .joins import Join, call, is_transpose, plan_join, window_of
 from .products import (
     FEWEST,
     MOST_BYTES,
     Product,
-    erase,
     free_bytes,
     is_worth_it,
-    read_product,
-    same_size,
+    products_of,
     saved_calls,
 )
 
@@ -47,9 +46,10 @@ def batch_products(gm: fx.GraphModule, context: CompileContext) -> bool:
     mode = fake_mode_of(gm.graph)
     if mode is None:
         return False
-    allowed = free_bytes(gm.graph, context)
     changed = False
-    for products in _by_operand(gm.graph):
+    found = _by_operand(gm.graph)
+    allowed = free_bytes(gm.graph, context) if found else 0
+    for products in found:
         for group in _independent(gm.graph, products):
             for part in _within(group, allowed):
                 changed = _batch(gm.graph, part, mode) or changed
@@ -59,10 +59,11 @@ def batch_products(gm: fx.GraphModule, context: CompileContext) -> bool:
 def _by_operand(graph: fx.Graph) -> list[list[Product]]:
     """Small products by what they share."""
     found: dict[Any, list[Product]] = {}
-    outside = _seen_outside(graph)
-    for node in graph.nodes:
-        product = read_product(node)
-        if product is None or node in outside or not node.users or not product.is_small():
+    small = [product for product in products_of(graph) if product.node.users and product.is_small()]
+    outside = _seen_outside(graph) if len(small) >= FEWEST else set()
+    for product in small:
+        node = product.node
+        if node in outside:
             continue
         right = ("t", product.right.args[0]) if is_transpose(product.right) else product.right
         found.setdefault((right, product.bias, tuple(sorted(node.kwargs.items()))), []).append(product)

@@ -7,14 +7,14 @@ bias go through an interface of the library that has slower float32 kernels, for
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 
 from ..context import CompileContext
 from ..devices import device_facts
-from .fakes import fake_mode_of, hint_of, insert_call, quietly
+from .engine import Editor, Match, Rule
+from .fakes import hint_of
+from .patterns import Like, Operand, call
 
 aten = torch.ops.aten
 
@@ -27,57 +27,44 @@ _VIEWS = frozenset({"view", "_unsafe_view", "reshape", "permute", "transpose", "
 _NORMS = frozenset({"native_layer_norm", "_fused_rms_norm", "_softmax", "_log_softmax", "native_dropout"})
 
 
-def split_bias(gm: fx.GraphModule, context: CompileContext) -> bool:
-    """Rewrite every dense convolution with a bias that cuDNN will run and whose result a generated kernel can finish."""
-    mode = fake_mode_of(gm.graph)
-    found = [node for node in gm.graph.nodes if _has_bias(node)]
-    if mode is None or not found or not torch.backends.cudnn.enabled or not context.config.triton_kernels:
-        return False
-    for node in found:
-        bias: Any = node.args[2]
-        channels = bias.meta["val"].shape[0]
-        shape = [1, channels, *[1] * (node.meta["val"].dim() - 2)]
-        following = node.next
-        with quietly(mode):
-            wide = insert_call(gm.graph, following, aten.view.default, (bias, shape), bias.meta["val"].view(shape))
-            total = insert_call(gm.graph, following, aten.add.Tensor, (node, wide), node.meta["val"])
-        node.replace_all_uses_with(total, lambda user, own=total: user is not own)
-        node.args = (*node.args[:2], None, *node.args[3:])
-    return True
+def _runs_in_cudnn(context: CompileContext) -> bool:
+    return context.config.triton_kernels and torch.backends.cudnn.enabled
 
 
-def split_product_bias(gm: fx.GraphModule, context: CompileContext) -> bool:
-    """Rewrite float32 products with a row bias whose result only generated kernels read, where that pays."""
-    mode = fake_mode_of(gm.graph)
-    found = [node for node in gm.graph.nodes if _is_faster_without(node) and is_finished_by_kernels(node)]
-    if mode is None or not found or not context.config.triton_kernels:
-        return False
-    for node in found:
-        bias, left, right = node.args
-        val = node.meta["val"]
-        product = insert_call(gm.graph, node, aten.mm.default, (left, right), val)
-        total = insert_call(gm.graph, node, aten.add.Tensor, (product, bias), val)
-        node.replace_all_uses_with(total)
-        gm.graph.erase_node(node)
-    return True
+def _has_kernels(context: CompileContext) -> bool:
+    return context.config.triton_kernels
 
 
-def _is_faster_without(node: fx.Node) -> bool:
-    """Whether ``node`` is a float32 product with a row bias for which the plain product has faster kernels.
+def _is_row(match: Match, context: CompileContext) -> bool:
+    return isinstance(match.val("bias").shape[0], int)
+
+
+def _bias_after(match: Match, edit: Editor) -> fx.Node:
+    bias, val = match["bias"], match.val()
+    plain = edit.with_argument("bias", None)
+    wide = edit.call(aten.view.default, bias, [1, match.val("bias").shape[0], *[1] * (val.dim() - 2)])
+    return edit.call(aten.add.Tensor, plain, wide, known=val)
+
+
+def _is_faster_without(match: Match, context: CompileContext) -> bool:
+    """Whether the plain product has faster kernels than the one with a bias, and generated kernels read the result.
 
     Measured on an H200 over 72 sizes (256 to 8,192 rows, 512 to 3,072 terms, 512 to 3,072 columns): without the bias 0.4 to 1.1 of
     the time, above 1.05 only where one round of blocks fills the device.
     """
-    if node.op != "call_function" or node.target is not aten.addmm.default or len(node.args) != 3:
-        return False
-    val, row, left = (part.meta.get("val") for part in (node, *node.args[:2]))
-    if any(node.kwargs.get(name, 1) != 1 for name in ("alpha", "beta")) or val.device.type != "cuda":
-        return False
+    val, left = match.val(), match.val("left")
     rows, columns, terms = hint_of(val.shape[0]), hint_of(val.shape[1]), hint_of(left.shape[1])
-    if row.dim() != 1 or val.dtype is not torch.float32 or rows * columns * terms < SMALL_PRODUCT:
+    if rows * columns * terms < SMALL_PRODUCT:
         return False
     places = device_facts(val.device).multiprocessors
-    return not (terms <= _MOST_TERMS and 0.7 * places < -(-rows // _BLOCK) * -(-columns // _BLOCK) <= places)
+    if terms <= _MOST_TERMS and 0.7 * places < -(-rows // _BLOCK) * -(-columns // _BLOCK) <= places:
+        return False
+    return is_finished_by_kernels(match.root)
+
+
+def _product_and_bias(match: Match, edit: Editor) -> fx.Node:
+    product = edit.call(aten.mm.default, match["left"], match["right"], known=match.val())
+    return edit.call(aten.add.Tensor, product, match["bias"], known=match.val())
 
 
 def is_finished_by_kernels(node: fx.Node) -> bool:
@@ -94,10 +81,37 @@ def is_finished_by_kernels(node: fx.Node) -> bool:
     return bool(node.users)
 
 
-def _has_bias(node: fx.Node) -> bool:
-    if node.op != "call_function" or node.target is not aten.convolution.default or len(node.args) < 9:
-        return False
-    bias, groups = node.args[2], node.args[8]
-    val = node.meta.get("val")
-    # Depthwise convolutions have kernels that take the bias along.
-    return isinstance(bias, fx.Node) and groups == 1 and isinstance(val, torch.Tensor) and val.device.type == "cuda"
+CONVOLUTIONS = (
+    Rule(
+        name="bias_of_a_convolution",
+        identity="convolution(x, w, b) = convolution(x, w) + b, rounded in between as cuDNN's does; depthwise kernels take the bias along",
+        pattern=call(
+            aten.convolution.default,
+            Operand("input"),
+            Operand("weight"),
+            Operand("bias"),
+            groups=1,
+            others=True,
+            like=Like(libraries="bias_is_a_kernel"),
+        ),
+        check=_is_row,
+        replace=_bias_after,
+        when=_runs_in_cudnn,
+    ),
+)
+PRODUCTS = (
+    Rule(
+        name="bias_of_a_product",
+        identity="addmm(b, x, w) = x @ w + b, in float32, in which nothing is rounded in between",
+        pattern=call(
+            aten.addmm.default,
+            Operand("bias", Like(ranks=(1,))),
+            Operand("left"),
+            Operand("right"),
+            like=Like(libraries="bias_slows_products", dtypes=(torch.float32,)),
+        ),
+        check=_is_faster_without,
+        replace=_product_and_bias,
+        when=_has_kernels,
+    ),
+)

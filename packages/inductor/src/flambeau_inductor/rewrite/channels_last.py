@@ -17,6 +17,7 @@ from attrs import define, field
 from torch import fx
 
 from ..context import CompileContext
+from ..devices import device_of
 from .fakes import bytes_of, fake_mode_of, hint_of, insert_call, quietly, values_of
 
 aten = torch.ops.aten
@@ -96,18 +97,7 @@ def _eligible(node: fx.Node) -> bool:
 
 def _fast_channels_last(val: Any) -> bool:
     """Whether the library's channels-last kernels for this device and dtype are the fast ones, under the flags in force."""
-    if val.device.type == "cpu":
-        return bool(val.dtype is torch.float32 and torch.backends.mkldnn.enabled)
-    if val.device.type != "cuda" or not torch.backends.cudnn.enabled:
-        return False
-    if val.dtype in (torch.float16, torch.bfloat16):
-        return True
-    return bool(val.dtype is torch.float32 and _takes_tf32())
-
-
-def _takes_tf32() -> bool:
-    # Not ``allow_tf32``: reading that raises where a program has set precisions one operator at a time.
-    return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")
+    return device_of(val.device).libraries.channels_last(val.dtype)
 
 
 def _pays(convolutions: list[fx.Node]) -> bool:
@@ -217,7 +207,7 @@ class _Plan:
         weights = {node.args[_operands(node)[-1]] for node in convolutions}
         results = sum(_result_bytes(node) for node in convolutions)
         activations = results + sum(bytes_of(n.meta["val"]) for n in operands - weights)
-        if next(iter(weights)).meta["val"].device.type == "cpu":
+        if device_of(next(iter(weights)).meta["val"].device).libraries.weights_are_reordered:
             converted = sum(bytes_of(val) for (source, _), val in self.copies.items() if source in weights)
             return cost < WORTH * 2 * activations and activations > CPU_ACTIVATIONS_PER_WEIGHT * converted
         return cost < WORTH * 2 * (activations + sum(bytes_of(n.meta["val"]) for n in weights))

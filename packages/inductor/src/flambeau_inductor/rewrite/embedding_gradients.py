@@ -13,62 +13,57 @@ from __future__ import annotations
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
-from .fakes import fake_mode_of, quietly
-from .joins import call
-from .products import erase
+from .engine import Editor, Match, Rule
+from .fakes import is_row_major, same_size
+from .patterns import Constant, Like, Operand, call
 
 aten = torch.ops.aten
 
+_EXACT = Like(dtypes=(torch.float32, torch.float64))
+_GRADIENT = call(
+    aten.embedding_dense_backward.default,
+    Operand("grad"),
+    Operand("indices", Like(dtypes=(torch.int64,))),
+    padding_idx=Constant(holds=lambda index: index in (-1, None)),
+    scale_grad_by_freq=False,
+    others=True,
+    name="gradient",
+    like=_EXACT,
+    only_user=True,
+)
 
-def embedding_gradients(gm: fx.GraphModule, context: CompileContext) -> bool:
-    """Rewrite every such sum; not where colliding additions must come in one order."""
-    mode = fake_mode_of(gm.graph)
-    if mode is None or torch.are_deterministic_algorithms_enabled():
+
+def _is_in_any_order(context: CompileContext) -> bool:
+    """Whether colliding additions may come in any order."""
+    return not torch.are_deterministic_algorithms_enabled()
+
+
+def _are_of_one_table(match: Match, context: CompileContext) -> bool:
+    """Whether the other summand is computed, and a table of the same kind as the gradient's."""
+    if match["table"].op != "call_function" or match.val("grad").dim() != match.val("indices").dim() + 1:
         return False
-    changed = False
-    for node in list(gm.graph.nodes):
-        for table, gradient in _summands(node):
-            if _may_take_in(table, gradient):
-                _accumulate(gm.graph, node, table, gradient, mode)
-                changed = True
-                break
-    return changed
-
-
-def _summands(node: fx.Node) -> list[tuple[fx.Node, fx.Node]]:
-    """Both ways to read ``node`` as a sum, the later summand as what is added first."""
-    if node.op != "call_function" or node.target is not aten.add.Tensor or node.kwargs or len(node.args) != 2:
-        return []
-    a, b = node.args
-    if not isinstance(a, fx.Node) or not isinstance(b, fx.Node) or a is b:
-        return []
-    return [(a, b), (b, a)] if a < b else [(b, a), (a, b)]
-
-
-def _may_take_in(table: fx.Node, gradient: fx.Node) -> bool:
-    """Whether ``table`` is needed for this sum only, and ``gradient`` is that of an embedding's table of the same kind."""
-    if gradient.target is not aten.embedding_dense_backward.default or len(gradient.users) != 1:
+    into, found = match.val("table"), match.val("gradient")
+    if into.dtype is not found.dtype or into.device != found.device or into.dim() != found.dim():
         return False
-    if table.op != "call_function" or len(table.users) != 1:
-        return False
-    grad, indices, _, padding, scaled = gradient.args
-    into, found, rows, at = (n.meta.get("val") for n in (table, gradient, grad, indices))
-    if not all(isinstance(val, torch.Tensor) for val in (into, found, rows, at)) or rows.dim() != at.dim() + 1:
-        return False
-    if padding not in (-1, None) or scaled or at.dtype is not torch.int64 or not into.is_contiguous():
-        return False
-    alike = into.dtype is found.dtype and into.device == found.device and into.shape == found.shape
-    return bool(alike and into.dtype in (torch.float32, torch.float64))
+    return all(map(same_size, into.shape, found.shape)) and is_row_major(into)
 
 
-def _accumulate(graph: fx.Graph, total: fx.Node, table: fx.Node, gradient: fx.Node, mode: FakeTensorMode) -> None:
-    grad, indices, *_ = gradient.args
+def _accumulate(match: Match, edit: Editor) -> fx.Node:
+    table, gradient = match["table"], match["gradient"]
     # As early as both are there: what is looked up is smaller than a table.
     before = gradient if table < gradient else table.next
-    with quietly(mode):
-        taken_in = call(graph, before, aten.index_put.default, table, [indices], grad, True)
-    total.replace_all_uses_with(taken_in)
-    erase(graph, total)
+    return edit.call(aten.index_put.default, table, [match["indices"]], match["grad"], True, before=before)
+
+
+RULES = (
+    Rule(
+        name="gradient_into_a_table",
+        identity="x + scatter(zeros, rows) = scatter(x, rows): sums of the same terms in another order, in float32 and float64",
+        pattern=call(aten.add.Tensor, Operand("table", _EXACT, only_user=True), _GRADIENT, commutes=True),
+        check=_are_of_one_table,
+        replace=_accumulate,
+        when=_is_in_any_order,
+    ),
+)

@@ -13,6 +13,9 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+#: What a node's ``meta`` says of where it comes from; nodes that take the place of others take it over.
+PROVENANCE = ("stack", "stack_trace", "calls")
+
 
 def fake_mode_of(graph: fx.Graph) -> FakeTensorMode | None:
     """The mode that the graph's fake tensors belong to; None where it has none."""
@@ -44,9 +47,35 @@ def insert_call(
     """A new call in front of ``before``, with its fake result and the source position of ``before``."""
     with graph.inserting_before(before):
         node = graph.call_function(target, args, kwargs)
-    node.meta = {key: value for key, value in before.meta.items() if key in ("stack", "stack_trace")}
+    node.meta = {key: value for key, value in before.meta.items() if key in PROVENANCE}
     node.meta["val"] = val
     return node
+
+
+def same_size(x: Any, y: Any) -> bool:
+    """Whether two sizes are known to be equal; no guard is added."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x == y
+    return isinstance(x, torch.SymInt) and isinstance(y, torch.SymInt) and bool(x.node.expr == y.node.expr)
+
+
+def same_layout(a: Any, b: Any) -> bool:
+    """True when two fake tensors are known to have equal sizes, strides, dtype and device (no guard is added)."""
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)) or a.dim() != b.dim():
+        return False
+    if a.dtype is not b.dtype or a.device != b.device or a.layout is not b.layout or a.layout is not torch.strided:
+        return False
+    return all(map(same_size, a.shape, b.shape)) and all(map(same_size, a.stride(), b.stride()))
+
+
+def is_row_major(val: torch.Tensor) -> bool:
+    """Whether ``val`` is known to be contiguous; no guard is added."""
+    expected: Any = 1
+    for size, stride in zip(reversed(val.shape), reversed(val.stride()), strict=True):
+        if not same_size(size, 1) and not same_size(stride, expected):
+            return False
+        expected = expected * size
+    return True
 
 
 def hint_of(size: Any) -> int:

@@ -16,8 +16,7 @@ from attrs import frozen
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .fakes import bytes_of, insert_call, quietly
-from .products import same_size
+from .fakes import bytes_of, insert_call, quietly, same_size
 
 aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from attrs import frozen
 from torch import fx
 
 from ..context import CompileContext
-from ..passes.remove_dead import has_effect
+from ..devices import device_of
 from .fakes import bytes_of, hint_of
 
 aten = torch.ops.aten
@@ -24,8 +24,6 @@ aten = torch.ops.aten
 FEWEST = 3
 #: Multiplications from which on a product takes much longer than starting it.
 LARGE_PRODUCT = 1 << 28
-#: What memory moves while a library call starts, on a fast device of each kind.
-CALL_BYTES = {"cuda": 4 << 20, "cpu": 64 << 10}
 #: Results and copies that exist earlier, or longer, than they would have may take this much in all,
 MOST_BYTES = 32 << 20
 #: and this much where a program is to need no more memory than eager: as small as what varies anyway.
@@ -75,8 +73,16 @@ def read_product(node: fx.Node) -> Product | None:
     return Product(node, left, right, bias)
 
 
+def products_of(graph: fx.Graph) -> list[Product]:
+    """All products of a graph, in its order."""
+    nodes = (
+        node for op in (aten.mm.default, aten.addmm.default) for node in graph.find_nodes(op="call_function", target=op)
+    )
+    return [product for product in map(read_product, sorted(nodes)) if product is not None]
+
+
 def _is_plain(val: Any) -> bool:
-    if val.dim() != 2 or not val.dtype.is_floating_point or val.device.type not in CALL_BYTES:
+    if val.dim() != 2 or not val.dtype.is_floating_point or device_of(val.device).libraries.call_bytes is None:
         return False
     # Sizes that only the run knows may be zero or huge.
     return all(isinstance(n, int) or (isinstance(n, torch.SymInt) and n.node.has_hint()) for n in val.shape)
@@ -97,25 +103,9 @@ def free_bytes(graph: fx.Graph, context: CompileContext) -> int:
 
 def saved_calls(count: int, each: int, device: torch.device) -> int:
     """What is gained by one call in the place of ``count``, if each of the others moves ``each`` bytes that it alone needs."""
-    return (count - 1) * (CALL_BYTES[device.type] + each)
+    return (count - 1) * ((device_of(device).libraries.call_bytes or 0) + each)
 
 
 def is_worth_it(gain: int, copied: int) -> bool:
     """Weigh what is gained against copies, which are read and written."""
     return gain > 2 * copied and copied <= MOST_BYTES
-
-
-def same_size(x: Any, y: Any) -> bool:
-    """Whether two sizes are known to be equal; no guard is added."""
-    if isinstance(x, int) and isinstance(y, int):
-        return x == y
-    return isinstance(x, torch.SymInt) and isinstance(y, torch.SymInt) and bool(x.node.expr == y.node.expr)
-
-
-def erase(graph: fx.Graph, node: fx.Node) -> None:
-    """Erase ``node``, and what was there for it alone."""
-    operands = node.all_input_nodes
-    graph.erase_node(node)
-    for operand in operands:
-        if operand.op == "call_function" and not operand.users and not has_effect(operand):
-            erase(graph, operand)

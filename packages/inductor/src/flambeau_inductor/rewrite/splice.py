@@ -12,6 +12,8 @@ from typing import Any
 
 from torch import fx
 
+from .fakes import PROVENANCE
+
 
 def splice(gm: fx.GraphModule, call: fx.Node, body: fx.GraphModule, operands: Sequence[Any], path: str = "") -> None:
     """Put ``body`` in the place of ``call``, which nothing but parts of it reads. ``path`` is the attribute that ``body`` is already."""
@@ -19,7 +21,7 @@ def splice(gm: fx.GraphModule, call: fx.Node, body: fx.GraphModule, operands: Se
     if not path and body.graph.find_nodes(op="get_attr"):
         path = _fresh(gm, f"{call.name}_parts")
         gm.add_module(path, body)
-    notes = {key: value for key, value in call.meta.items() if key in ("stack", "stack_trace")}
+    notes = {key: value for key, value in call.meta.items() if key in PROVENANCE}
     with gm.graph.inserting_before(call):
         for inner in body.graph.nodes:
             if inner.op in ("placeholder", "output"):

@@ -19,9 +19,10 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..context import CompileContext
-from .fakes import bytes_of, fake_mode_of, quietly
+from ..passes.remove_dead import erase
+from .fakes import bytes_of, fake_mode_of, quietly, same_size
 from .joins import Join, call, is_transpose, plan_join, window_of
-from .products import FEWEST, Product, erase, is_worth_it, read_product, same_size, saved_calls
+from .products import FEWEST, Product, is_worth_it, read_product, saved_calls
 
 aten = torch.ops.aten
 
@@ -33,7 +34,7 @@ def sum_products(gm: fx.GraphModule, context: CompileContext) -> bool:
         return False
     sums = _Sums(gm.graph, mode, context.config.numerics == "fast")
     changed = False
-    for node in list(gm.graph.nodes):
+    for node in gm.graph.find_nodes(op="call_function", target=aten.add.Tensor):
         if _is_sum(node) and not any(_continues(node, user) for user in node.users):
             changed = sums.rewrite(node) or changed
     return changed

@@ -1,0 +1,365 @@
+"""Each rule of the tables: a graph that it rewrites, graphs like it that it must leave alone, and equal results."""
+
+from contextlib import nullcontext
+from functools import partial
+from operator import getitem
+from unittest import mock
+
+import pytest
+import torch
+import torch.nn.functional as F
+from attrs import frozen
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from tracing import traced, traced_on_cuda
+
+from flambeau_inductor.context import CompileContext
+from flambeau_inductor.passes.order import LIBRARY_CALLS, OPENING_UP, PRODUCTS, TIDYING
+from flambeau_inductor.passes.runner import Pass, run_passes
+from flambeau_inductor.rewrite.engine import RuleSet
+from flambeau_inductor.rewrite.split_products import count_of
+
+aten = torch.ops.aten
+TABLES = (TIDYING, OPENING_UP, LIBRARY_CALLS, PRODUCTS)
+RULES = {rule.name: rule for table in TABLES for rule in table.rules}
+
+
+@frozen
+class Case:
+    """``function`` of ``inputs`` is rewritten; it and each of ``others``, given these, is like it and is not."""
+
+    function: object
+    inputs: list
+    others: tuple = ()
+    options: dict = {}
+    tolerance: float = 0.0
+    cuda: bool = True
+    #: The op runs on CUDA alone: it is compared elsewhere.
+    runs: bool = True
+
+
+def floats(*shapes, dtype=torch.float32):
+    """Tensors of these shapes."""
+    return [(torch.randn(shape) * 0.3).to(dtype) for shape in shapes]
+
+
+def attention(kind, copied):
+    """A call of a library's attention in which the operand ``copied`` is a copy of a transposed view."""
+
+    def function(*operands, swapped=True):
+        names = ("query", "key", "value")
+        views = {
+            n: aten.transpose(x, 1, 2) if n == copied and swapped else x for n, x in zip(names, operands, strict=True)
+        }
+        views[copied] = aten.clone(views[copied], memory_format=torch.contiguous_format)
+        more = {"efficient": (None, False), "flash": (), "cudnn": (None, False)}[kind]
+        return getattr(aten, f"_scaled_dot_product_{kind}_attention")(*views.values(), *more)[0]
+
+    return function
+
+
+def attention_case(kind, copied):
+    """Heads of 16 are read where they lie, heads of 12 are not aligned."""
+
+    def inputs(width):
+        shapes = {n: (2, 8, 4, width) for n in ("query", "key", "value")}
+        return [torch.randn((2, 4, 8, width) if n == copied else shape).half() for n, shape in shapes.items()]
+
+    others = [(attention(kind, copied), inputs(12))]
+    if kind != "efficient":
+        others.append(
+            (attention(kind, "query"), [x.half() for x in floats((2, 4, 8, 16), (2, 8, 4, 16), (2, 8, 4, 16))])
+        )
+    return Case(attention(kind, copied), inputs(16), tuple(others), runs=False)
+
+
+@frozen
+class Cell:
+    """A call of a cell's op of which ``read`` are read; ``widths`` of its results, as multiples of the state's."""
+
+    op: object
+    widths: tuple
+    read: tuple
+
+    def graph(self, inputs):
+        """By hand: the op of a GRU has no fake results where there is no GPU."""
+        graph, mode = fx.Graph(), FakeTensorMode()
+        places = [graph.placeholder(f"x{n}") for n in range(len(inputs))]
+        with mode:
+            for place, t in zip(places, inputs, strict=True):
+                place.meta["val"] = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cuda")
+            rows, width = places[2].meta["val"].shape
+            vals = tuple(places[2].meta["val"].new_empty(rows, n * width) for n in self.widths)
+        node = graph.call_function(self.op, tuple(places))
+        node.meta["val"] = vals
+        parts = [graph.call_function(getitem, (node, n)) for n in self.read]
+        for n, part in zip(self.read, parts, strict=True):
+            part.meta["val"] = vals[n]
+        graph.output(tuple(parts))
+        return fx.GraphModule({}, graph)
+
+
+LSTM = partial(Cell, aten._thnn_fused_lstm_cell.default, (1, 1, 4))
+GRU = partial(Cell, aten._thnn_fused_gru_cell.default, (1, 5))
+
+
+def embedded(grad, indices, padding=-1, scaled=False):
+    """The gradient of an embedding's table."""
+    return aten.embedding_dense_backward(grad, indices, 50, padding, scaled)
+
+
+def looked_up(x, grad, indices):
+    """Of a table that something else has a gradient for."""
+    return x.cos() + embedded(grad, indices)
+
+
+ROWS = [*floats((50, 8), (3, 4, 8)), torch.randint(0, 9, (3, 4))]
+LINEAR = floats((16,), (4, 8), (8, 16))
+LARGE = floats((512,), (1024, 128), (128, 512))
+CELL = floats((3, 20), (3, 20), (3, 5), (20,), (20,))
+SMALL_CELL = floats((3, 15), (3, 15), (3, 5), (15,), (15,))
+
+CASES = {
+    "same_layout": Case(
+        lambda x: x.exp().view(3, 4) + 1,
+        floats((3, 4)),
+        (
+            (lambda x: x.exp().view(4, 3) + 1, floats((3, 4))),
+            (lambda x: x.exp().view(3, 4), floats((3, 4))),
+            (lambda x: aten.permute(x.expand(3, 3), [1, 0]) + 1, floats((1, 1))),
+            (lambda x: aten.as_strided(aten.alias(x[1]), [2], [1]) + 1, floats((3, 4))),
+        ),
+        cuda=False,
+    ),
+    "two_transposes": Case(
+        lambda x: x.permute(2, 0, 1).permute(1, 2, 0) + 1,
+        floats((3, 4, 5)),
+        (
+            (lambda x: x.permute(2, 0, 1).permute(2, 0, 1) + 1, floats((3, 3, 3))),
+            (lambda x: x.t().t(), floats((3, 4))),
+            (lambda x: x.t().exp().t() + 1, floats((3, 4))),
+        ),
+        cuda=False,
+    ),
+    "thnn_fused_lstm_cell": Case(LSTM((0, 1)), CELL, ((LSTM((0, 1, 2)), CELL),), runs=False),
+    "thnn_fused_gru_cell": Case(GRU((0,)), SMALL_CELL, ((GRU((0, 1)), SMALL_CELL),), runs=False),
+    "gradient_into_a_table": Case(
+        looked_up,
+        ROWS,
+        (
+            (lambda x, grad, at: x.cos() + embedded(grad, at, 3), ROWS),
+            (lambda x, grad, at: x.cos() + embedded(grad, at, -1, True), ROWS),
+            (lambda x, grad, at: torch.add(x.cos(), embedded(grad, at), alpha=2), ROWS),
+            (lambda x, grad, at: (lambda e: (x.cos() + e) * e)(embedded(grad, at)), ROWS),
+            (lambda x, grad, at: (lambda c: (c + embedded(grad, at)) * c)(x.cos()), ROWS),
+            (lambda x, grad, at: x + embedded(grad, at), ROWS),
+            (lambda x, grad, at: x.cos() + embedded(grad, at), [floats((8, 50))[0].t(), *ROWS[1:]]),
+            (looked_up, [ROWS[0], ROWS[1].view(12, 8), ROWS[2]]),
+            (looked_up, [ROWS[0], ROWS[1], ROWS[2].int()]),
+            (looked_up, [ROWS[0][:1], *ROWS[1:]]),
+            (looked_up, [*(x.bfloat16() for x in ROWS[:2]), ROWS[2]]),
+        ),
+        tolerance=1e-6,
+        cuda=False,
+    ),
+    "bias_of_a_convolution": Case(
+        lambda x, w, b: F.conv2d(x, w, b).relu(),
+        floats((2, 4, 6, 6), (8, 4, 3, 3), (8,)),
+        (
+            (lambda x, w: F.conv2d(x, w).relu(), floats((2, 4, 6, 6), (8, 4, 3, 3))),
+            (lambda x, w, b: F.conv2d(x, w, b, groups=4).relu(), floats((2, 4, 6, 6), (4, 1, 3, 3), (4,))),
+        ),
+        tolerance=1e-6,
+    ),
+    "bias_of_a_product": Case(
+        lambda b, x, w: torch.addmm(b, x, w).relu(),
+        LARGE,
+        (
+            (lambda b, x, w: torch.addmm(b, x, w).relu(), LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w, beta=2).relu(), LARGE),
+            (lambda b, x, w: torch.addmm(b, x, w) @ w.t(), LARGE),
+            (lambda b, x, w: torch.addmm(b, x, w).relu(), [x.half() for x in LARGE]),
+            (lambda b, x, w: torch.addmm(b.expand(1024, 512), x, w).relu(), LARGE),
+        ),
+        tolerance=1e-5,
+    ),
+    "product_in_parts": Case(
+        lambda x, w: (x @ w).relu(),
+        floats((16, 512), (512, 48)),
+        (
+            (lambda x, w: (x @ w).relu(), floats((16, 384), (384, 48))),
+            (lambda x, w: (x @ w).relu(), floats((200, 512), (512, 48))),
+            (lambda x, w: (x @ w) @ w.t(), floats((16, 512), (512, 48))),
+            (lambda x, w: (x @ w).relu(), floats((16, 512), (512, 48), dtype=torch.bfloat16)),
+            (lambda x, w: (x.t() @ w).relu(), floats((512, 16), (512, 48))),
+            (lambda x, w: (x @ aten.slice.Tensor(w.exp(), 1, 0, 96, 2)).relu(), floats((16, 512), (512, 96))),
+        ),
+        tolerance=1e-5,
+    ),
+    "relu_of_a_product": Case(
+        lambda b, x, w: torch.addmm(b, x, w).relu(),
+        LINEAR,
+        (
+            (lambda b, x, w: (lambda y: y.relu() + y)(torch.addmm(b, x, w)), LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w, alpha=2).relu(), LINEAR),
+            (lambda b, x, w: torch.addmm(b.expand(4, 16), x, w).relu(), LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w).relu(), [x.double() for x in LINEAR]),
+            (lambda b, x, w: (x @ w).relu(), LINEAR),
+            (lambda b, x, w: (lambda y: y.view(2, 2, 16).relu() + y.sum())(torch.addmm(b, x, w)), LINEAR),
+            (lambda b, x, w: torch.addmm(b, x, w).t().relu(), LINEAR),
+        ),
+    ),
+    "gelu_of_a_product": Case(
+        lambda b, x, w: F.gelu(torch.addmm(b, x, w), approximate="tanh"),
+        LINEAR,
+        ((lambda b, x, w: F.gelu(torch.addmm(b, x, w)), LINEAR),),
+        options={"numerics": "fast"},
+        tolerance=2e-3,
+    ),
+    **{
+        f"_scaled_dot_product_{kind}_attention_reads_{name}": attention_case(kind, name)
+        for kind, names in {"flash": ("key", "value"), "efficient": ("query", "key", "value"), "cudnn": ("key", "value")}.items()
+        for name in names
+    },
+}  # fmt: skip
+
+
+def graph(case, function, inputs):
+    """On fakes of the device that the rule is for, without what nobody reads."""
+    if isinstance(function, Cell):
+        return function.graph(inputs)
+    gm = (traced_on_cuda if case.cuda else traced)(function, *inputs)
+    gm.graph.eliminate_dead_code()
+    return gm
+
+
+def applied(name, case, gm):
+    """The graph after this rule alone; the graph itself where it does not apply."""
+    config = CompileContext().config.with_options(case.options)
+    return run_passes(gm, (Pass(name, RuleSet((RULES[name],)).run),), CompileContext(config))
+
+
+def test_every_rule_has_its_case():
+    """And no two rules of all tables have one name."""
+    assert CASES.keys() == RULES.keys()
+    assert len(RULES) == sum(len(table.rules) for table in TABLES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rewritten_graphs_give_the_same(name):
+    case = CASES[name]
+    gm = graph(case, case.function, case.inputs)
+    after = applied(name, case, gm)
+    assert after is not gm
+    if case.runs:
+        after.recompile()
+        got, want = after(*case.inputs), case.function(*case.inputs)
+        torch.testing.assert_close(got, want, rtol=case.tolerance, atol=case.tolerance)
+        assert got.stride() == want.stride()
+
+
+@pytest.mark.parametrize(("name", "number"), [(name, n) for name, case in CASES.items() for n in range(len(case.others))])  # fmt: skip
+def test_what_only_looks_alike_stays(name, number):
+    case = CASES[name]
+    gm = graph(case, *case.others[number])
+    assert applied(name, case, gm) is gm
+
+
+SWITCHES = {
+    "thnn_fused_lstm_cell": {"triton_kernels": False},
+    "thnn_fused_gru_cell": {"triton_kernels": False},
+    "bias_of_a_convolution": {"triton_kernels": False},
+    "bias_of_a_product": {"triton_kernels": False},
+    "product_in_parts": {"triton_kernels": False},
+    "relu_of_a_product": {"epilogue_fusion": False},
+    "gelu_of_a_product": {"numerics": "faithful"},
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_rules_that_an_option_switches_off(name):
+    case = CASES[name]
+    gm = graph(case, case.function, case.inputs)
+    config = CompileContext().config.with_options(SWITCHES[name])
+    assert run_passes(gm, (Pass(name, RuleSet((RULES[name],)).run),), CompileContext(config)) is gm
+
+
+@pytest.mark.parametrize("state", ["deterministic", "cudnn"])
+def test_rules_that_a_setting_of_torch_switches_off(state):
+    name = {"deterministic": "gradient_into_a_table", "cudnn": "bias_of_a_convolution"}[state]
+    case = CASES[name]
+    gm = graph(case, case.function, case.inputs)
+    off = torch.backends.cudnn.flags(enabled=False) if state == "cudnn" else nullcontext()
+    asked = mock.patch.object(torch, "are_deterministic_algorithms_enabled", return_value=state == "deterministic")
+    with off, asked:
+        assert applied(name, case, gm) is gm
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_an_opened_gru_cell(dtype, biased):
+    """The cell that is computed with products, of which the input is the gates themselves and the state gives the other gates."""
+    gates = [x.to(dtype) for x in SMALL_CELL[: 5 if biased else 3]]
+    name = "thnn_fused_gru_cell"
+    after = applied(name, CASES[name], GRU((0,)).graph(gates))
+    after.recompile()
+    (got,) = after(*gates)
+    x, other, state, *biases = (value.double() for value in gates)
+    hidden = (torch.linalg.pinv(state) @ other).t()
+    want = torch.gru_cell(x, state, torch.eye(15, dtype=torch.float64), hidden, *biases)
+    tolerance = 8 * torch.finfo(dtype).eps
+    assert got.dtype is dtype
+    torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["relu_of_a_product", "gelu_of_a_product"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_activation_behind_views(name, count):
+    """As in a layer of a batch of sequences: the views are those of before, behind the activation."""
+    case = CASES[name]
+
+    def layer(b, x, w):
+        y = torch.addmm(b, x, w).view(2, 2, 16)
+        y = y.view(2, 32) if count == 2 else y
+        return y.relu() if name == "relu_of_a_product" else F.gelu(y, approximate="tanh")
+
+    gm = graph(case, layer, case.inputs)
+    after = applied(name, case, gm)
+    ops = [n.target for n in after.graph.nodes if n.op == "call_function"]
+    assert ops == [aten._addmm_activation.default] + [aten.view.default] * count
+    after.recompile()
+    got, want = after(*case.inputs), layer(*case.inputs)
+    torch.testing.assert_close(got, want, rtol=case.tolerance, atol=case.tolerance)
+    assert got.stride() == want.stride()
+
+
+def test_the_gradient_of_a_table_of_unknown_size():
+    """It is added into the table, and no guard says how large that is."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    x, grad = (mode.from_tensor(t) for t in floats((50, 8), (6, 8)))
+    at = mode.from_tensor(torch.zeros(6, dtype=torch.int64), static_shapes=True)
+
+    def function(x, grad, at):
+        return x.cos() + aten.embedding_dense_backward(grad, at, x.shape[0], -1, False)
+
+    with mode:
+        gm = make_fx(function)(x, grad, at)
+    before = list(mode.shape_env.guards)
+    name = "gradient_into_a_table"
+    after = applied(name, CASES[name], gm)
+    assert mode.shape_env.guards == before
+    assert after.graph.find_nodes(op="call_function", target=aten.index_put.default)
+
+
+@pytest.mark.parametrize(("sizes", "turned", "parts"), [
+    ((32, 2048, 512), True, 4), ((32, 4096, 1024), True, 8), ((64, 256, 2048), False, 16), ((32, 256, 640), True, 5),
+    ((1, 256, 512), True, 1), ((129, 256, 512), True, 1), ((32, 256, 511), True, 1), ((32, 256, 4096), True, 1),
+    ((32, 256, 641), True, 1), ((8, 1025, 512), True, 1), ((8, 1025, 512), False, 4), ((8, 1024, 512), True, 4),
+    ((12, 1025, 512), True, 4), ((128, 4096, 512), True, 4 if 512 * 4 <= 8 * 132 else 1),
+])  # fmt: skip
+def test_the_number_of_parts(sizes, turned, parts):
+    """It follows the number of terms, and the device has room for all of them."""
+    assert count_of(*sizes, turned, 132) == parts
+    assert count_of(*sizes, turned, 1) == 1
