@@ -81,7 +81,7 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
     buffers = dict(schedule.buffers)
     steps: list[Step] = []
     for position, step in enumerate(schedule.steps):
-        if isinstance(step, KernelBody) and not step.serial and (step.device.type == "cpu" or not step.inner):
+        if isinstance(step, KernelBody) and not step.serial and (step.device.type == "cpu" or _is_pointwise(step)):
             for name, storage in _takeovers(step, position, last, pinned, buffers).items():
                 # Later in-place writers of the result (a scatter into a copy, say) live where it lives.
                 for other in [key for key, buffer in buffers.items() if buffer.storage == name]:
@@ -96,6 +96,11 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
         evolve(s, buffers=tuple(buffers[b.name] for b in s.buffers)) if isinstance(s, KernelBody) else s for s in steps
     )
     return Schedule(fresh, buffers)
+
+
+def _is_pointwise(body: KernelBody) -> bool:
+    """Whether each point is come to once, by one thread."""
+    return not body.inner or all(isinstance(s, Store) and s.level == "inner" for s in body.statements)
 
 
 def _takeovers(
