@@ -76,14 +76,22 @@ def test_losses_of_classes(dtype: torch.dtype, ignored: tuple[int, ...]) -> None
 def test_losses_of_any_dimensions(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     """One sample, a batch, an empty one, sequences and images."""
     x = logits(dtype, *sizes[:1], CLASSES, *sizes[1:])
-    check(lambda x, t: (F.cross_entropy(x * 1.5, t), F.cross_entropy(x, t, reduction="none")), x, torch.randint(0, CLASSES, sizes))
+    check(
+        lambda x, t: (F.cross_entropy(x * 1.5, t), F.cross_entropy(x, t, reduction="none")),
+        x,
+        torch.randint(0, CLASSES, sizes),
+    )
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16, F16])
 def test_other_losses_and_what_is_read_of_logarithms_by_hand(dtype: torch.dtype) -> None:
     """Probabilities as targets, divergence, one logarithm a row, entropy, and probabilities of converted scores."""
     q = torch.softmax(torch.randn(ROWS, CLASSES), -1).to(dtype)
-    check(lambda x, q: (F.cross_entropy(x * 1.5, q), F.cross_entropy(x, q, reduction="none", label_smoothing=0.2)), logits(dtype), q)
+    check(
+        lambda x, q: (F.cross_entropy(x * 1.5, q), F.cross_entropy(x, q, reduction="none", label_smoothing=0.2)),
+        logits(dtype),
+        q,
+    )
     check(lambda x, q: F.kl_div(F.log_softmax(x * 2, -1), q, reduction="batchmean"), logits(dtype), q)
     check(lambda x, t: (x * 2).log_softmax(-1).gather(-1, t[:, None]).squeeze(-1), logits(dtype), targets())
     check(lambda x, t: F.nll_loss((x * 2).float().log_softmax(-1), t), logits(dtype), targets(2))
@@ -111,7 +119,9 @@ def test_sizes_that_change() -> None:
     compiled = flambeau.compile(lambda x, t: F.cross_entropy((x * 2).float(), t), dynamic=True)
     for rows, classes in ((4, 9), (5, 17), (3, 40)):
         x, t = torch.randn(rows, classes).bfloat16(), torch.randint(0, classes, (rows,))
-        for got, wanted in zip(outcome(compiled, x, t), outcome(lambda x, t: F.cross_entropy((x * 2).float(), t), x, t), strict=True):
+        for got, wanted in zip(
+            outcome(compiled, x, t), outcome(lambda x, t: F.cross_entropy((x * 2).float(), t), x, t), strict=True
+        ):
             torch.testing.assert_close(got, wanted)
 
 

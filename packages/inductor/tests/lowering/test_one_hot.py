@@ -58,7 +58,9 @@ def test_what_is_added_all_along_the_row(check):
 def test_a_position_outside_the_row_adds_nothing(check):
     """Neither a negative one nor one behind the end is met by any element."""
     places = torch.tensor([-1, 0, 6, 7, 8, 100])
-    lowered = check(lambda t, v: torch.where(torch.arange(7) == t[:, None], v[:, None], 0.0).sum(1), places, torch.randn(6))
+    lowered = check(
+        lambda t, v: torch.where(torch.arange(7) == t[:, None], v[:, None], 0.0).sum(1), places, torch.randn(6)
+    )
     assert not kinds(lowered)
 
 

@@ -106,7 +106,9 @@ def test_softmaxes_that_stay_whole() -> None:
         assert names(gm) == before
 
 
-@pytest.mark.parametrize(("note", "value"), [("checkpoint", 0), ("refused", True), ("checks", True), ("backward", True)])
+@pytest.mark.parametrize(
+    ("note", "value"), [("checkpoint", 0), ("refused", True), ("checks", True), ("backward", True)]
+)
 def test_what_a_node_says_of_itself_keeps_it_whole(note: str, value: object) -> None:
     """A region that is computed again asks what of it is saved by the names of its operations."""
     gm = joint(lambda x: aten._log_softmax(x, 1, False), torch.randn(3, 4))

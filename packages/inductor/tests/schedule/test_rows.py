@@ -43,7 +43,11 @@ def test_values_of_a_row_are_outside_of_its_loop() -> None:
 
 @pytest.mark.parametrize(
     "inputs",
-    [(MATRIX, MATRIX, COLUMN), (MATRIX, torch.empty(LONG), torch.empty(LONG)), (MATRIX, torch.empty(()), torch.empty(()))],
+    [
+        (MATRIX, MATRIX, COLUMN),
+        (MATRIX, torch.empty(LONG), torch.empty(LONG)),
+        (MATRIX, torch.empty(()), torch.empty(())),
+    ],
     ids=["one value of a row", "values of columns", "numbers"],
 )
 def test_without_several_values_of_a_row_the_kernel_is_flat(inputs: tuple[torch.Tensor, ...]) -> None:

@@ -62,7 +62,9 @@ def _one(value: Scalar, axis: Expr, size: Expr) -> Scalar | None:
     if len(positions) != 1 or any(_depends(part, axis) for part in rest):
         return None
     (position,) = positions
-    inside = sc.op("logical_and", sc.op("ge", position, sc.constant(0, torch.int64)), sc.op("lt", position, sc.index_value(size)))
+    inside = sc.op(
+        "logical_and", sc.op("ge", position, sc.constant(0, torch.int64)), sc.op("lt", position, sc.index_value(size))
+    )
     for part in rest:
         inside = sc.op("logical_and", inside, part)
     return sc.op("where", inside, element, other)

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from ..context import CompileContext
-from ..expr import SymbolTable
+from ..expr import SymbolTable, UnsupportedExpression
 from ..lowering.values import HALF, compute_dtype
 from ..passes.remove_noops import same_layout
 from .fakes import bytes_of, fake_mode_of, quietly
@@ -59,11 +59,22 @@ def _may_open(node: fx.Node, context: CompileContext) -> bool:
     val: Any = source.meta.get("val") if isinstance(source, fx.Node) else None
     if not isinstance(val, torch.Tensor) or val.dtype not in _TYPES or val.dim() == 0 or not isinstance(dim, int):
         return False
-    if any(node.meta.get(note) for note in ("backward", "refused", "checks")) or node.meta.get("checkpoint") is not None:
+    if (
+        any(node.meta.get(note) for note in ("backward", "refused", "checks"))
+        or node.meta.get("checkpoint") is not None
+    ):
         return False
     config = context.config
     kernels = {"cpu": config.cpp_kernels, "cuda": config.triton_kernels}.get(val.device.type, False)
-    return kernels and SymbolTable()(val.shape[dim]).lo > 0
+    return kernels and _is_positive(val.shape[dim])
+
+
+def _is_positive(size: Any) -> bool:
+    """Whether a size is known to be more than 0; no guard is added."""
+    try:
+        return SymbolTable()(size).lo > 0
+    except UnsupportedExpression:
+        return False
 
 
 def _pays(node: fx.Node) -> bool:
