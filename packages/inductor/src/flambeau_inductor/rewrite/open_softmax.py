@@ -43,7 +43,12 @@ def open_softmaxes(graph: fx.Graph, context: CompileContext) -> dict[fx.Node, fx
         return {}
     opened: dict[fx.Node, fx.Node] = {}
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in _SOFTMAXES and _may_open(node, context) and _pays(node):
+        if (
+            node.op == "call_function"
+            and node.target in _SOFTMAXES
+            and _may_open(node, context)
+            and _pays(node, context)
+        ):
             with quietly(mode):
                 result = _open(graph, node)
             if result is not None:
@@ -77,14 +82,16 @@ def _is_positive(size: Any) -> bool:
         return False
 
 
-def _pays(node: fx.Node) -> bool:
-    """Whether the backward reads the result, and its elements follow by subtractions or from something smaller: powers are not computed
-    again for nothing."""
+def _pays(node: fx.Node, context: CompileContext) -> bool:
+    """Whether the backward reads the result, and its elements follow by subtractions, or on a GPU from something smaller: powers are not computed
+    again for nothing, and on a CPU they take longer than reading them."""
     if not any(user.meta.get("backward") for user in node.users):
         return False
     if node.target is aten._log_softmax.default:
         return True
     source: Any = node.args[0]
+    if source.meta["val"].device.type == "cpu" and context.config.cpu_backend != "triton":
+        return False
     least = bytes_of(source.meta["val"])
     while source.op == "call_function" and source.target in _CASTS:
         source = source.args[0]
