@@ -102,6 +102,17 @@ def test_rows_whose_sums_meet_in_one_expression(check):
     assert len([o for o in lowered.graph.operations if isinstance(o, Reduction)]) == 1
 
 
+def test_a_row_that_is_stored_after_it_was_summed(check):
+    """What reads the sum later finds the terms that it had."""
+
+    def function(t, v, w):
+        row = torch.where(torch.arange(5) == t[:, None], v[:, None], 0.0)
+        total = row.sum(1)
+        return torch.mm(row, w), total * 2
+
+    check(function, torch.tensor([1, 2, 4, 0]), torch.randn(4), torch.randn(5, 3), library=["mm.default"])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_one_element_of_each_row_among_zeros_is_no_scatter(check, dim, dtype):

@@ -6,7 +6,6 @@ In: ``TensorValue``s. Out: operations appended in order, and new ``TensorValue``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import fx
 
 from ..context import CompileContext
 from ..errors import UnsupportedGraphError
-from ..expr import ONE, ZERO, Expr, Symbol, SymbolTable, UnsupportedExpression, as_expr, free_symbols, hint
+from ..expr import ONE, ZERO, Expr, SymbolTable, UnsupportedExpression, as_expr, free_symbols, hint
 from ..ir import scalar as sc
 from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_in_order
 from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
@@ -293,9 +292,10 @@ class Builder:
         # Of no elements nothing is read: what is the same for all of them would be computed before their loop, and could refuse an index.
         element = sc.constant(0, accumulate) if ZERO in reduced_sizes else value.at(tuple(position))
         body = self.convert(element, accumulate)
-        wide = [d for d in dims if value.sizes[d] is not ONE]
-        if kind == "sum" and len(wide) == 1 and sum_along(body, position[wide[0]], value.sizes[wide[0]]) is not None:
-            result = self._sum_of_few(value, wide[0], kept, accumulate, stored)
+        long = [d for d in dims if value.sizes[d] is not ONE]
+        total = sum_along(body, position[long[0]], value.sizes[long[0]]) if kind == "sum" and len(long) == 1 else None
+        if total is not None:
+            result = self._lazily_at(self.convert(total, stored), kept_sizes, stored, value.device)
         else:
             buffer = self.new_buffer(Layout.contiguous(kept_sizes, stored, value.device))
             self.operations.append(Reduction(buffer, make_axes(kept_sizes), reduce_axes, kind, body, self.origins))
@@ -305,23 +305,14 @@ class Builder:
             result = self.lazy(kept_sizes, dtype, value.device, lambda i: self.convert(last(source.at(i)), dtype))
         return self.keep_dimensions(result, value.sizes, dims) if keepdim else result
 
-    def _sum_of_few(
-        self, value: TensorValue, dim: int, kept: Sequence[int], accumulate: torch.dtype, stored: torch.dtype
-    ) -> TensorValue:
-        """The sum along ``dim`` that takes no loop, with the dimensions ``kept``; those of one element are left out."""
-        size = value.sizes[dim]
+    def _lazily_at(self, body: Scalar, sizes: Sizes, dtype: torch.dtype, device: torch.device) -> TensorValue:
+        """A tensor given by its element at the canonical index."""
+        axes = canonical_index(sizes)
 
         def at(index: Index) -> Scalar:
-            taken = {symbol.name for e in index for symbol in free_symbols(e)}
-            along = Symbol(next(name for n in count() if (name := f"hot{n}") not in taken), bound=size)
-            position: list[Expr] = [ZERO] * value.rank
-            for d, e in zip((*kept, dim), (*index, along), strict=True):
-                position[d] = e
-            found = sum_along(self.convert(value.at(tuple(position)), accumulate), along, size)
-            assert found is not None
-            return self.convert(found, stored)
+            return sc.substitute(body, {a: i for a, i in zip(axes, index, strict=True) if a is not ZERO})
 
-        return self.lazy(tuple(value.sizes[d] for d in kept), stored, value.device, at)
+        return self.lazy(sizes, dtype, device, at)
 
     def keep_dimensions(self, value: TensorValue, sizes: Sizes, dims: Sequence[int]) -> TensorValue:
         """Put the reduced dimensions back with size one."""
