@@ -8,7 +8,7 @@ import pytest
 import torch
 from lifting import fakes, lift_function
 
-from flambeau_autograd import Config, default_partition, prepare
+from flambeau_autograd import Config, default_partition, prepare, retrace
 from flambeau_autograd.errors import InternalError
 from flambeau_autograd.partition.flow import min_cut_side, min_cut_side_py
 from flambeau_autograd.partition.split import _emit
@@ -125,6 +125,47 @@ def test_a_large_input_is_not_kept_for_a_few_of_its_elements():
     x = torch.randn(1000, 100, requires_grad=True)
     prepared = prepare(lift_function(lambda x: x[:1].sin().cos().sum(), [x]), fakes([x]))
     assert prepared.signature.extras > 0 and all(s.kind == "extra" for s in prepared.signature.saved)
+
+
+def _saved_of_rows(note):
+    """The sum of a product's exponentials, less the largest of each row; a rewrite says `note` of what follows from both."""
+
+    def mark(graph, kept):
+        for target in (torch.ops.aten.sub.Tensor, torch.ops.aten.exp.default):
+            (found,) = graph.find_nodes(op="call_function", target=target)
+            found.meta.update(note)
+        return {}
+
+    x, w = torch.randn(8, 16, requires_grad=True), torch.randn(16, 512, requires_grad=True)
+    gm = lift_function(lambda x, w: ((y := x @ w) - y.detach().amax(1, True)).exp().sum(), [x, w])
+    prepared = prepare(gm, fakes([x, w]), rewrite=mark)
+    return [tuple(v.shape) for v, s in zip(prepared.backward_inputs, prepared.signature.saved) if s.kind == "extra"]
+
+
+def test_what_follows_from_numbers_of_a_row_is_not_written():
+    """Where that takes nearly the same bytes, what is in memory anyway is saved, with those numbers."""
+    assert _saved_of_rows({}) == [(8, 512)]
+    assert sorted(_saved_of_rows({"follows": True})) == [(8, 1), (8, 512)]
+
+
+def test_what_a_rewrite_puts_in_the_place_of_a_node_stands_for_it():
+    """What a second derivative starts from is known by the nodes of the trace, also where they are gone."""
+    aten = torch.ops.aten
+
+    def twice(graph, kept):
+        (found,) = graph.find_nodes(op="call_function", target=aten.sigmoid.default)
+        with graph.inserting_before(found):
+            other = graph.call_function(aten.special_expit.default, found.args)
+        other.meta.update(found.meta)
+        found.replace_all_uses_with(other)
+        graph.erase_node(found)
+        return {found: other}
+
+    x = torch.randn(6, requires_grad=True) * 2
+    gm = lift_function(lambda x: torch.sigmoid(x).sum(), [x])
+    trace = retrace(gm, fakes([x]), rewrite=twice)
+    (saved,) = trace.saved
+    assert saved in trace.first and trace.definitions[trace.first[saved]].target is aten.sigmoid.default
 
 
 def test_a_backward_that_needs_an_input_which_was_not_saved_is_our_fault():

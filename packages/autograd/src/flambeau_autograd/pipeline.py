@@ -59,7 +59,7 @@ def prepare(
     """Trace `gm` on `inputs` (fakes, symbolic numbers, numbers) into forward and backward ATen graphs.
 
     `rewrite(graph, kept)` may edit the graph of forward and backward before it is cut in two; it answers with what stands
-    for those of the nodes `kept` (results, written values, gradients) that it replaced. `plain`: the same graph with the bodies of `invoke_subgraph`
+    for those of the nodes `kept` (results, written values, gradients) that it replaced, and for all others that are gone. `plain`: the same graph with the bodies of `invoke_subgraph`
     in the place of their calls, which is what a second derivative is taken of.
     Grad mode and autocast are taken from the caller's state. Raises `UnsupportedGraph` for what is not modelled and
     for what fails in eager too: the caller then runs the graph in eager, which raises its own error. Anything else that
@@ -170,7 +170,7 @@ def retrace(
         packed=tuple(packed),
         held=tuple(joint.held),
         specs=halves.saved,
-        saved=halves.nodes,
+        saved=tuple(joint.stands_for.get(node, node) for node in halves.nodes),
         sized=frozenset(filter(is_size, defined)),
         drawn=frozenset(filter(draws, defined)),
         fixed=fixed,
@@ -298,6 +298,8 @@ def _rewritten(joint: Joint, rewrite: Rewrite) -> None:
     joint.results = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.results]
     joint.grads = [replaced.get(n, n) if isinstance(n, Node) else n for n in joint.grads]
     joint.writes = [(target, replaced.get(value, value)) for target, value in joint.writes]
+    joint.told = {replaced.get(n, n) for n in joint.told}
+    joint.stands_for = {now: node for node, now in replaced.items()}
 
 
 def _joint_text(joint: Joint) -> str:

@@ -46,6 +46,7 @@ from .program.build import BuiltProgram, build
 from .program.failures import writes_inputs_last
 from .program.memory import share_memory
 from .rewrite.channels_last import make_channels_last
+from .rewrite.open_softmax import open_softmaxes
 from .schedule import Schedule, schedule
 from .schedule.combine import combine
 from .schedule.gemms import form_gemms
@@ -63,11 +64,13 @@ def rewrite_joint(
     """Rewrites that have to see forward and backward at once: to be called on the joint graph before it is cut in two.
 
     ``results`` are the nodes whose layout the caller will see. Edits ``graph`` in place and returns what stands for results that
-    were replaced.
+    were replaced, and for other nodes that are gone.
     """
     context = context or CompileContext(_config(options))
     with context.stage("joint"):
-        return make_channels_last(graph, results, context) or {}
+        opened = open_softmaxes(graph, context)
+        moved = make_channels_last(graph, [opened.get(node, node) for node in results], context) or {}
+    return {**{node: moved.get(now, now) for node, now in opened.items()}, **moved}
 
 
 def compile_graph(

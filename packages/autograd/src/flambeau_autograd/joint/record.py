@@ -22,7 +22,7 @@ class Joint:
     """`results`, `grads`: nodes or plain values; `writes`: (placeholder, node of the new contents); `tangents`: with those of `flagged`;
     `eagers`: nodes whose values eager's nodes save or hold; `held`: what contexts hold, in order (None: no node of the graph's); `told`: those of
     `eagers` which must follow from what is saved, whether the backward reads them or not; `functions`: whether the program's own are differentiated;
-    `policies`: for checkpointed regions, which of their operations may be saved all the same (see `partition/policy.py`)."""
+    `stands_for`: what a node stands for that a rewrite put in the place of another; `policies`: for checkpointed regions, which of their operations may be saved all the same (see `partition/policy.py`)."""
 
     graph: Graph
     constants: dict[str, torch.Tensor | GraphModule]
@@ -43,6 +43,7 @@ class Joint:
     held: list[Node | None] = field(factory=list)
     functions: bool = False
     told: set[Node] = field(factory=set)
+    stands_for: dict[Node, Node] = field(factory=dict)
     frees: list[tuple[int, ...]] = field(factory=list)
     policies: dict[int, Any] = field(factory=dict)
 

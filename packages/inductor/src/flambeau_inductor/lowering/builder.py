@@ -20,6 +20,7 @@ from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_
 from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
 from ..ir.scalar import Scalar
 from ..ops.dtypes import HALVES
+from .one_hot import sum_along
 from .provenance import Provenance
 from .registry import Decline
 from .values import Index, Positions, TensorValue, broadcast_index, canonical_index, compute_dtype
@@ -293,13 +294,27 @@ class Builder:
         # Of no elements nothing is read: what is the same for all of them would be computed before their loop, and could refuse an index.
         element = sc.constant(0, accumulate) if ZERO in reduced_sizes else value.at(tuple(position))
         body = self.convert(element, accumulate)
-        buffer = self.new_buffer(Layout.contiguous(kept_sizes, stored, value.device))
-        self.operations.append(Reduction(buffer, make_axes(kept_sizes), reduce_axes, kind, body, self.origins))
-        result = TensorValue.of_ref(Ref.whole(buffer))
+        long = [d for d in dims if value.sizes[d] is not ONE]
+        total = sum_along(body, position[long[0]], value.sizes[long[0]]) if kind == "sum" and len(long) == 1 else None
+        if total is not None:
+            result = self._lazily_at(self.convert(total, stored), kept_sizes, stored, value.device)
+        else:
+            buffer = self.new_buffer(Layout.contiguous(kept_sizes, stored, value.device))
+            self.operations.append(Reduction(buffer, make_axes(kept_sizes), reduce_axes, kind, body, self.origins))
+            result = TensorValue.of_ref(Ref.whole(buffer))
         if finish is not None:
             source, last = result, finish
             result = self.lazy(kept_sizes, dtype, value.device, lambda i: self.convert(last(source.at(i)), dtype))
         return self.keep_dimensions(result, value.sizes, dims) if keepdim else result
+
+    def _lazily_at(self, body: Scalar, sizes: Sizes, dtype: torch.dtype, device: torch.device) -> TensorValue:
+        """A tensor given by its element at the canonical index."""
+        axes = canonical_index(sizes)
+
+        def at(index: Index) -> Scalar:
+            return sc.substitute(body, {a: i for a, i in zip(axes, index, strict=True) if a is not ZERO})
+
+        return self.lazy(sizes, dtype, device, at)
 
     def keep_dimensions(self, value: TensorValue, sizes: Sizes, dims: Sequence[int]) -> TensorValue:
         """Put the reduced dimensions back with size one."""

@@ -1,15 +1,17 @@
 """Writes at computed positions: scatter, scatter_add, index_put, embedding backward.
 
-In: a tensor, integer tensors and values. Out: a stored copy of the tensor with the writes applied by a ``Scatter`` operation.
+In: a tensor, integer tensors and values. Out: a stored copy of the tensor with the writes applied by a ``Scatter`` operation; where one element of a row is written among
+zeros, a lazy tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from .. import expr as ex
 from ..devices import device_of
 from ..expr import ONE, ZERO
 from ..ir import scalar as sc
@@ -18,6 +20,7 @@ from ..ops.aten import Trait
 from ..ops.dtypes import HALVES
 from .builder import Builder
 from .indexing import NO_ELEMENTS, IndexPlan, check_fits
+from .one_hot import is_zero
 from .registry import Decline, lowers
 from .values import Index, TensorValue, broadcast_index
 
@@ -50,21 +53,49 @@ def _check_type(a: TensorValue, values: TensorValue) -> None:
         raise Decline("values of another type")
 
 
+def _one_each(
+    g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Callable[[Index], Scalar]
+) -> TensorValue | None:
+    """What is zero but for one element along ``dim``, as the gradient of a gather: every element says for itself whether it is that one.
+    None for any other scatter."""
+    if a.rank == 0 or index.rank != a.rank or a.ref is not None:
+        return None
+    d = dim % a.rank
+    fits = all(k == d or ex.known_eq(n, a.sizes[k]) for k, n in enumerate(index.sizes))
+    zero = a.body()
+    if index.sizes[d] is not ONE or not fits or not is_zero(zero):
+        return None
+    g.looks_at(index, a.sizes[d], wrap=False)
+
+    def at(i: Index) -> Scalar:
+        place = (*i[:d], ZERO, *i[d + 1 :])
+        here = sc.op("eq", g.convert(index.at(place), torch.int64), sc.index_value(i[d]))
+        return sc.op("where", here, value(place), zero)
+
+    return g.lazy(a.sizes, a.dtype, a.device, at)
+
+
 @lowers("scatter.src", traits=Trait.CHANGED_COPY)
 def scatter_src(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
+    if src.dtype is a.dtype and src.rank == a.rank and (found := _one_each(g, a, dim, index, src.at)) is not None:
+        return found
     _check(g, a, dim, index, src, "set")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "set")
 
 
 @lowers("scatter.value", traits=Trait.CHANGED_COPY)
 def scatter_value(g: Builder, a: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
-    _check(g, a, dim, index, None, "set")
     element = g.constant(value, a.dtype)
+    if (found := _one_each(g, a, dim, index, lambda i: element)) is not None:
+        return found
+    _check(g, a, dim, index, None, "set")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), lambda i: element, "set")
 
 
 @lowers("scatter_add", traits=Trait.CHANGED_COPY)
 def scatter_add(g: Builder, a: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> TensorValue:
+    if src.dtype is a.dtype and src.rank == a.rank and (found := _one_each(g, a, dim, index, src.at)) is not None:
+        return found
     _check(g, a, dim, index, src, "add")
     return g.scatter(a, index.sizes, lambda i: _place(a, dim, index, i), src.at, "add")
 

@@ -56,7 +56,7 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
         if (
             isinstance(step, KernelBody)
             and not step.serial
-            and (device_of(step.device).kernels.in_order or not step.inner)
+            and (device_of(step.device).kernels.in_order or _is_pointwise(step))
         ):
             for name, storage in _takeovers(step, position, last, pinned, buffers).items():
                 # Later in-place writers of the result (a scatter into a copy, say) live where it lives.
@@ -72,6 +72,11 @@ def share_memory(graph: Graph, schedule: Schedule) -> Schedule:
         evolve(s, buffers=tuple(buffers[b.name] for b in s.buffers)) if isinstance(s, KernelBody) else s for s in steps
     )
     return Schedule(fresh, buffers)
+
+
+def _is_pointwise(body: KernelBody) -> bool:
+    """Whether each point is come to once, by one thread."""
+    return not body.inner or all(isinstance(s, Store) and s.level == "inner" for s in body.statements)
 
 
 def _takeovers(

@@ -24,7 +24,7 @@ SMALL_PRODUCT = 1 << 24
 #: multiprocessors once, for sums of at most so many terms (the plain product's are half as large and need two rounds).
 _BLOCK, _MOST_TERMS = 128, 1024
 _VIEWS = frozenset({"view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "slice"})
-_NORMS = frozenset({"native_layer_norm", "_fused_rms_norm", "_softmax", "_log_softmax", "native_dropout"})
+_NORMS = frozenset({"native_layer_norm", "_fused_rms_norm", "_softmax", "_log_softmax", "amax", "native_dropout"})
 
 
 def _runs_in_cudnn(context: CompileContext) -> bool:

@@ -22,6 +22,7 @@ from .fuse import Fuser, Group, operation_reads
 from .loops import improve, index_expressions
 from .merge import MOST_BUFFERS, MOST_LOOPS
 from .nest import Nest, read_indices, values
+from .rows import by_rows
 from .steps import Step
 
 
@@ -57,7 +58,7 @@ def schedule(
             continue
         nest = _without_dead(group.nest, needed[group.number], buffers)
         if nest.statements:
-            steps.append(_body(improve(nest), buffers, graph, names))
+            steps.append(_body(by_rows(improve(nest)), buffers, graph, names))
     return Schedule(tuple(steps), buffers)
 
 

@@ -69,6 +69,24 @@ CASES: dict[str, tuple[Callable[..., Any], Specs]] = {
 }
 
 
+def _gradient_of_logits(g: Any, x: Any, largest: Any, logarithm: Any, target: Any, total: Any) -> Any:
+    """As the backward of a loss computes it from what was saved."""
+    found = x.float() - largest - logarithm
+    gradient = torch.ops.aten.nll_loss_backward(g, found, target, None, 1, -100, total)
+    return torch.ops.aten._log_softmax_backward_data(gradient, found, 1, F32).to(BF16)
+
+
+@pytest.mark.parametrize("classes", [32000, 50257, 128256])
+def test_gradients_of_logits_hold_the_values_of_a_row(classes: int, tmp_path: Path) -> None:
+    """One loop, in which the logits are read and written by sixteen bytes; rows that begin anywhere have edges besides."""
+    row, number = ((4096, 1), F32), ((), F32)
+    specs = [number, ((4096, classes), BF16), row, row, ((4096,), torch.int64), number]
+    (code,) = machine_code(_gradient_of_logits, specs, tmp_path)
+    edges = {"U16"} if classes % 8 else set()
+    assert accesses(code) == ({"128", "64", "32"} | edges, {"128"} | edges)
+    assert "STL" not in code
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_access_is_sixteen_bytes(name: str, tmp_path: Path) -> None:
     """Contiguous pointwise kernels, both sides of a transpose, rows."""

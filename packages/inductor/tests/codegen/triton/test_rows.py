@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ pytest.importorskip("triton")
 import test_graphs
 
 from flambeau_inductor.codegen.triton import Config, options
+from flambeau_inductor.schedule import plan, rows
+from flambeau_inductor.schedule.nest import Nest
 
 #: Loops of one row a program (vectors inside, masks at the edges), of several rows, rows kept in pieces, and whole rows in a block.
 SHAPES: dict[str, Callable[[int], Config]] = {
@@ -121,3 +124,26 @@ def test_a_row_kept_in_pieces_loads_each_channels_weight_once() -> None:
     text = artifact.libraries[0].source
     assert text.count("tl.load") == 9 + 2 * 2 and text.count("tl.where(ri <") == 2
     test_graphs.check(lambda a, w, b: F.group_norm(a, 2, w, b), a, w, b, tolerance=2e-5)
+
+
+def _as_on_a_gpu(nest: Nest) -> Nest:
+    """What becomes of the nest there."""
+    return evolve(rows.by_rows(evolve(nest, device=torch.device("cuda"))), device=nest.device)
+
+
+@pytest.mark.parametrize("shape", ["one row", "two rows", "four rows", "whole rows"])
+@pytest.mark.parametrize("columns", [16, 48, 37])
+def test_rows_without_reductions(shape: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every element once, with the values of its own row, whatever the length of a block."""
+    monkeypatch.setattr(rows, "_LONG", 1)
+    monkeypatch.setattr(rows, "_ROWS", 0)
+    monkeypatch.setattr(plan, "by_rows", _as_on_a_gpu)
+    monkeypatch.setattr(options, "choose", lambda space, traffic, device: SHAPES[shape](columns))
+    x, m, s, t = torch.randn(7, columns), torch.randn(7, 1), torch.rand(7, 1), torch.randint(0, columns, (7, 1))
+
+    def gradient(x: torch.Tensor, m: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        chosen = torch.where(torch.arange(columns) == t, s, 0.0)
+        return (x - m - s).exp() * s - chosen, (x * m).bfloat16()
+
+    artifact = test_graphs.check(gradient, x, m, s, t)
+    assert [kernel.name.split("_")[1] for kernel in artifact.kernels] == ["per" if shape == "whole rows" else "red"]
