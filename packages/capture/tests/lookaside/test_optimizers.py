@@ -32,8 +32,9 @@ def _assert_same_state(optimizer, twin_optimizer):
     ("make", "graphs"),
     [
         (lambda p: torch.optim.SGD(p, lr=0.1), 1),
-        # What it keeps is made of the first gradients.
-        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 2),
+        # What it keeps is made of the first gradients, or of zeros that come to the same.
+        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1), 1),
+        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), 2),
         (lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True), 1),
         (lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True), 1),
         (lambda p: torch.optim.NAdam(p, lr=0.1), 1),
@@ -42,7 +43,7 @@ def _assert_same_state(optimizer, twin_optimizer):
         (lambda p: torch.optim.Rprop(p, lr=0.1), 1),
         (lambda p: torch.optim.Adamax(p, lr=0.1, foreach=True), 1),
     ],
-    ids=["sgd", "momentum", "adamw", "adam", "nadam", "rmsprop", "adadelta", "rprop", "adamax"],
+    ids=["sgd", "momentum", "dampening", "adamw", "adam", "nadam", "rmsprop", "adadelta", "rprop", "adamax"],
 )
 def test_a_step_is_one_graph(make, graphs):
     """What torch keeps from step to step is there when the first one is traced."""
