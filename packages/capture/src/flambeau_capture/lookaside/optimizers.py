@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _use_grad_for_differentiable
+from torch.optim.optimizer import (
+    _disable_dynamo_if_unsupported,
+    _get_value,
+    _stack_if_compiling,
+    _use_grad_for_differentiable,
+)
 
 from ..class_names import module_name
 from ..library import contextlib
@@ -93,6 +98,13 @@ def get_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, TensorValue) and value.fake.dtype.is_floating_point:
         return t.recorder.record("call_method", "double", [value], {})
     return value
+
+
+@replaces(_stack_if_compiling)
+def step_sizes(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """The list itself, as in eager: each parameter's step waits for its own counter alone."""
+    t.told_compiling = True
+    return args[0]
 
 
 def _foreach(name: str, written_out: Any) -> None:
