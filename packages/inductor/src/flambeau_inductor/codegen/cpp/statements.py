@@ -78,6 +78,9 @@ class StatementWriter:
         a = Accumulator.of(statement)
         value = em.emit(statement.value)
         lines = em.scope.lines
+        if self.plan.mode == "rows" and isinstance(statement, ScanStep):
+            lines.append(f"fb::store({self._run_slot(statement)}, {em.lanes(value, statement.value.dtype)}, t);")
+            return
         if self.plan.mode == "rows":
             text = em.lanes(value, statement.value.dtype)
             lines.append(
@@ -100,6 +103,11 @@ class StatementWriter:
             name = em.name()
             lines.append(f"const {held(a.dtype)} {name} = {target};")
             em.scope.values[_running(statement)] = Value(name, False)
+
+    def _run_slot(self, statement: ScanStep) -> str:
+        """Where the values of a scan along a row lie, those of one block of it, and then what they come to."""
+        assert self.plan.vector is not None
+        return f"r_{self.words[statement.name]} + ({self.plan.vector.symbol.name} - low)"
 
     def _row_position(self) -> str:
         """The row-major position inside the inner axes."""
