@@ -30,8 +30,9 @@ from .reduce import Accumulator
 CHECKS = ("index out of range", "integer division or modulo by zero")
 #: A value kept for a later pass may take this many elements of scratch on the stack, in all.
 STACK_ELEMENTS = 65536
-#: Elements of a row that a scan takes at a time.
-RUN = 512
+#: Elements of a row that a scan takes at a time: many where they are combined side by side, else few, so that the lanes of the next block are
+#: computed while one step waits for the other.
+RUN, RUN_IN_TURN = 512, 64
 #: A sum over more elements than this adds up in chunks first, so that its error does not grow with the length.
 CHUNK = 8192
 
@@ -229,12 +230,13 @@ class KernelWriter(LoopWriter):
         assert self.plan.vector is not None
         x, size = self.plan.vector.symbol.name, self._text(self.plan.vector.size)
         self._start_pass(number, accumulators, kept)
+        length = RUN if all(Accumulator.of(scan).in_any_order for scan in scans) else RUN_IN_TURN
         for scan in scans:
             a, word = Accumulator.of(scan), self.words[scan.name]
             self._line(f"{held(a.dtype)} a_{word} = {a.start()};")
-            self._line(f"alignas(64) {held(a.dtype)} r_{word}[{RUN}];")
+            self._line(f"alignas(64) {held(a.dtype)} r_{word}[{length}];")
         em.push(em.scope.depth)
-        self._line(f"const int64_t high = fb::smaller(low + {RUN}, {size});")
+        self._line(f"const int64_t high = fb::smaller(low + {length}, {size});")
         for level, group in enumerate(scan_levels(scans)):
             self._lines(self._vector_body(2, [x], group, f"values{number}_{level}"))
             self._vector_loop("low", "high", f"values{number}_{level}")
@@ -250,7 +252,7 @@ class KernelWriter(LoopWriter):
             self._reduction_loop(number, accumulators, 1, "low", "high", body, f"s{number}_", f"a{number}")
         else:
             self._vector_loop("low", "high", body)
-        self._block(f"for (int64_t low = 0; low < {size}; low += {RUN})", em.pop())
+        self._block(f"for (int64_t low = 0; low < {size}; low += {length})", em.pop())
 
     def _reduction_loop(
         self,

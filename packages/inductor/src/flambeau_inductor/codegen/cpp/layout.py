@@ -19,7 +19,7 @@ from ... import expr as ex
 from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
 from ...ir.layout import product
-from ...ir.loops import Axis
+from ...ir.loops import SHORT_ROW, Axis
 from ...ir.scalar import Scalar, indirect_scalars, walk
 from ...ops.table import scalar_op
 from ...schedule.loops import index_expressions
@@ -133,7 +133,7 @@ def _mode(body: KernelBody) -> str:
 
 def _scans_fit(body: KernelBody) -> bool:
     """Whether scans are along the one inner axis, long enough for lanes, and used in the pass that takes them alone."""
-    if len(body.inner) != 1 or ex.hint(body.inner[0].size) < 16:
+    if len(body.inner) != 1 or ex.hint(body.inner[0].size) < SHORT_ROW:
         return False
     passes = plan_passes(body.statements, {b.name: b for b in body.buffers}).inner
     scans = {s.name: number for number, statements in enumerate(passes) for s in statements if isinstance(s, ScanStep)}
