@@ -25,7 +25,7 @@ from .emit import Value
 from .layout import TILE_COLUMNS, work_of
 from .loops import INLINE, LoopWriter
 from .passes import is_dear, kept_values, scan_levels
-from .reduce import Accumulator
+from .reduce import Accumulator, in_double
 
 CHECKS = ("index out of range", "integer division or modulo by zero")
 #: A value kept for a later pass may take this many elements of scratch on the stack, in all.
@@ -230,11 +230,12 @@ class KernelWriter(LoopWriter):
         assert self.plan.vector is not None
         x, size = self.plan.vector.symbol.name, self._text(self.plan.vector.size)
         self._start_pass(number, accumulators, kept)
-        length = RUN if all(Accumulator.of(scan).in_any_order for scan in scans) else RUN_IN_TURN
+        running = {s.name: in_double(a) if s.name in self.in_double else a for s in scans for a in [Accumulator.of(s)]}
+        length = RUN if all(a.in_any_order for a in running.values()) else RUN_IN_TURN
         for scan in scans:
-            a, word = Accumulator.of(scan), self.words[scan.name]
+            a, word = running[scan.name], self.words[scan.name]
             self._line(f"{held(a.dtype)} a_{word} = {a.start()};")
-            self._line(f"alignas(64) {held(a.dtype)} r_{word}[{length}];")
+            self._line(f"alignas(64) {held(scan.value.dtype)} r_{word}[{length}];")
         em.push(em.scope.depth)
         self._line(f"const int64_t high = fb::smaller(low + {length}, {size});")
         for level, group in enumerate(scan_levels(scans)):
@@ -242,7 +243,7 @@ class KernelWriter(LoopWriter):
             self._vector_loop("low", "high", f"values{number}_{level}")
             for scan in group:
                 word = self.words[scan.name]
-                self._line(Accumulator.of(scan).run(f"a_{word}", f"r_{word}", "high - low"))
+                self._line(running[scan.name].run(f"a_{word}", f"r_{word}", "high - low", length))
                 em.columns[scan.name] = self._run_slot(scan)
                 em.lane_reduced.add(scan.name)
         rest = [s for s in statements if not isinstance(s, ScanStep)]

@@ -55,7 +55,7 @@ class LoopPlan:
 
 def plan_loops(body: KernelBody) -> LoopPlan:
     """Choose the mode and the sizes."""
-    mode = _mode(body)
+    mode = mode_of(body)
     outer, inner = body.outer, body.inner
     vector: Axis | None = None
     cut: int | None = None
@@ -110,7 +110,8 @@ def _nest(body: KernelBody) -> Nest:
     return Nest(body.outer, body.inner, body.statements, ())
 
 
-def _mode(body: KernelBody) -> str:
+def mode_of(body: KernelBody) -> str:
+    """The mode of its loops."""
     if body.serial:
         return "scatter" if _separate_columns(body) else "scalar"
     if not body.inner:

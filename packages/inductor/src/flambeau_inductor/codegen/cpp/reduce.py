@@ -6,7 +6,7 @@ In: a ``Reduce`` or ``ScanStep`` statement. Out: expressions for its accumulator
 from __future__ import annotations
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...ir.kernel import Reduce, ScanStep
 from ...ir.scalar import Scalar
@@ -42,13 +42,8 @@ class Accumulator:
     @classmethod
     def of(cls, statement: Reduce | ScanStep) -> Accumulator:
         """The accumulator of a statement."""
-        return cls(
-            statement.name,
-            statement.kind,
-            statement.value.dtype,
-            statement.dtype,
-            _is_associative(statement.kind, statement.value),
-        )
+        in_any_order = _is_associative(statement.kind, statement.value)
+        return cls(statement.name, statement.kind, statement.value.dtype, statement.dtype, in_any_order)
 
     @property
     def is_argument(self) -> bool:
@@ -106,9 +101,9 @@ class Accumulator:
             return f"fb::best<{'true' if self.kind == 'argmax' else 'false'}>({old}, {value}, {position})"
         return self.combine(old, value)
 
-    def run(self, last: str, values: str, count: str) -> str:
-        """A scan's step for ``count`` values in memory, after those that came to ``last``."""
-        name = "running_apart" if self.in_any_order else "running"
+    def run(self, last: str, values: str, count: str, most: int) -> str:
+        """A scan's step for ``count`` values in memory, ``most`` at most, after those that came to ``last``."""
+        name = f"running_apart<{most}>" if self.in_any_order else "running"
         return f"fb::{name}([](auto a, auto b) {{ return {self.combine('a', 'b')}; }}, {last}, {values}, {count});"
 
     def fold(self, lanes: str) -> str:
@@ -116,3 +111,8 @@ class Accumulator:
         if self.is_argument:
             return f"fb::larger(fb::fold_best<{'true' if self.kind == 'argmax' else 'false'}>({lanes}).index, 0)"
         return f"fb::fold(fb::{_FOLD[self.kind]}{{}}, {lanes})"
+
+
+def in_double(a: Accumulator) -> Accumulator:
+    """The accumulator of a scan over float32 that is computed in double precision."""
+    return evolve(a, dtype=torch.float64, in_any_order=a.in_any_order or a.kind == "sum")

@@ -15,15 +15,20 @@ from ...ir.layout import Buffer
 from ...ir.scalar import Scalar, reduced
 from .dtypes import HALVES, MEMORY, held
 from .emit import Emitter, Value
-from .layout import LoopPlan, plan_loops
+from .layout import LoopPlan, mode_of, plan_loops
 from .passes import Passes, plan_passes
 from .reduce import Accumulator
+from .running import without_doubles
 
 
 class StatementWriter:
     """What one kernel's statements are written with: its plan, pointers, passes and emitter."""
 
     def __init__(self, body: KernelBody) -> None:
+        # Scans that are computed in double precision, and lie in memory as float32.
+        self.in_double: frozenset[str] = frozenset()
+        if mode_of(body) == "rows":
+            body, self.in_double = without_doubles(body)
         self.body = body
         self.plan: LoopPlan = plan_loops(body)
         self.buffers = {b.name: b for b in body.buffers}
