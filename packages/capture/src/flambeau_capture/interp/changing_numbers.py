@@ -99,14 +99,14 @@ class ChangingNumbers(Part):
 
     def one_tuple(self, left: Value, right: Value) -> bool | None:
         """`left is right` where the items of one or both are looked at one by one; None where neither is such a tuple."""
-        found = [self._tuples.get(id(value.source)) for value in (left, right)]
-        if found == [None, None] or left.python_type() is not right.python_type():
+        one, another = (self._tuples.get(id(value.source)) for value in (left, right))
+        if (one is None and another is None) or left.python_type() is not right.python_type():
             return None
-        if found[0] is None or found[1] is None:
+        if one is None or another is None:
             raise GraphBreak("unsupported-operation", "whether a tuple of numbers that change is another one")
-        (source, obj), (other, another) = found
-        (self.t.guards.alias if obj is another else self.t.guards.distinct)(source, other)
-        return obj is another
+        same = one[1] is another[1]
+        (self.t.guards.alias if same else self.t.guards.distinct)(one[0], another[0])
+        return same
 
     def in_tuple(self, obj: Any, source: Source) -> bool:
         """Whether a tuple of floats is looked at item by item: one that has changed so far, and options of an optimizer (`betas`)."""
