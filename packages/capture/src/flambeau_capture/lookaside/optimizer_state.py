@@ -131,13 +131,11 @@ def _start_momentum(optimizer: torch.optim.SGD) -> None:
         has_momentum = type(momentum) is float and 0 < momentum < math.inf
         if not has_momentum or group["dampening"] != 0 or group["differentiable"]:
             continue
-        absent = [p for p in group["params"] if p.grad is not None and optimizer.state[p].get(_BUFFER) is None]
-        made = [torch.full_like(p.grad, -0.0) if _copies_as_it_lies(p, decay) else None for p in absent]
-        is_first = all(p.grad is None or optimizer.state[p].get(_BUFFER) is None for p in group["params"])
-        if any(buffer is None for buffer in made) or (group["fused"] and not is_first):
-            continue
-        for parameter, buffer in zip(absent, made, strict=True):
-            optimizer.state[parameter][_BUFFER] = buffer
+        # Where some parameters have a buffer and others none yet, eager takes them one by one, which rounds otherwise than a list of them.
+        first = [p for p in group["params"] if p.grad is not None]
+        if all(optimizer.state[p].get(_BUFFER) is None and _copies_as_it_lies(p, decay) for p in first):
+            for parameter in first:
+                optimizer.state[parameter][_BUFFER] = torch.full_like(parameter.grad, -0.0)
 
 
 def _copies_as_it_lies(parameter: torch.Tensor, decay: Any) -> bool:
