@@ -82,17 +82,65 @@ def test_step_with_the_default_backend(name: str) -> None:
     _steps(pair, compile_recorded(pair.twin_optimizer.step, Recorder()), 5)
 
 
-def test_a_schedule_compiles_once_more() -> None:
-    """A learning rate that changes becomes a number among the graph's inputs."""
-    pair = Pair(lambda p: optim.SGD(p, lr=0.1))
+SCHEDULES: dict[str, tuple[Callable[[Any], optim.Optimizer], Callable[[Any], Any]]] = {
+    "rate": (lambda p: optim.SGD(p, lr=0.1), lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9)),
+    "warm-up from nothing": (
+        lambda p: optim.AdamW(p, lr=0.1, foreach=True),
+        lambda o: optim.lr_scheduler.LambdaLR(o, lambda step: step / 4),
+    ),
+    "rate and betas": (
+        lambda p: optim.AdamW([{"params": [q]} for q in p], lr=0.1),
+        lambda o: optim.lr_scheduler.OneCycleLR(o, max_lr=0.1, total_steps=20),
+    ),
+    "rate and momentum": (
+        lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        lambda o: optim.lr_scheduler.OneCycleLR(o, max_lr=0.1, total_steps=20),
+    ),
+    "fused": (
+        lambda p: optim.AdamW(p, lr=0.1, fused=True),
+        lambda o: optim.lr_scheduler.LambdaLR(o, lambda step: step / 4),
+    ),
+    "fused, with momentum": (
+        lambda p: optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+        lambda o: optim.lr_scheduler.ExponentialLR(o, 0.9),
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_compiles_nothing_again(name: str, backend: str) -> None:
+    """The options of an optimizer are numbers among the graph's inputs from the first step on, and that makes no difference to its state."""
+    make, schedule = SCHEDULES[name]
+    pair = Pair(make)
     recorder = Recorder()
-    schedules = [optim.lr_scheduler.ExponentialLR(o, 0.9) for o in (pair.optimizer, pair.twin_optimizer)]
-    step = compile_recorded(pair.twin_optimizer.step, recorder, backend="eager")
+    schedules = [schedule(o) for o in (pair.optimizer, pair.twin_optimizer)]
+    step = compile_recorded(pair.twin_optimizer.step, recorder, backend=backend)
     for _ in range(6):
         _steps(pair, step, 1)
-        for schedule in schedules:
-            schedule.step()
-    assert len(recorder.graphs) == 2
+        for each in schedules:
+            each.step()
+    assert len(recorder.graphs) == 1
+
+
+def test_options_that_two_groups_share_change_apart() -> None:
+    """One tuple of betas is in both groups at first; which tuple it is, is told too."""
+    pair = Pair(lambda p: optim.Adam([{"params": p[:2]}, {"params": p[2:]}], lr=0.1))
+    recorder = Recorder()
+
+    def step(optimizer: optim.Optimizer) -> bool:
+        first, second = optimizer.param_groups
+        optimizer.step()
+        return first["betas"] is second["betas"]
+
+    compiled = compile_recorded(step, recorder, backend="eager")
+    for change in range(4):
+        pair.backward(torch.randn(3, 4))
+        for optimizer in (pair.optimizer, pair.twin_optimizer):
+            if change:
+                optimizer.param_groups[change % 2]["betas"] = (0.8 + change / 100, 0.99)
+        assert compiled(pair.twin_optimizer) == step(pair.optimizer)
+        pair.check()
 
 
 def test_step_inside_of_a_compiled_function() -> None:

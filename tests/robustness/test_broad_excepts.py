@@ -62,7 +62,7 @@ HANDLERS = {
     f"{_CAPTURE}/interp/exceptions.py:Exceptions.make_exception": (
         "packages/capture/tests/interp/test_exceptions.py::test_fields_of_native_exceptions"
     ),
-    f"{_CAPTURE}/lookaside/optimizers.py:_make_state": (
+    f"{_CAPTURE}/lookaside/optimizer_state.py:make_state": (
         "packages/capture/tests/lookaside/test_optimizers.py::test_what_making_the_state_raises_the_step_raises"
     ),
     f"{_CAPTURE}/hook.py:_Handler.answer": _FAULT,

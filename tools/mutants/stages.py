@@ -194,7 +194,7 @@ STAGES = (
         "surroundings", _below(_CAPTURE, "lookaside/distributions.py", "lookaside/exceptions.py", "lookaside/legacy_tensors.py", "lookaside/settings.py",
                              "lookaside/nested.py", "lookaside/distributed.py",
                              "lookaside/control_flow.py", "lookaside/devices.py", "marks.py", "lookaside/normalisation.py",
-                               "lookaside/optimizers.py", "replacements.py", "signatures.py", "lookaside/sizes.py",
+                               "lookaside/optimizers.py", "lookaside/optimizer_state.py", "interp/changing_numbers.py", "replacements.py", "signatures.py", "lookaside/sizes.py",
                                "lookaside/supers.py", "torch_policy.py", "lookaside/torch_state.py"), 16,
         (f"{_C}/lookaside", f"{_C}/interp", f"{_C}/test_replacements.py", "tests/behaviour/test_grad_modes.py", "tests/behaviour/test_optimizers.py",
          "tests/behaviour/test_active_modes.py", *_PROGRAMS),
@@ -233,7 +233,7 @@ STAGES = (
         (f"{_I}/expr", f"{_I}/ir", f"{_I}/ops", f"{_I}/schedule", f"{_I}/codegen/cpp", f"{_I}/lowering"),
     ),
     Stage(
-        "blocks", _below(_INDUCTOR, "codegen/cpp/layout.py", "codegen/cpp/passes.py", "codegen/cpp/canonical.py", "codegen/cpp/ops.py",
+        "blocks", _below(_INDUCTOR, "codegen/cpp/layout.py", "codegen/cpp/passes.py", "codegen/cpp/running.py", "codegen/cpp/canonical.py", "codegen/cpp/ops.py",
                          "codegen/cpp/unit.py", "codegen/kernel.py"), 14,
         (f"{_I}/codegen/cpp", "tests/robustness/test_tables.py", f"{_I}/schedule", f"{_I}/test_pipeline.py",
          *_COMPILED),

@@ -176,13 +176,13 @@ class DictKeys final : public Leaf {
 class Contains final : public Leaf {
  public:
   Contains(PyObject* payload, int spec)
-      : Leaf(spec), key_(PyTuple_GetItem(payload, 0)), present_(PyTuple_GetItem(payload, 1) == Py_True) {}
+      : Leaf(spec), key_(PyTuple_GetItem(payload, 0)), present_(PyTuple_GetItem(payload, 1) == Py_True), hash_(PyObject_Hash(key_)) {
+    if (hash_ == -1) PyErr_Clear();  // what cannot be hashed is asked again, and raises there
+  }
   bool holds(PyObject* value) const override {
-    if (PyDict_CheckExact(value)) return of_dict(value);
+    if (PyDict_Check(value)) return of_dict(value);
     int found = 0;
-    if (PyDict_Check(value)) {
-      found = PyDict_Contains(value, key_);
-    } else if (PyAnySet_Check(value)) {
+    if (PyAnySet_Check(value)) {
       found = PySet_Contains(value, key_);
     } else if (Py_TYPE(value) == &PyDictProxy_Type) {
       found = PySequence_Contains(value, key_);
@@ -194,17 +194,25 @@ class Contains final : public Leaf {
 
  private:
   bool is_as_told(int found) const { return found >= 0 && (found == 1) == present_; }
-  // A module is asked for several names at each call, and hardly ever written to between two.
+  // A module is asked for several names at each call, an optimizer's state for each parameter, and both are hardly ever written to between two.
   bool of_dict(PyObject* dict) const {
     const uint64_t version = compat::version_of_attributes(dict);
     if (version != 0 && version == version_.load(std::memory_order_relaxed)) return true;
-    if (!is_as_told(PyDict_Contains(dict, key_))) return false;
+    if (!is_as_told(in_dict(dict))) return false;
     version_.store(version, std::memory_order_relaxed);
     return true;
   }
 
+  // A tensor's hash is a function of Python's.
+  int in_dict(PyObject* dict) const {
+    if (hash_ == -1) return PyDict_Contains(dict, key_);
+    if (_PyDict_GetItem_KnownHash(dict, key_, hash_) != nullptr) return 1;
+    return PyErr_Occurred() ? -1 : 0;
+  }
+
   PyObject* key_;
   bool present_;
+  Py_hash_t hash_;
   mutable std::atomic<uint64_t> version_{0};
 };
 

@@ -32,8 +32,9 @@ def _assert_same_state(optimizer, twin_optimizer):
     ("make", "graphs"),
     [
         (lambda p: torch.optim.SGD(p, lr=0.1), 1),
-        # What it keeps is made of the first gradients.
-        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), 2),
+        # What it keeps is made of the first gradients, or of zeros that come to the same.
+        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1), 1),
+        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), 2),
         (lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True), 1),
         (lambda p: torch.optim.Adam(p, lr=0.1, amsgrad=True), 1),
         (lambda p: torch.optim.NAdam(p, lr=0.1), 1),
@@ -42,7 +43,7 @@ def _assert_same_state(optimizer, twin_optimizer):
         (lambda p: torch.optim.Rprop(p, lr=0.1), 1),
         (lambda p: torch.optim.Adamax(p, lr=0.1, foreach=True), 1),
     ],
-    ids=["sgd", "momentum", "adamw", "adam", "nadam", "rmsprop", "adadelta", "rprop", "adamax"],
+    ids=["sgd", "momentum", "dampening", "adamw", "adam", "nadam", "rmsprop", "adadelta", "rprop", "adamax"],
 )
 def test_a_step_is_one_graph(make, graphs):
     """What torch keeps from step to step is there when the first one is traced."""
@@ -91,6 +92,79 @@ def test_state_is_made_for_the_parameters_that_eager_makes_it_for(change):
         torch.testing.assert_close(twin.state_dict(), net.state_dict())
         _assert_same_state(*optimizers)
     assert getattr(optimizers[0], "told", 0) == getattr(optimizers[1], "told", 0)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"foreach": True}, {"nesterov": True, "weight_decay": 0.1}, {"maximize": True}]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_momentum_starts_with_the_very_gradient(options, dtype):
+    """Signs of zeros, what has no end, and the layout; a parameter that gets its first gradient later starts then."""
+    torch.manual_seed(0)
+    weights = [torch.nn.Parameter(torch.randn(2, 4, dtype=dtype).t()), torch.nn.Parameter(torch.zeros(3, dtype=dtype))]
+    twins = [torch.nn.Parameter(weight.detach().clone()) for weight in weights]
+    optimizer, twin = (torch.optim.SGD(p, lr=0.1, momentum=0.9, **options) for p in (weights, twins))
+    step = make_region(twin.step, eager, fullgraph=True)
+    for number in range(3):
+        gradients = [torch.randn(2, 4, dtype=dtype).t(), torch.tensor([-0.0, float("inf"), -1.0], dtype=dtype)]
+        for parameters in (weights, twins):
+            parameters[0].grad = gradients[0].clone()
+            parameters[1].grad = gradients[1].clone() if number else None
+        optimizer.step()
+        step()
+        for one, other in zip(weights, twins, strict=True):
+            kept, found = ({"p": p, **o.state[p]} for p, o in ((one, optimizer), (other, twin)))
+            assert list(kept) == list(found)
+            for key, value in kept.items():
+                # Where torch compiles, its lists of parameters are written to in two operations, each of which rounds.
+                torch.testing.assert_close(found[key], value, rtol=0, atol=0.02 if key == "p" else 0, equal_nan=True)
+                assert torch.equal(found[key].signbit() | value.isnan(), value.signbit() | value.isnan())
+                assert found[key].stride() == value.stride()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Rprop"])
+def test_state_is_made_for_gradients_of_the_frame(name):
+    """What `backward()` gives in the same frame; a parameter that it does not reach has no state."""
+
+    def program(net, unused, optimizer, x):
+        net(x).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return unused.grad
+
+    def made(net):
+        unused = torch.nn.Parameter(torch.ones(2))
+        options = {"momentum": 0.9} if name == "SGD" else {}
+        return net, unused, getattr(torch.optim, name)([*net.parameters(), unused], lr=0.1, **options)
+
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 2)
+    ours, theirs = made(copy.deepcopy(net)), made(net)
+    records = []
+    region = make_region(program, eager, fullgraph=True, observer=records.append)
+    for _ in range(3):
+        x = torch.randn(4, 3)
+        assert region(*ours, x) is None
+        assert program(*theirs, x) is None
+        torch.testing.assert_close(ours[0].state_dict(), theirs[0].state_dict())
+        _assert_same_state(ours[2], theirs[2])
+    assert len(records) == 1
+
+
+@pytest.mark.parametrize("name", ["Rprop", "ASGD"])
+def test_state_that_is_made_of_an_option_which_the_frame_sets_before(name):
+    def program(optimizer):
+        optimizer.param_groups[0]["lr"] = 0.5
+        optimizer.step()
+
+    def told(run):
+        weight = torch.nn.Parameter(torch.ones(2))
+        weight.grad = torch.tensor([1.0, -2.0])
+        optimizer = getattr(torch.optim, name)([weight], lr=0.1)
+        run(optimizer)
+        return weight.detach(), {key: list(kept.values()) for key, kept in optimizer.state_dict()["state"].items()}
+
+    torch.testing.assert_close(told(make_region(program, eager)), told(program))
 
 
 @pytest.mark.parametrize("fault", ["a group without an option", "a sparse gradient"])

@@ -161,6 +161,9 @@ class Operators(Part):
             if type(a) is not type(b) or isinstance(a, _TOLD_APART) or type(a) in SCALARS or a != b:
                 return a is b
             return type(a) not in (int, float, complex) or self._one_number(left, right)
+        one = self.t.wrapper.numbers.one_tuple(left, right)
+        if one is not None:
+            return one
         real = left.real()
         same = real is not MISSING and real is right.real()
         if not same and left.source is not None and right.source is not None:

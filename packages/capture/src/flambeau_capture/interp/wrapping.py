@@ -21,7 +21,7 @@ from ..guards.spec import TensorMatch, own_length
 from ..library import collections, functools, itertools, threading, weakref
 from ..numpy_classes import SCALARS, is_numpy_constant
 from ..signals import GraphBreak
-from ..sources.arguments import is_item, is_open
+from ..sources.arguments import is_open
 from ..sources.source import Attribute, CallResult, CellContents, DictKeyAt, Item, Pinned, Source, StoredItem
 from ..values.autocast import wrap_autocast
 from ..values.base import MISSING, Value
@@ -41,9 +41,10 @@ from ..values.scripted import ScriptedValue
 from ..values.sequences import ListValue, SliceValue, TupleValue, is_plain_named
 from ..values.sets import SetValue
 from ..values.subclasses import ACCESSORS, AccessorValue, SubclassValue, is_of_tensors
-from ..values.symbolic import SymbolicValue, formula_of_input
+from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
 from ..values.thread_locals import ThreadLocalValue
+from .changing_numbers import ChangingNumbers
 from .enum_members import hold_methods
 from .numpy_objects import wrap_numpy
 from .part import Part
@@ -61,7 +62,6 @@ _C_CALLABLES = (
     type(torch.ops.aten.add), type(torch.ops.aten.add.Tensor), torch._ops.HigherOrderOperator,
 )  # fmt: skip
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
-_SMALL_INT = (0, 1)
 
 
 class NotConstant(Exception):
@@ -84,8 +84,7 @@ class Wrapper(Part):
         self.met: list[Any] = []
         #: Kept by the entry: they are part of it.
         self.keep_alive: list[Any] = []
-        #: Symbolic numbers by the identity of their source.
-        self.numbers: dict[int, SymbolicValue] = {}
+        self.numbers = ChangingNumbers(t, dynamics)
         self.fake_owner: dict[int, Value] = {}
         self.tensor_inputs: list[tuple[torch.Tensor, torch.Tensor, Source]] = []
         self.wrapper_tensors = WrapperTensors(t)
@@ -129,9 +128,11 @@ class Wrapper(Part):
     def _wrap_constant(self, obj: Any, source: Source) -> Value:
         kind = type(obj)
         if kind in (int, float) and not isinstance(source, Pinned) and not self.t.guards.is_trusted(source):
-            symbolic = self._wrap_number(obj, source)
+            symbolic = self.numbers.wrap(obj, source)
             if symbolic is not None:
                 return symbolic
+        if kind is tuple and not isinstance(source, Pinned) and self.numbers.in_tuple(obj, source):
+            return self._wrap_sequence(obj, source)
         if kind in SCALARS:
             self.t.guards.type_is(source, kind)
             self.t.guards.constant(CallResult(Attribute(source, "item")), obj.item())
@@ -143,37 +144,6 @@ class Wrapper(Part):
         else:
             self.t.guards.constant(source, obj)
         return ConstantValue(obj, source)
-
-    def _wrap_number(self, obj: Any, source: Source) -> Value | None:
-        kind = type(obj)
-        known = self.numbers.get(id(source))
-        if self.rehearsing:
-            # What is traced will be run for real when the graph is: only with the numbers that it found can it be the same then.
-            return None if known is None else ConstantValue(self.t.graph.specialise(known.symbol))
-        if known is not None:
-            return known
-        changed = self.dynamics.see_number(source.name, obj, learn=self.t.frames.break_at is None)
-        if (
-            self.t.config.dynamic is False
-            or (kind is int and self.t.config.specialize_int)
-            or (kind is float and self.t.config.specialize_float)
-        ):
-            return None
-        item = is_item(source)
-        if (
-            not (changed or item or self.t.config.dynamic)
-            or (kind is int and obj in _SMALL_INT and not item)
-            or (limit := shapes.limit_of(obj)) is None
-        ):
-            return None
-        self.t.guards.number_is(source, kind, limit)
-        found = shapes.number_input(self.t.graph, obj, source)
-        if found is None:
-            return None
-        made = SymbolicValue(*found, source)
-        made.formula = formula_of_input(source, obj)
-        self.numbers[id(source)] = made
-        return made
 
     def _wrap_new(self, obj: Any, source: Source) -> Value:
         kind = type(obj)
@@ -274,6 +244,8 @@ class Wrapper(Part):
             storage = ConstantValue(own_content(obj))
             self.t.guards.identity(source, obj)
         self.t.guards.type_is(source, kind)
+        if issubclass(kind, torch.optim.Optimizer):
+            self.numbers.meet_optimizer(obj)
         if isinstance(own_dict(obj), dict) or hasattr(kind, "__slots__") or storage is not None:
             return ObjectValue(kind, obj, source, storage)
         self.t.guards.identity(source, obj)
@@ -313,6 +285,7 @@ class Wrapper(Part):
         return ListValue(items, list if storage else kind, source, limit)
 
     def _wrap_dict(self, obj: Any, source: Source) -> Value:
+        self.numbers.meet_dict(obj, source)
         items: dict[Any, tuple[Value, Value]] = {}
         item_source = _item_source(type(obj))
         base: Any = collections.OrderedDict if issubclass(type(obj), collections.OrderedDict) else dict

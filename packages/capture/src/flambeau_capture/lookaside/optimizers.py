@@ -7,23 +7,26 @@ here: operators that read their scalar out of such a tensor are written out.
 
 from __future__ import annotations
 
-import types
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import _disable_dynamo_if_unsupported, _get_value, _use_grad_for_differentiable
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.optim.optimizer import (
+    _disable_dynamo_if_unsupported,
+    _get_value,
+    _stack_if_compiling,
+    _use_grad_for_differentiable,
+)
 
-from ..class_names import class_module, module_name
-from ..library import contextlib, inspect
+from ..class_names import module_name
+from ..library import contextlib
 from ..replacements import replaces, replaces_wrapper
 from ..signals import GraphBreak
 from ..values.base import Value
 from ..values.constants import ConstantValue
-from ..values.members import mro_lookup
-from ..values.objects import ObjectValue
 from ..values.sequences import ListValue, TupleValue
+from ..values.symbolic import SymbolicValue
 from ..values.tensor import TensorValue
+from .optimizer_state import make_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,33 +52,8 @@ def use_grad(t: Tracer, function: Value, args: Args, kwargs: Kwargs) -> Value:
     cells = dict(zip(real.__code__.co_freevars, real.__closure__ or (), strict=True))
     step = t.wrapper.wrap_pinned(cells["func"].cell_contents)
     if all(value.is_constant() and value.constant() is None for value in (*args[1:], *kwargs.values())):
-        _make_state(t, args[0].realise(t))
+        make_state(t, args[0].realise(t))
     return t.caller.call(t.wrapper.wrap_pinned(_under_its_grad_mode), [step, *args], kwargs)
-
-
-def _make_state(t: Tracer, optimizer: Value) -> None:
-    """Let torch make what the first step makes before it computes, so that the graph of this step serves the next ones too.
-
-    Without a closure the frame does so at once. Where it has changed anything before, or read the state, it does so as it is traced.
-    """
-    real: Any = optimizer.real()
-    if (
-        not isinstance(optimizer, ObjectValue)
-        or not issubclass(type(real), torch.optim.Optimizer)
-        or any(t.heap.size())
-    ):
-        return
-    init, where = mro_lookup(type(real), "_init_group")
-    is_torchs = isinstance(init, types.FunctionType) and class_module(where).startswith("torch.optim.")
-    if not is_torchs or "_init_group" in vars(real) or id(real.state) in t.wrapper.wrapped:
-        return
-    lists = len(inspect.signature(init).parameters) - 2
-    with _disable_current_modes(), torch.no_grad():
-        try:
-            for group in real.param_groups:
-                init(real, group, *([] for _ in range(lists)))
-        except Exception:
-            return  # the step comes to it and raises the same
 
 
 _FALLBACK: Any = _disable_dynamo_if_unsupported()(_step)
@@ -122,6 +100,13 @@ def get_value(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
     return value
 
 
+@replaces(_stack_if_compiling)
+def step_sizes(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+    """The list itself, as in eager: each parameter's step waits for its own counter alone."""
+    t.told_compiling = True
+    return args[0]
+
+
 def _foreach(name: str, written_out: Any) -> None:
     target = getattr(torch, name)
 
@@ -164,6 +149,23 @@ _foreach("_foreach_addcdiv_", _each_addcdiv_)
 _foreach("_foreach_addcmul_", _each_addcmul_)
 _foreach("_foreach_addcdiv", _each_addcdiv)
 _foreach("_foreach_addcmul", _each_addcmul)
+
+
+def _fused(step: Any) -> None:
+    @replaces(step)
+    def replacement(t: Tracer, args: Args, kwargs: Kwargs) -> Value:
+        """The step of all parameters at once; a learning rate that changes goes in as a tensor, for the other overload takes a plain number."""
+        lr = kwargs.get("lr")
+        given = dict(kwargs)
+        if lr is not None and isinstance(number := lr.realise(t), SymbolicValue):
+            given["lr"] = t.recorder.record(
+                "call_function", torch.scalar_tensor, [number], {"dtype": ConstantValue(torch.float64)}
+            )
+        return t.recorder.record("call_function", step, args, given)
+
+
+for _name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
+    _fused(getattr(torch, _name))
 
 
 class ProfilerRange(Value):

@@ -18,6 +18,7 @@ import builtins as _builtins
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
+import torch
 from attrs import field, fields, frozen
 
 from ..class_names import class_name
@@ -175,7 +176,12 @@ class Item(Step):
 
     @property
     def name(self) -> str:
-        return f"{self.base.name}[{self.key!r}]"
+        return f"{self.base.name}[{_key_text(self.key)}]"
+
+
+def _key_text(key: Any) -> str:
+    """A key as Python text; a tensor, as an optimizer's state has, without its elements."""
+    return f"<{class_name(type(key))} {id(key):#x}>" if issubclass(type(key), torch.Tensor) else repr(key)
 
 
 @frozen(eq=False)
@@ -186,7 +192,7 @@ class StoredItem(Step):
 
     @property
     def name(self) -> str:
-        return f"stored({self.base.name})[{self.key!r}]"
+        return f"stored({self.base.name})[{_key_text(self.key)}]"
 
 
 @frozen(eq=False)

@@ -196,6 +196,7 @@ class Wraps(Protocol):
 
     fake_owner: dict[int, Value]
     keep_alive: list[Any]
+    numbers: Any
     real_cells: dict[int, Any]
     rehearsing: bool
     tensor_inputs: list[Any]

@@ -17,7 +17,7 @@ from ..errors import UnsupportedGraphError
 from ..expr import ONE, ZERO, Expr, SymbolTable, UnsupportedExpression, as_expr, free_symbols, hint
 from ..ir import scalar as sc
 from ..ir.layout import Buffer, Layout, Ref, Sizes, contiguous_strides, strides_in_order
-from ..ir.loops import Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
+from ..ir.loops import SHORT_ROW, Extern, Operation, Pointwise, Reduction, Scan, Scatter, make_axes
 from ..ir.scalar import Scalar
 from ..ops.dtypes import HALVES
 from .one_hot import sum_along
@@ -342,9 +342,9 @@ class Builder:
 
     def scan(self, value: TensorValue, dim: int, kind: str, dtype: torch.dtype, compute: torch.dtype) -> TensorValue:
         """An inclusive scan along ``dim``."""
-        if device_of(value.device).kernels.scans_one_by_one and dim == value.rank - 1 and sc.has_function(value.body()):
-            # Along rows the loop goes element by element: what has a vector form is computed before it.
-            self.realise(value)
+        one_by_one = device_of(value.device).kernels.scans_one_by_one and hint(value.sizes[dim]) < SHORT_ROW
+        if one_by_one and dim == value.rank - 1 and sc.has_function(value.body()):
+            self.realise(value)  # it has a vector form
         body = self.convert(value.body(), compute)
         if kind == "sum" and body.kind == "constant" and body.args[0] == 0:
             return self.lazy(value.sizes, dtype, value.device, lambda index: self.constant(0, dtype))

@@ -15,7 +15,7 @@ from ..devices import device_of
 from ..expr import Expr
 from ..ir.kernel import Reduce, ScanStep, Statement, Store
 from ..ir.layout import Buffer
-from ..ir.loops import Axis
+from ..ir.loops import SHORT_ROW, Axis
 from ..ir.scalar import Scalar, has_function, index_value, loads, op, transform, walk
 from .mapping import candidates, numel
 from .nest import Nest, read_indices, rename, stores, values
@@ -57,7 +57,7 @@ def merge(
         return f"more than {most_loops} loops"
     if len(_touched(first) | _touched(second)) > most_buffers:
         return f"more than {most_buffers} buffers"
-    if any(_scans_rows(scan) and _is_dear(other) for scan, other in ((first, second), (second, first))):
+    if _scans_by_elements(first, second):
         return "a scan along rows goes element by element, and the other computes what has a vector form"
     refused = "no way is found to match their points"
     for a, b, outer, inner in _aligned(first, second):
@@ -83,6 +83,22 @@ def _scans_rows(nest: Nest) -> bool:
     return any(
         ex.coefficient(s.index, nest.inner[-1].symbol) is ex.ONE for s in nest.statements if isinstance(s, Store)
     )
+
+
+def _scans_by_elements(first: Nest, second: Nest) -> bool:
+    """Whether one of them scans rows, and what the other computes would be computed element by element too: rows are short, or they are gone over again
+    after the scan."""
+    for scan, other in ((first, second), (second, first)):
+        if not (_scans_rows(scan) and _is_dear(other)):
+            continue
+        passes = _reduces(scan) or (scan is first and _reduces(other))
+        if passes or ex.hint(scan.inner[-1].size) < SHORT_ROW:
+            return True
+    return False
+
+
+def _reduces(nest: Nest) -> bool:
+    return any(isinstance(s, Reduce) for s in nest.statements)
 
 
 def _is_dear(nest: Nest) -> bool:

@@ -24,12 +24,15 @@ from .dtypes import MEMORY, held
 from .emit import Value
 from .layout import TILE_COLUMNS, work_of
 from .loops import INLINE, LoopWriter
-from .passes import is_dear, kept_values
-from .reduce import Accumulator
+from .passes import is_dear, kept_values, scan_levels
+from .reduce import Accumulator, in_double
 
 CHECKS = ("index out of range", "integer division or modulo by zero")
 #: A value kept for a later pass may take this many elements of scratch on the stack, in all.
 STACK_ELEMENTS = 65536
+#: Elements of a row that a scan takes at a time: many where they are combined side by side, else few, so that the lanes of the next block are
+#: computed while one step waits for the other.
+RUN, RUN_IN_TURN = 512, 64
 #: A sum over more elements than this adds up in chunks first, so that its error does not grow with the length.
 CHUNK = 8192
 
@@ -166,7 +169,11 @@ class KernelWriter(LoopWriter):
         for number, statements in enumerate(self.passes.inner):
             self._statements(self.passes.after[number])
             accumulators = [Accumulator.of(s) for s in statements if isinstance(s, Reduce)]
-            self._row_pass(number, statements, accumulators, deep, kept)
+            scans = [s for s in statements if isinstance(s, ScanStep)]
+            if scans:
+                self._scan_pass(number, statements, accumulators, scans, kept)
+            else:
+                self._row_pass(number, statements, accumulators, deep, kept)
             for a in accumulators:
                 name = f"f{number}_{self.words[a.name]}"
                 self._line(f"const {held(a.result)} {name} = {a.fold(f'a{number}.{self.words[a.name]}')};")
@@ -186,11 +193,7 @@ class KernelWriter(LoopWriter):
         plan, em = self.plan, self.emitter
         assert plan.vector is not None
         unroll, chunked = self._unroll(statements, accumulators)
-        if accumulators:
-            fields = " ".join(f"{a.lanes_type()} {self.words[a.name]} = {a.lanes_start()};" for a in accumulators)
-            self._line(f"struct A{number} {{ {fields} }} a{number};")
-        em.spilled = {n: self._spill_slot(n) for n, first in kept.items() if first < number}
-        em.spill_writes = {n: self._spill_slot(n) for n, first in kept.items() if first == number}
+        self._start_pass(number, accumulators, kept)
         self._open_inner()
         x, size = plan.vector.symbol.name, self._text(plan.vector.size)
         body = f"body{number}"
@@ -205,6 +208,52 @@ class KernelWriter(LoopWriter):
         else:
             self._reduction_loop(number, accumulators, unroll, "0", size, body, f"s{number}_", f"a{number}")
         self._close_inner()
+
+    def _start_pass(self, number: int, accumulators: list[Accumulator], kept: dict[Scalar, int]) -> None:
+        em = self.emitter
+        if accumulators:
+            fields = " ".join(f"{a.lanes_type()} {self.words[a.name]} = {a.lanes_start()};" for a in accumulators)
+            self._line(f"struct A{number} {{ {fields} }} a{number};")
+        em.spilled = {n: self._spill_slot(n) for n, first in kept.items() if first < number}
+        em.spill_writes = {n: self._spill_slot(n) for n, first in kept.items() if first == number}
+
+    def _scan_pass(
+        self,
+        number: int,
+        statements: Sequence[Statement],
+        accumulators: list[Accumulator],
+        scans: list[ScanStep],
+        kept: dict[Scalar, int],
+    ) -> None:
+        """Block by block of the row: what is scanned, in lanes; what it comes to, one after another; and what is made of that, in lanes."""
+        em = self.emitter
+        assert self.plan.vector is not None
+        x, size = self.plan.vector.symbol.name, self._text(self.plan.vector.size)
+        self._start_pass(number, accumulators, kept)
+        running = {s.name: in_double(a) if s.name in self.in_double else a for s in scans for a in [Accumulator.of(s)]}
+        length = RUN if all(a.in_any_order for a in running.values()) else RUN_IN_TURN
+        for scan in scans:
+            a, word = running[scan.name], self.words[scan.name]
+            self._line(f"{held(a.dtype)} a_{word} = {a.start()};")
+            self._line(f"alignas(64) {held(scan.value.dtype)} r_{word}[{length}];")
+        em.push(em.scope.depth)
+        self._line(f"const int64_t high = fb::smaller(low + {length}, {size});")
+        for level, group in enumerate(scan_levels(scans)):
+            self._lines(self._vector_body(2, [x], group, f"values{number}_{level}"))
+            self._vector_loop("low", "high", f"values{number}_{level}")
+            for scan in group:
+                word = self.words[scan.name]
+                self._line(running[scan.name].run(f"a_{word}", f"r_{word}", "high - low", length))
+                em.columns[scan.name] = self._run_slot(scan)
+                em.lane_reduced.add(scan.name)
+        rest = [s for s in statements if not isinstance(s, ScanStep)]
+        body = f"body{number}"
+        self._lines(self._vector_body(2, [x], rest, body, number if accumulators else None))
+        if accumulators:
+            self._reduction_loop(number, accumulators, 1, "low", "high", body, f"s{number}_", f"a{number}")
+        else:
+            self._vector_loop("low", "high", body)
+        self._block(f"for (int64_t low = 0; low < {size}; low += {length})", em.pop())
 
     def _reduction_loop(
         self,

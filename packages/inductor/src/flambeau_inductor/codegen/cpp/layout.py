@@ -4,7 +4,7 @@ In: a ``KernelBody``. Out: a ``LoopPlan``. Modes:
 
 ``flat``      no inner axes; lanes along the last outer axis; the extent counts elements (one axis), rows, or pieces of rows
 ``tile``      no inner axes; as ``flat`` but in blocks with a second outer axis, for accesses that run along that one (transposes)
-``rows``      inner axes, lanes along the last of them; the extent counts outer points
+``rows``      inner axes, lanes along the last of them; the extent counts outer points; scans go block by block
 ``columns``   inner axes, lanes along the last outer axis, which is cut into blocks; the extent counts (other points x blocks)
 ``scalar``    one element at a time; the extent counts outer points (one for serial kernels)
 ``scatter``   serial in all axes but the last, lanes along the last, whose blocks are the extent
@@ -19,12 +19,13 @@ from ... import expr as ex
 from ...expr import Expr
 from ...ir.kernel import KernelBody, Reduce, ScanStep, Store
 from ...ir.layout import product
-from ...ir.loops import Axis
+from ...ir.loops import SHORT_ROW, Axis
 from ...ir.scalar import Scalar, cost, indirect_scalars, walk
 from ...schedule.loops import index_expressions
 from ...schedule.nest import values
 from .dtypes import width
 from .narrow import fits_int32
+from .passes import plan_passes, uses
 
 #: Elements of a row piece, columns of a block, rows of a tile (multiples of any lane count).
 PIECE, BLOCK, WIDE_BLOCK, TILE = 4096, (128, 64), (512, 256, 128), (64, 32, 16)
@@ -55,7 +56,7 @@ class LoopPlan:
 
 def plan_loops(body: KernelBody) -> LoopPlan:
     """Choose the mode and the sizes."""
-    mode = _mode(body)
+    mode = mode_of(body)
     outer, inner = body.outer, body.inner
     vector: Axis | None = None
     cut: int | None = None
@@ -106,7 +107,8 @@ def _flat(outer: tuple[Axis, ...]) -> tuple[Axis, tuple[Axis, ...], int | None, 
     return vector, rest, None, rows
 
 
-def _mode(body: KernelBody) -> str:
+def mode_of(body: KernelBody) -> str:
+    """The mode of its loops."""
     if body.serial:
         return "scatter" if _separate_columns(body) else "scalar"
     if not body.inner:
@@ -117,7 +119,7 @@ def _mode(body: KernelBody) -> str:
     arguments = any(isinstance(s, Reduce) and s.kind in ("argmax", "argmin") for s in body.statements)
     along_outer = bool(body.outer) and _score(body, body.outer[-1]) > 0
     if scans:
-        return "columns" if along_outer else "scalar"
+        return "columns" if along_outer else "rows" if not arguments and _scans_fit(body) else "scalar"
     if arguments:
         return "rows" if _arguments_fit(body) else "scalar"
     if along_outer and _score(body, body.outer[-1]) > _score(body, body.inner[-1]):
@@ -125,6 +127,20 @@ def _mode(body: KernelBody) -> str:
     if ex.hint(body.inner[-1].size) < 4 and along_outer:
         return "columns"
     return "rows"
+
+
+def _scans_fit(body: KernelBody) -> bool:
+    """Whether scans are along the one inner axis, long enough for lanes, and used in the pass that takes them alone."""
+    if len(body.inner) != 1 or ex.hint(body.inner[0].size) < SHORT_ROW:
+        return False
+    passes = plan_passes(body.statements, {b.name: b for b in body.buffers}).inner
+    scans = {s.name: number for number, statements in enumerate(passes) for s in statements if isinstance(s, ScanStep)}
+    return all(
+        scans.get(name, number) == number
+        for number, statements in enumerate(passes)
+        for statement in statements
+        for name in uses(statement)
+    )
 
 
 def _arguments_fit(body: KernelBody) -> bool:

@@ -58,6 +58,18 @@ def plan_passes(statements: Sequence[Statement], buffers: Mapping[str, Buffer]) 
     return Passes(inner, after)
 
 
+def scan_levels(scans: Sequence[ScanStep]) -> list[list[ScanStep]]:
+    """The scans of one pass in groups, each of which needs those of earlier groups alone."""
+    level: dict[str, int] = {}
+    groups: list[list[ScanStep]] = []
+    for scan in scans:
+        level[scan.name] = at = max((level[name] + 1 for name in uses(scan) if name in level), default=0)
+        if at == len(groups):
+            groups.append([])
+        groups[at].append(scan)
+    return groups
+
+
 def uses(statement: Statement) -> set[str]:
     """Reduced names a statement needs."""
     return {n.args[0] for v in values(statement) for n in walk(v) if n.kind == "reduced"}

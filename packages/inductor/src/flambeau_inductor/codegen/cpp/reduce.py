@@ -6,9 +6,10 @@ In: a ``Reduce`` or ``ScanStep`` statement. Out: expressions for its accumulator
 from __future__ import annotations
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...ir.kernel import Reduce, ScanStep
+from ...ir.scalar import Scalar
 from .dtypes import held, highest, literal, lowest, vector
 
 _FOLD = {
@@ -16,19 +17,33 @@ _FOLD = {
 }  # fmt: skip
 
 
+#: Sums in double precision of these do not overflow, in whichever order, and differ in digits that are rounded away.
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _is_associative(kind: str, value: Scalar) -> bool:
+    """Whether it makes no difference in which order values of a scan are combined."""
+    if kind in ("max", "min") or not (value.dtype.is_floating_point or value.dtype.is_complex):
+        return True
+    from_narrow = value.op == "to_dtype" and value.args[1].dtype in _NARROW
+    return kind == "sum" and value.dtype is torch.float64 and from_narrow
+
+
 @frozen
 class Accumulator:
-    """How one statement accumulates."""
+    """How one statement accumulates. ``in_any_order``: a scan may combine later values with each other first."""
 
     name: str
     kind: str
     dtype: torch.dtype
     result: torch.dtype
+    in_any_order: bool = False
 
     @classmethod
     def of(cls, statement: Reduce | ScanStep) -> Accumulator:
         """The accumulator of a statement."""
-        return cls(statement.name, statement.kind, statement.value.dtype, statement.dtype)
+        in_any_order = _is_associative(statement.kind, statement.value)
+        return cls(statement.name, statement.kind, statement.value.dtype, statement.dtype, in_any_order)
 
     @property
     def is_argument(self) -> bool:
@@ -86,8 +101,18 @@ class Accumulator:
             return f"fb::best<{'true' if self.kind == 'argmax' else 'false'}>({old}, {value}, {position})"
         return self.combine(old, value)
 
+    def run(self, last: str, values: str, count: str, most: int) -> str:
+        """A scan's step for ``count`` values in memory, ``most`` at most, after those that came to ``last``."""
+        name = f"running_apart<{most}>" if self.in_any_order else "running"
+        return f"fb::{name}([](auto a, auto b) {{ return {self.combine('a', 'b')}; }}, {last}, {values}, {count});"
+
     def fold(self, lanes: str) -> str:
         """Lanes to one result."""
         if self.is_argument:
             return f"fb::larger(fb::fold_best<{'true' if self.kind == 'argmax' else 'false'}>({lanes}).index, 0)"
         return f"fb::fold(fb::{_FOLD[self.kind]}{{}}, {lanes})"
+
+
+def in_double(a: Accumulator) -> Accumulator:
+    """The accumulator of a scan over float32 that is computed in double precision."""
+    return evolve(a, dtype=torch.float64, in_any_order=a.in_any_order or a.kind == "sum")

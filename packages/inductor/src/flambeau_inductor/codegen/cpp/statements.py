@@ -16,15 +16,20 @@ from ...ir.scalar import Scalar, reduced
 from ...ops.dtypes import HALVES
 from .dtypes import MEMORY, held
 from .emit import Emitter, Value
-from .layout import LoopPlan, plan_loops
+from .layout import LoopPlan, mode_of, plan_loops
 from .passes import Passes, plan_passes
 from .reduce import Accumulator
+from .running import without_doubles
 
 
 class StatementWriter:
     """What one kernel's statements are written with: its plan, pointers, passes and emitter."""
 
     def __init__(self, body: KernelBody) -> None:
+        # Scans that are computed in double precision, and lie in memory as float32.
+        self.in_double: frozenset[str] = frozenset()
+        if mode_of(body) == "rows":
+            body, self.in_double = without_doubles(body)
         self.body = body
         self.plan: LoopPlan = plan_loops(body)
         self.buffers = {b.name: b for b in body.buffers}
@@ -79,6 +84,9 @@ class StatementWriter:
         a = Accumulator.of(statement)
         value = em.emit(statement.value)
         lines = em.scope.lines
+        if self.plan.mode == "rows" and isinstance(statement, ScanStep):
+            lines.append(f"fb::store({self._run_slot(statement)}, {em.lanes(value, statement.value.dtype)}, t);")
+            return
         if self.plan.mode == "rows":
             text = em.lanes(value, statement.value.dtype)
             lines.append(
@@ -101,6 +109,11 @@ class StatementWriter:
             name = em.name()
             lines.append(f"const {held(a.dtype)} {name} = {target};")
             em.scope.values[_running(statement)] = Value(name, False)
+
+    def _run_slot(self, statement: ScanStep) -> str:
+        """Where the values of a scan along a row lie, those of one block of it, and then what they come to."""
+        assert self.plan.vector is not None
+        return f"r_{self.words[statement.name]} + ({self.plan.vector.symbol.name} - low)"
 
     def _row_position(self) -> str:
         """The row-major position inside the inner axes."""

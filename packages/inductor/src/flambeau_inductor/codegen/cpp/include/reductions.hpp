@@ -28,6 +28,31 @@ template <class F, int N> FB bool fold(F f, Mask<N> x) {
   return r;
 }
 
+// Each of n values becomes what it comes to with all before it, of which `a` is what they came to so far.
+template <class F, class T, class E> FB void running(F f, T& a, E* x, int64_t n) {
+  T last = a;
+  for (int64_t k = 0; k < n; ++k) x[k] = (E)(last = f(last, (T)x[k]));
+  a = last;
+}
+// The same of up to Most values where the order of the steps does not matter: parts side by side, for one step waits for the one before it, and then
+// all that comes before each part.
+template <int Most, class F, class T, class E> FB void running_apart(F f, T& a, E* x, int64_t n) {
+  constexpr int parts = 8;
+  const int64_t each = n / parts;
+  if (each < 4) return running(f, a, x, n);
+  alignas(64) T inside[Most];
+  T last[parts];
+  for (int p = 0; p < parts; ++p) inside[p * each] = last[p] = (T)x[p * each];
+  for (int64_t k = 1; k < each; ++k)
+    for (int p = 0; p < parts; ++p) inside[p * each + k] = last[p] = f(last[p], (T)x[p * each + k]);
+  for (int p = 0; p < parts; ++p) {
+    const T* const part = inside + p * each;
+    for (int64_t k = 0; k < each; ++k) x[p * each + k] = (E)f(a, part[k]);
+    a = f(a, part[each - 1]);
+  }
+  running(f, a, x + parts * each, n - parts * each);
+}
+
 // The best value and where it stands; not-a-number wins, the first of equals wins.
 template <class T> struct Best { T value; int64_t index; };
 template <bool Max, class T> FB bool better(T a, int64_t i, T b, int64_t j) {
