@@ -1,0 +1,56 @@
+"""Variables of the kernel IR under other names.
+
+In: a statement or an expression, and what each variable becomes. Out: the same with those in place of it, where it is read and where it is defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from .values import Index, Node, Pointer, Variable
+
+Part = TypeVar("Part")
+_LEAVES = (str, int, float, bool, frozenset, Pointer)
+
+
+def substituted(part: Part, names: Mapping[Variable, Variable]) -> Part:
+    """``part``, a statement, an expression or a tuple of them, with every variable of ``names`` replaced."""
+    found: Any = part
+    if isinstance(part, Variable):
+        found = names.get(part, part)
+    elif isinstance(part, tuple):
+        found = tuple(substituted(each, names) for each in part)
+    elif isinstance(part, Index):
+        spelled = tuple((symbol, substituted(node, names)) for symbol, node in part.names)
+        found = Index(part.expression, spelled, part.tiles)
+    elif attrs.has(type(part)) and not isinstance(part, _LEAVES):
+        old = {a.name: getattr(part, a.name) for a in attrs.fields(type(part))}
+        new = {name: substituted(value, names) for name, value in old.items()}
+        found = attrs.evolve(part, **new)  # type: ignore[misc]
+    return found
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The operands of an expression, in order."""
+    if isinstance(node, Index):
+        yield from (name for _, name in node.names)
+        return
+    for attribute in attrs.fields(type(node)):
+        value = getattr(node, attribute.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if attrs.has(type(part)) and hasattr(part, "tiles"):
+                yield part
+
+
+def reads(node: Node) -> Iterator[Variable]:
+    """The variables that an expression reads, in order."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Variable):
+            yield top
+        else:
+            stack.extend(reversed(list(children(top))))
