@@ -142,15 +142,20 @@ Block: TypeAlias = tuple[Statement, ...]
 
 @frozen
 class Kernel:
-    """``tiles`` in the order of a block's dimensions, ``pointers`` and ``scalars`` the arguments, ``blocks`` the tiles that have a block size.
+    """``tiles`` in the order of a block's dimensions, ``pointers`` and ``scalars`` the arguments, ``blocks`` the sizes of blocks by tile.
     ``index_bits``: how wide positions are."""
 
     tiles: tuple[str, ...]
     index_bits: int
     pointers: tuple[Pointer, ...]
     scalars: tuple[Variable, ...]
-    blocks: tuple[str, ...]
+    blocks: tuple[tuple[str, int], ...]
     body: Block
+
+    @property
+    def single(self) -> Tiles:
+        """The tiles of which a block is one element."""
+        return frozenset(tile for tile, size in self.blocks if size == 1)
 
 
 def position(name: str, *tiles: str) -> Variable:

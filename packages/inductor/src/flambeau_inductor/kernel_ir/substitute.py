@@ -45,12 +45,10 @@ def children(node: Node) -> Iterator[Node]:
                 yield part
 
 
-def reads(node: Node) -> Iterator[Variable]:
-    """The variables that an expression reads, in order."""
-    stack = [node]
+def walk(root: Node) -> Iterator[Node]:
+    """An expression and everything below it, operands after what they belong to."""
+    stack = [root]
     while stack:
         top = stack.pop()
-        if isinstance(top, Variable):
-            yield top
-        else:
-            stack.extend(reversed(list(children(top))))
+        yield top
+        stack.extend(reversed(list(children(top))))

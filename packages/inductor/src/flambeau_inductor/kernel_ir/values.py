@@ -218,7 +218,7 @@ class Full:
     """A block that holds one number everywhere."""
 
     value: Node
-    dtype: torch.dtype
+    dtype: Kind
     tiles: Tiles = NO_TILES
     layout: Layout | None = None
 
@@ -282,19 +282,21 @@ class Op:
 
     name: str
     operands: tuple[Node, ...]
-    dtype: torch.dtype
+    dtype: Kind
     tiles: Tiles
 
 
 @frozen
 class Call:
-    """A support function of the generator. Where it has several results, an ``Assign`` has as many targets."""
+    """A support function of the generator. Where it has several results, a statement has as many targets; ``more`` are the types of those behind
+    the first, where they are not all of ``dtype``."""
 
     function: str
     operands: tuple[Node, ...]
-    dtype: torch.dtype
+    dtype: Kind
     tiles: Tiles
     layout: Layout | None = None
+    more: tuple[Kind, ...] = ()
 
 
 @frozen

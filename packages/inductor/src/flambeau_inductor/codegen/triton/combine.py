@@ -131,5 +131,6 @@ class _Writer:
                 "bytes": sum(meta["bytes"] for meta in metas),
                 "origins": list(dict.fromkeys(origin for meta in metas for origin in meta["origins"])),
             },
+            kernels=tuple(kernel for piece in self.pieces for kernel in piece.kernels),
             code=(tuple(self.parts), tuple(self.branches), repr(compiled)),
         )

@@ -26,7 +26,8 @@ from ...device import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, Statement, Store
 from ...ir.scalar import Scalar, index_value, load, loads, substitute, walk
-from ...kernel_ir import Kernel, Statement as Step, Variable, arith, position
+from ...kernel_ir import Kernel, Variable, arith, position
+from ...kernel_ir import Statement as Step
 from ...kernel_ir.pipelining import pipelined
 from .. import tiling
 from . import options, reduction
@@ -129,9 +130,7 @@ class Generator:
         places = {tile.symbol: tile.prefix for tile in self.space.tiles}
         for part in self.segments:
             places |= {part.number: LOOP if part.tile.prefix == "r" else "", part.within: part.tile.prefix}
-        self.emitter = Emitter(
-            self.space, places, self.pointers, self.scalar_names, self.masks, self._eviction
-        )
+        self.emitter = Emitter(self.space, places, self.pointers, self.scalar_names, self.masks, self._eviction)
         self.places = Places(
             self.space, self.config, self.segments, self.emitter, self.mirrored, self.moving, self.first
         )
@@ -268,7 +267,7 @@ class Generator:
     # -- text ------------------------------------------------------------------------------------------------------------
 
     def generate(self) -> KernelText:
-        kernel = self._kernel()
+        kernel = self.kernel()
         printer = Printer(kernel.tiles, kernel.index_bits)
         parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
         if self.first:
@@ -293,18 +292,21 @@ class Generator:
             moved=self.moved,
         )
 
-    def _kernel(self) -> Kernel:
-        """The kernel's statements and arguments."""
+    def kernel(self) -> Kernel:
+        """The kernel's statements and arguments; the first half of ``generate``."""
         casts = aliases(self.argument_pointers, self.pointers)
         if self.serial:
             body = [*casts, *self._in_turn()]
         else:
             # Up to the wait a kernel may run while the one before it ends; no access to memory comes earlier.
-            work = self._work()
-            opening = self.places.opening() if self.config.repeats == 1 else []
-            body = [*casts, self.places.program(), *opening, kir.Wait(), *work]
+            opening = self.places.opening()
+            body = [*casts, self.places.program(), *opening, kir.Wait(), *self._work()]
         scalars = tuple(
-            Variable(name, kir.NO_TILES, torch.float64 if kind == "fp64" else torch.int64 if isinstance(scalar, str) else kir.INDEX)
+            Variable(
+                name,
+                kir.NO_TILES,
+                torch.float64 if kind == "fp64" else torch.int64 if isinstance(scalar, str) else kir.INDEX,
+            )
             for scalar, (name, kind) in zip(
                 self.body.scalars, list(self._signature().items())[len(self.parameters) :], strict=True
             )
@@ -314,7 +316,7 @@ class Generator:
         arguments = dict.fromkeys(self.argument_pointers.values())
         prefixes = tuple(tile.prefix for tile in self.space.tiles)
         return Kernel(
-            prefixes, self.index_bits, tuple(arguments), scalars, tuple(self.config.blocks), tuple(body)
+            prefixes, self.index_bits, tuple(arguments), scalars, tuple(self.config.blocks.items()), tuple(body)
         )
 
     def _work(self) -> list[Step]:
@@ -376,9 +378,10 @@ class Generator:
         head += [places.mask(p, mask) for p, mask in self.emitter.masks.items()]
         for statement in self.body.statements:
             self.emitter.emit_loads(statement.value)
+        block = self.emitter.scopes[0].body
+        loads, count = tuple(block), len(block)
         self._write_statements()
-        block = tuple(self.emitter.scopes[0].body)
-        return pipelined(head, block, kir.BlockSize("x"), self.config.repeats)
+        return pipelined(head, loads, tuple(block[count:]), kir.BlockSize("x"), self.config.repeats)
 
     def _in_turn(self) -> list[Step]:
         """A loop over all points in one program; the barrier lets each see what those before it wrote."""

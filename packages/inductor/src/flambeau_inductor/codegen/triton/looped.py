@@ -117,9 +117,7 @@ class Loops:
         return places
 
     def _plain(self, scope: Scope) -> None:
-        body: list[kir.Statement] = [
-            kir.Assign((self.position,), kir.total(self.start, self.statements.row_lanes()))
-        ]
+        body: list[kir.Statement] = [kir.Assign((self.position,), kir.total(self.start, self.statements.row_lanes()))]
         for part in self.segments:
             number, within = kir.position("rn", kir.LOOP), kir.position("rw", "r")
             length = kir.Number(part.length)

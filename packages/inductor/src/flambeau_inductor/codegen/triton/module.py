@@ -99,5 +99,6 @@ def generated(text: KernelText) -> GeneratedKernel:
             "bytes": ex.hint(text.moved),
             "origins": list(body.origins),
         },
+        kernels=(text.kernel,),
         code=(text.function, tuple(text.signature.items()), text.divisible, text.asserts, config),
     )

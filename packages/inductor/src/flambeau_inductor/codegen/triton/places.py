@@ -75,6 +75,8 @@ class Places:
     def opening(self) -> list[Statement]:
         """Positions and masks of all tiles that no loop goes along."""
         found = [statement for tile in self.space.tiles for statement in self.define_numel(tile)]
+        if self.config.repeats > 1:
+            return found
         if self.config.halves or (len(self._outer()) > 1 and not self.mirrored):
             x = self.space.tile("x")
             assert x is not None

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
-
 from flambeau_runtime.triton_kernels import WAIT
 
 from ... import expr as ex

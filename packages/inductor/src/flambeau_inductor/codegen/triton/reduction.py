@@ -109,7 +109,7 @@ def step(emitter: Emitter, accumulator: Accumulator) -> None:
     held, dtype = targets[0], value.dtype
     if len(targets) == 2:
         place = _positions(emitter)
-        joined: Node = kir.Call(statement.kind, (*targets, value, place), dtype, BLOCK)
+        joined: Node = kir.Call(statement.kind, (*targets, value, place), dtype, BLOCK, more=(kir.INDEX,))
     elif statement.kind in _PLAIN:
         joined = kir.arith(_PLAIN[statement.kind], held, value)
     else:

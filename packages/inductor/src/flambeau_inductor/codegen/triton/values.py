@@ -287,10 +287,14 @@ class Emitter:
         places = []
         for node in draw.children[3:5]:
             e = ex.Int(node.args[0]) if node.kind == "constant" else node.index
-            names = tuple((s, first if s is last.symbol else kir.position(s.name, self._tiles[s])) for s in ex.free_symbols(e))
+            names = tuple(
+                (s, first if s is last.symbol else kir.position(s.name, self._tiles[s])) for s in ex.free_symbols(e)
+            )
             place = kir.Index(e, names, frozenset().union(*(name.tiles for _, name in names)))
             places.append(kir.Broadcast(kir.total(place, nothing), tiles, quarter))
-        call = kir.Call("philox_neighbours", (*operands[:3], *places), draw.dtype, tiles, (*quarter, kir.Extent(count=4)))
+        call = kir.Call(
+            "philox_neighbours", (*operands[:3], *places), draw.dtype, tiles, (*quarter, kir.Extent(count=4))
+        )
         return self.define(kir.Reshape(call, tiles))
 
     def _masked(self, node: Scalar, mask: Variable | None) -> Variable:
