@@ -13,7 +13,6 @@ import attrs
 from .values import Index, Node, Pointer, Variable
 
 Part = TypeVar("Part")
-_LEAVES = (str, int, float, bool, frozenset, Pointer)
 
 
 def substituted(part: Part, names: Mapping[Variable, Variable]) -> Part:
@@ -26,10 +25,9 @@ def substituted(part: Part, names: Mapping[Variable, Variable]) -> Part:
     elif isinstance(part, Index):
         spelled = tuple((symbol, substituted(node, names)) for symbol, node in part.names)
         found = Index(part.expression, spelled, part.tiles)
-    elif attrs.has(type(part)) and not isinstance(part, _LEAVES):
-        old = {a.name: getattr(part, a.name) for a in attrs.fields(type(part))}
-        new = {name: substituted(value, names) for name, value in old.items()}
-        found = attrs.evolve(part, **new)  # type: ignore[misc]
+    elif attrs.has(type(found)) and not isinstance(part, Pointer):
+        fields = attrs.fields(type(found))
+        found = type(found)(*(substituted(getattr(part, field.name), names) for field in fields))
     return found
 
 

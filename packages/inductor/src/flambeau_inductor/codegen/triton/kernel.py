@@ -26,7 +26,7 @@ from ...device import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, Statement, Store
 from ...ir.scalar import Scalar, index_value, load, loads, substitute, walk
-from ...kernel_ir import Kernel, Variable, arith, position
+from ...kernel_ir import LOOP, Kernel, Variable, arith, position
 from ...kernel_ir import Statement as Step
 from ...kernel_ir.pipelining import pipelined
 from .. import tiling
@@ -43,7 +43,7 @@ from .print import Printer
 from .statements import Statements
 from .traffic import accesses, lies_anywhere, moved, operations, step, traffic_of
 from .types import HALVES, signature_text
-from .values import LOOP, Emitter, Scope
+from .values import Emitter, Scope
 
 _INT32 = 2**31 - 1
 #: Fewer points than this gain nothing from vectors.

@@ -12,11 +12,11 @@ import torch
 from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
-from ...kernel_ir import Node, Variable
+from ...kernel_ir import LOOP, Node, Variable
 from . import edges, pairs, reduction
 from .passes import is_inner
 from .statements import Statements
-from .values import LOOP, Scope
+from .values import Scope
 
 #: The mask of a block of the row.
 MASK = Variable("rmask", frozenset({"r"}), torch.bool)
@@ -119,7 +119,7 @@ class Loops:
     def _plain(self, scope: Scope) -> None:
         body: list[kir.Statement] = [kir.Assign((self.position,), kir.total(self.start, self.statements.row_lanes()))]
         for part in self.segments:
-            number, within = kir.position("rn", kir.LOOP), kir.position("rw", "r")
+            number, within = kir.position("rn", LOOP), kir.position("rw", "r")
             length = kir.Number(part.length)
             body.append(kir.Assign((number,), kir.arith("floordiv", self.start, length)))
             body.append(kir.Assign((within,), kir.arith("sub", self.position, kir.arith("mul", number, length))))
@@ -134,7 +134,7 @@ class Loops:
         within = kir.arith("le", kir.total(self.start, kir.BlockSize("r")), end)
         behind_first = (kir.arith("ge", self.start, shift),) if shift is not None else ()
         mask = kir.Assign((MASK,), kir.InRange("r", self.position, self.numel, both=shift is not None))
-        body = [
+        body: list[kir.Statement] = [
             kir.Assign((at,), kir.total(self.start, self.statements.row_lanes())),
             kir.Assign((self.position,), kir.arith("sub", at, shift) if shift is not None else at),
             kir.If(

@@ -14,12 +14,12 @@ from attrs import field, frozen
 from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
-from ...kernel_ir import Node, Variable
+from ...kernel_ir import LOOP, Node, Variable
 from . import reduction
 from .looped import MASK
 from .passes import is_inner
 from .statements import Statements
-from .values import LOOP, Scope
+from .values import Scope
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -151,7 +151,8 @@ def _reduced(kind: str, value: Variable) -> kir.Reduce:
     """By the machine's own reduction where it does the same: of floats, its extremes lose NaNs."""
     # The extremes of 0 and 1 stand for any and all.
     own = {"sum": "sum", "xor_sum": "xor_sum", "any": "max", "all": "min"}.get(kind)
-    if own is None and not value.dtype.is_floating_point and kind in ("max", "min"):
+    floating = isinstance(value.dtype, torch.dtype) and value.dtype.is_floating_point
+    if own is None and not floating and kind in ("max", "min"):
         own = kind
     return kir.Reduce(own, (value,)) if own is not None else kir.Reduce(kind, (value,), _COMBINE[kind])
 

@@ -92,8 +92,10 @@ class Statements:
         name = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}[mode]
         dtype = torch.float32 if value.dtype in HALVES else value.dtype
         whole = emitter.broadcast(value, tiles)
-        parts = (emitter.convert(before, dtype), whole if value.dtype is dtype else emitter.convert(whole, dtype))
+        if value.dtype is not dtype:
+            before = emitter.convert(before, dtype)
+            whole = emitter.define(kir.Op("to_dtype", (whole,), dtype, tiles))
         if dtype is torch.bool:
             name = "logical_or" if name in ("add", "maximum") else "logical_and"
-        result = emitter.define(kir.Op(name, parts, dtype, tiles))
+        result = emitter.define(kir.Op(name, (before, whole), dtype, tiles))
         return emitter.convert(result, value.dtype)
