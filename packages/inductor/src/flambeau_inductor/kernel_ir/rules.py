@@ -179,6 +179,8 @@ def _op(node: Op, kernel: Kernel) -> None:
     if len(node.operands) != record.arity:
         _refuse(node, f"takes {record.arity} operands")
     dtypes: tuple[Any, ...] = tuple(part.dtype for part in node.operands)
+    if record.domain == "float" and not getattr(dtypes[0], "is_floating_point", False):
+        _refuse(node, f"on {dtypes[0]}")
     if node.name not in _HALVES_ALLOWED and any(dtype in _HALVES for dtype in dtypes):
         _refuse(node, "arithmetic on half precision")
     try:

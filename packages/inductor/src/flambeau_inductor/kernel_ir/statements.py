@@ -5,7 +5,8 @@ longer than it lasts.
 
     Assign, Update, Alias          a new variable; another value for one that is there; a pointer to elements of another type
     Store, Atomic, Check           memory; an index that is reported when it is out of range
-    If, For, Pipelined, Return     blocks
+    If, For, Pipelined             blocks
+    Run, Return                    another kernel, of a combined one; the end of the program
     Wait, Barrier                  until earlier kernels are done; until all threads of a program are here
     Text                           a line of a template, in the generator's language
 """
@@ -113,6 +114,14 @@ class Pipelined:
 
 
 @frozen
+class Run:
+    """What the kernel ``function`` does, on ``arguments``."""
+
+    function: str
+    arguments: tuple[Node | Pointer, ...]
+
+
+@frozen
 class Return:
     """The program ends."""
 
@@ -135,7 +144,7 @@ class Text:
 
 
 Statement: TypeAlias = (
-    Assign | Update | Alias | Store | Atomic | Check | If | For | Pipelined | Return | Wait | Barrier | Text
+    Assign | Update | Alias | Store | Atomic | Check | If | For | Pipelined | Run | Return | Wait | Barrier | Text
 )
 Block: TypeAlias = tuple[Statement, ...]
 

@@ -22,6 +22,7 @@ from .statements import (
     Kernel,
     Pipelined,
     Return,
+    Run,
     Statement,
     Store,
     Text,
@@ -84,7 +85,7 @@ def statement_lines(statement: Statement) -> list[str]:
     return _STATEMENTS[type(statement)](statement)
 
 
-def node_text(node: Node) -> str:
+def node_text(node: Node | Pointer) -> str:
     """An expression."""
     return _NODES[type(node)](node)
 
@@ -116,7 +117,7 @@ def _names(variables: Iterable[Variable]) -> str:
     return ", ".join(variable.name for variable in variables)
 
 
-def _texts(nodes: Iterable[Node]) -> str:
+def _texts(nodes: Iterable[Node | Pointer]) -> str:
     return ", ".join(map(node_text, nodes))
 
 
@@ -161,6 +162,7 @@ _STATEMENTS: dict[type, Callable[[Any], list[str]]] = {
     If: _if,
     For: _for,
     Pipelined: _pipelined,
+    Run: lambda s: [f"run {s.function}({_texts(s.arguments)})"],
     Return: lambda s: ["return"],
     Wait: lambda s: ["wait"],
     Barrier: lambda s: ["barrier"],
@@ -172,7 +174,7 @@ def _index(n: Index) -> str:
     names = {
         symbol: node_text(node) if isinstance(node, Variable) else f"{{{node_text(node)}}}" for symbol, node in n.names
     }
-    return render(n.expression, "python", names.__getitem__)
+    return render(n.expression, "python", lambda symbol: names.get(symbol, symbol.name))
 
 
 def _load(n: Load) -> str:
@@ -196,7 +198,7 @@ _NODES: dict[type, Callable[[Any], str]] = {
     Program: lambda n: "program" if n.first is None else f"(program - {n.first.name})",
     Lanes: lambda n: f"lanes({n.tile}{f'/{n.over}' if n.over else ''}{', inside' if n.inside else ''})",
     Index: _index,
-    Arith: lambda n: f"({node_text(n.left)} {_SYMBOLS[n.op]} {node_text(n.right)})",
+    Arith: lambda n: f"({node_text(n.left)} {_SYMBOLS.get(n.op, n.op)} {node_text(n.right)})",
     All: lambda n: f"all({_texts(n.parts)})",
     InRange: lambda n: f"in_range({n.tile}: {n.position.name}, {'0, ' if n.both else ''}{node_text(n.size)})",
     NoLane: lambda n: f"no_lane({n.mask.name})",

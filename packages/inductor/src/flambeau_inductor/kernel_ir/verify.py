@@ -34,6 +34,7 @@ from .statements import (
     Kernel,
     Pipelined,
     Return,
+    Run,
     Statement,
     Store,
     Text,
@@ -321,6 +322,13 @@ class _Checker:
             with self._inside():
                 self._block(statement.body)
 
+    def _run(self, statement: Run) -> None:
+        for argument in statement.arguments:
+            if isinstance(argument, Pointer):
+                self._pointer(argument)
+            else:
+                self._value(argument)
+
     def _wait(self, statement: Wait) -> None:
         self.waited = True
 
@@ -345,6 +353,7 @@ _STATEMENTS: dict[type[Statement], Callable[[Any, Any], None]] = {
     If: _Checker._if,
     For: _Checker._for,
     Pipelined: _Checker._pipelined,
+    Run: _Checker._run,
     Return: _Checker._nothing,
     Wait: _Checker._wait,
     Barrier: _Checker._nothing,

@@ -79,6 +79,12 @@ class KernelText:
         """The function under its own name."""
         return self.function.text(self.entry)
 
+    def of(self, body: KernelBody) -> KernelText:
+        """The text of a body that differs in its name and where it comes from alone."""
+        same = evolve(self.body, name=body.name, origins=body.origins, stacks=body.stacks)
+        function = evolve(self.function, comments=positions(body.stacks))
+        return evolve(self, entry=_entry(same, self.config), function=function, body=same)
+
 
 def kernel_text(body: KernelBody, config: Config | None = None, first: str = "") -> KernelText:
     """Generate ``body``; ``config`` overrides the analytic choice. ``first`` is a parameter more: the number of the first program, of a function
@@ -273,11 +279,8 @@ class Generator:
         if self.first:
             parameters.insert(0, self.first)
         lines = printer.lines(kernel.body)
-        kind = (
-            "poi" if self.space.tile("r") is None else "per" if self.config.persistent or self.config.pieces else "red"
-        )
         return KernelText(
-            entry=f"triton_{kind}_{self._telling_name()}",
+            entry=_entry(self.body, self.config),
             function=Function(tuple(parameters), tuple(lines), positions(self.body.stacks)),
             helpers=frozenset(printer.helpers),
             body=self.body,
@@ -402,14 +405,6 @@ class Generator:
         known = ex.mod(x.numel, ex.Int(max(min(vector, 8), 1))) is ex.ZERO
         return not known and any(ex.coefficient(index, x.symbol) is ONE for index in self._indices())
 
-    def _telling_name(self) -> str:
-        """The body's name; where no graph node gave it one, the operations that it does."""
-        if self.body.origins:
-            return self.body.name
-        ops = dict.fromkeys(node.op for node in operations(self.body))
-        words = [op for op in ops if op not in _PLAIN] or ["copy" if self.space.tile("y") is None else "transpose"]
-        return self.body.name.replace("kernel", "_".join(words[-4:]), 1)
-
     def _needs_turns(self, statement: Store) -> bool:
         """Whether a combining store has no atomic (or one that would lose a NaN)."""
         dtype, mode = self.dtypes[statement.buffer], statement.mode
@@ -469,3 +464,13 @@ def _replaced(statement: Statement, values: Mapping[Expr, Expr]) -> Statement:
         return changed
     index = substitute(load("", changed.index, torch.float32), values).index
     return evolve(changed, index=index)
+
+
+def _entry(body: KernelBody, config: Config) -> str:
+    """The function's name: the kind of kernel, and the body's name; where no graph node gave it one, the operations that it does."""
+    kind = "per" if config.persistent or config.pieces else "red" if "r" in config.blocks else "poi"
+    if body.origins:
+        return f"triton_{kind}_{body.name}"
+    ops = dict.fromkeys(node.op for node in operations(body))
+    words = [op for op in ops if op not in _PLAIN] or ["transpose" if "y" in config.blocks else "copy"]
+    return f"triton_{kind}_{body.name.replace('kernel', '_'.join(words[-4:]), 1)}"

@@ -115,6 +115,10 @@ class Printer:
             *(f"{_INDENT * 2}{target.name} = {source.name}" for target, source in s.moves),
         ]
 
+    def _run(self, s: kir.Run, found: list[str]) -> None:
+        arguments = (part.name if isinstance(part, kir.Pointer) else self.text(part) for part in s.arguments)
+        found.append(f"{s.function}({', '.join(arguments)})")
+
     # -- expressions -----------------------------------------------------------------------------------------------------
 
     def text(self, node: Node) -> str:
@@ -256,6 +260,7 @@ _STATEMENTS: dict[type, Callable[[Any, Any, list[str]], None]] = {
     kir.If: Printer._if,
     kir.For: Printer._for,
     kir.Pipelined: Printer._pipelined,
+    kir.Run: Printer._run,
     kir.Return: _line("return"),
     kir.Wait: _line(WAIT),
     kir.Barrier: _line("tl.debug_barrier()"),

@@ -108,7 +108,8 @@ class Emitter:
                 places = {self._tiles.get(s, "") for s in ex.free_symbols(row)} - {""}
                 return kir.Arith("add", base, kir.position("at", "r"), frozenset({"r"} | places), kir.INDEX)
         names: list[tuple[Expr, Node]] = []
-        for symbol in ex.free_symbols(e):
+        # In an order that is the same in every process: loads are written as their symbols are met.
+        for symbol in sorted(ex.free_symbols(e), key=lambda s: s.key):
             prefix = self._tiles.get(symbol)
             if prefix is not None:
                 node: Node = Variable(symbol.name, frozenset({prefix}) if prefix else NO_TILES, kir.INDEX)
