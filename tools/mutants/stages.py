@@ -241,9 +241,13 @@ STAGES = (
     Stage(
         "triton", _below(_INDUCTOR, "codegen/tiling.py", *(f"codegen/triton/{name}.py" for name in (
             "combine", "edges", "elementary", "function", "helpers", "kernel", "large_angles", "lookups", "looped", "module", "ops", "pairs", "passes",
-            "philox", "pieces", "reduction", "repeated", "statements", "templates/__init__", "templates/attention",
+            "philox", "pieces", "places", "print", "reduction", "statements", "texts", "templates/__init__", "templates/attention",
              "templates/bodies", "templates/gemm", "templates/points", "types", "values")), "ir/meanings.py", "autotune/choice.py", "autotune/measure.py"), 20,
         ("tests/robustness/test_tables.py", f"{_I}/codegen/triton", f"{_I}/autotune"),
+    ),
+    Stage(
+        "kernel_ir", _below(_INDUCTOR, *(f"kernel_ir/{name}.py" for name in ("pipelining", "rules", "statements", "substitute", "values", "verify"))), 12,
+        (f"{_I}/kernel_ir", f"{_I}/golden"),
     ),
     Stage(
         "launches", _below(_RUNTIME, "triton_binding.py", "triton_interpreter.py", "triton_kernels.py", "triton_source.py",

@@ -53,7 +53,8 @@ def test_dump_writes_the_loops(tmp_path):
     compile_graph(make_fx(block, tracing_mode="fake")(*INPUTS), INPUTS, context=context)
     assert "sum r0" in (tmp_path / "lowering.txt").read_text()
     written = {path.stem for path in tmp_path.iterdir() if not path.stem.startswith("pass_")}
-    assert written == {stage for stage in context.seconds if not stage.startswith("pass ")} == STAGES
+    assert {stage for stage in context.seconds if not stage.startswith("pass ")} == STAGES
+    assert written == STAGES | {"kernels"}, "the kernel IR has a text beside that of its stage"
 
 
 def test_unknown_options_are_errors():

@@ -24,11 +24,12 @@ class Stage:
     name: str
     context: CompileContext
 
-    def show(self, text: Callable[[], str], *, artifact: str = "ir_stages") -> None:
-        """Log what the stage made, as ``artifact``, and write it into the dump folder; ``text`` is asked only where somebody reads it."""
+    def show(self, text: Callable[[], str], *, artifact: str = "ir_stages", dump: str = "") -> None:
+        """Log what the stage made, as ``artifact``, and write it into the dump folder, in a file of the stage's name or that of ``dump``; ``text`` is
+        asked only where somebody reads it."""
         logger.debug(STAGE_TEXT, artifact=artifact, stage=self.name, text=Text(text))
         if self.context.config.dump:
-            self.context.dump(self.name, text())
+            self.context.dump(dump or self.name, text())
 
 
 @frozen

@@ -12,11 +12,11 @@ fusion      a schedule: kernels of several loops, in running order          ``sc
 products    matrix products as kernels that do what follows them            ``schedule/gemms.py``, ``autotune/``
 memory      results that are written over what dies there                   ``program/memory.py``
 combining   small kernels that are launched as one                          ``schedule/combine.py``
-text        kernels in C++ and Triton                                       ``codegen/generate.py``
+text        kernels in C++ and Triton, the latter from the kernel IR        ``codegen/generate.py``, ``kernel_ir/``
 program     allocations, launches and calls as an artifact                  ``program/build.py``
 ==========  ==============================================================  ===========================================
 
-Each is timed, logged and (with the option ``dump``) written to a file of its name.
+Each is timed, logged and (with the option ``dump``) written to a file of its name; ``text`` has a second file, ``kernels``: the kernel IR.
 """
 
 from __future__ import annotations
@@ -148,6 +148,9 @@ def compile_loops(graph: Graph, context: CompileContext | None = None) -> BuiltP
         stage.show(partial(_plans_text, plans), artifact="ir_post_fusion")
     with context.stage("text") as stage:
         sources = generate(chain.from_iterable(plan.steps for plan in plans), config)
+        if config.verify:
+            sources.verify()
+        stage.show(sources.kernel_ir, dump="kernels")
         stage.show(sources.text)
     with context.stage("program") as stage:
         *bodies, plan = plans

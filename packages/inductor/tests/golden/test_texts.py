@@ -19,15 +19,17 @@ from flambeau_inductor.pipeline import compile_graph
 
 TEXTS = Path(__file__).parent / "texts"
 #: What of a compilation is kept, by the file of its dump. The last is without its first line, which has a hash of all sources.
-STAGES = ("lowering", "combining", "text", "program")
+STAGES = ("lowering", "combining", "kernels", "text", "program")
 
 
 def texts_of(name: str, folder: Path) -> str:
     """The stages of one program."""
     gm, inputs = PROGRAMS[name]()
     language = "triton" if name.endswith("_triton") else "cpp"
-    compile_graph(gm, inputs, context=CompileContext(Config(dump=str(folder), cpu_backend=language)))
+    compile_graph(gm, inputs, context=CompileContext(Config(dump=str(folder), cpu_backend=language, verify=True)))
     parts = {stage: (folder / f"{stage}.txt").read_text() for stage in STAGES}
+    if not parts["kernels"]:
+        del parts["kernels"]  # of C++ there is none yet
     parts["program"] = parts["program"].partition("\n")[2]
     return "\n".join(f"======== {stage}\n{text.strip()}\n" for stage, text in parts.items())
 

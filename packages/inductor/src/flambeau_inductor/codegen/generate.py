@@ -6,6 +6,7 @@ In: steps in running order, options. Out: ``Sources``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from attrs import evolve, frozen
@@ -14,8 +15,11 @@ from flambeau_runtime.artifact import Library
 
 from ..config import Config
 from ..devices import Language, device_of
+from ..errors import VerifyError
 from ..ir.kernel import Combined, Gemm, KernelBody
 from ..ir.loops import Template
+from ..kernel_ir.text import kernel_ir_text
+from ..kernel_ir.verify import verify
 from ..schedule import LaunchStep, Step
 from .kernel import GeneratedKernel, sources_of
 from .languages import Writer, writer_of
@@ -31,6 +35,23 @@ class Sources:
     def text(self) -> str:
         """The kernels that differ, without what they are translated with."""
         return "\n".join(sources_of(kernel for _, kernel in self.kernels.values()))
+
+    def kernel_ir(self) -> str:
+        """The same kernels in the kernel IR, as far as their generator has it; equal parts of one once."""
+        found: dict[str, list[str]] = {}
+        for _, kernel in self.kernels.values():
+            found.setdefault(kernel.name, [kernel_ir_text(kernel.name, part) for part in kernel.kernels])
+        return "\n".join(dict.fromkeys(chain.from_iterable(found.values())))
+
+    def verify(self) -> None:
+        """Check them. Raises VerifyError."""
+        for _, kernel in self.kernels.values():
+            for part in kernel.kernels:
+                try:
+                    verify(part)
+                except VerifyError as error:
+                    error.add_context(f"verifying {kernel.name}")
+                    raise
 
 
 def generate(steps: Iterable[Step], config: Config) -> Sources:

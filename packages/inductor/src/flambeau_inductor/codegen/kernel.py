@@ -9,6 +9,7 @@ import torch
 from attrs import evolve, field, frozen
 
 from ..expr import Expr
+from ..kernel_ir import Kernel
 
 
 @frozen
@@ -18,7 +19,8 @@ class GeneratedKernel:
     ``buffers`` names one buffer per argument (buffers that share storage share the argument); ``scalars`` are integer
     expressions or parameter names, passed in that order, with ``scalar_kinds`` "i" or "f" each. ``extent`` is the parallel
     size and ``grain`` the fewest iterations worth a thread; ``in_grid``: a launch names that many programs. ``checks`` are the messages of
-    status codes. ``code`` is equal for kernels that say the same under other names.
+    status codes. ``code`` is equal for kernels that say the same under other names. ``kernels`` are the functions in the kernel IR, where the
+    generator has it.
     """
 
     name: str
@@ -33,6 +35,7 @@ class GeneratedKernel:
     meta: dict[str, Any] = field(factory=dict)
     code: Hashable = field(default=None, eq=False, repr=False)
     in_grid: bool = False
+    kernels: tuple[Kernel, ...] = field(default=(), eq=False, repr=False)
 
 
 def with_shared_sources(kernels: Iterable[GeneratedKernel]) -> list[GeneratedKernel]:

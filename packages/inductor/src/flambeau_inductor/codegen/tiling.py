@@ -110,23 +110,6 @@ def segments_of(tile: Tile, block: int, indices: Iterable[Expr]) -> Segments | N
     return Segments(tile, length, number, Symbol(f"{tile.prefix}w", bound=ex.Int(length)))
 
 
-def mirrored_order(side: int) -> list[str]:
-    """Lines that give program ``pid`` the tile (``ytile``, ``xtile``) of a square of ``side`` by ``side`` tiles, ``side`` even.
-
-    Programs next to each other take a tile and its mirror image, which read the same memory. The triangle of unordered pairs is
-    folded to a rectangle; tiles of the diagonal are taken twice.
-    """
-    return [
-        "pair = pid // 2",
-        f"row = pair // {side + 1}",
-        f"column = pair % {side + 1}",
-        f"first = tl.where(column > row, row, {side - 1} - row)",
-        f"second = tl.where(column > row, column - 1, {side - 1} - column)",
-        "ytile = tl.where(pid % 2 == 0, first, second)",
-        "xtile = tl.where(pid % 2 == 0, second, first)",
-    ]
-
-
 def statement_indices(statement: Statement) -> Iterable[Expr]:
     """Every memory index of a statement: what it stores to and what it loads."""
     if isinstance(statement, Store):

@@ -11,31 +11,37 @@ from collections.abc import Sequence
 from attrs import define, field, frozen
 
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Combined, KernelBody
+from ...kernel_ir import Node, Pointer
 from ..cpp.canonical import canonical
 from ..kernel import GeneratedKernel, with_shared_sources
 from .errors import UnsupportedKernel
-from .function import PROGRAM, Function
-from .kernel import KernelText, kernel_text
+from .function import Function
+from .kernel import KernelText
 from .module import generated
+from .places import PID
+from .print import Printer
+from .texts import KernelTexts
 
 
 @frozen
 class _Branch:
     """Whose turn it is up to program ``end``: the part's, on ``arguments``."""
 
-    end: str
+    end: Node
     part: int
-    arguments: tuple[str, ...]
+    arguments: tuple[Node | Pointer, ...]
 
 
 def generate_combined(steps: Sequence[Combined]) -> list[GeneratedKernel]:
     """Triton for every step, in order; steps with equal text share one kernel. Raises one UnsupportedKernel with the origins of every body that is refused."""
     kernels: list[GeneratedKernel] = []
+    texts = KernelTexts(first="first")
     refused: dict[str, str] = {}
     for step in steps:
-        writer = _Writer(f"triton_{step.name}")
+        writer = _Writer(f"triton_{step.name}", texts)
         for body in step.bodies:
             try:
                 writer.add(body)
@@ -52,6 +58,7 @@ class _Writer:
     """The arguments, functions and branches of one combined kernel so far."""
 
     entry: str
+    texts: KernelTexts
     parts: dict[Function, int] = field(factory=dict)
     branches: list[_Branch] = field(factory=list)
     buffers: dict[str, str] = field(factory=dict)
@@ -65,17 +72,17 @@ class _Writer:
     def add(self, body: KernelBody) -> None:
         """One more body, behind the programs of those before."""
         renamed, names = canonical(body)
-        text = kernel_text(renamed, first="first")
+        text = self.texts.of(renamed)
         part = self.parts.setdefault(text.function.without_comments(), len(self.parts))
         first = self._number(self.programs)
         arguments = [first, *self._arguments(text, names)]
-        arguments += [str(size) for size in text.config.blocks.values()]
+        arguments += [kir.Number(size) for size in text.config.blocks.values()]
         self.programs = self.programs + text.programs
         self.branches.append(_Branch(self._number(self.programs), part, tuple(arguments)))
         self.pieces.append(generated(text))
 
-    def _arguments(self, text: KernelText, names: dict[str, str]) -> list[str]:
-        found: list[str] = []
+    def _arguments(self, text: KernelText, names: dict[str, str]) -> list[Node | Pointer]:
+        found: list[Node | Pointer] = []
         keys = list(text.signature)
         dtypes = {buffer.name: buffer.layout.dtype for buffer in text.body.buffers}
         for parameter, buffer in zip(keys, text.buffers, strict=False):
@@ -83,28 +90,29 @@ class _Writer:
             self.types[name], self.dtypes[names[buffer]] = text.signature[parameter], dtypes[buffer]
             if parameter not in text.divisible:
                 self.unaligned.add(name)
-            found.append(name)
+            found.append(Pointer(name, dtypes[buffer]))
         for parameter, scalar in zip(keys[len(text.buffers) :], text.scalars, strict=True):
             found.append(self._scalar(scalar, text.signature[parameter]))
         return found
 
-    def _scalar(self, scalar: Expr | str, kind: str) -> str:
+    def _scalar(self, scalar: Expr | str, kind: str) -> Node:
         name = self.scalars.setdefault(scalar, f"n{len(self.scalars)}")
         # One that some body needs wide is wide for all.
         self.types[name] = "i64" if "i64" in (kind, self.types.get(name)) else kind
-        return name
+        return kir.position(name)
 
-    def _number(self, e: Expr) -> str:
-        return str(int(e)) if e.is_int else self._scalar(e, "i32")
+    def _number(self, e: Expr) -> Node:
+        return kir.Number(int(e)) if e.is_int else self._scalar(e, "i32")
 
     def finish(self) -> GeneratedKernel:
         """The function that holds the branches."""
         parameters = [*self.buffers.values(), *self.scalars.values()]
         names = [f"{self.entry}_part{number}" for number in self.parts.values()]
-        lines = [f"pid = {PROGRAM}"]
-        for n, branch in enumerate(self.branches):
-            call = f"{names[branch.part]}({', '.join(branch.arguments)})"
-            lines += [f"{'elif' if n else 'if'} pid < {branch.end}:", f"    {call}"]
+        turns: kir.Block = ()
+        for branch in reversed(self.branches):
+            run = kir.Run(names[branch.part], branch.arguments)
+            turns = (kir.If(kir.arith("lt", PID, branch.end), (run,), turns),)
+        lines = Printer((), 32).lines([kir.Assign((PID,), kir.Program()), *turns])
         metas = [piece.meta for piece in self.pieces]
         compiled = {
             "signature": {name: self.types[name] for name in parameters},
@@ -131,5 +139,6 @@ class _Writer:
                 "bytes": sum(meta["bytes"] for meta in metas),
                 "origins": list(dict.fromkeys(origin for meta in metas for origin in meta["origins"])),
             },
+            kernels=tuple(kernel for piece in self.pieces for kernel in piece.kernels),
             code=(tuple(self.parts), tuple(self.branches), repr(compiled)),
         )

@@ -13,9 +13,11 @@ import torch
 from attrs import frozen
 
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Statement, Store
 from ...ir.scalar import loads
+from ...kernel_ir import Node, Variable
 from .. import tiling
 from .values import Emitter
 
@@ -68,17 +70,22 @@ def _accesses(statements: Sequence[Statement]) -> list[tuple[str, Expr]]:
     return found + [(s.buffer, s.index) for s in statements if isinstance(s, Store)]
 
 
-def open_rows(emitter: Emitter, inside: Inside, stage: int, program: Mapping[Expr, str]) -> tuple[str, dict[Expr, str]]:
-    """Write the rows' starts; the name of how far the first vector starts before the row, and each row's first vector."""
-    lines = emitter.scopes[0].lines
+def open_rows(
+    emitter: Emitter, inside: Inside, stage: int, program: Mapping[Expr, Node]
+) -> tuple[Variable | None, dict[Expr, kir.AlignDown]]:
+    """Write the rows' starts; how far the first vector starts before the row, None for not at all, and each row's first vector."""
+    body = emitter.scopes[0].body
     vector, bases = inside.vector, {}
     # The row that vectors are counted from comes first.
     for number, row in enumerate(sorted(inside.rows, key=lambda row: (row is not inside.row, row.key))):
-        text = ex.render(row, "triton", lambda s: program[s] if s in program else emitter.scalars[s.name])
-        name = f"row{stage}_{number}"
-        lines.append(f"{name} = {text}")
-        bases[row] = f"({name} // {vector} * {vector})"
+        names = tuple(
+            (s, program[s] if s in program else kir.position(emitter.scalars[s.name])) for s in ex.free_symbols(row)
+        )
+        start = kir.position(f"row{stage}_{number}")
+        body.append(kir.Assign((start,), kir.Index(row, names, kir.NO_TILES)))
+        bases[row] = kir.AlignDown(start, vector)
     if inside.aligned:
-        return "", bases
-    lines.append(f"shift{stage} = row{stage}_0 - {bases[inside.row]}")
-    return f"shift{stage}", bases
+        return None, bases
+    shift, base = kir.position(f"shift{stage}"), bases[inside.row]
+    body.append(kir.Assign((shift,), kir.arith("sub", base.value, base)))
+    return shift, bases

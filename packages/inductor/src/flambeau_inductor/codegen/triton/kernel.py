@@ -1,8 +1,8 @@
-"""One ``KernelBody`` as the text of one ``@triton.jit`` function.
+"""One ``KernelBody`` as one ``@triton.jit`` function, by way of the kernel IR.
 
-In: a body. Out: a ``KernelText``: the function's source, the helpers it calls, its parameters and the launch facts.
+In: a body. Out: a ``KernelText``: the kernel in the IR, the function's source, the helpers it calls, its parameters and the launch facts.
 The parts: ``tiling`` flattens the axes, ``options`` picks blocks and warps, ``passes`` says which walk over the row a statement
-belongs to, ``values`` writes scalars, ``reduction`` writes reductions and scans.
+belongs to, ``places`` says where a program's blocks lie, ``values`` builds scalars, ``reduction`` reductions and scans; ``print`` writes the text.
 
     pointwise     xi over all points; or yi and xi, two tile dimensions, where accesses are transposed
     persistent    a block holds whole rows: every load happens once, statements follow each other
@@ -20,28 +20,31 @@ from collections.abc import Mapping
 import torch
 from attrs import evolve, frozen
 
-from flambeau_runtime.triton_kernels import WAIT
-
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...devices import device_facts
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Reduce, Statement, Store
 from ...ir.scalar import Scalar, index_value, load, loads, substitute, walk
+from ...kernel_ir import LOOP, Kernel, Variable, arith, position
+from ...kernel_ir import Statement as Step
+from ...kernel_ir.pipelining import pipelined
 from ...ops.dtypes import HALVES
 from .. import tiling
 from . import options, reduction
 from .errors import UnsupportedKernel
-from .function import PROGRAM, Function, positions
-from .lookups import MASK, largest_lookup, round_lines, row_lines
+from .function import Function, positions
+from .lookups import MASK, choose_rows, largest_lookup
 from .looped import Loops
 from .options import Config
 from .passes import Plan, plan
 from .pieces import Pieces
-from .repeated import repeat
+from .places import PID, Places, aliases
+from .print import Printer
 from .statements import Statements
 from .traffic import accesses, lies_anywhere, moved, operations, step, traffic_of
-from .types import signature_text, type_text
-from .values import LOOP, Emitter, Scope
+from .types import signature_text
+from .values import Emitter, Scope
 
 _INT32 = 2**31 - 1
 #: Fewer points than this gain nothing from vectors.
@@ -60,6 +63,7 @@ class KernelText:
 
     entry: str
     function: Function
+    kernel: Kernel
     helpers: frozenset[str]
     body: KernelBody
     buffers: tuple[str, ...]
@@ -75,6 +79,12 @@ class KernelText:
     def source(self) -> str:
         """The function under its own name."""
         return self.function.text(self.entry)
+
+    def of(self, body: KernelBody) -> KernelText:
+        """The text of a body that differs in its name and where it comes from alone."""
+        same = evolve(self.body, name=body.name, origins=body.origins, stacks=body.stacks)
+        function = evolve(self.function, comments=positions(body.stacks))
+        return evolve(self, entry=_entry(same, self.config), function=function, body=same)
 
 
 def kernel_text(body: KernelBody, config: Config | None = None, first: str = "") -> KernelText:
@@ -117,7 +127,7 @@ class Generator:
         self.arguments, self.pointers = self._name_pointers()
         self.scalar_names = self._name_scalars()
         self.masks = {
-            tile.prefix: f"{tile.prefix}mask"
+            tile.prefix: Variable(f"{tile.prefix}mask", frozenset({tile.prefix}), torch.bool)
             for tile in (() if self.serial else self.space.tiles)
             if not (
                 (tile.prefix != "r" and self.config.blocks[tile.prefix] == 1)
@@ -127,10 +137,11 @@ class Generator:
         places = {tile.symbol: tile.prefix for tile in self.space.tiles}
         for part in self.segments:
             places |= {part.number: LOOP if part.tile.prefix == "r" else "", part.within: part.tile.prefix}
-        self.emitter = Emitter(
-            self.space, places, self.pointers, self.scalar_names, self.masks, self.index_bits, self._eviction
+        self.emitter = Emitter(self.space, places, self.pointers, self.scalar_names, self.masks, self._eviction)
+        self.places = Places(
+            self.space, self.config, self.segments, self.emitter, self.mirrored, self.moving, self.first
         )
-        self.emitter.starts = self._starts()
+        self.emitter.starts = self.places.starts()
         self.statements = Statements(
             self.body,
             self.space,
@@ -138,7 +149,6 @@ class Generator:
             self.config,
             self.segments,
             self.dtypes,
-            self.index_bits,
             self.serial,
             self.emitter,
         )
@@ -197,7 +207,7 @@ class Generator:
             exprs += [n.index for n in walk(statement.value) if n.kind == "index"]
         return all(-limit < e.lo and e.hi < limit for part in [*exprs, total] for e in ex.walk(part))
 
-    def _name_pointers(self) -> tuple[tuple[str, ...], dict[str, str]]:
+    def _name_pointers(self) -> tuple[tuple[str, ...], dict[str, kir.Pointer]]:
         """Number the pointers as the statements come to them: kernels that differ by the order of their buffers become one text."""
         stored = {self.storage[s.buffer] for s in self.body.statements if isinstance(s, Store)}
         loaded = {self.storage[n.buffer] for s in self.body.statements for n in loads(s.value)}
@@ -215,8 +225,12 @@ class Generator:
         pointers = {}
         for buffer, storage in self.storage.items():
             same = self.dtypes[buffer] is self.dtypes[first[storage]]
-            pointers[buffer] = names[storage] if same else f"{names[storage]}_as_{signature_text(self.dtypes[buffer])}"
+            name = names[storage] if same else f"{names[storage]}_as_{signature_text(self.dtypes[buffer])}"
+            pointers[buffer] = kir.Pointer(name, self.dtypes[buffer])
         self.parameters = {names[storage]: self.dtypes[buffer] for storage, buffer in first.items()}
+        self.argument_pointers = {
+            buffer: kir.Pointer(name, self.parameters[name]) for buffer, name in self.argument_of.items()
+        }
         return tuple(first.values()), pointers
 
     def _used_storages(self) -> list[str]:
@@ -260,24 +274,62 @@ class Generator:
     # -- text ------------------------------------------------------------------------------------------------------------
 
     def generate(self) -> KernelText:
-        emitter = self.emitter
+        kernel = self.kernel()
+        printer = Printer(kernel.tiles, kernel.index_bits)
+        parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
+        if self.first:
+            parameters.insert(0, self.first)
+        lines = printer.lines(kernel.body)
+        return KernelText(
+            entry=_entry(self.body, self.config),
+            function=Function(tuple(parameters), tuple(lines), positions(self.body.stacks)),
+            helpers=frozenset(printer.helpers),
+            body=self.body,
+            kernel=kernel,
+            buffers=self.arguments,
+            scalars=self.body.scalars,
+            signature=self._signature(),
+            divisible=self._divisible(),
+            config=self.config,
+            programs=self._programs(),
+            asserts=printer.asserts,
+            moved=self.moved,
+        )
+
+    def kernel(self) -> Kernel:
+        """The kernel's statements and arguments; the first half of ``generate``."""
+        casts = aliases(self.argument_pointers, self.pointers)
+        if self.serial:
+            body = [*casts, *self._in_turn()]
+        else:
+            # Up to the wait a kernel may run while the one before it ends; no access to memory comes earlier.
+            opening = self.places.opening()
+            body = [*casts, self.places.program(), *opening, kir.Wait(), *self._work()]
+        scalars = tuple(
+            Variable(
+                name,
+                kir.NO_TILES,
+                torch.float64 if kind == "fp64" else torch.int64 if isinstance(scalar, str) else kir.INDEX,
+            )
+            for scalar, (name, kind) in zip(
+                self.body.scalars, list(self._signature().items())[len(self.parameters) :], strict=True
+            )
+        )
+        if self.first:
+            scalars = (position(self.first), *scalars)
+        arguments = dict.fromkeys(self.argument_pointers.values())
+        prefixes = tuple(tile.prefix for tile in self.space.tiles)
+        return Kernel(
+            prefixes, self.index_bits, tuple(arguments), scalars, tuple(self.config.blocks.items()), tuple(body)
+        )
+
+    def _work(self) -> list[Step]:
+        """What a program does once it knows where its blocks lie."""
         if self.space.tile("r") is None or self.config.persistent:
             if self._splits_edge():
-                mask = emitter.masks.pop("x")
-                whole = self._straight_lines()
-                emitter.masks["x"] = mask
-                edge = self._straight_lines()
-                emitter.scopes[0].lines[:] = [
-                    f"if pid * XBLOCK + XBLOCK <= {self._numel(self.space.tiles[0], [])}:",
-                    *("    " + text for text in whole),
-                    "else:",
-                    *("    " + text for text in edge),
-                ]
-            elif self.config.repeats > 1:
-                emitter.scopes[0].lines[:] = self._repeated()
-            else:
-                emitter.scopes[0].lines[:] = self._straight_lines()
-        elif self.config.pieces:
+                return self._two_versions()
+            return self._repeated() if self.config.repeats > 1 else self._straight_code()
+        if self.config.pieces:
             pieces = Pieces(self.statements)
             for stage in range(self.plan.count):
                 pieces.stage(stage)
@@ -285,39 +337,28 @@ class Generator:
             loops = Loops(self.statements)
             for stage in range(self.plan.count):
                 loops.walk(stage)
-        # Up to the wait a kernel may run while the one before it ends; no access to memory comes earlier.
-        body = [*self._header(), WAIT, *emitter.scopes[0].lines]
-        if self.serial:
-            body = self._in_turn(emitter.scopes[0].lines)
-        kind = (
-            "poi" if self.space.tile("r") is None else "per" if self.config.persistent or self.config.pieces else "red"
-        )
-        parameters = [*self._signature(), *(f"{p.upper()}BLOCK: tl.constexpr" for p in self.config.blocks)]
-        if self.first:
-            parameters.insert(0, self.first)
-        return KernelText(
-            entry=f"triton_{kind}_{self._telling_name()}",
-            function=Function(tuple(parameters), tuple(body), positions(self.body.stacks)),
-            helpers=frozenset(emitter.helpers),
-            body=self.body,
-            buffers=self.arguments,
-            scalars=self.body.scalars,
-            signature=self._signature(),
-            divisible=self._divisible(),
-            config=self.config,
-            programs=self._programs(),
-            asserts=emitter.asserts,
-            moved=self.moved,
-        )
+        return self.emitter.scopes[0].body
 
-    def _straight_lines(self) -> list[str]:
+    def _two_versions(self) -> list[Step]:
+        """Whole blocks without a mask, the last one with it."""
+        emitter, x = self.emitter, self.space.tiles[0]
+        mask = emitter.masks.pop("x")
+        whole = self._straight_code()
+        emitter.masks["x"] = mask
+        edge = self._straight_code()
+        size = kir.BlockSize("x")
+        end = kir.total(arith("mul", PID, size), size)
+        within = arith("le", end, self.places.numel(x))
+        return [kir.If(within, tuple(whole), tuple(edge), whole=frozenset({"x"}))]
+
+    def _straight_code(self) -> list[Step]:
         """All statements one after the other, from a clean slate."""
         self.emitter.scopes[0] = Scope()
         self.emitter.stored.clear()
         if self.config.halves:
             self._choose_rows()
         self._write_statements()
-        return self.emitter.scopes[0].lines
+        return self.emitter.scopes[0].body
 
     def _write_statements(self) -> None:
         for statement in self.body.statements:
@@ -329,9 +370,30 @@ class Generator:
         lookup = largest_lookup(self.body, self.space, self.dtypes)
         assert lookup is not None, "a kernel in halves has a table"
         number = self.emitter.emit(lookup.definition)
-        for line in row_lines(number.text, lookup.rows, self.masks.get("x", "")):
-            self.emitter.line(line, number.dims)
+        for statement in choose_rows(number, lookup.rows, self.masks.get("x")):
+            self.emitter.add(statement, number.tiles)
         self.emitter.masks = {**self.masks, "x": MASK}
+
+    def _repeated(self) -> list[Step]:
+        """Several blocks in turn. The loads come first, so that those of the next block can be on their way."""
+        places, x = self.places, position("xi", "x")
+        start = arith("mul", PID, kir.Number(self._stretch("x")))
+        head = [kir.Assign((x,), kir.total(start, places.lanes("x")))]
+        head += [places.mask(p, mask) for p, mask in self.emitter.masks.items()]
+        for statement in self.body.statements:
+            self.emitter.emit_loads(statement.value)
+        block = self.emitter.scopes[0].body
+        loads, count = tuple(block), len(block)
+        self._write_statements()
+        return pipelined(head, loads, tuple(block[count:]), kir.BlockSize("x"), self.config.repeats)
+
+    def _in_turn(self) -> list[Step]:
+        """A loop over all points in one program; the barrier lets each see what those before it wrote."""
+        tile, point = self.space.tiles[0], position("point")
+        at = kir.total(point, kir.AsIndex(self.places.lanes("x")))
+        body = [kir.Assign((position("xi", "x"),), at), *self._straight_code(), kir.Barrier()]
+        numel = self.places.numel(tile)
+        return [*self.places.define_numel(tile), kir.Wait(), kir.loop(point, numel, kir.Number(1), body)]
 
     def _splits_edge(self) -> bool:
         """Whether whole blocks should do without a mask that would keep them from using vectors."""
@@ -344,87 +406,6 @@ class Generator:
         known = ex.mod(x.numel, ex.Int(max(min(vector, 8), 1))) is ex.ZERO
         return not known and any(ex.coefficient(index, x.symbol) is ONE for index in self._indices())
 
-    def _telling_name(self) -> str:
-        """The body's name; where no graph node gave it one, the operations that it does."""
-        if self.body.origins:
-            return self.body.name
-        ops = dict.fromkeys(node.op for node in operations(self.body))
-        words = [op for op in ops if op not in _PLAIN] or ["copy" if self.space.tile("y") is None else "transpose"]
-        return self.body.name.replace("kernel", "_".join(words[-4:]), 1)
-
-    def _starts(self) -> dict[str, tuple[str, int]]:
-        """Where the blocks of tiles start that no loop moves, as ``_header`` counts, and how long they are."""
-        if self.moving:
-            return {}
-        outer = [tile.prefix for tile in self.space.tiles if tile.prefix != "r"]
-        program = {"x": "pid"} if len(outer) == 1 else {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
-        found = {p: (f"{program[p]} * {p.upper()}BLOCK", self.config.blocks[p]) for p in outer}
-        if self.space.tile("r") is not None and self.config.persistent:
-            found["r"] = ("0", self.config.blocks["r"])
-        return found
-
-    def _header(self) -> list[str]:
-        """Program ids, tile indices and masks."""
-        wide = ".to(tl.int64)" if self.index_bits == 64 else ""
-        tiles = [tile for tile in self.space.tiles if tile.prefix != "r"]
-        program = f"({PROGRAM} - {self.first})" if self.first else PROGRAM
-        lines = [*self._casts(), f"pid = {program}{wide}"]
-        if self.config.repeats > 1:
-            return lines
-        numels = {tile.prefix: self._numel(tile, lines) for tile in self.space.tiles}
-        if self.config.halves:
-            lines += round_lines(numels["x"])
-        programs = {"x": "pid"}
-        if self.mirrored:
-            lines += tiling.mirrored_order(self.mirrored)
-            programs = {"x": "xtile", "y": "ytile"}
-        elif len(tiles) == 2:
-            lines.append(f"xtiles = ({numels['x']} + XBLOCK - 1) // XBLOCK")
-            programs = {"x": "(pid % xtiles)", "y": "(pid // xtiles)"}
-        for tile in tiles:
-            p = tile.prefix
-            lines.append(f"{p}i = {programs[p]} * {p.upper()}BLOCK + {self.statements.range(p)}")
-        for part in (part for part in self.segments if part.tile.prefix != "r"):
-            p = part.tile.prefix
-            lines.append(f"{p}n = {programs[p]} * {p.upper()}BLOCK // {part.length}")
-            lines.append(
-                f"{p}w = ({programs[p]} * {p.upper()}BLOCK - {p}n * {part.length}) + {self.statements.range(p)}"
-            )
-        if self.space.tile("r") is not None and self.config.persistent:
-            lines.append(f"ri = {self.statements.range('r')}{wide}")
-        looped = "r" if not self.config.persistent else ""
-        lines += [f"{mask} = {p}i < {numels[p]}" for p, mask in self.masks.items() if p != looped]
-        return lines
-
-    def _repeated(self) -> list[str]:
-        """The blocks of one program."""
-        start = f"pid * {self._stretch('x')} + {self.statements.range('x')}"
-        points = self._numel(self.space.tiles[0], [])
-        statements, count = self.body.statements, self.config.repeats
-        return repeat(self.emitter, statements, self._write_statements, start=start, points=points, count=count)
-
-    def _in_turn(self, lines: list[str]) -> list[str]:
-        """A loop over all points in one program; the barrier lets each see what those before it wrote."""
-        head: list[str] = []
-        numel = self._numel(self.space.tiles[0], head)
-        wide = ".to(tl.int64)" if self.index_bits == 64 else ""
-        at = f"xi = point + tl.arange(0, XBLOCK){wide}"
-        return [
-            *self._casts(),
-            *head,
-            WAIT,
-            f"for point in range(0, {numel}):",
-            *("    " + text for text in [at, *lines, "tl.debug_barrier()"]),
-        ]
-
-    def _casts(self) -> list[str]:
-        """Pointers of buffers that share an argument of another dtype."""
-        return [
-            f"{pointer} = {self.argument_of[buffer]}.to(tl.pointer_type({type_text(self.dtypes[buffer])}))"
-            for buffer, pointer in self.pointers.items()
-            if pointer != self.argument_of[buffer]
-        ]
-
     def _needs_turns(self, statement: Store) -> bool:
         """Whether a combining store has no atomic (or one that would lose a NaN)."""
         dtype, mode = self.dtypes[statement.buffer], statement.mode
@@ -433,13 +414,6 @@ class Generator:
         if mode == "add":
             return dtype.itemsize < 4 and dtype not in HALVES
         return mode not in ("min", "max") or dtype.is_floating_point or dtype.itemsize < 4
-
-    def _numel(self, tile: tiling.Tile, lines: list[str]) -> str:
-        if tile.numel.is_int:
-            return str(int(tile.numel))
-        text, _ = self.emitter.index(tile.numel)
-        lines.append(f"{tile.prefix}numel = {text}")
-        return f"{tile.prefix}numel"
 
     def _straight(self, statement: Statement) -> None:
         if isinstance(statement, Store):
@@ -491,3 +465,13 @@ def _replaced(statement: Statement, values: Mapping[Expr, Expr]) -> Statement:
         return changed
     index = substitute(load("", changed.index, torch.float32), values).index
     return evolve(changed, index=index)
+
+
+def _entry(body: KernelBody, config: Config) -> str:
+    """The function's name: the kind of kernel, and the body's name; where no graph node gave it one, the operations that it does."""
+    kind = "per" if config.persistent or config.pieces else "red" if "r" in config.blocks else "poi"
+    if body.origins:
+        return f"triton_{kind}_{body.name}"
+    ops = dict.fromkeys(node.op for node in operations(body))
+    words = [op for op in ops if op not in _PLAIN] or ["transpose" if "y" in config.blocks else "copy"]
+    return f"triton_{kind}_{body.name.replace('kernel', '_'.join(words[-4:]), 1)}"

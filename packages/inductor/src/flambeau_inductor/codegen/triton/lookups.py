@@ -1,6 +1,6 @@
 """Tables whose rows a kernel looks up, and programs that take such a table in two halves.
 
-In: a body over tiles. Out: the largest such table, and the lines that leave a program the rows of its half.
+In: a body over tiles. Out: the largest such table, and the statements that leave a program the rows of its half.
 
 A row that indices name at random is read again before the results that stream through the cache have displaced it, as long as the table
 fits there beside them. Where it does not, the programs of a first round do the rows that lie in the table's first half, those of
@@ -15,13 +15,16 @@ import torch
 from attrs import frozen
 
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...expr import ONE, Expr
 from ...ir.kernel import KernelBody, Store
 from ...ir.scalar import Scalar, loads, walk
+from ...kernel_ir import Node, Statement, Variable
 from .. import tiling
 
-#: The mask of the rows that a program does.
-MASK = "xhalf"
+#: The mask of the rows that a program does, and which half that is.
+MASK = kir.Variable("xhalf", frozenset({"x"}), torch.bool)
+_HALF = kir.position("half")
 
 
 @frozen
@@ -63,16 +66,19 @@ def _rows_told_apart(symbol: Expr, along_row: Expr) -> int:
     return int(symbol.bound) if any(places) and not any(along_row in place for place in places) else 0
 
 
-def round_lines(points: str) -> list[str]:
-    """Which half of the table program ``pid`` takes, and which block of the ``points`` along ``x`` it looks at."""
-    return [f"xtiles = ({points} + XBLOCK - 1) // XBLOCK", "half = pid // xtiles", "pid = pid % xtiles"]
-
-
-def row_lines(number: str, rows: int, mask: str) -> list[str]:
-    """The mask of the rows whose ``number`` lies in the program's half, and an end for programs that have none."""
-    inside = f"({number} < {-(-rows // 2)}) == (half == 0)"
+def choose_round(program: Variable, blocks: Variable) -> list[Statement]:
+    """Which half of the table ``program`` takes, and which of the ``blocks`` along ``x`` it looks at."""
     return [
-        f"{MASK} = {mask} & ({inside})" if mask else f"{MASK} = {inside}",
-        f"if tl.max({MASK}.to(tl.int32)) == 0:",
-        "    return",
+        kir.Assign((_HALF,), kir.arith("floordiv", program, blocks)),
+        kir.Update((program,), kir.arith("mod", program, blocks)),
+    ]
+
+
+def choose_rows(number: Variable, rows: int, mask: Node | None) -> list[Statement]:
+    """The mask of the rows whose ``number`` lies in the program's half, and an end for programs that have none."""
+    first = kir.arith("eq", _HALF, kir.Number(0))
+    inside = kir.arith("eq", kir.arith("lt", number, kir.Number(-(-rows // 2), number.dtype)), first)
+    return [
+        kir.Assign((MASK,), inside if mask is None else kir.All((mask, inside), mask.tiles | inside.tiles)),
+        kir.If(kir.NoLane(MASK), (kir.Return(),)),
     ]

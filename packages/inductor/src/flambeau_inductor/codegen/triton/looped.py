@@ -1,18 +1,25 @@
 """Rows too long for registers: one loop over the row for each stage of the plan.
 
-In: the statements of a kernel that loops over ``r``. Out: lines in its emitter: accumulators, the loops, what follows from them.
+In: the statements of a kernel that loops over ``r``. Out: statements in its emitter: accumulators, the loops, what follows from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
+from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
+from ...kernel_ir import LOOP, Node, Variable
 from . import edges, pairs, reduction
 from .passes import is_inner
 from .statements import Statements
-from .values import LOOP, Scope
+from .values import Scope
+
+#: The mask of a block of the row.
+MASK = Variable("rmask", frozenset({"r"}), torch.bool)
 
 
 class Loops:
@@ -25,9 +32,9 @@ class Loops:
         assert r is not None
         self.r = r
         self.emitter.together = 4 if statements.config.blocks["x"] <= 2 else 1
-        self.numel = str(int(r.numel)) if r.numel.is_int else "rnumel"
+        self.numel: Node = kir.Number(int(r.numel)) if r.numel.is_int else kir.position("rnumel")
         self.segments = [part for part in statements.segments if part.tile is r]
-        self.wide = ".to(tl.int64)" if statements.index_bits == 64 else ""
+        self.start, self.position = kir.position("start"), kir.position("ri", "r")
 
     def walk(self, stage: int) -> None:
         """The outer statements of ``stage``, then one loop for its inner ones."""
@@ -60,7 +67,7 @@ class Loops:
                     statements.store(statement)
             statements.flush()
             # What a loop stored cannot be forwarded to another: its variables hold the last block only.
-            emitter.stored = {key: value for key, value in emitter.stored.items() if not value.dims & {"r", LOOP}}
+            emitter.stored = {key: value for key, value in emitter.stored.items() if not value.tiles & {"r", LOOP}}
             return emitter.scopes.pop()
 
         inside = self._inside(inner, any(state.pair.kind == "moments" for state in states.values()))
@@ -72,7 +79,7 @@ class Loops:
             emitter.aligned = rows[1]
             whole = block()
             emitter.aligned = {}
-            emitter.masks["r"] = "rmask"
+            emitter.masks["r"] = MASK
             self._with_edges(whole, block(), rows[0])
         for name, accumulator in accumulators.items():
             emitter.reduced[name] = reduction.finish(emitter, accumulator)
@@ -99,37 +106,45 @@ class Loops:
             return None
         return inside
 
-    def _program(self) -> dict[Expr, str]:
+    def _program(self) -> dict[Expr, Node]:
         """The tile symbols of a program of one row, as scalars."""
-        texts = {tile.symbol: "pid" for tile in self.statements.space.tiles if tile.prefix == "x"}
+        pid = kir.position("pid")
+        places: dict[Expr, Node] = {tile.symbol: pid for tile in self.statements.space.tiles if tile.prefix == "x"}
         for part in self.statements.segments:
-            texts |= {part.number: "xn", part.within: f"(pid - xn * {part.length})"}
-        return texts
+            number = kir.position("xn")
+            before = kir.arith("mul", number, kir.Number(part.length))
+            places |= {part.number: number, part.within: kir.arith("sub", pid, before)}
+        return places
 
     def _plain(self, scope: Scope) -> None:
-        lines = [f"ri = start + {self.statements.range('r')}{self.wide}"]
+        body: list[kir.Statement] = [kir.Assign((self.position,), kir.total(self.start, self.statements.row_lanes()))]
         for part in self.segments:
-            lines.append(f"rn = start // {part.length}")
-            lines.append(f"rw = ri - rn * {part.length}")
+            number, within = kir.position("rn", LOOP), kir.position("rw", "r")
+            length = kir.Number(part.length)
+            body.append(kir.Assign((number,), kir.arith("floordiv", self.start, length)))
+            body.append(kir.Assign((within,), kir.arith("sub", self.position, kir.arith("mul", number, length))))
         if "r" in self.emitter.masks:
-            lines.append(f"rmask = ri < {self.numel}")
-        self._loop(self.numel, [*lines, *scope.lines])
+            body.append(kir.Assign((MASK,), kir.InRange("r", self.position, self.numel)))
+        self._loop(self.numel, [*body, *scope.body])
 
-    def _with_edges(self, whole: Scope, edge: Scope, shift: str) -> None:
+    def _with_edges(self, whole: Scope, edge: Scope, shift: Variable | None) -> None:
         """A loop that counts from the first whole vector, ``shift`` elements before the row."""
-        behind = f" + {shift}" if shift else ""
-        before = f"(start >= {shift}) & " if shift else ""
-        lines = [
-            f"at = start + {self.statements.range('r')}{self.wide}",
-            f"ri = at - {shift}" if shift else "ri = at",
-            f"if {before}(start + RBLOCK <= {self.numel}{behind}):",
-            *("    " + text for text in whole.lines),
-            "else:",
-            f"    rmask = (ri >= 0) & (ri < {self.numel})" if shift else f"    rmask = ri < {self.numel}",
-            *("    " + text for text in edge.lines),
+        at = kir.position("at", "r")
+        end = kir.total(self.numel, shift) if shift is not None else self.numel
+        within = kir.arith("le", kir.total(self.start, kir.BlockSize("r")), end)
+        behind_first = (kir.arith("ge", self.start, shift),) if shift is not None else ()
+        mask = kir.Assign((MASK,), kir.InRange("r", self.position, self.numel, both=shift is not None))
+        body: list[kir.Statement] = [
+            kir.Assign((at,), kir.total(self.start, self.statements.row_lanes())),
+            kir.Assign((self.position,), kir.arith("sub", at, shift) if shift is not None else at),
+            kir.If(
+                kir.All((*behind_first, within), kir.NO_TILES),
+                tuple(whole.body),
+                (mask, *edge.body),
+                whole=frozenset({"r"}),
+            ),
         ]
-        self._loop(f"{self.numel}{behind}", lines)
+        self._loop(end, body)
 
-    def _loop(self, stop: str, lines: Sequence[str]) -> None:
-        head = f"for start in tl.range(0, {stop}, RBLOCK):"
-        self.emitter.scopes[0].lines.extend([head, *("    " + text for text in lines)])
+    def _loop(self, stop: Node, body: Sequence[kir.Statement]) -> None:
+        self.emitter.scopes[0].body.append(kir.loop(self.start, stop, kir.BlockSize("r"), body))

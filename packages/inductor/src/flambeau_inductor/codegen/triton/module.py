@@ -17,6 +17,7 @@ from ..kernel import GeneratedKernel, sources_of, with_shared_sources
 from .errors import UnsupportedKernel
 from .helpers import helper_sources
 from .kernel import KernelText, kernel_text
+from .texts import KernelTexts
 
 #: Extra flags of a library (none: numbers of warps and the like belong to the kernels).
 FLAGS: tuple[str, ...] = ()
@@ -33,13 +34,14 @@ def generate(bodies: Sequence[KernelBody]) -> list[GeneratedKernel]:
     Raises one UnsupportedKernel with the origins of every body that is refused.
     """
     kernels: list[GeneratedKernel] = []
+    texts = KernelTexts()
     known: set[Hashable] = set()
     taken: set[str] = set()
     refused: dict[str, str] = {}
     for body in bodies:
         renamed, names = canonical(body)
         try:
-            text = kernel_text(renamed)
+            text = texts.of(renamed)
         except UnsupportedKernel as error:
             refused |= dict.fromkeys(body.origins, str(error)) or {"": str(error)}
             continue
@@ -99,5 +101,6 @@ def generated(text: KernelText) -> GeneratedKernel:
             "bytes": ex.hint(text.moved),
             "origins": list(body.origins),
         },
+        kernels=(text.kernel,),
         code=(text.function, tuple(text.signature.items()), text.divisible, text.asserts, config),
     )

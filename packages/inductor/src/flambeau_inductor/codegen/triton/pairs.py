@@ -1,6 +1,6 @@
 """Two reductions of which the second needs the first's result, done in one walk over the row.
 
-In: the statements of a body. Out: ``Pair`` records, and their text inside a loop.
+In: the statements of a body. Out: ``Pair`` records, and their statements inside a loop.
 
     exponentials    max of v; sum of exp(v - max)         the sum is rescaled when the maximum grows
     moments         sum of v; sum of (v - sum / n)**2     Welford's update in each lane, combined behind the loop
@@ -13,12 +13,13 @@ from collections.abc import Sequence
 import torch
 from attrs import frozen
 
+from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Reduce, Statement
 from ...ir.scalar import Scalar, walk
-from .reduction import BLOCK, ROW, block_value
-from .types import number, type_text
-from .values import Emitter, Value
+from ...kernel_ir import Variable
+from .reduction import BLOCK, ROW, block_value, open_variable
+from .values import Emitter
 
 _FLOATING = (torch.float32, torch.float64)
 
@@ -90,54 +91,55 @@ class PairState:
     pair: Pair
     first: Reduce
     second: Reduce
-    names: tuple[str, ...]
+    variables: tuple[Variable, ...]
 
 
 def start(emitter: Emitter, pair: Pair, first: Reduce, second: Reduce) -> PairState:
     """Open the variables before the loop."""
-    dtype = type_text(first.value.dtype)
-    values = [float("-inf"), 0.0] if pair.kind == "exponentials" else [0.0, 0.0]
-    shape = f"[XBLOCK, RBLOCK // {emitter.together}]" if pair.kind == "exponentials" else emitter.shape(BLOCK)
-    names = tuple(emitter.name("acc") for _ in values)
-    for name, value in zip(names, values, strict=True):
-        emitter.scopes[0].lines.append(f"{name} = tl.full({shape}, {number(value)}, {dtype})")
-    return PairState(pair, first, second, names)
+    dtype = first.value.dtype
+    exponentials = pair.kind == "exponentials"
+    layout = (kir.Extent("x"), kir.Extent("r", over=emitter.together)) if exponentials else None
+    values = [float("-inf") if exponentials else 0.0, 0.0]
+    variables = [
+        open_variable(emitter, "acc", kir.Full(kir.Number(value, dtype), dtype, BLOCK, layout)) for value in values
+    ]
+    return PairState(pair, first, second, tuple(variables))
 
 
 def step(emitter: Emitter, state: PairState) -> None:
     """Add this block inside the loop."""
-    lines = emitter.scopes[-1].lines
-    a, b = state.names
+    dtype, targets = state.first.value.dtype, state.variables
     if state.pair.kind == "exponentials":
         value = block_value(emitter, state.first)
-        count = emitter.together
-        together = f"tl.reshape({value.text}, [XBLOCK, RBLOCK // {count}, {count}])"
-        lines.append(f"{a}, {b} = {emitter.need('add_exponentials')}({a}, {b}, {together})")
-        return
-    value = emitter.emit(state.first.value)
-    text = emitter.broadcast(value.text, value.dims, BLOCK)
-    seen = emitter.name("n")
-    lines.append(f"{seen} = tl.full([], start // RBLOCK + 1, tl.int32).to({type_text(value.dtype)})")
-    inside = emitter.masks.get("r", "")
-    arguments = f"{a}, {b}, {text}, {seen}" + (f", {inside}" if inside else "")
-    helper = emitter.need("add_moment_inside" if inside else "add_moment")
-    lines.append(f"{a}, {b} = {helper}({arguments})")
+        layout = targets[0].layout
+        assert layout is not None
+        together = kir.Reshape(value, BLOCK, (*layout, kir.Extent(count=emitter.together)))
+        call = kir.Call("add_exponentials", (*targets, together), dtype, BLOCK, layout)
+    else:
+        value = emitter.emit(state.first.value)
+        block = kir.arith("floordiv", kir.position("start"), kir.BlockSize("r"))
+        count = kir.Cast(kir.Full(kir.total(block, kir.Number(1)), torch.int32), dtype)
+        seen = Variable(emitter.name("n"), frozenset({kir.LOOP}), dtype)
+        emitter.scopes[-1].body.append(kir.Assign((seen,), count))
+        mask = emitter.masks.get("r")
+        arguments = (*targets, emitter.broadcast(value, BLOCK), seen, *((mask,) if mask is not None else ()))
+        call = kir.Call("add_moment" if mask is None else "add_moment_inside", arguments, dtype, BLOCK)
+    emitter.scopes[-1].body.append(kir.Update(targets, call))
 
 
 def finish(emitter: Emitter, state: PairState) -> None:
     """One value a row of both, behind the loop."""
     dtype = state.first.value.dtype
-    results = [emitter.name("red") for _ in range(2)]
-    a, b = state.names
+    results = [Variable(emitter.name("red"), ROW, s.dtype) for s in (state.first, state.second)]
     if state.pair.kind == "exponentials":
-        call = f"{emitter.need('join_exponentials')}({a}, {b})"
+        call = kir.Call("join_exponentials", state.variables, dtype, ROW)
     else:
         r = emitter.space.tile("r")
         assert r is not None
-        numel = str(int(r.numel)) if r.numel.is_int else "rnumel"
-        lanes = "tl.arange(0, RBLOCK)[None, :]"
-        counts = f"(({numel} + RBLOCK - 1 - {lanes}) // RBLOCK).to({type_text(dtype)})"
-        call = f"{emitter.need('join_moments')}({a}, {b}, {counts}, {numel})"
-    emitter.scopes[0].lines.append(f"{results[0]}, {results[1]} = {call}")
-    for statement, name in zip((state.first, state.second), results, strict=True):
-        emitter.reduced[statement.name] = Value(name, ROW, statement.dtype)
+        count = kir.Number(int(r.numel)) if r.numel.is_int else kir.position("rnumel")
+        blocks = kir.arith("sub", kir.total(count, kir.BlockSize("r")), kir.Number(1))
+        own = kir.arith("floordiv", kir.arith("sub", blocks, kir.Lanes("r", True)), kir.BlockSize("r"))
+        call = kir.Call("join_moments", (*state.variables, kir.Cast(own, dtype), count), dtype, ROW)
+    emitter.scopes[0].body.append(kir.Assign(tuple(results), call))
+    for statement, result in zip((state.first, state.second), results, strict=True):
+        emitter.reduced[statement.name] = result

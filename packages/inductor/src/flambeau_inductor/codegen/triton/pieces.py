@@ -1,6 +1,6 @@
 """Rows that are kept in registers piece by piece, where the next power of two would be far longer than the row.
 
-In: the statements of a kernel whose configuration is ``pieces``. Out: straight lines in its emitter. Each stage of the plan goes over
+In: the statements of a kernel whose configuration is ``pieces``. Out: straight code in its emitter. Each stage of the plan goes over
 the pieces of the row in turn; what a piece loaded or computed in one stage is there in the later ones.
 """
 
@@ -11,12 +11,15 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
+from ... import kernel_ir as kir
 from ...expr import Expr
 from ...ir.kernel import Reduce, ScanStep, Statement, Store
+from ...kernel_ir import LOOP, Node, Variable
 from . import reduction
+from .looped import MASK
 from .passes import is_inner
 from .statements import Statements
-from .values import LOOP, Scope, Value
+from .values import Scope
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -28,8 +31,8 @@ class Piece:
     start: int
     masked: bool
     scope: Scope = field(factory=Scope)
-    stored: dict[tuple[str, Expr], Value] = field(factory=dict)
-    reduced: dict[str, Value] = field(factory=dict)
+    stored: dict[tuple[str, Expr], Variable] = field(factory=dict)
+    reduced: dict[str, Variable] = field(factory=dict)
 
 
 class Pieces:
@@ -44,6 +47,8 @@ class Pieces:
         block = statements.config.blocks["r"]
         self.pieces = [Piece(at, at + block > self.length) for at in range(0, self.length, block)]
         self.segments = [part for part in statements.segments if part.tile is r]
+        #: Names that an earlier piece defined.
+        self.opened: set[str] = set()
 
     def stage(self, number: int) -> None:
         """The outer statements of a stage, then its inner ones for each piece."""
@@ -66,7 +71,7 @@ class Pieces:
             emitter.reduced[name] = reduction.finish(emitter, accumulator)
 
     def _write(
-        self, statement: Statement, accumulators: dict[str, reduction.Accumulator], carries: dict[str, str]
+        self, statement: Statement, accumulators: dict[str, reduction.Accumulator], carries: dict[str, Variable]
     ) -> None:
         if isinstance(statement, Reduce):
             reduction.step(self.emitter, accumulators[statement.name])
@@ -79,32 +84,40 @@ class Pieces:
 
     def _open(self, piece: Piece) -> None:
         emitter = self.emitter
-        wide = ".to(tl.int64)" if self.statements.index_bits == 64 else ""
-        lines = [f"ri = {piece.start} + {self.statements.range('r')}{wide}"]
-        for part in self.segments:
-            lines += [f"rn = {piece.start // part.length}", f"rw = ri - {piece.start // part.length * part.length}"]
         emitter.masks.pop("r", None)
         if piece.masked:
-            lines.append(f"rmask = ri < {self.length}")
-            emitter.masks["r"] = "rmask"
+            emitter.masks["r"] = MASK
+        position = kir.position("ri", "r")
+        self._set(position, kir.total(kir.Number(piece.start), self.statements.row_lanes()))
+        for part in self.segments:
+            number = piece.start // part.length
+            self._set(kir.position("rn", LOOP), kir.Number(number))
+            self._set(kir.position("rw", "r"), kir.arith("sub", position, kir.Number(number * part.length)))
+        if piece.masked:
+            self._set(MASK, kir.InRange("r", position, kir.Number(self.length)))
         emitter.piece = (piece.start, min(piece.start + self.statements.config.blocks["r"], self.length))
         emitter.stored.update(piece.stored)
         emitter.reduced.update(piece.reduced)
-        emitter.scopes[0].lines.extend(lines)
         emitter.scopes.append(piece.scope)
+
+    def _set(self, variable: Variable, value: Node) -> None:
+        """What each piece has another value of."""
+        statement = kir.Update if variable.name in self.opened else kir.Assign
+        self.opened.add(variable.name)
+        self.emitter.scopes[0].body.append(statement((variable,), value))
 
     def _close(self, piece: Piece) -> None:
         """Put aside what holds for this piece alone."""
         emitter = self.emitter
         emitter.piece = None
         emitter.scopes.pop()
-        emitter.scopes[0].lines.extend(piece.scope.lines)
-        piece.scope.lines.clear()
+        emitter.scopes[0].body.extend(piece.scope.body)
+        piece.scope.body.clear()
         _move(emitter.stored, piece.stored)
         _move(emitter.reduced, piece.reduced)
 
 
-def _move(known: dict[Key, Value], kept: dict[Key, Value]) -> None:
+def _move(known: dict[Key, Variable], kept: dict[Key, Variable]) -> None:
     """From ``known`` to ``kept``: what varies along the row."""
-    for key in [key for key, value in known.items() if value.dims & {"r", LOOP}]:
+    for key in [key for key, value in known.items() if value.tiles & {"r", LOOP}]:
         kept[key] = known.pop(key)

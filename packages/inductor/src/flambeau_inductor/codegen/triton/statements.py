@@ -1,6 +1,6 @@
-"""The statements of one kernel as lines: what every form of it (straight, pieces, looped) writes with.
+"""The statements of one kernel in the kernel IR: what every form of it (straight, pieces, looped) writes with.
 
-In: a body whose tiles, plan and configuration are chosen, and the emitter of its lines. Out: stores in that emitter, now or when what
+In: a body whose tiles, plan and configuration are chosen, and the emitter of its values. Out: stores in that emitter, now or when what
 they overwrite has been read.
 """
 
@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from attrs import define, evolve, field
+from attrs import define, field
 
+from ... import kernel_ir as kir
 from ...expr import ONE
 from ...ir.kernel import KernelBody, Statement, Store
+from ...kernel_ir import Node, Tiles, Variable
 from ...ops.dtypes import HALVES
 from .. import tiling
 from .errors import UnsupportedKernel
-from .ops import Operation, op_text
 from .options import Config
 from .passes import Plan
-from .values import NO_DIMS, Dims, Emitter, Value
+from .values import Emitter
 
 
 @define(eq=False)
@@ -32,23 +33,23 @@ class Statements:
     config: Config
     segments: tuple[tiling.Segments, ...]
     dtypes: Mapping[str, torch.dtype]
-    index_bits: int
     serial: bool
     emitter: Emitter
     stage: int = 0
-    _deferred: list[tuple[str, Dims]] = field(factory=list)
+    _deferred: list[tuple[kir.Statement, Tiles]] = field(factory=list)
 
     def begin(self, stage: int) -> list[Statement]:
         """Enter ``stage``: its statements."""
         self.stage = stage
         return [s for s, at in zip(self.body.statements, self.plan.stages, strict=True) if at == stage]
 
-    def range(self, prefix: str) -> str:
-        """``arange`` over a tile, laid along its dimension of the block."""
-        text = f"tl.arange(0, {prefix.upper()}BLOCK)"
-        if len(self.space.tiles) == 1:
-            return text
-        return text + ("[:, None]" if self.space.tiles[0].prefix == prefix else "[None, :]")
+    def lanes(self, prefix: str) -> kir.Lanes:
+        """The lanes of a block along a tile, laid along its dimension."""
+        return kir.Lanes(prefix, prefix not in self.emitter.masks)
+
+    def row_lanes(self) -> Node:
+        """Those of the row, as wide as positions are."""
+        return kir.AsIndex(self.lanes("r"))
 
     def check_scan(self) -> None:
         """Refuse a scan whose running value would start anew inside the row."""
@@ -61,43 +62,40 @@ class Statements:
         level = {tile.prefix for tile in self.space.tiles}
         if statement.level == "outer" and self.space.tile("r") is not None:
             level.discard("r")
-        dims: Dims = frozenset(level)
+        tiles: Tiles = frozenset(level)
         value = emitter.convert(emitter.emit(statement.value), self.dtypes[statement.buffer])
-        offset, have = emitter.index(statement.index)
-        if have != dims:
-            text = f"tl.full([], {offset}, tl.int32)" if statement.index.is_int else f"({offset})"
-            offset = emitter.broadcast(text, have, dims)
-        pointer = f"{self.emitter.pointers[statement.buffer]} + ({offset})"
-        mask = emitter.tile_mask(dims)
+        index = emitter.broadcast(emitter.index(statement.index), tiles)
+        pointer = emitter.pointers[statement.buffer]
+        mask = kir.all_of(emitter.tile_masks(tiles))
         if statement.mode == "set":
-            arguments = [pointer, value.text, mask, "cache_modifier='.cs'" if self.config.streamed else ""]
-            text = f"tl.store({', '.join(filter(None, arguments))})"
+            written: kir.Statement = kir.Store(pointer, index, value, mask, self.config.streamed)
             emitter.stored[(statement.buffer, statement.index)] = value
+        elif self.serial:
+            written = kir.Store(pointer, index, self._combined(statement.mode, pointer, index, value, mask), mask)
         else:
-            text = self._atomic(statement, pointer, value, dims, mask)
+            written = kir.Atomic(statement.mode, pointer, index, emitter.broadcast(value, tiles), mask)
         if any(statement is self.body.statements[number] for number in self.plan.deferred):
-            self._deferred.append((text, dims))
+            self._deferred.append((written, tiles))
         else:
-            emitter.line(text, dims if dims else NO_DIMS)
+            emitter.add(written, tiles)
 
     def flush(self) -> None:
         """Write the stores that waited for reads of what they overwrite."""
-        for text, dims in self._deferred:
-            self.emitter.line(text, dims)
+        for written, tiles in self._deferred:
+            self.emitter.add(written, tiles)
         self._deferred.clear()
 
-    def _atomic(self, statement: Store, pointer: str, value: Value, dims: Dims, mask: str) -> str:
-        whole = self.emitter.broadcast(value.text, value.dims, dims)
-        if not self.serial:
-            mask = f", mask={mask}" if mask else ""
-            return f"tl.atomic_{statement.mode}({pointer}, {whole}{mask}, sem='relaxed')"
-        before = self.emitter.define(f"tl.load({pointer}{', ' + mask if mask else ''})", dims, value.dtype)
-        name = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}[statement.mode]
+    def _combined(self, mode: str, pointer: kir.Pointer, index: Node, value: Variable, mask: Node | None) -> Variable:
+        """What is there combined with ``value``, by the one program that takes the points in turn."""
+        emitter, tiles = self.emitter, index.tiles
+        before = emitter.define(kir.Load(pointer, index, mask))
+        name = {"add": "add", "mul": "mul", "min": "minimum", "max": "maximum"}[mode]
         dtype = torch.float32 if value.dtype in HALVES else value.dtype
-        parts = [self.emitter.convert(v, dtype) for v in (before, evolve(value, text=whole, dims=dims))]
+        whole = emitter.broadcast(value, tiles)
+        if value.dtype is not dtype:
+            before = emitter.convert(before, dtype)
+            whole = emitter.define(kir.Op("to_dtype", (whole,), dtype, tiles))
         if dtype is torch.bool:
-            combined = f"({parts[0].text} {'|' if name in ('add', 'maximum') else '&'} {parts[1].text})"
-        else:
-            combined = op_text(Operation(name, [v.text for v in parts], [dtype, dtype], dtype, self.emitter.need))
-        result = self.emitter.convert(self.emitter.define(combined, dims, dtype), value.dtype)
-        return f"tl.store({pointer}, {result.text}{', ' + mask if mask else ''})"
+            name = "logical_or" if name in ("add", "maximum") else "logical_and"
+        result = emitter.define(kir.Op(name, (before, whole), dtype, tiles))
+        return emitter.convert(result, value.dtype)

@@ -1,93 +1,71 @@
-"""Scalar nodes of the IR become named blocks, once each.
+"""Scalar nodes become variables of the kernel IR, once each.
 
-In: scalar nodes, the tiles, names of arguments. Out: lines of source, and for each node a ``Value``: the name that holds it
-and the tile dimensions it varies along. A value is written in the outermost scope it can live in: what does not vary along the
-reduction is computed before the loop over it.
+In: scalar nodes, the tiles, arguments. Out: statements, and for each node the variable that holds it. A value is written in the outermost scope
+it can live in: what does not vary along the reduction is computed before the loop over it, and no pass has to move it there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from attrs import evolve, field, frozen
 
 from ... import expr as ex
+from ... import kernel_ir as kir
 from ...expr import Expr, Symbol
 from ...ir.scalar import Scalar, indirect_scalars, load, op
+from ...kernel_ir import LOOP, NO_TILES, Node, Pointer, Statement, Tiles, Variable
 from ..tiling import Space
 from .errors import UnsupportedKernel
-from .ops import Operation, cast_text, op_text
-from .types import literal, type_text
-
-Dims = frozenset[str]
-NO_DIMS: Dims = frozenset()
-#: In the dims of what is one value for a block of a row but another for the next block.
-LOOP = "loop"
-
-
-@frozen
-class Value:
-    """A computed block: ``text`` names it, ``dims`` are the tiles it varies along (its extent is 1 along the others)."""
-
-    text: str
-    dims: Dims
-    dtype: torch.dtype
 
 
 @frozen(eq=False)
 class Scope:
-    """Lines in the making and the values that they define."""
+    """Statements in the making and the values that they define."""
 
-    lines: list[str] = field(factory=list)
-    values: dict[tuple[Scalar, str], Value] = field(factory=dict)
+    body: list[Statement] = field(factory=list)
+    values: dict[tuple[Scalar, str], Variable] = field(factory=dict)
 
 
 class Emitter:
     """Writes the values of one kernel.
 
     ``positions`` maps each symbol that counts through a tile to the tile's prefix ("" where one value serves a whole block);
-    ``pointers`` and ``scalars`` give the argument that holds a buffer or a size; ``masks`` the name of each tile's mask where
-    one is needed; ``blocks`` the block size of each tile.
+    ``pointers`` and ``scalars`` give the argument that holds a buffer or the name of that which holds a size; ``masks`` the mask of each tile
+    where one is needed.
     """
 
     def __init__(
         self,
         space: Space,
         positions: Mapping[Expr, str],
-        pointers: Mapping[str, str],
+        pointers: Mapping[str, Pointer],
         scalars: Mapping[str, str],
-        masks: dict[str, str],
-        index_bits: int,
+        masks: dict[str, Variable],
         eviction: Callable[[Scalar], str],
     ) -> None:
         self.space = space
         self.pointers = pointers
         self.scalars = scalars
         self.masks = masks
-        self.index_bits = index_bits
         self.eviction = eviction
-        self.helpers: set[str] = set()
-        self.asserts = False
         self.scopes = [Scope()]
         #: Results of reductions and scans, and what was stored where.
-        self.reduced: dict[str, Value] = {}
-        self.stored: dict[tuple[str, Expr], Value] = {}
+        self.reduced: dict[str, Variable] = {}
+        self.stored: dict[tuple[str, Expr], Variable] = {}
         #: Sums of exponentials of distances from the maximum, by the reduction's name, and the reciprocals of such sums.
         self.totals: dict[str, Scalar] = {}
-        self.inverses: dict[str, Value] = {}
+        self.inverses: dict[str, Variable] = {}
         #: Neighbours along a row whose exponentials share one rescaling: as many as a thread loads at once.
         self.together = 1
         #: Starts of rows that whole vectors are read of just now, and the first vector of each.
-        self.aligned: Mapping[Expr, str] = {}
+        self.aligned: Mapping[Expr, kir.AlignDown] = {}
         #: Tile -> where its block starts and how long it is, for tiles that no loop moves.
-        self.starts: Mapping[str, tuple[str, int]] = {}
+        self.starts: Mapping[str, tuple[Node, int]] = {}
         #: From where to where along the row the block lies, where that is known as it is written.
         self.piece: tuple[int, int] | None = None
-        #: What every new name ends in.
-        self._suffix = ""
         self._count = 0
         self._memory: dict[Scalar, bool] = {}
         self._tiles = positions
@@ -95,75 +73,56 @@ class Emitter:
 
     # -- names, scopes, shapes -------------------------------------------------------------------------------------------
 
-    def need(self, helper: str) -> str:
-        """Note that the module must define ``helper``; its name."""
-        self.helpers.add(helper)
-        return helper
-
     def name(self, prefix: str = "v") -> str:
         """A fresh variable."""
         self._count += 1
-        return f"{prefix}{self._count}{self._suffix}"
+        return f"{prefix}{self._count}"
 
-    def restart(self, suffix: str) -> None:
-        """Begin anew, under names that end in ``suffix``, those of positions included: what is written twice has the same names but for that."""
-        self.scopes = [Scope()]
-        self._count, self._suffix = 0, suffix
+    def add(self, statement: Statement, tiles: Tiles) -> None:
+        """Add a statement to the outermost scope where values of ``tiles`` exist."""
+        self._scope(tiles).body.append(statement)
 
-    def line(self, text: str, dims: Dims) -> None:
-        """Add a line to the outermost scope where values of ``dims`` exist."""
-        self._scope(dims).lines.append(text)
+    def define(self, value: Node, prefix: str = "v") -> Variable:
+        """A new variable that holds ``value``."""
+        variable = Variable(self.name(prefix), value.tiles, value.dtype)
+        self.add(kir.Assign((variable,), value), value.tiles)
+        return variable
 
-    def define(self, text: str, dims: Dims, dtype: torch.dtype, prefix: str = "v") -> Value:
-        """A new variable holding ``text``."""
-        name = self.name(prefix)
-        self.line(f"{name} = {text}", dims)
-        return Value(name, dims, dtype)
+    def _scope(self, tiles: Tiles) -> Scope:
+        return self.scopes[-1] if "r" in tiles or LOOP in tiles else self.scopes[0]
 
-    def _scope(self, dims: Dims) -> Scope:
-        return self.scopes[-1] if "r" in dims or LOOP in dims else self.scopes[0]
+    def broadcast(self, value: Node, tiles: Tiles) -> Node:
+        """``value`` with extent along all of ``tiles``."""
+        return value if value.tiles == tiles else kir.Broadcast(value, tiles)
 
-    def shape(self, dims: Dims) -> str:
-        """The shape of a block that varies along ``dims``."""
-        return "[" + ", ".join(f"{p.upper()}BLOCK" if p in dims else "1" for p in self._order) + "]"
-
-    def broadcast(self, text: str, have: Dims, want: Dims) -> str:
-        """``text`` with extent along all of ``want``."""
-        return text if have == want else f"tl.broadcast_to({text}, {self.shape(want)})"
-
-    def tile_masks(self, dims: Dims) -> list[str]:
-        """The masks of the tiles in ``dims`` where lanes lie outside."""
-        return [self.masks[p] for p in self._order if p in dims and p in self.masks]
-
-    def tile_mask(self, dims: Dims) -> str:
-        """All of them as one, "" where there is none."""
-        return " & ".join(self.tile_masks(dims))
+    def tile_masks(self, tiles: Tiles) -> list[Node]:
+        """The masks of the tiles in ``tiles`` where lanes lie outside."""
+        return [self.masks[p] for p in self._order if p in tiles and p in self.masks]
 
     # -- index expressions -----------------------------------------------------------------------------------------------
 
-    def index(self, e: Expr, mask: Value | None = None) -> tuple[str, Dims]:
-        """An index expression (over tile symbols) as text, and the dimensions it varies along."""
-        dims: set[str] = set()
-        names: dict[Expr, str] = {}
+    def index(self, e: Expr, mask: Variable | None = None) -> Node:
+        """An index expression (over tile symbols)."""
         for row, base in self.aligned.items():
             if e - row is self.space.tiles[-1].symbol:
-                return f"{base} + at", frozenset({"r"} | {self._tiles.get(s, "") for s in ex.free_symbols(row)}) - {""}
-        for symbol in ex.free_symbols(e):
+                places = {self._tiles.get(s, "") for s in ex.free_symbols(row)} - {""}
+                return kir.Arith("add", base, kir.position("at", "r"), frozenset({"r"} | places), kir.INDEX)
+        names: list[tuple[Expr, Node]] = []
+        # In an order that is the same in every process: loads are written as their symbols are met.
+        for symbol in sorted(ex.free_symbols(e), key=lambda s: s.key):
             prefix = self._tiles.get(symbol)
             if prefix is not None:
-                dims |= {prefix} - {""}
-                names[symbol] = symbol.name + self._suffix
+                node: Node = Variable(symbol.name, frozenset({prefix}) if prefix else NO_TILES, kir.INDEX)
             elif symbol.definition is not None:
-                value = self.emit(symbol.definition, mask)
-                dims |= value.dims
-                names[symbol] = value.text if self.index_bits == 64 else f"{value.text}.to(tl.int32)"
+                node = kir.AsIndex(self.emit(symbol.definition, mask))
             else:
-                names[symbol] = self.scalars[symbol.name]
-        return ex.render(e, "triton", names.__getitem__), frozenset(dims)
+                node = kir.position(self.scalars[symbol.name])
+            names.append((symbol, node))
+        return kir.Index(e, tuple(names), frozenset().union(*(node.tiles for _, node in names)))
 
     # -- scalar nodes ----------------------------------------------------------------------------------------------------
 
-    def emit(self, root: Scalar, mask: Value | None = None) -> Value:
+    def emit(self, root: Scalar, mask: Variable | None = None) -> Variable:
         """The value of ``root``; loads below it happen only where ``mask`` (a bool value) holds."""
         stack = [root]
         while stack:
@@ -177,7 +136,7 @@ class Emitter:
                 stack.extend(reversed(pending))
                 continue
             value = self._compute(node, mask)
-            self._scope(value.dims).values[self._key(node, mask)] = value
+            self._scope(value.tiles).values[self._key(node, mask)] = value
             stack.pop()
         found = self._find(root, mask)
         assert found is not None
@@ -186,7 +145,7 @@ class Emitter:
     def emit_loads(self, root: Scalar) -> None:
         """The loads below ``root`` whose places and masks no other load decides, with what these are computed from."""
         seen: set[tuple[Scalar, str]] = set()
-        stack: list[tuple[Scalar, Value | None]] = [(root, None)]
+        stack: list[tuple[Scalar, Variable | None]] = [(root, None)]
         while stack:
             node, mask = stack.pop()
             if self._key(node, mask) in seen:
@@ -204,10 +163,10 @@ class Emitter:
                     parts.insert(1, (body, self._inside(node, mask)))
             stack.extend(reversed(parts))
 
-    def _key(self, node: Scalar, mask: Value | None) -> tuple[Scalar, str]:
-        return (node, mask.text if mask is not None and self._touches_memory(node) else "")
+    def _key(self, node: Scalar, mask: Variable | None) -> tuple[Scalar, str]:
+        return (node, mask.name if mask is not None and self._touches_memory(node) else "")
 
-    def _find(self, node: Scalar, mask: Value | None) -> Value | None:
+    def _find(self, node: Scalar, mask: Variable | None) -> Variable | None:
         if node.kind == "reduced":
             return self._reduced(node)
         if node.kind == "load":
@@ -221,7 +180,7 @@ class Emitter:
                 return found
         return None
 
-    def _reduced(self, node: Scalar) -> Value:
+    def _reduced(self, node: Scalar) -> Variable:
         found = self.reduced.get(node.args[0])
         if found is None:
             raise UnsupportedKernel(f"{node.args[0]} is used before its reduction")
@@ -244,15 +203,13 @@ class Emitter:
             found = self._memory[node]
         return found
 
-    def _compute(self, node: Scalar, mask: Value | None) -> Value:
+    def _compute(self, node: Scalar, mask: Variable | None) -> Variable:
         if node.kind == "constant":
-            return self.define(literal(node.args[0], node.dtype), NO_DIMS, node.dtype, "k")
+            return self.define(kir.constant(node.args[0], node.dtype), "k")
         if node.kind == "parameter":
-            name = self.scalars[node.args[0]]
-            return self.define(literal_of_argument(name, node.dtype), NO_DIMS, node.dtype)
+            return self.define(_argument(self.scalars[node.args[0]], node.dtype))
         if node.kind == "index":
-            text, dims = self.index(node.index, mask)
-            return self.define(f"({text}).to({type_text(node.dtype)})", dims, node.dtype)
+            return self.define(kir.Cast(self.index(node.index, mask), node.dtype))
         if node.kind == "load":
             return self._load(node, mask)
         if node.kind == "masked":
@@ -260,104 +217,108 @@ class Emitter:
         if _beside_one(node):
             return self._add_erf(node, mask)
         operands = [self.emit(part, mask) for part in node.children]
-        dims = frozenset().union(*(value.dims for value in operands))
+        tiles: Tiles = frozenset().union(*(value.tiles for value in operands))
         if node.op == "check_bounds":
-            return self._check_bounds(operands[0], operands[1], dims, mask)
+            return self._check_bounds(operands[0], operands[1], tiles, mask)
         if node.op == "truediv":
-            quotient = self._cheap_quotient(node, operands)
-            if quotient:
-                return self.define(quotient, dims, node.dtype)
-        if node.op == "philox_uniform" and self._neighbours_share(node, dims):
-            return self._draw_for_neighbours(node, operands, dims)
-        if node.op in ("sin", "cos") and node.dtype is torch.float32 and dims - {LOOP}:
+            quotient = self._cheap_quotient(node, operands, tiles)
+            if quotient is not None:
+                return self.define(quotient)
+        if node.op == "philox_uniform" and self._neighbours_share(node, tiles):
+            return self._draw_for_neighbours(node, operands, tiles)
+        if node.op in ("sin", "cos") and node.dtype is torch.float32 and tiles - {LOOP}:
             return self._sine_and_cosine(node, operands[0], mask)
-        operation = Operation(node.op, [v.text for v in operands], [v.dtype for v in operands], node.dtype, self.need)
-        return self.define(op_text(operation), dims, node.dtype)
+        return self.define(kir.Op(node.op, tuple(operands), node.dtype, tiles))
 
-    def _add_erf(self, node: Scalar, mask: Value | None) -> Value:
+    def _add_erf(self, node: Scalar, mask: Variable | None) -> Variable:
         """An error function plus or minus a number of at least one: its absolute error counts."""
         operands = []
         for part in node.children:
             if part.op == "erf" and self._find(part, mask) is None:
                 angle = self.emit(part.children[0], mask)
-                operands.append(self.define(f"{self.need('erf_beside_one')}({angle.text})", angle.dims, part.dtype))
+                operands.append(self.define(kir.Call("erf_beside_one", (angle,), part.dtype, angle.tiles)))
             else:
                 operands.append(self.emit(part, mask))
-        operation = Operation(node.op, [v.text for v in operands], [v.dtype for v in operands], node.dtype, self.need)
-        return self.define(op_text(operation), operands[0].dims | operands[1].dims, node.dtype)
+        return self.define(kir.Op(node.op, tuple(operands), node.dtype, operands[0].tiles | operands[1].tiles))
 
-    def _sine_and_cosine(self, node: Scalar, angle: Value, mask: Value | None) -> Value:
+    def _sine_and_cosine(self, node: Scalar, angle: Variable, mask: Variable | None) -> Variable:
         """Both of one angle by one call; the value of ``node``."""
-        names = {"sin": self.name(), "cos": self.name()}
-        self.line(f"{names['sin']}, {names['cos']} = {self.need('sin_cos')}({angle.text})", angle.dims)
-        values = {name: Value(text, angle.dims, node.dtype) for name, text in names.items()}
+        values = {name: Variable(self.name(), angle.tiles, node.dtype) for name in ("sin", "cos")}
+        both = kir.Call("sin_cos", (angle,), node.dtype, angle.tiles)
+        self.add(kir.Assign(tuple(values.values()), both), angle.tiles)
         for name, value in values.items():
             twin = op(name, node.children[0], dtype=node.dtype)
-            self._scope(angle.dims).values[self._key(twin, mask)] = value
+            self._scope(angle.tiles).values[self._key(twin, mask)] = value
         return values[node.op]
 
-    def _cheap_quotient(self, node: Scalar, operands: list[Value]) -> str:
-        """A division that rounds as one but costs less, "" where there is none."""
+    def _cheap_quotient(self, node: Scalar, operands: list[Variable], tiles: Tiles) -> Node | None:
+        """A division that rounds as one but costs less, None where there is none."""
         part, whole = node.children
         if whole.kind == "constant" and _is_power_of_two(float(whole.args[0])):
-            return f"({operands[0].text} * {1.0 / float(whole.args[0])!r})"
+            factor = kir.Number(1.0 / float(whole.args[0]), node.dtype)
+            return kir.Op("mul", (operands[0], factor), node.dtype, tiles)
         if whole.kind == "reduced" and self.totals.get(whole.args[0]) is part and node.dtype is torch.float32:
-            total = operands[1]
-            inverse = self.inverses.get(total.text)
+            dividend, divisor = operands
+            inverse = self.inverses.get(divisor.name)
             if inverse is None:
-                one = literal(1.0, total.dtype)
-                inverse = self.define(f"{self.need('divide')}({one}, {total.text})", total.dims, total.dtype)
-                self.inverses[total.text] = inverse
-            return f"{self.need('divide_part')}({operands[0].text}, {total.text}, {inverse.text})"
-        return ""
+                inverse = self.define(kir.Op("reciprocal", (divisor,), node.dtype, divisor.tiles))
+                self.inverses[divisor.name] = inverse
+            return kir.Call("divide_part", (dividend, divisor, inverse), node.dtype, tiles)
+        return None
 
-    def _neighbours_share(self, draw: Scalar, dims: Dims) -> bool:
+    def _neighbours_share(self, draw: Scalar, tiles: Tiles) -> bool:
         """Whether four neighbours along the block's last dimension take the four words of one draw, in order."""
         *_, call, thread, lane = draw.children
         last = self.space.tiles[-1]
-        if dims != frozenset(self._order) or lane.kind != "index" or lane.index is not last.symbol % 4:
+        if tiles != frozenset(self._order) or lane.kind != "index" or lane.index is not last.symbol % 4:
             return False
         known = {tile.symbol for tile in self.space.tiles}
         plain = all(n.kind == "constant" or ex.free_symbols(n.index) <= known for n in (call, thread))
-        return plain and self.starts.get(last.prefix, ("", 0))[1] % 4 == 0 and last.prefix in self.starts
+        return plain and last.prefix in self.starts and self.starts[last.prefix][1] % 4 == 0
 
-    def _draw_for_neighbours(self, draw: Scalar, operands: list[Value], dims: Dims) -> Value:
+    def _draw_for_neighbours(self, draw: Scalar, operands: list[Variable], tiles: Tiles) -> Variable:
         """One draw a quarter of the block: what tells draw and thread is the same for four neighbours, so the first's will do."""
         last = self.space.tiles[-1]
-        block, rest = f"{last.prefix.upper()}BLOCK", self._order[:-1]
-        firsts = f"{self.starts[last.prefix][0]} + 4 * tl.arange(0, {block} // 4){'[None, :]' if rest else ''}"
-        name = self.define(firsts, frozenset({last.prefix}), torch.int64, "q").text
-        names = {tile.symbol: name if tile is last else tile.symbol.name for tile in self.space.tiles}
-        shape = "[" + ", ".join([*(f"{p.upper()}BLOCK" for p in rest), f"{block} // 4"]) + "]"
+        lanes = kir.Lanes(last.prefix, last.prefix not in self.masks, over=4)
+        firsts = kir.total(self.starts[last.prefix][0], kir.arith("mul", kir.Number(4), lanes))
+        quarter = (*(kir.Extent(p) for p in self._order[:-1]), kir.Extent(last.prefix, over=4))
+        first = Variable(self.name("q"), firsts.tiles, kir.INDEX, quarter[-1:])
+        self.add(kir.Assign((first,), firsts), firsts.tiles)
+        nothing = kir.arith("mul", first, kir.Number(0))
         places = []
         for node in draw.children[3:5]:
-            text = str(node.args[0]) if node.kind == "constant" else ex.render(node.index, "triton", names.__getitem__)
-            places.append(f"tl.broadcast_to(({text}) + {name} * 0, {shape})")
-        known = ", ".join([*(v.text for v in operands[:3]), *places])
-        helper = self.need("philox_neighbours")
-        return self.define(f"tl.reshape({helper}({known}), {self.shape(dims)})", dims, draw.dtype)
+            e = ex.Int(node.args[0]) if node.kind == "constant" else node.index
+            names = tuple(
+                (s, first if s is last.symbol else kir.position(s.name, self._tiles[s])) for s in ex.free_symbols(e)
+            )
+            place = kir.Index(e, names, frozenset().union(*(name.tiles for _, name in names)))
+            places.append(kir.Broadcast(kir.total(place, nothing), tiles, quarter))
+        call = kir.Call(
+            "philox_neighbours", (*operands[:3], *places), draw.dtype, tiles, (*quarter, kir.Extent(count=4))
+        )
+        return self.define(kir.Reshape(call, tiles))
 
-    def _masked(self, node: Scalar, mask: Value | None) -> Value:
+    def _masked(self, node: Scalar, mask: Variable | None) -> Variable:
         condition = self.emit(node.args[0], mask)
         body = self.emit(node.args[1], self._inside(node, mask))
         other = self.emit(node.args[2], mask)
-        dims = condition.dims | body.dims | other.dims
-        return self.define(f"tl.where({condition.text}, {body.text}, {other.text})", dims, node.dtype)
+        tiles = condition.tiles | body.tiles | other.tiles
+        return self.define(kir.Op("where", (condition, body, other), node.dtype, tiles))
 
-    def _inside(self, node: Scalar, mask: Value | None) -> Value:
+    def _inside(self, node: Scalar, mask: Variable | None) -> Variable:
         """The mask of what a masked node holds, within ``mask``."""
         condition = self.emit(node.args[0], mask)
         if mask is None:
             return condition
-        key = (node, f"inside {mask.text}")
+        key = (node, f"inside {mask.name}")
         for scope in reversed(self.scopes):
             if key in scope.values:
                 return scope.values[key]
-        inner = self.define(f"({mask.text} & {condition.text})", mask.dims | condition.dims, torch.bool, "m")
-        self._scope(inner.dims).values[key] = inner
+        inner = self.define(kir.Op("logical_and", (mask, condition), torch.bool, mask.tiles | condition.tiles), "m")
+        self._scope(inner.tiles).values[key] = inner
         return inner
 
-    def _load_of_steps(self, node: Scalar) -> Value | None:
+    def _load_of_steps(self, node: Scalar) -> Variable | None:
         """A load of what is the same along stretches of the row, where the block lies in one of them or in two: one value each."""
         r = self.space.tiles[-1].symbol
         parts = [n for n in ex.walk(node.index) if n.op == "floordiv" and n.args[0] is r and n.args[1].is_int]
@@ -372,42 +333,28 @@ class Emitter:
         places = [ex.substitute(index, {number: ex.Int(n)}) for n in (first, last)]
         values = [self.emit(load(node.buffer, place, node.dtype)) for place in places]
         if first == last:
-            return evolve(values[0], dims=values[0].dims | {LOOP})
-        text = f"tl.where(ri < {last * length}, {values[0].text}, {values[1].text})"
-        return self.define(text, values[0].dims | {"r"}, node.dtype)
+            return evolve(values[0], tiles=values[0].tiles | {LOOP})
+        before = kir.arith("lt", kir.position("ri", "r"), kir.Number(last * length))
+        return self.define(kir.Op("where", (before, *values), node.dtype, values[0].tiles | {"r"}))
 
-    def _load(self, node: Scalar, mask: Value | None) -> Value:
+    def _load(self, node: Scalar, mask: Variable | None) -> Variable:
         if mask is None and (steps := self._load_of_steps(node)) is not None:
             return steps
-        offset, dims = self.index(node.index, mask)
-        wanted = dims if mask is None else dims | mask.dims
-        if wanted != dims:
-            offset = self.broadcast(
-                f"tl.full([], {offset}, tl.int32)" if node.index.is_int else f"({offset})", dims, wanted
-            )
-        masks = [part for part in (self.tile_mask(wanted), mask.text if mask is not None else "") if part]
-        arguments = [f"{self.pointers[node.buffer]} + ({offset})"]
-        if masks:
-            arguments += [" & ".join(masks), "other=0"]
-        policy = self.eviction(node)
-        if policy:
-            arguments.append(f"eviction_policy='{policy}'")
-        return self.define(f"tl.load({', '.join(arguments)})", wanted, node.dtype)
+        index = self.index(node.index, mask)
+        index = self.broadcast(index, index.tiles if mask is None else index.tiles | mask.tiles)
+        exists = kir.all_of([*self.tile_masks(index.tiles), *([] if mask is None else [mask])])
+        pointer = self.pointers[node.buffer]
+        return self.define(kir.Load(pointer, index, exists, exists is not None, self.eviction(node)))
 
-    def _check_bounds(self, position: Value, size: Value, dims: Dims, mask: Value | None) -> Value:
-        self.asserts = True
-        legal = f"({position.text} >= 0) & ({position.text} < {size.text})"
-        wanted = dims if mask is None else dims | mask.dims
-        masks = [*self.tile_masks(wanted), *([] if mask is None else [mask.text])]
-        condition = " | ".join([f"({legal})", *(f"({part} == 0)" for part in masks)])
-        self.line(f"tl.device_assert({condition}, 'index out of range')", wanted)
+    def _check_bounds(self, position: Variable, size: Variable, tiles: Tiles, mask: Variable | None) -> Variable:
+        wanted = tiles if mask is None else tiles | mask.tiles
+        masks = (*self.tile_masks(wanted), *(() if mask is None else (mask,)))
+        self.add(kir.Check(position, size, masks), wanted)
         return position
 
-    def convert(self, value: Value, dtype: torch.dtype) -> Value:
+    def convert(self, value: Variable, dtype: torch.dtype) -> Variable:
         """``value`` in ``dtype``."""
-        if value.dtype is dtype:
-            return value
-        return self.define(cast_text(value.text, value.dtype, dtype), value.dims, dtype)
+        return value if value.dtype is dtype else self.define(kir.Op("to_dtype", (value,), dtype, value.tiles))
 
 
 def _beside_one(node: Scalar) -> tuple[Scalar, ...]:
@@ -425,11 +372,8 @@ def _is_power_of_two(value: float) -> bool:
     return value > 0 and math.isfinite(value) and math.frexp(value)[0] == 0.5 and -100 < math.frexp(value)[1] < 100
 
 
-def literal_of_argument(name: str, dtype: torch.dtype) -> str:
-    """A scalar argument as a block of ``dtype``."""
-    wide = "tl.float64" if dtype.is_floating_point else "tl.int64"
-    text = f"tl.full([], {name}, {wide})"
-    if type_text(dtype) == wide:
-        return text
-    source: Any = torch.float64 if dtype.is_floating_point else torch.int64
-    return cast_text(text, source, dtype)
+def _argument(name: str, dtype: torch.dtype) -> Node:
+    """A scalar argument in ``dtype``."""
+    wide = torch.float64 if dtype.is_floating_point else torch.int64
+    value = kir.Full(Variable(name, NO_TILES, wide), wide)
+    return value if dtype is wide else kir.Op("to_dtype", (value,), dtype, NO_TILES)

@@ -387,8 +387,8 @@ class _Writer:
             "divisible": self._divisible(),
             "num_warps": self.shape.num_warps,
             "num_stages": self.shape.num_stages,
-            "asserts": self.body.emitter.asserts,
-            "helpers": sorted(self.body.emitter.helpers),
+            "asserts": self.body.asserts,
+            "helpers": sorted(self.body.helpers),
         }
         return GeneratedKernel(
             name=self.name,
@@ -399,7 +399,7 @@ class _Writer:
             scalar_kinds="",
             extent=ex.Int(self.programs),
             grain=1,
-            checks=("index out of range",) if self.body.emitter.asserts else (),
+            checks=("index out of range",) if self.body.asserts else (),
             meta={
                 **compiled,
                 "bytes": sum(_bytes(r.sizes, r.dtype) for r in self.operands.values())

@@ -1,4 +1,4 @@
-"""The scalars that a template evaluates in its midst, as lines of its text.
+"""The scalars that a template evaluates in its midst, as lines of its text. A template is text around them, which the kernel IR takes as it stands.
 
 In: a template and the two axes that its blocks lie along. Out: lines for one block of points, and those that come once, before the loops over blocks.
 The emitter is the one of every other kernel.
@@ -10,16 +10,18 @@ from collections.abc import Mapping
 
 import torch
 
+from .... import kernel_ir as kir
 from ....expr import Expr, free_symbols
 from ....ir.loops import Template
 from ....ir.scalar import Scalar, expressions, loads, walk
 from ...tiling import Space, Tile
 from ..errors import UnsupportedKernel
-from ..values import LOOP, Dims, Emitter, Scope, Value
+from ..print import Printer
+from ..values import Emitter, Scope
 
 _INT32 = 2**31 - 1
 #: A block of values: one for each row of the program and each place that the loop is at.
-_BLOCK: Dims = frozenset({"x", "r"})
+_BLOCK: kir.Tiles = frozenset({"x", "r"})
 
 
 class Bodies:
@@ -38,9 +40,11 @@ class Bodies:
         self.dtypes = tuple(found.values())
         sizes = {axis.symbol: axis.size for axis in template.axes}
         space = Space((Tile("x", rows, sizes[rows]), Tile("r", along, sizes[along])), {})
-        positions = {rows: "x", along: "r", **dict.fromkeys(moving, LOOP)}
+        positions = {rows: "x", along: "r", **dict.fromkeys(moving, kir.LOOP)}
         names = {axis.symbol.name: axis.symbol.name for axis in template.axes}
-        self.emitter = Emitter(space, positions, self.pointers, names, {}, 32, lambda node: "")
+        pointers = {buffer: kir.Pointer(name, found[buffer]) for buffer, name in self.pointers.items()}
+        self.emitter = Emitter(space, positions, pointers, names, {}, lambda node: "")
+        self._printer = Printer([tile.prefix for tile in space.tiles], 32)
 
         #: The bytes that bodies read anew for each pair of a row and a place.
         self.pair_bytes = sum(
@@ -50,12 +54,22 @@ class Bodies:
     @property
     def once(self) -> list[str]:
         """The lines that come before the loops; complete when all loops are written."""
-        return self.emitter.scopes[0].lines
+        return self._printer.lines(self.emitter.scopes[0].body)
 
     @property
     def lines(self) -> list[str]:
         """The lines of the loop that was begun last."""
-        return self.emitter.scopes[1].lines
+        return self._printer.lines(self.emitter.scopes[1].body)
+
+    @property
+    def helpers(self) -> set[str]:
+        """The support functions that the lines call which were asked for so far."""
+        return self._printer.helpers
+
+    @property
+    def asserts(self) -> bool:
+        """Whether they may report an index that is out of range."""
+        return self._printer.asserts
 
     def begin(self) -> None:
         """Start the lines of a loop."""
@@ -63,12 +77,12 @@ class Bodies:
 
     def value(self, name: str, known: Mapping[str, str], dtype: torch.dtype) -> str:
         """A variable that holds body ``name``; ``known`` names the blocks, of float32, that it may read."""
-        self.emitter.reduced.update({key: Value(text, _BLOCK, torch.float32) for key, text in known.items()})
-        return self.emitter.convert(self.emitter.emit(self._bodies[name]), dtype).text
+        self.emitter.reduced.update({key: kir.Variable(text, _BLOCK, torch.float32) for key, text in known.items()})
+        return self.emitter.convert(self.emitter.emit(self._bodies[name]), dtype).name
 
     def line(self, text: str) -> None:
         """A line of the loop."""
-        self.emitter.line(text, _BLOCK)
+        self.emitter.add(kir.Text(text), _BLOCK)
 
 
 def _symbols(node: Scalar) -> set[Expr]:

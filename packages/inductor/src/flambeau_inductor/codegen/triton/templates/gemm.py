@@ -87,7 +87,8 @@ class _Writer:
         self.sizes = (batch, m, n, k)
         tile = self.tile
         uneven = [prefix for prefix, size, block in (("y", m, tile.rows), ("x", n, tile.columns)) if size % block]
-        self.points = Points(body, uneven)
+        columns = tile.columns // 2 if tile.columns >= _HALVED else tile.columns
+        self.points = Points(body, uneven, (("y", tile.rows), ("x", columns)))
         self.left = Side("left", gemm.left, 1, (tile.rows, tile.terms))
         self.right = Side("right", gemm.right, 2, (tile.columns, tile.terms))
         self.row_tiles, self.column_tiles = -(-m // tile.rows), -(-n // tile.columns)
@@ -215,8 +216,8 @@ class _Writer:
             "divisible": list(dtypes),
             "num_warps": tile.num_warps,
             "num_stages": tile.num_stages,
-            "asserts": points.emitter.asserts,
-            "helpers": sorted(points.emitter.helpers),
+            "asserts": points.asserts,
+            "helpers": sorted(points.helpers),
         }
         batch, m, n, k = self.sizes
         operands = batch * (m + n) * k * gemm.left.dtype.itemsize
@@ -232,13 +233,14 @@ class _Writer:
             scalar_kinds="",
             extent=ex.Int(self.programs),
             grain=1,
-            checks=("index out of range",) if points.emitter.asserts else (),
+            checks=("index out of range",) if points.asserts else (),
             meta={
                 **compiled,
                 "bytes": operands + others,
                 "flops": 2 * batch * m * n * k,
                 "origins": list(gemm.origins),
             },
+            kernels=(points.kernel,),
             code=(points.function, parameters, tuple(self._lines("points")), repr(compiled)),
         )
 

@@ -10,73 +10,105 @@ from collections.abc import Iterable
 
 import torch
 
-from .... import expr as ex
+from .... import kernel_ir as kir
+from ....expr import walk as parts_of
 from ....ir.kernel import SUM, KernelBody, Store
 from ....ir.scalar import expressions, walk
+from ....kernel_ir import Kernel, Variable, position
 from ...tiling import Space, Tile
 from ..errors import UnsupportedKernel
 from ..function import Function
 from ..options import Config
 from ..passes import Plan
+from ..print import Printer
 from ..statements import Statements
-from ..values import Dims, Emitter, Value
+from ..values import Emitter
 
-_BLOCK: Dims = frozenset({"y", "x"})
+_BLOCK: kir.Tiles = frozenset({"y", "x"})
 _INT32 = 2**31 - 1
 #: What the function is given before pointers: the block of sums, the number of its first row among those of all batches, how many rows from there
 #: on its batch has, and its first column.
-GIVEN = ("sums", "row", "rows", "column")
+_SUMS, _ROW, _ROWS, _COLUMN = (
+    Variable("sums", _BLOCK, torch.float32),
+    position("row"),
+    position("rows"),
+    position("column"),
+)
 
 
 class Points:
-    """``uneven`` are the tiles ("y", "x") whose blocks go beyond the end."""
+    """``uneven`` are the tiles ("y", "x") whose blocks go beyond the end; ``sides`` the sides of a block by tile."""
 
-    def __init__(self, body: KernelBody, uneven: Iterable[str]) -> None:
+    def __init__(self, body: KernelBody, uneven: Iterable[str], sides: tuple[tuple[str, int], ...]) -> None:
         if body.scalars:
             raise UnsupportedKernel("an epilogue that takes numbers known at run time")
-        self.body = body
-        dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
-        storages = dict.fromkeys(buffer.storage for buffer in body.buffers)
-        if len(storages) < len(body.buffers):
+        if len({buffer.storage for buffer in body.buffers}) < len(body.buffers):
             raise UnsupportedKernel("an epilogue over memory that it shares")
+        self.body = body
+        self.dtypes = {buffer.name: buffer.layout.dtype for buffer in body.buffers}
         stored = {statement.buffer for statement in body.statements if isinstance(statement, Store)}
         #: Buffer -> the parameter that points to it.
-        self.pointers = {name: f"{'out' if name in stored else 'in'}{number}" for number, name in enumerate(dtypes)}
-        self.dtypes = dtypes
-        self.wide = not _fits_32_bits(body)
+        self.pointers = {
+            name: f"{'out' if name in stored else 'in'}{number}" for number, name in enumerate(self.dtypes)
+        }
+        self._masks = {
+            prefix: Variable(f"{prefix}mask", frozenset({prefix}), torch.bool) for prefix in "yx" if prefix in uneven
+        }
+        #: The function in the kernel IR.
+        self.kernel = self._kernel(sides)
+        printer = Printer(self.kernel.tiles, self.kernel.index_bits)
+        given = (_SUMS, _ROW, _ROWS, _COLUMN)
+        parameters = (
+            *(part.name for part in given),
+            *self.pointers.values(),
+            "YBLOCK: tl.constexpr",
+            "XBLOCK: tl.constexpr",
+        )
+        #: The same as text; its last parameters are the sides of the block.
+        self.function = Function(parameters, tuple(printer.lines(self.kernel.body)))
+        #: The support functions that it calls, and whether it may report an index that is out of range.
+        self.helpers, self.asserts = printer.helpers, printer.asserts
+
+    def _kernel(self, sides: tuple[tuple[str, int], ...]) -> Kernel:
+        body = self.body
         space = Space(tuple(Tile(prefix, axis.symbol, axis.size) for prefix, axis in zip("yx", body.outer)), {})
-        masks = {prefix: f"{prefix}mask" for prefix in "yx" if prefix in uneven}
         places = {tile.symbol: tile.prefix for tile in space.tiles}
-        bits = 64 if self.wide else 32
-        self.emitter = Emitter(space, places, self.pointers, {}, masks, bits, lambda node: "")
-        self.emitter.reduced[SUM] = Value(GIVEN[0], _BLOCK, torch.float32)
-        config = Config({"y": 1, "x": 1}, 1)
+        pointers = {name: kir.Pointer(pointer, self.dtypes[name]) for name, pointer in self.pointers.items()}
+        emitter = Emitter(space, places, pointers, {}, dict(self._masks), lambda node: "")
+        emitter.reduced[SUM] = _SUMS
         straight = Plan((0,) * len(body.statements), {})
-        statements = Statements(body, space, straight, config, (), dtypes, bits, False, self.emitter)
+        statements = Statements(body, space, straight, Config(dict(sides), 1), (), self.dtypes, False, emitter)
         for statement in body.statements:
             assert isinstance(statement, Store)
             statements.store(statement)
-        statements.flush()
+        return Kernel(
+            ("y", "x"),
+            32 if _fits_32_bits(body) else 64,
+            tuple(pointers.values()),
+            (_SUMS, _ROW, _ROWS, _COLUMN),
+            sides,
+            (*self._opening(), *emitter.scopes[0].body),
+        )
 
-    @property
-    def function(self) -> Function:
-        """The function; its last parameters are the sides of the block."""
-        wide = ".to(tl.int64)" if self.wide else ""
-        columns = int(self.body.outer[1].size)
-        lines = [
-            f"yi = row{wide} + tl.arange(0, YBLOCK)[:, None]",
-            f"xi = column{wide} + tl.arange(0, XBLOCK)[None, :]",
+    def _opening(self) -> list[kir.Statement]:
+        """The positions of the block's elements, and which of them exist: a row of its batch, a column."""
+        within, row, column = position("within", "y"), position("yi", "y"), position("xi", "x")
+        found: list[kir.Statement] = [
+            kir.Assign((within,), kir.Lanes("y", "y" not in self._masks)),
+            kir.Assign((row,), kir.total(kir.AsIndex(_ROW), within)),
+            kir.Assign((column,), kir.total(kir.AsIndex(_COLUMN), kir.Lanes("x", "x" not in self._masks))),
         ]
-        if "y" in self.emitter.masks:
-            lines.append("ymask = tl.arange(0, YBLOCK)[:, None] < rows")
-        if "x" in self.emitter.masks:
-            lines.append(f"xmask = xi < {columns}")
-        parameters = (*GIVEN, *self.pointers.values(), "YBLOCK: tl.constexpr", "XBLOCK: tl.constexpr")
-        return Function(parameters, (*lines, *self.emitter.scopes[0].lines))
+        if "y" in self._masks:
+            found.append(kir.Assign((self._masks["y"],), kir.InRange("y", within, _ROWS)))
+        if "x" in self._masks:
+            found.append(
+                kir.Assign((self._masks["x"],), kir.InRange("x", column, kir.Number(int(self.body.outer[1].size))))
+            )
+        return found
 
 
 def _fits_32_bits(body: KernelBody) -> bool:
     found = [n for s in body.statements for v in (s.value,) for e in walk(v) for n in expressions(e)]
     found += [statement.index for statement in body.statements if isinstance(statement, Store)]
     rows, columns = (axis.size for axis in body.outer)
-    return all(part.lo > -_INT32 and part.hi < _INT32 for e in (*found, rows * columns) for part in ex.walk(e))
+    return all(part.lo > -_INT32 and part.hi < _INT32 for e in (*found, rows * columns) for part in parts_of(e))

@@ -1,0 +1,216 @@
+"""The kernel IR as text, for people, dumps and golden tests.
+
+In: a statement or a kernel. Out: lines. A variable is defined as ``v3[x, r]: f32 = …``, with the tiles that it varies along, and read by its name;
+``{b}`` in an index is a value that has been computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..expr import render
+from ..ir.scalar import dtype_text
+from .statements import (
+    Alias,
+    Assign,
+    Atomic,
+    Barrier,
+    Check,
+    For,
+    If,
+    Kernel,
+    Pipelined,
+    Return,
+    Run,
+    Statement,
+    Store,
+    Text,
+    Update,
+    Wait,
+)
+from .values import (
+    AlignDown,
+    All,
+    Arith,
+    AsIndex,
+    BlockSize,
+    Broadcast,
+    Call,
+    Cast,
+    Extent,
+    Full,
+    Index,
+    InRange,
+    Kind,
+    Lanes,
+    Layout,
+    Load,
+    Node,
+    NoLane,
+    Number,
+    Op,
+    Pointer,
+    Program,
+    Reduce,
+    Reshape,
+    Scan,
+    Tiles,
+    Variable,
+)
+
+_SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "or": "|", "and": "&", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "eq": "==", "ne": "!=",
+}  # fmt: skip
+
+
+def kernel_ir_text(name: str, kernel: Kernel) -> str:
+    """A kernel under ``name``."""
+    given = [f"{p.name}: *{_kind(p.dtype)}" for p in kernel.pointers]
+    given += [f"{s.name}: {_kind(s.dtype)}" for s in kernel.scalars]
+    sizes = dict(kernel.blocks)
+    tiles = ", ".join(f"{tile}: {sizes.get(tile, '')}" for tile in kernel.tiles)
+    head = f"kernel {name}({', '.join(given)}) tiles({tiles}) index i{kernel.index_bits}"
+    return "\n".join([head, *block_lines(kernel.body, 1)]) + "\n"
+
+
+def block_lines(block: Iterable[Statement], depth: int = 0) -> list[str]:
+    """A block, each level two spaces further in."""
+    return ["  " * depth + line for statement in block for line in statement_lines(statement)]
+
+
+def statement_lines(statement: Statement) -> list[str]:
+    """One statement and the blocks inside it."""
+    return _STATEMENTS[type(statement)](statement)
+
+
+def node_text(node: Node | Pointer) -> str:
+    """An expression."""
+    return _NODES[type(node)](node)
+
+
+def _kind(kind: Kind) -> str:
+    return kind if isinstance(kind, str) else dtype_text(kind)
+
+
+def _tiles(tiles: Tiles) -> str:
+    return ", ".join(sorted(tiles, reverse=True))
+
+
+def _layout(tiles: Tiles, layout: Layout | None) -> str:
+    return _tiles(tiles) if layout is None else ", ".join(map(_extent, layout))
+
+
+def _extent(extent: Extent) -> str:
+    if not extent.tile:
+        return str(extent.count)
+    return f"{extent.tile}/{extent.over}" if extent.over else extent.tile
+
+
+def _declared(variable: Variable) -> str:
+    shape = _layout(variable.tiles, variable.layout)
+    return f"{variable.name}{f'[{shape}]' if shape else ''}: {_kind(variable.dtype)}"
+
+
+def _names(variables: Iterable[Variable]) -> str:
+    return ", ".join(variable.name for variable in variables)
+
+
+def _texts(nodes: Iterable[Node | Pointer]) -> str:
+    return ", ".join(map(node_text, nodes))
+
+
+def _where(mask: Node | None) -> str:
+    return "" if mask is None else f" where {node_text(mask)}"
+
+
+def _place(part: Load | Store | Atomic) -> str:
+    return f"{part.pointer.name}[{node_text(part.index)}]"
+
+
+def _if(s: If) -> list[str]:
+    whole = f" (whole {_tiles(s.whole)})" if s.whole else ""
+    lines = [f"if {node_text(s.condition)}{whole}", *block_lines(s.then, 1)]
+    return [*lines, "else", *block_lines(s.orelse, 1)] if s.orelse else lines
+
+
+def _for(s: For) -> list[str]:
+    carried = f" carrying {_names(s.carried)}" if s.carried else ""
+    head = f"for {s.variable.name} below {node_text(s.stop)} by {node_text(s.step)}{carried}"
+    return [head, *block_lines(s.body, 1)]
+
+
+def _pipelined(s: Pipelined) -> list[str]:
+    moves = ", ".join(f"{target.name} = {source.name}" for target, source in s.moves)
+    head = f"pipelined {s.variable.name} below {s.count}"
+    return [head, "  ahead", *block_lines(s.ahead, 2), "  work", *block_lines(s.body, 2), f"  then {moves}"]
+
+
+def _check(s: Check) -> list[str]:
+    masks = "".join(_where(mask) for mask in s.masks)
+    return [f"check 0 <= {s.position.name} < {s.size.name}{masks}"]
+
+
+_STATEMENTS: dict[type, Callable[[Any], list[str]]] = {
+    Assign: lambda s: [f"{', '.join(map(_declared, s.targets))} = {node_text(s.value)}"],
+    Update: lambda s: [f"update {_names(s.targets)} = {node_text(s.value)}"],
+    Alias: lambda s: [f"{s.pointer.name}: *{_kind(s.pointer.dtype)} = alias {s.source.name}"],
+    Store: lambda s: [f"store {_place(s)} = {node_text(s.value)}{_where(s.mask)}{' streamed' if s.streamed else ''}"],
+    Atomic: lambda s: [f"atomic {s.mode} {_place(s)} by {node_text(s.value)}{_where(s.mask)}"],
+    Check: _check,
+    If: _if,
+    For: _for,
+    Pipelined: _pipelined,
+    Run: lambda s: [f"run {s.function}({_texts(s.arguments)})"],
+    Return: lambda s: ["return"],
+    Wait: lambda s: ["wait"],
+    Barrier: lambda s: ["barrier"],
+    Text: lambda s: [f"text {s.line}"],
+}
+
+
+def _index(n: Index) -> str:
+    names = {
+        symbol: node_text(node) if isinstance(node, Variable) else f"{{{node_text(node)}}}" for symbol, node in n.names
+    }
+    return render(n.expression, "python", lambda symbol: names.get(symbol, symbol.name))
+
+
+def _load(n: Load) -> str:
+    parts = [" else 0" if n.filled else "", f" {n.eviction}" if n.eviction else ""]
+    return f"load {_place(n)}{_where(n.mask)}{''.join(parts)}"
+
+
+def _reduce(n: Reduce | Scan) -> str:
+    operands = n.operands if isinstance(n, Reduce) else (n.value,)
+    word = "reduce" if isinstance(n, Reduce) else "scan"
+    spare = f" leaving {n.spare}" if isinstance(n, Reduce) and n.spare else ""
+    by = f" by {n.function}" if n.function else ""
+    return f"{word} {n.kind}({_names(operands)}){by}{spare}"
+
+
+_NODES: dict[type, Callable[[Any], str]] = {
+    Variable: lambda n: n.name,
+    Pointer: lambda n: n.name,
+    Number: lambda n: repr(n.value),
+    BlockSize: lambda n: f"block({n.tile})",
+    Program: lambda n: "program" if n.first is None else f"(program - {n.first.name})",
+    Lanes: lambda n: f"lanes({n.tile}{f'/{n.over}' if n.over else ''}{', inside' if n.inside else ''})",
+    Index: _index,
+    Arith: lambda n: f"({node_text(n.left)} {_SYMBOLS.get(n.op, n.op)} {node_text(n.right)})",
+    All: lambda n: f"all({_texts(n.parts)})",
+    InRange: lambda n: f"in_range({n.tile}: {n.position.name}, {'0, ' if n.both else ''}{node_text(n.size)})",
+    NoLane: lambda n: f"no_lane({n.mask.name})",
+    AlignDown: lambda n: f"align_down({n.value.name}, {n.step})",
+    Full: lambda n: f"full({node_text(n.value)}{', ' if n.tiles else ''}{_layout(n.tiles, n.layout)})",
+    Cast: lambda n: f"cast({node_text(n.value)}, {_kind(n.dtype)})",
+    AsIndex: lambda n: f"index({node_text(n.value)})",
+    Broadcast: lambda n: f"broadcast({node_text(n.value)}, {_layout(n.tiles, n.layout)})",
+    Reshape: lambda n: f"reshape({node_text(n.value)}, {_layout(n.tiles, n.layout)})",
+    Op: lambda n: f"{n.name}({_texts(n.operands)})",
+    Call: lambda n: f"call {n.function}({_texts(n.operands)})",
+    Load: _load,
+    Reduce: _reduce,
+    Scan: _reduce,
+}
