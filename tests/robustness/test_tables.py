@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import pytest
-import torch
 
 from flambeau_autograd.functional import special
 from flambeau_capture import reasons, replacements
@@ -20,11 +19,11 @@ from flambeau_inductor.codegen.triton import helpers
 from flambeau_inductor.codegen.triton import ops as triton_ops
 from flambeau_inductor.expr import node
 from flambeau_inductor.lowering import registry as lowerings
+from flambeau_inductor.ops import aten as aten_ops
 from flambeau_inductor.ops import table as scalar_ops
 
 pytestmark = pytest.mark.compiles(graphs=0)
 
-ADD = torch.ops.aten.add.Tensor
 WRAPPER = next(iter(replacements._WRAPPERS), None)
 #: What is asked for again -> the table, a key that it has, and how another entry would be given.
 GIVEN: dict[str, tuple[Mapping[Any, Any], Hashable, Callable[[Any], Any]]] = {
@@ -34,7 +33,8 @@ GIVEN: dict[str, tuple[Mapping[Any, Any], Hashable, Callable[[Any], Any]]] = {
     "wrapper": (replacements._WRAPPERS, WRAPPER, replacements.replaces_wrapper(WRAPPER)),  # type: ignore[arg-type]
     "special rule": (special.SPECIAL, next(iter(special.SPECIAL)), special.register(next(iter(special.SPECIAL)))),
     "scalar op": (scalar_ops._TABLE, "add", lambda _: scalar_ops.register(scalar_ops.scalar_op("add"))),
-    "lowering": (lowerings._RULES, ADD, lowerings.lowers("add.Tensor")),
+    "lowering": (aten_ops._ROWS, "add.Tensor", lowerings.lowers("add.Tensor")),
+    "ATen op": (aten_ops._ROWS, "mm", lambda _: aten_ops.declare("mm", treatment=aten_ops.Treatment.LIBRARY)),
     "C++ text": (cpp_ops._TABLE, "add", functools.partial(cpp_ops._register, "add")),
     "Triton text": (triton_ops._TEXTS, "add", functools.partial(triton_ops.register, "add")),
     "Triton helper": (

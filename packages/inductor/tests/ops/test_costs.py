@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from attrs import astuple
 
 from flambeau_inductor.codegen.cpp.layout import work_of
 from flambeau_inductor.codegen.cpp.passes import is_dear
@@ -17,7 +18,7 @@ N = sc.load("n", Int(0), torch.int64)
 def test_every_cost_is_of_an_op():
     """A name that is no scalar op would never be asked for, and a row like a simple op's says nothing."""
     assert set(COSTS) <= set(names())
-    assert [name for name, cost in COSTS.items() if cost == Cost()] == []
+    assert [name for name, cost in COSTS.items() if astuple(cost) == astuple(Cost())] == []
 
 
 def test_a_function_takes_longer_than_an_instruction():

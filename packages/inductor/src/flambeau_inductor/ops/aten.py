@@ -55,7 +55,7 @@ class Trait(enum.Flag):
     MOVES = enum.auto()
 
 
-@frozen
+@frozen(eq=False)
 class AtenOp:
     """One row, or, from ``aten_op``, the whole of what is known of one overload.
 

@@ -26,7 +26,7 @@ from attrs import frozen
 Target = Literal["cpu", "cuda"]
 
 
-@frozen
+@frozen(eq=False)
 class Cost:
     """In simple instructions: on a CPU of ``single`` and ``double`` floats, on a GPU (``cuda``) of floats. ``integer``: (CPU, CUDA), where integers
     cost otherwise than one instruction. ``function``: it is no instruction of the machine."""

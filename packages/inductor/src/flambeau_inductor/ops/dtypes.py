@@ -15,7 +15,7 @@ from attrs import frozen
 Number = bool | int | float
 
 
-@frozen
+@frozen(eq=False)
 class ElementType:
     """``short``: its name in printed IR. ``computed``: what arithmetic on it is done in; float32 where it is a narrow float, whose results are rounded
     again. ``looped``: kernels read and write memory of it; a tensor of another type is copied and computed by libraries."""
