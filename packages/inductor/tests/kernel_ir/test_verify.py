@@ -142,6 +142,10 @@ def test_broken_kernels_are_named(body: Sequence[kir.Statement], message: str) -
     assert "while checking\n" in str(error.value) and "\n    > " in str(error.value)
 
 
+def test_a_function_of_a_kernel_that_has_waited_does_not() -> None:
+    verify(evolve(kernel([*sines()[:3], *sines()[4:]]), called=True))
+
+
 def pipelined(**changes: object) -> list[kir.Statement]:
     """Two rounds of a load, the second one's ahead of the first one's work."""
     following = value("v1_next")

@@ -152,7 +152,7 @@ Block: TypeAlias = tuple[Statement, ...]
 @frozen
 class Kernel:
     """``tiles`` in the order of a block's dimensions, ``pointers`` and ``scalars`` the arguments, ``blocks`` the sizes of blocks by tile.
-    ``index_bits``: how wide positions are."""
+    ``index_bits``: how wide positions are. ``called``: it is part of another kernel, which has waited for those before it."""
 
     tiles: tuple[str, ...]
     index_bits: int
@@ -160,6 +160,7 @@ class Kernel:
     scalars: tuple[Variable, ...]
     blocks: tuple[tuple[str, int], ...]
     body: Block
+    called: bool = False
 
     @property
     def single(self) -> Tiles:

@@ -96,7 +96,7 @@ class _Checker:
         self.tiles = frozenset(kernel.tiles)
         self.pointers = {pointer.name: pointer for pointer in kernel.pointers}
         self.frames = [_Frame(NO_TILES)]
-        self.waited = False
+        self.waited = kernel.called
 
     def run(self) -> None:
         """All rules, statement by statement."""

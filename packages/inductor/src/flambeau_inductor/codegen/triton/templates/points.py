@@ -88,6 +88,7 @@ class Points:
             (_SUMS, _ROW, _ROWS, _COLUMN),
             sides,
             (*self._opening(), *emitter.scopes[0].body),
+            called=True,
         )
 
     def _opening(self) -> list[kir.Statement]:
