@@ -77,7 +77,8 @@ class _Capture:
             torch._C._cuda_beginAllocateCurrentThreadToPool(device, self.pool)
             self._by_thread = True
         if self.depth == len(self._streams):
-            self._streams.append(torch.cuda.Stream())
+            busy = [torch.cuda.current_stream(), _common().stream, *self._streams]
+            self._streams.append(other_stream({stream.cuda_stream for stream in busy}))
         self.depth += 1
         try:
             yield self._streams[self.depth - 1]
@@ -88,6 +89,13 @@ class _Capture:
         """Let go of the pool, once the recording has: it counts everyone who began to allocate there."""
         if self._by_thread:
             torch._C._cuda_releasePool(torch.cuda.current_device(), self.pool)
+
+
+def other_stream(taken: set[int]) -> torch.cuda.Stream:
+    """A stream that is none of those, given by their handles: torch has 32 streams a device, and hands them out in turn."""
+    while (stream := torch.cuda.Stream()).cuda_stream in taken:
+        pass
+    return stream
 
 
 class CudaRecorder:
