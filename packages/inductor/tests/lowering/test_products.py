@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from tracing import lowered, traced, traced_on_cuda
 
 from flambeau_inductor.ir.evaluate import run_graph
@@ -64,6 +67,15 @@ def test_what_the_caller_sees_lies_as_in_eager(function):
 def test_aligned_small_and_short_rows_stay(operand):
     graph = lowered(traced_on_cuda(lambda g, w: (g * 2) @ w, operand, meta(operand.shape[1], 64)))
     assert int(calls(graph)[0].args[0].strides[0]) == operand.shape[1]
+
+
+def test_sizes_known_at_run_time_are_asked_nothing():
+    shapes = ShapeEnv()
+    with FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True) as mode:
+        operand = mode.from_tensor(torch.empty(4096, 5003), symbolic_context=None, static_shapes=False).to("cuda")
+        node = fx.Graph().placeholder("x")
+        assert products.aligned_rows(node, operand) is None
+    assert shapes.guards == []
 
 
 def test_rows_of_the_cpu_stay():

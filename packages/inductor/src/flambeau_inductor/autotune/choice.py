@@ -1,7 +1,8 @@
 """Whether a product is computed by a kernel of our own, and in which tile.
 
-In: candidates of ``schedule/gemms.py``, the options. Out: for each a tile, or None for the library. With ``max_autotune`` the best few tiles are measured
-beside the library. Without, a kernel takes the place of the library only where the model says that it is far faster: where sizes or strides are such that the library has no fast kernel.
+In: candidates of ``schedule/gemms.py``, the options. Out: for each a tile, or None for the library. With ``max_autotune`` the best few tiles are
+measured beside the library. Without, a kernel takes the place of the library only where the model says that it is far faster: where sizes or strides
+are such that the library has no fast kernel.
 """
 
 from __future__ import annotations

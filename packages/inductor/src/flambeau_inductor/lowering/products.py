@@ -42,9 +42,10 @@ def aligned_rows(node: fx.Node, val: torch.Tensor) -> Sizes | None:
 
     What the caller sees stays as it is in eager: it would be copied.
     """
-    step = _ALIGNMENT // val.dtype.itemsize
-    if val.dim() < 2 or not _minds(val) or not val.is_contiguous() or any(type(size) is not int for size in val.shape):
+    # Sizes first: a symbolic tensor that is asked how it lies adds a guard.
+    if val.dim() < 2 or not _minds(val) or any(type(size) is not int for size in val.shape) or not val.is_contiguous():
         return None
+    step = _ALIGNMENT // val.dtype.itemsize
     *others, length = val.shape
     small = val.numel() * val.dtype.itemsize < _LEAST_BYTES
     if length < _SHORTEST or length % step == 0 or small or not _is_operand(node, length):
