@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch._guards import detect_fake_mode
 from tracing import lowered, traced, traced_on_cuda
 
 from flambeau_inductor.ir.evaluate import run_graph
@@ -69,13 +67,13 @@ def test_aligned_small_and_short_rows_stay(operand):
     assert int(calls(graph)[0].args[0].strides[0]) == operand.shape[1]
 
 
-def test_sizes_known_at_run_time_are_asked_nothing():
-    shapes = ShapeEnv()
-    with FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True) as mode:
-        operand = mode.from_tensor(torch.empty(4096, 5003), symbolic_context=None, static_shapes=False).to("cuda")
-        node = fx.Graph().placeholder("x")
-        assert products.aligned_rows(node, operand) is None
-    assert shapes.guards == []
+def test_sizes_known_at_run_time_are_asked_nothing(monkeypatch):
+    monkeypatch.setattr(products, "_minds", lambda value: True)
+    gm = traced(lambda g, w: (g * 2) @ w, torch.randn(1024, 603), torch.randn(603, 8), mode="symbolic")
+    shapes = detect_fake_mode([node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]).shape_env
+    known = list(shapes.guards)
+    assert not calls(lowered(gm))[0].args[0].strides[0].is_int
+    assert shapes.guards == known
 
 
 def test_rows_of_the_cpu_stay():
